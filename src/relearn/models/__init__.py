@@ -1,0 +1,80 @@
+"""The room of networks: one architecture family a file, one interface for all of them (:mod:`relearn.models.classifier`).
+
+Importing this package imports no architecture: :func:`create` loads the file of the network it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relearn.models.classifier import Classifier
+
+MODELS: dict[str, str] = {
+    "ResNet18": "relearn.models.resnet:ResNet18",
+    "ResNet50": "relearn.models.resnet:ResNet50",
+    "SENet18": "relearn.models.senet:SENet18",
+    "ResNeXt29-2x64d": "relearn.models.resnext:ResNeXt29",
+    "DPN92": "relearn.models.dpn:DPN92",
+    "MobileNetV2": "relearn.models.mobilenet:MobileNetV2",
+    "GoogLeNet": "relearn.models.googlenet:GoogLeNet",
+    "DenseNet121": "relearn.models.densenet:DenseNet121",
+}
+"""Name of a network → ``module:Class``."""
+
+
+def _known(name: str) -> str:
+    if name in MODELS:
+        return MODELS[name]
+    lower = {known.lower(): known for known in MODELS}
+    nearest = lower[get_close_matches(str(name).lower(), lower, n=1, cutoff=0.0)[0]]
+    raise ValueError(f"unknown network {name!r}: did you mean {nearest!r}? (allowed: {', '.join(MODELS)})")
+
+
+def module_of(name: str) -> str:
+    """The module that defines a network, e.g. ``relearn.models.resnet``; ValueError for an unknown name."""
+    return _known(name).partition(":")[0]
+
+
+def create(
+    name: str,
+    *,
+    classes: int = 10,
+    in_channels: int = 3,
+    width: float = 1.0,
+    depth: float = 1.0,
+    dropout: float = 0.0,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Classifier:
+    """Build a network in CIFAR form, initialised as torch initialises its layers (from torch's global generator).
+
+    Args:
+        name: one of :data:`MODELS`.
+        classes: number of classes C.
+        in_channels: channels of the images.
+        width: factor on every channel count; 1 is the published network.
+        depth: factor on the blocks of every stage (at least one is left); 1 is the published network.
+        dropout: probability p in [0, 1) of the one Dropout place in each block.
+        mean, std: normalisation of each channel in pixel units, part of the network; None leaves pixels as they are.
+
+    Returns:
+        The network: ``forward`` (B, in_channels, H, W) in [0, 1] → logits (B, C), see :class:`.classifier.Classifier`.
+
+    Raises:
+        ValueError: an unknown name (with the nearest known one) or a value out of range.
+    """
+    module, _, cls = _known(name).partition(":")
+    build = getattr(import_module(module), cls)
+    return build(
+        classes=classes,
+        in_channels=in_channels,
+        width=width,
+        depth=depth,
+        dropout=dropout,
+        mean=mean,
+        std=std,
+    )

@@ -1,0 +1,137 @@
+"""What all networks share: normalisation inside, stages, pooled features, one linear head, Dropout under control."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Trunk(NamedTuple):
+    """A network without its classifier."""
+
+    stem: nn.Module
+    """From normalised images to the first stage's input; keeps the size."""
+    stages: list[nn.Module]
+    """Applied one after the other; each but the first begins where the network halves the size."""
+    channels: int
+    """Channels of the last stage's output."""
+
+
+class Classifier(nn.Module, ABC):
+    r"""Convolutional classifier of images with pixels in [0, 1], of 8 × 8 or more.
+
+    .. math::
+        h_0 = \mathrm{stem}((x - \mu) / \sigma), \quad h_l = \mathrm{stage}_l(h_{l-1}), \quad
+        \phi(x) = \mathrm{mean}_{H,W}\, h_L, \quad f(x) = W \phi(x) + b
+
+    =======  ==============================  ===================  =======================
+    symbol   meaning                         code                 shape
+    =======  ==============================  ===================  =======================
+    x        images, pixels in [0, 1]        ``x``                (B, in_channels, H, W)
+    μ, σ     normalisation, pixel units      ``mean``, ``std``    (1, in_channels, 1, 1)
+    h_l      output of stage l, un-pooled    ``stages(x)[l-1]``   (B, C_l, H_l, W_l)
+    φ        penultimate features            ``features(x)``      (B, ``feature_dim``)
+    W, b     linear classifier               ``head``             ``nn.Linear``
+    =======  ==============================  ===================  =======================
+
+    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; the features are the last stage's
+    mean over pixels for all eight networks; in eval mode no image of a batch acts on another one.
+
+    The published networks normalise the images beforehand and pool with a window made for 32 × 32; here μ and σ are buffers
+    (saved with the weights, so that perturbations are always measured in pixels) and pooling takes the whole map, which is
+    the same at 32 × 32 and allows other sizes.
+
+    A network is a subclass that defines :meth:`trunk`.
+
+    Args:
+        classes, in_channels, width, depth, dropout, mean, std: as in :func:`relearn.models.create`.
+
+    Raises:
+        ValueError: a value out of range.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        *,
+        classes: int = 10,
+        in_channels: int = 3,
+        width: float = 1.0,
+        depth: float = 1.0,
+        dropout: float = 0.0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        for key, value in {"classes": classes, "in_channels": in_channels}.items():
+            if value < 1:
+                raise ValueError(f"{key}: {value} (allowed: at least 1)")
+        for key, factor in {"width": width, "depth": depth}.items():
+            if not 0 < factor < float("inf"):
+                raise ValueError(f"{key}: {factor} (allowed: a positive factor)")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        mean = [0.0] * in_channels if mean is None else list(mean)
+        std = [1.0] * in_channels if std is None else list(std)
+        for key, channel_values in {"mean": mean, "std": std}.items():
+            if len(channel_values) != in_channels:
+                raise ValueError(
+                    f"{key}: {len(channel_values)} values (allowed: {in_channels}, one a channel)"
+                )
+        if not min(std) > 0:
+            raise ValueError(f"std: {min(std)} (allowed: positive)")
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(1, -1, 1, 1))
+        trunk = self.trunk(in_channels, width, depth, dropout)
+        self.stem = trunk.stem
+        self.body = nn.ModuleList(trunk.stages)
+        self.feature_dim = trunk.channels
+        self.head = nn.Linear(trunk.channels, classes)
+
+    @abstractmethod
+    def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
+        """Build everything before the classifier; called once, by the constructor."""
+
+    def stages(self, x: Tensor) -> list[Tensor]:
+        """Un-pooled outputs (B, C_l, H_l, W_l) of every stage; the network is split where it halves the size.
+
+        Raises:
+            TypeError: images that are not floating point (they would not be in [0, 1]).
+            ValueError: images of another number of channels (they would broadcast) or without the batch axis.
+        """
+        if not x.is_floating_point():
+            raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
+        if x.dim() != 4 or x.shape[1] != self.mean.shape[1]:
+            raise ValueError(f"images: shape {tuple(x.shape)} (allowed: (B, {self.mean.shape[1]}, H, W))")
+        hidden = self.stem((x - self.mean) / self.std)
+        outputs = []
+        for stage in self.body:
+            hidden = stage(hidden)
+            outputs.append(hidden)
+        return outputs
+
+    def features(self, x: Tensor) -> Tensor:
+        """Penultimate features (B, ``feature_dim``)."""
+        return self.stages(x)[-1].mean((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, classes)."""
+        return self.head(self.features(x))
+
+
+def set_dropout(net: nn.Module, active: bool) -> None:
+    """Switch element-wise Dropout on or off, whatever mode the rest of the network is in.
+
+    Crafting wants batch normalisation with its running statistics and fresh Dropout masks: ``net.eval()``, then
+    ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` sets Dropout like everything else again.
+    Dropout of p = 0 draws no random numbers in either state.
+    """
+    for module in net.modules():
+        if isinstance(module, nn.Dropout):
+            module.train(active)

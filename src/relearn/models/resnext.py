@@ -1,0 +1,42 @@
+"""ResNeXt29-2x64d in CIFAR form: bottlenecks with grouped convolutions (Xie, Girshick, Dollár, Tu, He, CVPR 2017).
+
+Three stages of three bottlenecks, two groups of 64, 128, 256 channels, outputs twice as wide as the grouped convolution. The
+published CIFAR network has a 1 × 1 stem (its parameter count, 9,128,778, says so: a 3 × 3 stem would have 1,536 more). timm's
+bottleneck is the same mathematics, its network is not, for the reasons given in :mod:`relearn.models.resnet`.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from relearn.models.classifier import Classifier, Trunk
+from relearn.models.conv_norm import conv_norm_relu
+from relearn.models.resnet import Bottleneck
+from relearn.models.scaling import repeats, scaled
+
+CARDINALITY = 2
+
+
+class GroupedBottleneck(Bottleneck):
+    """Bottleneck with the 3 × 3 convolution in two groups and twice (instead of four times) as many outputs."""
+
+    expansion = 2
+
+
+class ResNeXt29(Classifier):
+    """Stages at 32, 16 and 8 pixels; ``width`` scales the 64 channels a group and keeps the two groups."""
+
+    def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
+        channels = scaled(64, width)
+        stem = conv_norm_relu(in_channels, channels)
+        stages: list[nn.Module] = []
+        for published, stride in zip((64, 128, 256), (1, 2, 2)):
+            planes = CARDINALITY * scaled(published, width)
+            stage = nn.Sequential()
+            for index in range(repeats(3, depth)):
+                stage.append(
+                    GroupedBottleneck(channels, planes, stride if index == 0 else 1, dropout, CARDINALITY)
+                )
+                channels = planes * GroupedBottleneck.expansion
+            stages.append(stage)
+        return Trunk(stem, stages, channels)

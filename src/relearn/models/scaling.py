@@ -1,0 +1,16 @@
+"""How the published channel and block counts are made smaller (or larger) by one factor; factor 1 changes nothing."""
+
+from __future__ import annotations
+
+LEAST_CHANNELS = 4
+"""No scaled layer is narrower than this: below it, ReLU layers die and batch statistics mean nothing."""
+
+
+def scaled(channels: int, width: float) -> int:
+    """``channels · width``, rounded half up, at least :data:`LEAST_CHANNELS` (or ``channels``, where that is less)."""
+    return max(min(channels, LEAST_CHANNELS), int(channels * width + 0.5))
+
+
+def repeats(blocks: int, depth: float) -> int:
+    """``blocks · depth``, rounded half up, at least 1."""
+    return max(1, int(blocks * depth + 0.5))
