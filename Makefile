@@ -1,0 +1,43 @@
+# Two commands: `make reproduce` and `make test`. Both make .venv from the pinned constraints first.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+CORES ?= all
+export MLFLOW_DISABLE_TELEMETRY = true
+
+.PHONY: reproduce test ui check format benchmark clean
+
+reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names (mini)
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores $(CORES)
+
+test: $(READY)  ## the tests
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto
+
+ui: $(READY)  ## imports what is not imported yet, then the MLflow UI on 127.0.0.1
+	PATH="$(CURDIR)/$(BIN):$$PATH" relearn ui
+
+check: $(READY)  ## style, types, workflow, fast tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --lint
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --dry-run --quiet all
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto -x
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/snakefmt Snakefile workflow
+
+benchmark: $(READY)  ## speed and memory, each against its reference in the same run
+	for script in benchmarks/[a-z]*.py; do case $$script in */timing.py) ;; *) $(BIN)/python $$script || exit 1;; esac; done
+
+clean:  ## what the pipeline made, not what is published
+	rm -rf results/mini results/small results/medium results/paper
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "relearn needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,slurm]'
+	touch $(READY)

@@ -1,0 +1,28 @@
+"""What a network makes of images: penultimate features, batch by batch, without gradients."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.no_grad()
+def embed(net: nn.Module, images: Tensor, *, batch_size: int = 512, precision: str = "fp32") -> Tensor:
+    """Penultimate features (N, d), float32, of images (N, C, H, W); ``uint8`` images become pixels in [0, 1].
+
+    The network is used in eval mode and left in the mode it had. Its own device decides where the work is done; the features stay there.
+    """
+    device = next(net.parameters()).device
+    was_training = net.training
+    net.eval()
+    features = []
+    for chunk in images.split(batch_size):
+        pixels = chunk.to(device)
+        pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
+        cast = torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+        with cast:
+            features.append(net.features(pixels).float())
+    net.train(was_training)
+    return torch.cat(features)

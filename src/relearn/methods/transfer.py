@@ -1,0 +1,131 @@
+"""Transfer learning of many victims at once: frozen features, one linear head an attack.
+
+In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained network and trains only the linear classifier, Adam at 0.1,
+until the fine-tuning set is overfitted. T attacks on one victim are T such trainings on sets that differ in a few samples. Adam acts
+element by element, so one optimiser over a stack of T × V heads and the sum of their losses *is* T × V separate trainings
+(tests/methods/test_transfer.py holds the two together), at the price of one batched matrix product a step.
+
+Samples that a defence has dropped have weight zero. Every head sees the same order of samples; a batch's loss is the mean over the
+samples that its head keeps, and a batch without any contributes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.fit import fit
+
+
+class Heads(nn.Module):
+    r"""Stack of linear classifiers: logits :math:`z_{b,t,v} = W_{t,v} x_{b,t} + w_{t,v}`.
+
+    =========  ============================  ==========  =================
+    symbol     meaning                       code        shape
+    =========  ============================  ==========  =================
+    x          features of sample b, set t   ``x``       (B, T, d)
+    W, w       head v of set t               ``weight``  (T, V, C, d), ``bias`` (T, V, C)
+    z          logits                        returned    (B, T, V, C)
+    =========  ============================  ==========  =================
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.clone())
+        self.bias = nn.Parameter(bias.clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        sets, variants, classes, width = self.weight.shape
+        flat = self.weight.reshape(sets, variants * classes, width)
+        logits = torch.baddbmm(self.bias.reshape(sets, 1, -1), x.transpose(0, 1), flat.transpose(1, 2))
+        return logits.transpose(0, 1).reshape(len(x), sets, variants, classes)
+
+
+def poisoned_sets(clean: Tensor, poisons: Tensor, positions: Tensor) -> Tensor:
+    """Fine-tuning sets in which poisons stand in the place of their bases.
+
+    Shapes: clean (n, d) features of the clean set, poisons (T, k, d), positions (k,) of the bases in the clean set → (T, n, d).
+    """
+    sets = clean.expand(len(poisons), *clean.shape).clone()
+    sets[:, positions.to(clean.device)] = poisons
+    return sets
+
+
+def weighted_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
+    """Sum over heads of the mean cross-entropy over the kept samples of the batch.
+
+    Shapes: logits (B, T, V, C), labels (B,), keep (B, T, V) of zeros and ones.
+    """
+    batch, sets, variants, classes = logits.shape
+    target = labels[:, None, None].expand(batch, sets, variants)
+    losses = nn.functional.cross_entropy(logits.reshape(-1, classes), target.reshape(-1), reduction="none")
+    losses = losses.reshape(batch, sets, variants) * keep
+    return (losses.sum(0) / keep.sum(0).clamp(min=1.0)).sum()
+
+
+def fine_tune(
+    features: Tensor,
+    labels: Tensor,
+    keep: Tensor,
+    head: nn.Linear,
+    *,
+    epochs: int = 60,
+    batch_size: int = 64,
+    lr: float = 0.1,
+    weight_decay: float = 0.0,
+    milestones: tuple[int, ...] = (30, 45),
+    reset_head: bool = False,
+    seed: int = 0,
+    log: Callable[..., None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Heads, str, int | None]:
+    """Fine-tune one linear head for each of T fine-tuning sets and V filtered variants of each.
+
+    The published setting: Adam 0.1, 60 epochs, ×0.1 after epochs 30 and 45, batches of 64 (the last three from the released code;
+    the text says only "overfit"), starting from the pre-trained head.
+
+    Args:
+        features: (n, T, d) penultimate features of every fine-tuning set.
+        labels: (n,) the labels that the victim sees.
+        keep: (n, T, V) which samples each variant keeps.
+        head: the pre-trained linear layer, not changed.
+        reset_head: start from a fresh linear layer instead.
+
+    Returns:
+        The heads, the outcome (``ok`` or ``diverged``) and the step of a divergence.
+
+    Raises:
+        ValueError: shapes that do not belong together.
+    """
+    count, sets, width = features.shape
+    if labels.shape != (count,) or keep.shape[:2] != (count, sets) or keep.dim() != 3:
+        raise ValueError(
+            f"features {tuple(features.shape)}, labels {tuple(labels.shape)}, keep {tuple(keep.shape)}: allowed are (n, T, d), (n,), (n, T, V)"
+        )
+    classes, variants = head.out_features, keep.shape[2]
+    if reset_head:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            head = nn.Linear(width, classes).to(features.device)
+    weight = head.weight.detach().to(features.dtype).expand(sets, variants, classes, width)
+    bias = cast(Tensor, head.bias).detach().to(features.dtype).expand(sets, variants, classes)
+    heads = Heads(weight, bias)
+    fitted = fit(
+        heads,
+        (features, labels, keep.to(features.dtype)),
+        loss=weighted_loss,
+        optimizer="adam",
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=lr,
+        weight_decay=weight_decay,
+        schedule="step",
+        milestones=milestones,
+        seed=seed,
+        log=log,
+        progress=progress,
+    )
+    return heads, fitted.outcome, fitted.outcome_step

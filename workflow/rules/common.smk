@@ -1,0 +1,61 @@
+# Parameters, folders, code versions and the importer: what every rule file leans on.
+import subprocess
+
+from relearn import params as reader
+from relearn.code_version import code_version
+from relearn.data import module_of as dataset_module
+from relearn.methods import ATTACKS, DEFENCES
+from relearn.models import module_of as network_module
+from relearn.record import canonical
+
+PARAMS = reader.load("params.yaml", scale=config.get("scale"), config=config)
+for line in reader.hidden_by_overlay("params.yaml", PARAMS["scale"]):
+    print(line, file=sys.stderr)
+MACHINE = reader.machine(config)
+SCALE = PARAMS["scale"]
+ROOT = f"results/{SCALE}"
+POISONING = PARAMS["poisoning"]
+
+# Device, precision and threads say how a run is made, not which: they stand in the record, never in `params:`.
+HOW = f"--scale {SCALE} --device {MACHINE['device']} --precision {MACHINE['precision']}"
+
+
+wildcard_constraints:
+    seed=r"\d+",
+    attack="clean|" + "|".join(ATTACKS),
+    defence="none|" + "|".join(DEFENCES),
+    role="substitute|victim",
+    victim=r"[A-Za-z0-9-]+",
+
+
+def method_module(registry, name):
+    """The module behind a registered method, for its code version."""
+    return registry[name].partition(":")[0]
+
+
+TRACKER_STOP = f"{ROOT}/spool/.stop"
+
+
+onstart:
+    # Jobs never open MLflow: this one process imports their spools while they run.
+    if MACHINE["track"]:
+        Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
+        Path(TRACKER_STOP).unlink(missing_ok=True)
+        tracker_log = open(f"{ROOT}/spool/track.log", "ab")
+        command = ["relearn", "track", "--root", ROOT, "--follow", "--stop-file", TRACKER_STOP]
+        TRACKER = subprocess.Popen(command, stdout=tracker_log, stderr=tracker_log, stdin=subprocess.DEVNULL)
+
+
+def stop_tracker():
+    """Let the importer take the last records in and end."""
+    if "TRACKER" in globals():
+        Path(TRACKER_STOP).touch()
+        TRACKER.wait()
+
+
+onsuccess:
+    stop_tracker()
+
+
+onerror:
+    stop_tracker()
