@@ -1,4 +1,4 @@
-"""The room of networks: one architecture family a file, one interface for all of them (:mod:`relearn.models.classifier`).
+"""The room of networks: one architecture family a file, one interface (:mod:`relearn.models.classifier`).
 
 Importing this package imports no architecture: :func:`create` loads the file of the network it is asked for.
 """
@@ -50,7 +50,7 @@ def create(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Classifier:
-    """Build a network in CIFAR form, initialised as torch initialises its layers (from torch's global generator).
+    """Build a network in CIFAR form; torch's default initialisation, from torch's global generator.
 
     Args:
         name: one of :data:`MODELS`.
@@ -59,10 +59,10 @@ def create(
         width: factor on every channel count; 1 is the published network.
         depth: factor on the blocks of every stage (at least one is left); 1 is the published network.
         dropout: probability p in [0, 1) of the one Dropout place in each block.
-        mean, std: normalisation of each channel in pixel units, part of the network; None leaves pixels as they are.
+        mean, std: normalisation of each channel, in pixel units, inside the network; None: mean 0, std 1.
 
     Returns:
-        The network: ``forward`` (B, in_channels, H, W) in [0, 1] → logits (B, C), see :class:`.classifier.Classifier`.
+        A :class:`.classifier.Classifier`: images (B, in_channels, H, W) in [0, 1] → logits (B, C).
 
     Raises:
         ValueError: an unknown name (with the nearest known one) or a value out of range.

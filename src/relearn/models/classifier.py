@@ -1,4 +1,4 @@
-"""What all networks share: normalisation inside, stages, pooled features, one linear head, Dropout under control."""
+"""What all networks share: normalisation inside, stages, pooled features, a linear head, Dropout's switch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Trunk(NamedTuple):
 
     stem: nn.Module
     """From normalised images to the first stage's input; keeps the size."""
-    stages: list[nn.Module]
+    stages: Sequence[nn.Module]
     """Applied one after the other; each but the first begins where the network halves the size."""
     channels: int
     """Channels of the last stage's output."""
@@ -38,12 +38,13 @@ class Classifier(nn.Module, ABC):
     W, b     linear classifier               ``head``             ``nn.Linear``
     =======  ==============================  ===================  =======================
 
-    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; the features are the last stage's
-    mean over pixels for all eight networks; in eval mode no image of a batch acts on another one.
+    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; the features are
+    the last stage's mean over pixels for all eight networks; in eval mode no image of a batch acts on
+    another one.
 
-    The published networks normalise the images beforehand and pool with a window made for 32 × 32; here μ and σ are buffers
-    (saved with the weights, so that perturbations are always measured in pixels) and pooling takes the whole map, which is
-    the same at 32 × 32 and allows other sizes.
+    The published networks normalise the images beforehand and pool with a window made for 32 × 32. Here μ
+    and σ are buffers (saved with the weights, so that perturbations are always measured in pixels), and
+    pooling takes the whole map, which is the same at 32 × 32 and allows other sizes.
 
     A network is a subclass that defines :meth:`trunk`.
 
@@ -79,13 +80,11 @@ class Classifier(nn.Module, ABC):
             raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
         mean = [0.0] * in_channels if mean is None else list(mean)
         std = [1.0] * in_channels if std is None else list(std)
-        for key, channel_values in {"mean": mean, "std": std}.items():
-            if len(channel_values) != in_channels:
-                raise ValueError(
-                    f"{key}: {len(channel_values)} values (allowed: {in_channels}, one a channel)"
-                )
-        if not min(std) > 0:
-            raise ValueError(f"std: {min(std)} (allowed: positive)")
+        for key, numbers in {"mean": mean, "std": std}.items():
+            if len(numbers) != in_channels:
+                raise ValueError(f"{key}: {len(numbers)} values (allowed: {in_channels}, one a channel)")
+        if not all(0 < value < float("inf") for value in std):
+            raise ValueError(f"std: {std} (allowed: positive)")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(1, -1, 1, 1))
         trunk = self.trunk(in_channels, width, depth, dropout)
@@ -128,9 +127,9 @@ class Classifier(nn.Module, ABC):
 def set_dropout(net: nn.Module, active: bool) -> None:
     """Switch element-wise Dropout on or off, whatever mode the rest of the network is in.
 
-    Crafting wants batch normalisation with its running statistics and fresh Dropout masks: ``net.eval()``, then
-    ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` sets Dropout like everything else again.
-    Dropout of p = 0 draws no random numbers in either state.
+    Crafting wants batch normalisation with its running statistics and fresh Dropout masks: ``net.eval()``,
+    then ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` sets Dropout like everything
+    else again. Dropout of p = 0 changes nothing and draws no random numbers in either state.
     """
     for module in net.modules():
         if isinstance(module, nn.Dropout):

@@ -1,4 +1,4 @@
-"""The pair that all eight networks are made of: a convolution that keeps the size (at stride 1), and batch normalisation."""
+"""What all eight networks are made of: a convolution that keeps the size, and batch normalisation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DenseNet121 in CIFAR form: every layer reads all earlier ones of its stage (Huang, Liu, van der Maaten, Weinberger, CVPR 2017).
+"""DenseNet121 in CIFAR form: every layer reads all earlier ones of its stage (Huang et al., CVPR 2017).
 
-Written out, not taken from timm: the published CIFAR network has a 3 × 3 stem without normalisation, and its Dropout sits inside
-the layer (after the 1 × 1 convolution) instead of at its end.
+Written out, not taken from timm: the published CIFAR network has a 3 × 3 stem without normalisation, and its
+Dropout sits inside the layer (after the 1 × 1 convolution) instead of at its end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relearn.models.scaling import repeats, scaled
 
 
 class DenseLayer(nn.Module):
-    """y = [conv₃(relu(bn(dropout(conv₁(relu(bn(x))))))), x] along the channels: ``growth`` new ones before the old ones."""
+    """``growth`` new channels before the old ones: y = [conv₃(relu(bn(dropout(conv₁(relu(bn(x))))))), x]."""
 
     def __init__(self, inputs: int, growth: int, dropout: float) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class DenseNet121(Classifier):
         growth = scaled(32, width)
         channels = 2 * growth
         stem = conv(in_channels, channels, 3)
-        stages: list[nn.Module] = []
+        stages: list[nn.Sequential] = []
         for layers in (6, 12, 24, 16):
             stage = nn.Sequential()
             if stages:
@@ -53,5 +53,5 @@ class DenseNet121(Classifier):
                 stage.append(DenseLayer(channels, growth, dropout))
                 channels += growth
             stages.append(stage)
-        stages[-1] = nn.Sequential(*stages[-1], nn.BatchNorm2d(channels), nn.ReLU())  # type: ignore[misc]
+        stages[-1].append(nn.BatchNorm2d(channels)).append(nn.ReLU())
         return Trunk(stem, stages, channels)

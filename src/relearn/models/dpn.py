@@ -1,6 +1,7 @@
-"""DPN92 in CIFAR form: dual path networks, a residual and a densely connected path in one (Chen et al., NIPS 2017).
+"""DPN92 in CIFAR form: a residual and a densely connected path in one (Chen et al., NIPS 2017).
 
-Written out, not taken from timm: timm's blocks normalise before the convolution, the published CIFAR network after it.
+Written out, not taken from timm: timm's blocks normalise before each convolution, the published CIFAR network
+after it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class DualPathBlock(nn.Module):
 
     .. math:: y = \mathrm{relu}([\, s_{:r} + g_{:r},\; s_{r:},\; g_{r:} \,])
 
-    g is the bottleneck (1 × 1, grouped 3 × 3, Dropout, 1 × 1 to r + ``dense`` channels); s is the input x, but in a stage's first
-    block (``opens``) a projection of x to r + ``dense`` channels. Output: channels of s plus ``dense``.
+    g is the bottleneck (1 × 1, grouped 3 × 3, Dropout, 1 × 1 to r + ``dense`` channels); s is the input x,
+    but in a stage's first block (``opens``) a projection of x to r + ``dense`` channels. Output: channels of
+    s plus ``dense``.
     """
 
     def __init__(
@@ -60,13 +62,13 @@ class DualPathBlock(nn.Module):
 
 
 class DPN92(Classifier):
-    """Stages of 3, 4, 20, 3 blocks; ``width`` scales the number of groups and keeps their sizes; 34,236,634 parameters."""
+    """Stages of 3, 4, 20, 3 blocks, 34,236,634 parameters; ``width`` scales the number of groups."""
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         groups = repeats(GROUPS, width)
         channels = scaled(64, width)
         stem = conv_norm_relu(in_channels, channels, 3)
-        stages: list[nn.Module] = []
+        stages: list[nn.Sequential] = []
         for group_size, residual, dense, count, stride in STAGES:
             residual, dense = scaled(residual, width), scaled(dense, width)
             stage = nn.Sequential()

@@ -1,8 +1,11 @@
 """GoogLeNet in CIFAR form: Inception modules with batch normalisation (Szegedy et al., CVPR 2015).
 
-Written out, not taken from torchvision: the published CIFAR network has a 3 × 3 stem of 192 channels, two 3 × 3 convolutions in the
-place of each 5 × 5, convolutions with biases, and no auxiliary classifiers. The authors of the attack multiply the activations by
-(1 + p) / (1 + p') when Dropout of probability p' is used with a network that was trained with p; we do not.
+Written out, not taken from torchvision: the published CIFAR network has a 3 × 3 stem of 192 channels, two 3
+× 3 convolutions in the place of each 5 × 5, convolutions with biases, and no auxiliary classifiers.
+
+Differs from the code of the poisoning attacks: that multiplies each module's output by (1 + p) / (1 + p')
+when the network, trained with Dropout p, is used with p'; here Dropout is the usual one, whose mean is the
+identity.
 """
 
 from __future__ import annotations
@@ -57,17 +60,20 @@ class Inception(nn.Module):
 
 
 def modules_kept(count: int, published: int) -> list[int]:
-    """Which of a stage's ``published`` modules a stage of ``count`` has: evenly spread, the last one always (it sets the width)."""
+    """Which of a stage's ``published`` modules a stage of ``count`` has: evenly spread, always the last one.
+
+    (The last one sets the stage's width; with ``count`` above ``published`` some come more than once.)
+    """
     return [-(-published * (index + 1) // count) - 1 for index in range(count)]
 
 
 class GoogLeNet(Classifier):
-    """Stages of 2, 5, 2 Inception modules at 32, 16, 8 pixels, max-pooling between them; 6,166,250 parameters."""
+    """2, 5, 2 Inception modules at 32, 16, 8 pixels, max-pooling between them; 6,166,250 parameters."""
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         channels = scaled(192, width)
         stem = conv_norm_relu(in_channels, channels, 3, bias=True)
-        stages: list[nn.Module] = []
+        stages: list[nn.Sequential] = []
         for rows in STAGES:
             stage = nn.Sequential()
             if stages:

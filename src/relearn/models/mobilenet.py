@@ -1,7 +1,8 @@
 """MobileNetV2 in CIFAR form: inverted residuals with linear bottlenecks (Sandler et al., CVPR 2018).
 
-Written out, not taken from timm: the published CIFAR network has ReLU instead of ReLU6, expands the first block by a convolution
-too, adds a projected shortcut in every block of stride 1, and keeps full size through the stem and the first two groups.
+Written out, not taken from timm: the published CIFAR network has ReLU instead of ReLU6, a 1 × 1 convolution
+before the first block's filter too, a (projected) shortcut in every block of stride 1, and full size through
+the stem and the first two groups.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ GROUPS = (
 
 
 class InvertedResidual(nn.Module):
-    """Expand by 1 × 1, filter each channel by 3 × 3, Dropout, project by 1 × 1 without activation; shortcut at stride 1."""
+    """1 × 1 to more channels, 3 × 3 on each, Dropout, 1 × 1 without activation; shortcut at stride 1."""
 
     def __init__(self, inputs: int, outputs: int, expansion: int, stride: int, dropout: float) -> None:
         super().__init__()
@@ -43,7 +44,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(Classifier):
-    """Seven groups of blocks in four stages (32, 16, 8, 4 pixels), then 1 × 1 to 1280 channels; 2,296,922 parameters."""
+    """Seven groups of blocks in four stages (32, 16, 8, 4 pixels), 1 × 1 to 1280; 2,296,922 parameters."""
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         channels = scaled(32, width)
@@ -59,4 +60,4 @@ class MobileNetV2(Classifier):
                 channels = planes
         last = scaled(1280, width)
         stages[-1].append(conv_norm_relu(channels, last))
-        return Trunk(stem, list(stages), last)
+        return Trunk(stem, stages, last)

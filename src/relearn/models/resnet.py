@@ -1,8 +1,10 @@
-"""Residual networks ResNet18 and ResNet50 in CIFAR form (He, Zhang, Ren, Sun: Deep residual learning, CVPR 2016).
+"""Residual networks ResNet18 and ResNet50 in CIFAR form (He, Zhang, Ren, Sun, CVPR 2016).
 
-CIFAR form: a 3 × 3 stem of stride 1 and no max-pooling, so that the stages work at 32, 16, 8 and 4 pixels. timm's blocks are the
-same mathematics (a test holds ours to them) but not its network: its 7 × 7 stem and its initialisation are built in, and to import
-it costs every job of the workflow more than torch itself.
+CIFAR form: a 3 × 3 stem of stride 1 and no max-pooling, so that the stages work at 32, 16, 8 and 4 pixels.
+
+Written out, not taken from timm: timm's blocks are the same mathematics (tests/models/test_resnet.py holds
+ours to them), but its network is not: the 7 × 7 stem and another initialisation are built in. Importing timm
+would also cost every job of the workflow more CPU time than importing torch.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1 × 1, 3 × 3 (in ``groups``, with the stride), 1 × 1 to ``expansion · planes``; Dropout before the last convolution.
+    """1 × 1, 3 × 3 (in ``groups``, with the stride), Dropout, 1 × 1 to ``expansion · planes``.
 
-    y = relu(bn(conv₁(dropout(relu(bn(conv₃(relu(bn(conv₁(x)))))))) + shortcut(x))
+    y = relu(bn(conv₁(dropout(relu(bn(conv₃(relu(bn(conv₁(x))))))))) + shortcut(x))
     """
 
     expansion = 4
@@ -69,7 +71,7 @@ class ResNet(Classifier):
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         channels = scaled(64, width)
         stem = conv_norm_relu(in_channels, channels, 3)
-        stages: list[nn.Module] = []
+        stages: list[nn.Sequential] = []
         for published, count, stride in zip((64, 128, 256, 512), self.blocks, (1, 2, 2, 2)):
             planes = scaled(published, width)
             stage = nn.Sequential()

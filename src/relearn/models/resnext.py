@@ -1,8 +1,9 @@
-"""ResNeXt29-2x64d in CIFAR form: bottlenecks with grouped convolutions (Xie, Girshick, Dollár, Tu, He, CVPR 2017).
+"""ResNeXt29-2x64d in CIFAR form: bottlenecks with grouped convolutions (Xie et al., CVPR 2017).
 
-Three stages of three bottlenecks, two groups of 64, 128, 256 channels, outputs twice as wide as the grouped convolution. The
-published CIFAR network has a 1 × 1 stem (its parameter count, 9,128,778, says so: a 3 × 3 stem would have 1,536 more). timm's
-bottleneck is the same mathematics, its network is not, for the reasons given in :mod:`relearn.models.resnet`.
+Three stages of three bottlenecks, two groups of 64, 128, 256 channels, outputs twice as wide as the grouped
+convolution. The published CIFAR network has a 1 × 1 stem: its parameter count, 9,128,778, says so (a 3 × 3
+stem has 1,536 more). timm's bottleneck is the same mathematics, its network is not: see
+:mod:`relearn.models.resnet`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CARDINALITY = 2
 
 
 class GroupedBottleneck(Bottleneck):
-    """Bottleneck with the 3 × 3 convolution in two groups and twice (instead of four times) as many outputs."""
+    """Bottleneck with twice (instead of four times) as many outputs; its 3 × 3 convolution has groups."""
 
     expansion = 2
 
@@ -29,7 +30,7 @@ class ResNeXt29(Classifier):
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         channels = scaled(64, width)
         stem = conv_norm_relu(in_channels, channels)
-        stages: list[nn.Module] = []
+        stages: list[nn.Sequential] = []
         for published, stride in zip((64, 128, 256), (1, 2, 2)):
             planes = CARDINALITY * scaled(published, width)
             stage = nn.Sequential()

@@ -1,4 +1,4 @@
-"""How the published channel and block counts are made smaller (or larger) by one factor; factor 1 changes nothing."""
+"""Published channel and block counts made smaller (or larger) by a factor; factor 1 changes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ LEAST_CHANNELS = 4
 
 
 def scaled(channels: int, width: float) -> int:
-    """``channels · width``, rounded half up, at least :data:`LEAST_CHANNELS` (or ``channels``, where that is less)."""
+    """``channels · width``, rounded half up, at least :data:`LEAST_CHANNELS` (or ``channels``, if less)."""
     return max(min(channels, LEAST_CHANNELS), int(channels * width + 0.5))
 
 

@@ -1,7 +1,8 @@
-"""SENet18 in CIFAR form: pre-activation residual blocks with squeeze and excitation (Hu, Shen, Sun, CVPR 2018).
+"""SENet18 in CIFAR form: pre-activation residual blocks with squeeze and excitation (Hu et al., CVPR 2018).
 
-The published CIFAR network (18 layers, 11,260,354 parameters) is neither timm's SEResNet18 (post-activation blocks) nor a
-pre-activation ResNet with a final normalisation: its last block's output is pooled as it is, so features may be negative.
+Written out, not taken from timm, whose SE-ResNet18 has post-activation blocks. The published CIFAR network
+(18 layers, 11,260,354 parameters) has no normalisation after the last block either: its output is pooled as
+it is, and features may be negative.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class SqueezeExcitation(nn.Module):
 
     .. math:: y_c = x_c \cdot \mathrm{sigmoid}(W_2\, \mathrm{relu}(W_1 \bar x + b_1) + b_2)_c
 
-    x (B, C, H, W), its mean over pixels (B, C, 1, 1), W₁ (C/16, C), W₂ (C, C/16): 1 × 1 convolutions with biases.
+    x (B, C, H, W), its mean over pixels (B, C, 1, 1), W₁ (C/16, C), W₂ (C, C/16) as 1 × 1 convolutions.
     """
 
     def __init__(self, channels: int) -> None:
@@ -33,7 +34,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class PreActivationBlock(nn.Module):
-    """a = relu(bn(x)); y = gate(conv(relu(bn(dropout(conv(a)))))) + (conv₁(a) where the shape changes, otherwise x)."""
+    """y = gate(conv(relu(bn(dropout(conv(a)))))) + s; a = relu(bn(x)), s = conv₁(a) or, in equal shape, x."""
 
     def __init__(self, inputs: int, planes: int, stride: int, dropout: float) -> None:
         super().__init__()
@@ -54,12 +55,12 @@ class PreActivationBlock(nn.Module):
 
 
 class SENet18(Classifier):
-    """Four stages of two blocks, 64, 128, 256, 512 planes; the first block of stages 2 to 4 halves the size."""
+    """Four stages of two blocks, 64, 128, 256, 512 planes; the first block of stages 2 to 4 has stride 2."""
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         channels = scaled(64, width)
         stem = conv_norm_relu(in_channels, channels, 3)
-        stages: list[nn.Module] = []
+        stages: list[nn.Sequential] = []
         for published, stride in zip((64, 128, 256, 512), (1, 2, 2, 2)):
             planes = scaled(published, width)
             stage = nn.Sequential()
