@@ -1,0 +1,190 @@
+"""Files that survive a kill: canonical JSON, sha256, replacement in one rename, and a lock that dies with its
+owner.
+
+A file is written beside its final place, flushed to the disk and renamed over it, so a reader sees the old
+bytes or the new ones and never a part. Standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+RESOURCE_FAULTS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EROFS,
+    errno.EACCES,
+)
+
+
+class Busy(RuntimeError):
+    """Another live process holds the lock; the message is one line and names its pid."""
+
+
+def canonical(obj: Any) -> str:
+    """One text for one value: sorted keys, no spaces, ASCII only, no NaN or infinity; independent of locale
+    and hash seed.
+
+    Raises ValueError for NaN and infinity, TypeError for a key that is no text (1 and "1" would become one
+    key) and for a value that JSON cannot hold.
+    """
+    _text_keys(obj, "")
+    return json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _text_keys(obj: Any, where: str) -> None:
+    if isinstance(obj, dict):
+        for key, value in obj.items():
+            if not isinstance(key, str):
+                raise TypeError(
+                    f"{where or 'value'}: key {key!r} is {type(key).__name__}, only text is allowed"
+                )
+            _text_keys(value, f"{where}.{key}" if where else key)
+    elif isinstance(obj, (list, tuple)):
+        for value in obj:
+            _text_keys(value, where)
+
+
+def digest(path: Path | str) -> str:
+    """sha256 of a file's bytes, 64 hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write(path: Path | str, content: bytes) -> None:
+    """Put `content` at `path` in one rename; a kill at any moment leaves the old file or the new one.
+
+    Raises OSError whose one line names the file and the free space when the disk refuses; the temporary file
+    is removed and the old file stays.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in RESOURCE_FAULTS:
+            raise OSError(
+                error.errno, f"{os.strerror(error.errno)} ({_free(path.parent)} free)", str(path)
+            ) from error
+        raise
+
+
+def sync(path: Path | str) -> None:
+    """Flush a finished file to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's list of names, so that a rename in it outlives a power cut."""
+    try:
+        sync(folder)
+    except OSError as error:  # some network file systems refuse to flush a folder: the rename itself is done
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
+            raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files that killed writers left in `folder`."""
+    for orphan in folder.glob(".*.tmp"):
+        orphan.unlink(missing_ok=True)
+
+
+def _free(folder: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(folder).free / 2**20:.0f} MiB"
+    except OSError:
+        return "unknown space"
+
+
+class Lock:
+    """An exclusive flock on a file that holds the owner's pid; the kernel releases it when the owner dies.
+
+    `waited` tells whether somebody else held it first. After `wait_s` seconds `Busy` is raised, naming the
+    pid.
+    """
+
+    def __init__(self, path: Path, wait_s: float = 30.0) -> None:
+        self.path = path
+        self.wait_s = wait_s
+        self.waited = False
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Lock:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        deadline = time.monotonic() + self.wait_s
+        try:
+            while not _flock(descriptor, fcntl.LOCK_EX):
+                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                if time.monotonic() >= deadline:
+                    raise Busy(
+                        f"{self.path.name}: held by process {holder}, not free after {self.wait_s:g} s"
+                    )
+                if not self.waited:
+                    self.waited = True
+                    print(f"{self.path.name}: held by process {holder}, waiting", file=sys.stderr, flush=True)
+                time.sleep(0.1)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def lock_is_free(path: Path) -> bool:
+    """Whether nobody holds the lock at `path` (also when the file does not exist)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        return _flock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+    return True  # a file system without locks cannot protect: the run goes on

@@ -1,0 +1,145 @@
+"""Which code, which machine, at what cost. Standard library only; torch is asked only where it is loaded
+already.
+
+Nothing here names the host, the user or an absolute path.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("relearn", "torch", "numpy", "timm", "scikit-learn")
+
+
+def code(version: str, folder: Path | None = None) -> dict[str, Any]:
+    """Code version, commit and dirty flag of the package's checkout (None where there is no git), package
+    versions.
+
+    `dirty` looks at the package's own folder only: an edit of params.yaml is no change of code and stands in
+    the settings.
+    """
+    folder = folder or Path(__file__).resolve().parent
+    commit = _git(folder, "rev-parse", "HEAD")
+    status = _git(folder, "status", "--porcelain", "--", ".") if commit else None
+    dirty = None if status is None else bool(status)
+    return {"version": version, "commit": commit or None, "dirty": dirty, "packages": packages()}
+
+
+def packages() -> dict[str, str | None]:
+    """Installed versions; None for a package that is absent."""
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        found["torch"] = str(torch.__version__)  # the loaded one, with its +cpu or +cu part
+    return found
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    # no optional locks: parallel jobs must not fight for the index
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            env=environment,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def machine(device: str, precision: str, threads: int) -> dict[str, Any]:
+    """The computer in words: device and its name, precision, threads, CPU model, platform, Python."""
+    return {
+        "device": device,
+        "device_name": _device_name(device),
+        "precision": precision,
+        "threads": threads,
+        "cpu": _cpu(),
+        "platform": " ".join((platform.system(), platform.machine(), *filter(None, platform.libc_ver()))),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(("model name", "Model")):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _cuda(device: str) -> Any:
+    """torch.cuda where the run's device is a CUDA device in use, otherwise None."""
+    torch = sys.modules.get("torch")
+    return (
+        torch.cuda
+        if device.startswith("cuda") and torch is not None and torch.cuda.is_initialized()
+        else None
+    )
+
+
+def _device_name(device: str) -> str:
+    cuda = _cuda(device)
+    return str(cuda.get_device_name(device)) if cuda is not None else _cpu()
+
+
+class Meter:
+    """Cost since its making: wall seconds, CPU seconds with those of ended children, device seconds, peak
+    memory.
+    """
+
+    def __init__(self) -> None:
+        self._wall = time.monotonic()
+        self._cpu = _cpu_seconds()
+
+    def read(self, device: str) -> dict[str, Any]:
+        """`device_s` counts the seconds that the run held its CUDA device (None on a CPU).
+        `peak_memory_bytes` is the peak of the memory the run computes in: allocated bytes of the CUDA device,
+        otherwise this process's resident bytes.
+        """
+        wall = time.monotonic() - self._wall
+        cuda = _cuda(device)
+        return {
+            "wall_s": wall,
+            "cpu_s": _cpu_seconds() - self._cpu,
+            "device_s": wall if cuda is not None else None,
+            "peak_memory_bytes": int(cuda.max_memory_allocated(device))
+            if cuda is not None
+            else _resident_peak(),
+        }
+
+
+def _cpu_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _resident_peak() -> int:
+    # VmHWM starts anew at exec; ru_maxrss keeps the size of the process that started us
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
