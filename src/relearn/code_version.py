@@ -35,16 +35,9 @@ ROOT = Path(__file__).resolve().parent
 PLUMBING = frozenset(
     f"{PACKAGE}.{name}"
     for name in (
-        "cli",
-        "record",
-        "spool",
-        "progress",
-        "checkpoint",
-        "tracking",
-        "devices",
-        "code_version",
-        "params",
-        "schema",
+        *("cli", "console", "progress", "interrupt", "devices"),
+        *("record", "record_file", "spool", "durable", "provenance", "checkpoint", "tracking"),
+        *("params", "spelling", "faults", "schema", "code_version"),
     )
 )
 

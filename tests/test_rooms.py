@@ -1,0 +1,235 @@
+"""The house's plan: who may import whom, what no room imports at top level, how large a file may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+ROOT = SOURCE / "relearn"
+
+# Room -> what it may import from the package, besides its own files. A file at the top level is a room too.
+# What is not written here may import nothing; a new room fails the test until it has a line.
+MAY_IMPORT: dict[str, set[str]] = {
+    # the mathematics
+    "maths": set(),
+    "data": set(),
+    "layers": {"maths"},
+    "methods": {"maths"},
+    "measures": {"maths"},
+    "models": {"layers", "maths", "torchvision_schema"},
+    "torchvision_schema": set(),
+    # parameters and records: nothing of the mathematics
+    "params": {"faults", "spelling"},
+    "faults": {"schema", "spelling"},
+    "schema": set(),
+    "spelling": set(),
+    "record": {"record_file", "durable", "interrupt", "provenance", "spool"},
+    "record_file": {"durable"},
+    "spool": {"durable"},
+    "checkpoint": {"durable"},
+    "durable": set(),
+    "provenance": set(),
+    "interrupt": set(),
+    "progress": {"interrupt"},
+    "console": {"interrupt"},
+    "devices": set(),
+    "code_version": set(),
+    # what reads records
+    "report": {"record"},
+    "tracking": {"record", "spool", "durable"},
+    # what calls everything
+    "steps": {"*"},
+    "cli": {"*"},
+}
+EVERYBODY = {""}  # the package's own __init__, which holds the version
+
+# A file of methods imports no other method, but for the loops that they share.
+SHARED_METHODS = {"relearn.methods.fit", "relearn.methods.crafting", "relearn.methods"}
+
+# Costly, or absent on a machine with a GPU and no network: imported at top level only where they are the
+# purpose, by the modules that begin so; () = by nobody.
+TOP_LEVEL: dict[str, tuple[str, ...]] = {
+    "mlflow": ("relearn.tracking",),
+    "pandas": ("relearn.report",),
+    "seaborn": ("relearn.report",),
+    "matplotlib": ("relearn.report",),
+    "jinja2": ("relearn.report",),
+    "pydantic": ("relearn.params", "relearn.schema"),
+    "sklearn": (),
+    "torchvision": (),
+    "timm": ("relearn.models",),
+    "transformers": (),
+    "pooch": (),
+    "snakemake": (),
+    "dvc": (),
+}
+ANYWHERE = {"mlflow": ("relearn.tracking",)}  # not even inside a function of another file
+FORBIDDEN_NAMES = {"utils", "util", "common", "core", "config", "helpers", "misc"}
+LINES = 400
+
+
+class Import(NamedTuple):
+    importer: str
+    target: str
+    line: int
+    top_level: bool
+
+    def __str__(self) -> str:
+        return f"{self.importer}, line {self.line}: imports {self.target}"
+
+
+def modules(root: Path) -> dict[str, Path]:
+    named = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = [root.name, *path.relative_to(root).with_suffix("").parts]
+        named[".".join(parts).removesuffix(".__init__")] = path
+    return named
+
+
+def imports(root: Path) -> list[Import]:
+    named = modules(root)
+    return [found for name, path in named.items() for found in imports_of(name, path, named)]
+
+
+def imports_of(name: str, path: Path, named: dict[str, Path]) -> Iterator[Import]:
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node, top in walk(ast.parse(path.read_text()), True):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(name, alias.name, node.lineno, top)
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            above = parts[: len(parts) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            submodules = [f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in named]
+            # "from relearn import maths" is an arrow to maths, not to the package.
+            for target in submodules or [base]:
+                yield Import(name, target, node.lineno, top)
+
+
+def walk(node: ast.AST, top: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield every node, with whether it runs when the module is imported."""
+    for child in ast.iter_child_nodes(node):
+        yield child, top
+        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        guarded = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+        yield from walk(child, top and not inside and not guarded)
+
+
+def room(module: str) -> str:
+    return ".".join(module.split(".")[1:2])
+
+
+def forbidden_arrows(found: list[Import]) -> list[str]:
+    wrong = []
+    for one in found:
+        if one.target.split(".")[0] != "relearn":
+            continue
+        here, there = room(one.importer), room(one.target)
+        if here == there or there in EVERYBODY:
+            continue
+        allowed = MAY_IMPORT.get(here, set())
+        if there not in allowed and (allowed != {"*"} or (there == "steps" and here != "cli")):
+            wrong.append(str(one))
+    return wrong
+
+
+def methods_that_import_methods(found: list[Import]) -> list[str]:
+    return [
+        str(one)
+        for one in found
+        if room(one.importer) == "methods" == room(one.target)
+        and one.importer not in SHARED_METHODS
+        and one.target not in SHARED_METHODS
+    ]
+
+
+def heavy_imports(found: list[Import]) -> list[str]:
+    wrong = []
+    for one in found:
+        library = one.target.split(".")[0]
+        places = ANYWHERE.get(library) or (TOP_LEVEL.get(library) if one.top_level else None)
+        if places is not None and not one.importer.startswith(places):
+            wrong.append(str(one))
+    return wrong
+
+
+def test_imports_go_one_way() -> None:
+    assert forbidden_arrows(imports(ROOT)) == []
+
+
+def test_a_method_imports_no_other_method() -> None:
+    assert methods_that_import_methods(imports(ROOT)) == []
+
+
+def test_costly_libraries_stay_in_their_rooms() -> None:
+    assert heavy_imports(imports(ROOT)) == []
+
+
+def test_every_room_is_on_the_plan() -> None:
+    rooms = {room(name) for name in modules(ROOT)} - EVERYBODY
+    assert rooms <= set(MAY_IMPORT)
+
+
+def test_no_file_is_called_by_a_word_without_meaning() -> None:
+    assert [name for name in modules(ROOT) if FORBIDDEN_NAMES & set(name.split("."))] == []
+
+
+def test_files_are_small() -> None:
+    long = {name: len(path.read_text().splitlines()) for name, path in modules(ROOT).items()}
+    assert {name: lines for name, lines in long.items() if lines > LINES} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "caught_by"),
+    [
+        ("layers/a.py", "from relearn.models import b\n", forbidden_arrows),
+        ("layers/a.py", "def f():\n    from ..models import b\n", forbidden_arrows),
+        ("maths.py", "from relearn import record\n", forbidden_arrows),
+        ("methods/a.py", "import relearn.measures.b as b\n", forbidden_arrows),
+        ("report/a.py", "from relearn.steps import b\n", forbidden_arrows),
+        ("new_room/a.py", "from relearn import maths\n", forbidden_arrows),
+        ("tracking.py", "from relearn.report import b\n", forbidden_arrows),
+        ("methods/a.py", "from . import b\n", methods_that_import_methods),
+        ("measures/a.py", "import pandas as pd\n", heavy_imports),
+        (
+            "measures/a.py",
+            "try:\n    from sklearn.svm import SVC\nexcept ImportError:\n    pass\n",
+            heavy_imports,
+        ),
+        ("steps/a.py", "def run():\n    import mlflow\n", heavy_imports),
+        ("steps/a.py", "class A:\n    import seaborn\n", heavy_imports),
+    ],
+)
+def test_a_wrong_arrow_is_seen(tmp_path: Path, name: str, text: str, caught_by: object) -> None:
+    """The negative control: a scratch package with one wrong import, and the same without it."""
+    root = tmp_path / "relearn"
+    for path in (
+        "maths.py",
+        "record.py",
+        "models/b.py",
+        "measures/b.py",
+        "steps/b.py",
+        "report/b.py",
+        "methods/b.py",
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("")
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text("import math\nfrom . import c\n" if name == "methods/a.py" else "import math\n")
+    assert callable(caught_by)
+    assert caught_by(imports(root)) == []
+    (root / name).write_text(text)
+    assert len(caught_by(imports(root))) == 1
+
+
+def test_an_import_inside_a_function_is_not_at_top_level(tmp_path: Path) -> None:
+    root = tmp_path / "relearn"
+    root.mkdir()
+    (root / "a.py").write_text("def f():\n    import pandas\n\nimport sklearn\n")
+    assert [one.top_level for one in imports(root)] == [False, True]
