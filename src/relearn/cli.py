@@ -65,8 +65,18 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _json(text: str) -> dict:
+    try:
+        settings = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}: {error}") from None
+    if not isinstance(settings, dict):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed is a JSON object")
+    return settings
+
+
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--settings", required=True, help="the part of params.yaml that this run uses, as JSON")
+    parser.add_argument("--settings", type=_json, required=True, help="the part of params.yaml that this run uses, as JSON")
     parser.add_argument("--input", nargs="+", action="append", default=[], metavar=("NAME", "PATH"))
     parser.add_argument("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--out", required=True, type=Path, help="the run's folder")
@@ -84,19 +94,18 @@ def run_step(args: argparse.Namespace) -> int:
     """One run: threads, device and seeds set, the step called inside its record."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(args.threads)
-    settings = json.loads(args.settings)
     inputs: dict[str, list[Path]] = {}
     for name, *paths in args.input:
         for path in map(Path, paths):  # a name without a path is an input that this run does not have
             if not path.is_file():
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
-    from relearn import progress, record
+    from relearn import console, record
     from relearn.devices import acquire
 
     record.install_signal_handlers()
     step = _module(args.command)
-    with progress.tee(args.log), acquire(args.device, count=_cuda_devices(args)) as device:
+    with console.tee(args.log), acquire(args.device, count=_cuda_devices(args)) as device:
         if step.NEEDS_TORCH:
             import torch
 
@@ -110,7 +119,7 @@ def run_step(args: argparse.Namespace) -> int:
             labels=dict(args.label),
             scale=args.scale,
             seed=args.seed,
-            settings=settings,
+            settings=args.settings,
             inputs=inputs,
             code_version=args.code,
             device=device,
@@ -118,7 +127,8 @@ def run_step(args: argparse.Namespace) -> int:
             threads=args.threads,
         )
         with run:
-            step.run(run, settings, inputs, device, args.precision)
+            if run.done is None:  # otherwise another process finished this very run while this one waited for it
+                step.run(run, args.settings, inputs, device, args.precision)
     return 0
 
 

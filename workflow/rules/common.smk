@@ -1,5 +1,8 @@
 # Parameters, folders, code versions and the importer: what every rule file leans on.
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 from relearn import params as reader
 from relearn.code_version import code_version
@@ -8,10 +11,12 @@ from relearn.methods import ATTACKS, DEFENCES
 from relearn.models import module_of as network_module
 from relearn.record import canonical
 
-PARAMS = reader.load("params.yaml", scale=config.get("scale"), config=config)
-for line in reader.hidden_by_overlay("params.yaml", PARAMS["scale"]):
-    print(line, file=sys.stderr)
-MACHINE = reader.machine(config)
+PARAMS = reader.load("params.yaml", scale=config.get("scale"))
+MACHINE = reader.machine(config, "params.yaml")
+if hidden := reader.hidden_line("params.yaml", PARAMS["scale"]):
+    print(hidden, file=sys.stderr)
+if MACHINE["mirror"]:
+    os.environ["RELEARN_MIRROR"] = MACHINE["mirror"]
 SCALE = PARAMS["scale"]
 ROOT = f"results/{SCALE}"
 POISONING = PARAMS["poisoning"]
@@ -38,12 +43,11 @@ TRACKER_STOP = f"{ROOT}/spool/.stop"
 
 onstart:
     # Jobs never open MLflow: this one process imports their spools while they run.
-    if MACHINE["track"]:
-        Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
-        Path(TRACKER_STOP).unlink(missing_ok=True)
-        tracker_log = open(f"{ROOT}/spool/track.log", "ab")
-        command = ["relearn", "track", "--root", ROOT, "--follow", "--stop-file", TRACKER_STOP]
-        TRACKER = subprocess.Popen(command, stdout=tracker_log, stderr=tracker_log, stdin=subprocess.DEVNULL)
+    Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
+    Path(TRACKER_STOP).unlink(missing_ok=True)
+    tracker_log = open(f"{ROOT}/spool/track.log", "ab")
+    command = ["relearn", "track", "--root", ROOT, "--follow", "--stop-file", TRACKER_STOP]
+    TRACKER = subprocess.Popen(command, stdout=tracker_log, stderr=tracker_log, stdin=subprocess.DEVNULL)
 
 
 def stop_tracker():

@@ -20,7 +20,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods import ATTACKS, load
     from relearn.methods.crafting import quantise
     from relearn.models import files
-    from relearn.progress import Progress
+    from relearn.console import Progress
 
     data = load_prepared(inputs["data"][0])
     trials = data.trials(**{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")})
@@ -43,13 +43,13 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             checkpoint=Checkpoint(run.work / "craft"),
         )
     poisons = quantise(crafted.poisons, bases, settings["eps"]).cpu()
-    fine_tune_count = len(data.fine_tune()[1])
+    labels = data.fine_tune()[1]
     threat = ThreatModel(
         knowledge="transfer",
         eps=settings["eps"],
         poisons_count=settings["poisons"],
-        class_count=data.fine_tune_per_class,
-        fine_tune_count=fine_tune_count,
+        class_count=int(labels.bincount().max()),
+        fine_tune_count=len(labels),
         setting="transfer",
     )
     for crafted_images in poisons:
@@ -76,7 +76,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             "targets_count": len(rows),
             "substitutes_count": len(substitutes),
         },
-        trials=(list(rows[0]), rows),
+        trials=(list(rows[0]), [list(row.values()) for row in rows]),
         outcome=crafted.outcome,
         outcome_step=crafted.outcome_step,
         outcome_reason="loss not finite" if crafted.outcome == "diverged" else None,

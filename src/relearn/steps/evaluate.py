@@ -31,10 +31,9 @@ def _accuracy(run, settings, inputs, device, precision) -> None:
         logits = net.head(embed(net, images, precision=precision)).cpu()
     found = calibration(logits, labels, bins=settings["calibration_bins"])
     classes = per_class_accuracy(logits, labels, classes=logits.shape[1])
-    rows = [{"class": name, "accuracy_frac": value} for name, value in enumerate(classes.tolist())]
     run.finish(
         {"test_accuracy_frac": accuracy(logits, labels), **found, "test_count": len(labels)},
-        trials=(["class", "accuracy_frac"], rows),
+        trials=(["class", "accuracy_frac"], list(enumerate(classes.tolist()))),
     )
 
 

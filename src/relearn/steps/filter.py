@@ -30,7 +30,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     images, labels = data.fine_tune()
     poison_features = embed(victim, poisons.flatten(0, 1), precision=precision).unflatten(0, poisons.shape[:2])
     features = poisoned_sets(
-        embed(victim, images, precision=precision), poison_features, trials.base_positions
+        embed(victim, images, precision=precision), poison_features, trials.base_positions_in_fine_tune
     )
 
     defence = load(DEFENCES, settings["defence"])
@@ -47,7 +47,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     largest_class = int(labels.bincount().max())
     is_poison = np.zeros(len(labels), dtype=bool)
-    is_poison[trials.base_positions.numpy()] = True
+    is_poison[trials.base_positions_in_fine_tune.numpy()] = True
     rows = []
     for variant, k in enumerate(ks):
         for t, index in enumerate(trials.target_index):
@@ -74,7 +74,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             "mcc": sum(r["mcc"] for r in chosen) / len(chosen),
             "targets_count": len(chosen),
         },
-        trials=(list(rows[0]), rows),
+        trials=(list(rows[0]), [list(row.values()) for row in rows]),
     )
 
 

@@ -21,20 +21,20 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.measures.embed import embed
     from relearn.methods.fit import crop_and_flip, fit
     from relearn.models import create, files
-    from relearn.progress import Progress
+    from relearn.console import Progress
 
     recipe = dict(settings["training"])
     data = load_prepared(inputs["data"][0])
     images, labels = (tensor.to(device) for tensor in data.pretrain())
     description = {
         "name": settings["architecture"],
-        "classes": data.classes,
+        "classes": len(data.classes),
         "in_channels": images.shape[1],
         "width": settings["width"],
         "depth": settings["depth"],
         "dropout": settings["dropout"],
-        "mean": data.mean,
-        "std": data.std,
+        "mean": data.mean.tolist(),
+        "std": data.std.tolist(),
     }
     # A substitute and a victim of one architecture must not share their start, nor two seeds of either.
     seed = zlib.crc32("/".join((*sorted(run.labels.values()), str(run.seed))).encode())
@@ -65,7 +65,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     run.finish(
         {
             "test_accuracy_frac": accuracy(logits, test_labels),
-            "train_loss_nats": fitted.history[-1]["loss"] if fitted.history else None,
+            "train_loss_nats": fitted.history[-1]["loss"] if fitted.history else float("nan"),
             "parameters_count": sum(parameter.numel() for parameter in net.parameters()),
             "steps_count": fitted.steps,
         },

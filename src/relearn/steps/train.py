@@ -20,7 +20,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.measures.embed import embed
     from relearn.methods.transfer import fine_tune, poisoned_sets
     from relearn.models import files
-    from relearn.progress import Progress
+    from relearn.console import Progress
 
     data = load_prepared(inputs["data"][0])
     trials = data.trials(**{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")})
@@ -34,14 +34,14 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             knowledge=settings["knowledge"],
             eps=settings["eps"],
             poisons_count=settings["poisons"],
-            class_count=data.fine_tune_per_class,
+            class_count=int(labels.bincount().max()),
             fine_tune_count=len(labels),
             setting="transfer",
         )
         for crafted in poisons:  # nothing outside the stated threat model is scored
             threat.check(crafted, trials.base_images)
         features = embed(victim, poisons.flatten(0, 1), precision=precision).unflatten(0, poisons.shape[:2])
-        sets = poisoned_sets(clean, features, trials.base_positions)
+        sets = poisoned_sets(clean, features, trials.base_positions_in_fine_tune)
     else:
         sets = clean[None]  # one clean set serves all targets
     if "kept" in inputs:
@@ -71,7 +71,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     target_features = embed(victim, trials.target_images, precision=precision)
 
     rows = []
-    base_rows = trials.base_positions
+    base_rows = trials.base_positions_in_fine_tune
     for t, index in enumerate(trials.target_index):
         which = t if len(sets) > 1 else 0
         weight, bias = heads.weight[which], heads.bias[which]  # (V, C, d), (V, C)
@@ -96,7 +96,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             "test_accuracy_frac": sum(row["test_accuracy_frac"] for row in chosen) / len(chosen),
             "targets_count": len(chosen),
         },
-        trials=(list(rows[0]), rows),
+        trials=(list(rows[0]), [list(row.values()) for row in rows]),
         outcome=outcome,
         outcome_step=outcome_step,
         outcome_reason="loss not finite" if outcome == "diverged" else None,
