@@ -1,0 +1,150 @@
+"""Deep k-NN: keep a training point only if the points around it, in feature space, bear its label.
+
+Zhu 2022, section 2.3, algorithm 2. A poison carries one class's label and sits among another class's features; with
+k > 2 · (number of poisons) the poisons cannot outvote the points around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from relearn.methods.detector import Detector, Features, Labels, as_features, as_labels, signs
+from relearn.methods.neighbours import NeighbourSearch
+
+COUNTS_BYTES = 64 * 2**20
+
+
+class DeepKNN(Detector):
+    r"""Keep x⁽ⁱ⁾ iff its label is a mode of the labels of its k nearest neighbours.
+
+    .. math:: \text{keep } x^{(i)} \iff l(i) \in \mathrm{mode}\{\, l(j) : j \in S_k(x^{(i)}) \,\}
+
+    ======  ==============================================  =======  =======
+    symbol  meaning                                         code     shape
+    ======  ==============================================  =======  =======
+    φ(x)    penultimate features                            ``X``    (n, d)
+    l(i)    label of point i                                ``y``    (n,)
+    S_k     k points of smallest ‖φ(x⁽ʲ⁾) - φ(x⁽ⁱ⁾)‖₂        -        (k,)
+    ======  ==============================================  =======  =======
+
+    Ties among labels: the mode is a set, and being in it keeps the point. Ties among distances: the smaller index is
+    the nearer one (``neighbours``' tie rule). The search is exact, so block and device do not change the answer.
+
+    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself; its prose says neighbours, so the point itself is
+    left out. Its published code leaves it in, so that every point votes for its own label, and breaks ties among
+    labels towards the smallest label: that is ``include_self=True, label_ties="smallest"``.
+
+    Args:
+        k: neighbours that vote; at most n - 1, with ``include_self`` at most n. The paper's normalised k, k / (largest
+            class), does best at 1 to 2 by its section 2.3.5; its classes have 50 points.
+        include_self: whether a point is its own first neighbour, also among duplicates.
+        label_ties: ``keep``, or ``smallest`` = only the smallest of the tied labels counts as the mode.
+        block: rows searched at a time; None chooses by memory. No influence on the answer.
+    """
+
+    def __init__(
+        self,
+        k: int = 50,
+        include_self: bool = False,
+        label_ties: Literal["keep", "smallest"] = "keep",
+        block: int | None = None,
+    ) -> None:
+        self.k = k
+        self.include_self = include_self
+        self.label_ties = label_ties
+        self.block = block
+
+    def _keep(self, X: Tensor, y: NDArray[np.int64], member: int) -> NDArray[np.bool_]:
+        return self._keep_for(X, y, [self.k])[0]
+
+    def sweep(self, X: Features, y: Labels, ks: Sequence[int]) -> NDArray[np.int64]:
+        """``fit_predict`` for many k in one neighbour search; the detector's own k plays no part.
+
+        Args:
+            X, y: as in ``fit_predict``.
+            ks: numbers of neighbours, in any order.
+
+        Returns:
+            numpy int64 (len(ks), n), for a stack (T, len(ks), n): 1 keep, -1 drop.
+
+        Raises:
+            ValueError: no k at all, a k out of range, and what ``fit_predict`` raises.
+        """
+        if len(ks) == 0:
+            raise ValueError("ks is empty; allowed: one k or more")
+        features = as_features(X)
+        labels = as_labels(y, features)
+        if features.ndim == 2:
+            return signs(self._keep_for(features, labels, ks))
+        kept = [self._keep_for(one, own, ks) for one, own in zip(features, labels)]
+        shape = (len(features), len(ks), features.shape[1])
+        return signs(np.stack(kept)) if kept else np.empty(shape, dtype=np.int64)
+
+    def _keep_for(self, X: Tensor, y: NDArray[np.int64], ks: Sequence[int]) -> NDArray[np.bool_]:
+        if self.label_ties not in ("keep", "smallest"):
+            raise ValueError(f"label_ties is {self.label_ties!r}; allowed: keep, smallest")
+        search = NeighbourSearch(X, include_self=self.include_self, block=self.block)
+        for k in ks:
+            search.check(k)
+        ascending = sorted({int(k) for k in ks})
+        labels = torch.from_numpy(y).to(X.device)
+        classes = int(labels.max()) + 1
+        keep = torch.empty(len(ascending), len(y), dtype=torch.bool, device=X.device)
+        for part in search.blocks(ascending[-1]):
+            own = labels[part.start : part.stop, None]
+            votes = torch.zeros(len(own), classes, dtype=torch.int64, device=X.device)
+            counted = 0
+            for position, k in enumerate(ascending):
+                votes += count_labels(labels[part.order[:, counted:k]], classes)
+                counted = k
+                rows, members = part.settle(k)
+                exact = votes.clone()
+                exact[rows] = count_labels(labels[members], classes)
+                keep[position, part.start : part.stop] = in_mode(exact, own, self.label_ties)
+        return keep[[ascending.index(int(k)) for k in ks]].cpu().numpy()
+
+
+def count_labels(labels: Tensor, classes: int) -> Tensor:
+    """How often each label stands in each row: (R, m) → (R, classes)."""
+    rows = torch.arange(len(labels), device=labels.device)[:, None]
+    return torch.bincount((labels + rows * classes).flatten(), minlength=len(labels) * classes).view(
+        -1, classes
+    )
+
+
+def in_mode(votes: Tensor, own: Tensor, label_ties: str) -> Tensor:
+    """Whether each row's own label (R, 1) is a mode of its votes (R, classes)."""
+    if label_ties == "smallest":
+        return votes.argmax(dim=1) == own[:, 0]
+    return votes.gather(1, own)[:, 0] == votes.amax(dim=1)
+
+
+def replicate(y: Labels, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+    """Indices that repeat every class up to the size N of the largest, for Deep k-NN under class imbalance.
+
+    Class c of n_c points stands ceil(N / n_c) times, cut to N (Zhu 2022, section 2.3.5: N / n_c times). The first
+    n indices are 0..n-1, so the answers for the points themselves are
+    ``fit_predict(X[i], y[i])[: len(y)]`` with ``i = replicate(y)``. A copy is a neighbour like any other.
+
+    Args:
+        y: labels (n,).
+        rng: who gets the last, partial round: the first points of the class (None) or points drawn by the generator.
+
+    Returns:
+        numpy int64 (C·N,) with C the number of classes; empty for no labels.
+    """
+    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    counts = np.unique(labels, return_counts=True)[1]
+    copies = [np.arange(len(labels), dtype=np.int64)]
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        rounds, partial = divmod(int(counts.max()), len(rows))
+        copies.append(np.tile(rows, rounds - 1))
+        copies.append(rows[:partial] if rng is None else np.sort(rng.choice(rows, partial, replace=False)))
+    return np.concatenate(copies)

@@ -1,0 +1,62 @@
+"""L2-norm outliers: drop the points farthest from the centroid of their class.
+
+Zhu 2022, section 2.3.3 (a baseline of Deep k-NN); the idea is older than deep networks.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from relearn.methods.detector import Detector, share_of
+
+
+def distances_to_centroid(X: Tensor) -> Tensor:
+    """‖x⁽ʲ⁾ - c‖₂² with c the mean of the rows: (s, d) → (s,), in float64."""
+    points = X.double()
+    return (points - points.mean(dim=0)).square().sum(dim=1)
+
+
+class L2Outliers(Detector):
+    r"""Per class, drop the share of points that lie farthest from the class centroid.
+
+    .. math:: c_l = \frac{1}{s_l} \sum_{j : l(j) = l} \phi(x^{(j)}), \qquad
+              \text{drop the } \lfloor \epsilon s_l \rfloor \text{ points of largest } \|\phi(x^{(j)}) - c_l\|_2
+
+    ======  ==============================  ============  =======
+    symbol  meaning                         code          shape
+    ======  ==============================  ============  =======
+    φ(x)    features                        ``X``         (n, d)
+    ε       share to drop, of each class    ``fraction``  ()
+    s_l     points in class l               -             ()
+    ======  ==============================  ============  =======
+
+    Ties: among equally far points the one with the larger index is dropped first. A class of one point is its own
+    centroid; it loses that point only with ``rounding="ceil"`` and a positive fraction. Distances are taken in
+    float64 whatever the features are.
+
+    Differs from the paper: it does not state ε (so there is no default), and its rounding sign cannot be read in the
+    text: ``floor`` here, ``ceil`` on request.
+
+    Args:
+        fraction: share of each class to drop, 0 <= fraction < 1.
+        rounding: ``floor`` or ``ceil`` of ε·s_l.
+    """
+
+    def __init__(self, fraction: float = 0.1, rounding: Literal["floor", "ceil"] = "floor") -> None:
+        self.fraction = fraction
+        self.rounding = rounding
+
+    def _keep(self, X: Tensor, y: NDArray[np.int64], member: int) -> NDArray[np.bool_]:
+        share_of(self.fraction, 0, self.rounding)  # an empty set must not hide a wrong parameter
+        keep = np.ones(len(y), dtype=bool)
+        for label in np.unique(y):
+            rows = np.flatnonzero(y == label)
+            far = distances_to_centroid(X[rows]).cpu().numpy()
+            # ascending distance, then ascending index: the last ones go
+            order = np.lexsort((rows, far))
+            keep[rows[order[len(rows) - share_of(self.fraction, len(rows), self.rounding) :]]] = False
+        return keep

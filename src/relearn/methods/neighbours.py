@@ -1,0 +1,254 @@
+"""Exact k nearest neighbours in Euclidean distance, by blocks of rows, on CPU and GPU.
+
+The squared distances come from one matrix product a block, ‖a‖² + ‖b‖² - 2a·b, in the features' own precision (‖a‖²
+is left out: it does not change the order of a row). That product is fast but rounds, and it rounds differently for
+another block size or device. So where the k-th and the (k+1)-th distance are closer than the rounding can tell, the
+few candidates there are measured again in float64 by direct differences. The set of neighbours is then the exact one,
+whatever the block, the device or the offset of the features.
+
+**Tie rule**: distances that differ by less than 1e-12 of ‖a‖² + max‖b‖² (about the features' mean) are ties; ties go
+to the smaller index.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relearn.methods.detector import Features, as_features
+
+BLOCK_BYTES = 256 * 2**20
+"""Memory of one block of rows when the caller does not choose the block."""
+PAIRS_BYTES = 64 * 2**20
+"""Memory of the float64 differences that settle near ties."""
+WINDOW = 16
+"""Near ties that reach farther than this from the k-th neighbour are settled over the whole row."""
+TIE = 1e-12
+
+
+def nearest(
+    X: Features,
+    k: int,
+    *,
+    queries: Features | None = None,
+    include_self: bool = False,
+    block: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The k nearest rows of X for every query, nearest first.
+
+    Beside the product and the top-k this measures all n·k answers again in float64, so the distances are good to
+    X's precision even between near duplicates.
+
+    Args:
+        X: points (N, d).
+        k: neighbours, 1 <= k <= N (N - 1 where a point is not its own neighbour).
+        queries: points (n, d); None asks for the neighbours of X's own rows.
+        include_self: whether a row of X counts as its own first neighbour; without meaning when queries are given.
+        block: query rows at a time; None chooses by memory (256 MiB, the answer not counted).
+
+    Returns:
+        indices (n, k) int64 and squared distances (n, k) in X's precision, both on X's device.
+
+    Raises:
+        ValueError: k out of range, wrong shapes, features that are not finite.
+    """
+    search = NeighbourSearch(X, queries=queries, include_self=include_self, block=block)
+    search.check(k)
+    shape = (len(search.queries), k)
+    indices = torch.empty(shape, dtype=torch.int64, device=search.points.device)
+    squared = torch.empty(shape, dtype=search.points.dtype, device=search.points.device)
+    for part in search.blocks(k):
+        chosen = part.order[:, :k].clone()
+        rows, members = part.settle(k)
+        chosen[rows] = members
+        chosen = chosen.sort(
+            dim=1
+        ).values  # by index first: the stable sort by distance then keeps the tie rule
+        query = torch.arange(part.start, part.stop, device=chosen.device)
+        exact = search.measure(query.repeat_interleave(k), chosen.flatten()).view_as(chosen)
+        if search.self_rule == -math.inf:
+            exact[chosen == query[:, None]] = -1.0  # its own first neighbour, also among duplicates
+        exact, order = exact.sort(dim=1, stable=True)
+        indices[part.start : part.stop] = chosen.gather(1, order)
+        squared[part.start : part.stop] = (exact.clamp(min=0) / search.scale**2).to(squared.dtype)
+    return indices, squared
+
+
+@dataclass
+class Block:
+    """Query rows ``start`` to ``stop`` with their nearest candidates as the product orders them.
+
+    ``order`` (rows, L) are candidate indices, ``shifted`` (rows, L) their squared distances less ‖a‖², ascending; L
+    is the largest k asked for plus ``WINDOW``, or all candidates.
+    """
+
+    search: NeighbourSearch
+    start: int
+    stop: int
+    shifted: Tensor
+    order: Tensor
+
+    def settle(self, k: int) -> tuple[Tensor, Tensor]:
+        """The rows whose first k of ``order`` rounding may have confused, and their true k neighbours.
+
+        Returns:
+            rows (R,) relative to the block, members (R, k) candidate indices as a set, in no order of distance.
+        """
+        search, width = self.search, self.order.shape[1]
+        near = search.resolution[self.start : self.stop, None]
+        if k >= search.candidates:
+            return self.order.new_empty(0), self.order[:0, :k]
+        rows = (self.shifted[:, k : k + 1] - self.shifted[:, k - 1 : k] <= near).flatten().nonzero().flatten()
+        if len(rows) == 0:
+            return rows, self.order[:0, :k]
+        left, right = max(0, k - WINDOW), min(width, k + WINDOW)
+        shifted, order = self.shifted[rows, left:right], self.order[rows, left:right]
+        kth, near = self.shifted[rows, k - 1 : k], near[rows]
+        unclear = (shifted - kth).abs() <= near
+        wide = (unclear[:, 0] & (left > 0)) | (unclear[:, -1] & (right < search.candidates))
+        exact = torch.where(shifted < kth, -math.inf, math.inf).double()
+        pair_row, pair_column = unclear.nonzero(as_tuple=True)
+        exact[unclear] = search.measure(rows[pair_row] + self.start, order[pair_row, pair_column])
+        order, by_index = order.sort(dim=1)
+        exact = exact.gather(1, by_index)
+        tie = search.tie[rows + self.start]
+        members = self.order[rows, :k]
+        members[:, left:] = order[first(exact, k - left, tie)].view(len(rows), k - left)
+        if bool(wide.any()):
+            members[wide] = search.whole_rows(rows[wide] + self.start, k)
+        return rows, members
+
+
+class NeighbourSearch:
+    """One search over fixed points; ``blocks`` walks over the queries, ``Block.settle`` makes each block exact.
+
+    Args as in :func:`nearest`. Attributes: ``points`` and ``queries`` as given, ``candidates`` the largest possible
+    k.
+    """
+
+    def __init__(
+        self,
+        X: Features,
+        *,
+        queries: Features | None = None,
+        include_self: bool = False,
+        block: int | None = None,
+    ) -> None:
+        self.points = as_features(X)
+        own = queries is None
+        self.queries = self.points if queries is None else as_features(queries, "queries").to(self.points)
+        for name, rows in (("X", self.points), ("queries", self.queries)):
+            if rows.ndim != 2 or rows.shape[1] != self.points.shape[1]:
+                raise ValueError(
+                    f"{name} has shape {tuple(rows.shape)}; allowed: (n, {self.points.shape[-1]})"
+                )
+        if block is not None and block < 1:
+            raise ValueError(f"block is {block}; allowed: at least 1 row")
+        # what a row's distance to itself is replaced by; None where rows and candidates are different points
+        self.self_rule = (-math.inf if include_self else math.inf) if own else None
+        self.candidates = max(0, len(self.points) - (own and not include_self))
+        self.block = block
+        if self.candidates == 0:
+            return
+        # Centred, the norms are as small as they get and the product loses least; a power of two scales exactly and
+        # keeps the squares from overflow.
+        self.centre = self.points.mean(dim=0, dtype=torch.float64).to(self.points.dtype)
+        largest = max(float((rows - self.centre).abs().amax()) for rows in {self.points, self.queries})
+        self.scale = math.ldexp(1.0, -math.frexp(largest)[1])
+        self.ready = self._ready(self.points)
+        self.ready_queries = self.ready if own else self._ready(self.queries)
+        self.norms = self.ready.square().sum(dim=1)
+        size = self.ready_queries.square().sum(dim=1).double() + self.norms.amax()
+        self.tie = TIE * size
+        # twice the error of one distance (a dot product of d terms, the sums around it, the centring)
+        unit = torch.finfo(self.points.dtype).eps / 2
+        self.resolution = 2 * unit * (math.sqrt(self.points.shape[1]) + 8) * size + self.tie
+
+    def check(self, k: int) -> None:
+        """Raise a TypeError or ValueError unless 1 <= k <= candidates."""
+        if isinstance(k, bool) or not isinstance(k, numbers.Integral):
+            raise TypeError(f"k is {k!r}; allowed: a whole number")
+        if not 1 <= k <= self.candidates:
+            own = " other than itself" if self.self_rule == math.inf else ""
+            raise ValueError(f"k is {k}; allowed: 1 to {self.candidates}, the points{own} in the set")
+
+    def blocks(self, k: int) -> Iterator[Block]:
+        """The queries in blocks, each with its nearest candidates for any number of neighbours up to k."""
+        width, item = min(k + WINDOW, self.candidates), self.points.element_size()
+        per_row = len(self.points) * item + width * (item + 8) + k * 24
+        rows = min(self.block or max(1, BLOCK_BYTES // per_row), len(self.queries))
+        if rows == 0:
+            return
+        # one buffer for all blocks: fresh pages cost more than the sums
+        buffer = self.points.new_empty(rows, len(self.points))
+        for start in range(0, len(self.queries), rows):
+            stop = min(start + rows, len(self.queries))
+            distance = buffer[: stop - start]
+            with plain_precision(self.points.device):
+                torch.addmm(self.norms, self.ready_queries[start:stop], self.ready.T, alpha=-2, out=distance)
+            if self.self_rule is not None:
+                distance.diagonal(start).fill_(self.self_rule)
+            shifted, order = distance.topk(width, dim=1, largest=False)
+            yield Block(self, start, stop, shifted, order)
+
+    def measure(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Scaled squared distances of pairs (query row, candidate column), by float64 differences of the given features."""
+        squared = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
+        step = max(1, PAIRS_BYTES // (24 * max(1, self.points.shape[1])))
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            difference = self.queries[rows[part]].double().sub_(self.points[columns[part]])
+            squared[part] = difference.mul_(self.scale).square_().sum(dim=1)
+        return squared
+
+    def whole_rows(self, rows: Tensor, k: int) -> Tensor:
+        """The k neighbours of the query rows, by float64 products with all points: for crowds of (near) equal points."""
+        members = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
+        points = self.points.double().sub_(self.centre).mul_(self.scale)
+        norms = points.square().sum(dim=1)
+        step = max(1, PAIRS_BYTES // (24 * len(self.points)))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            query = self.queries[some].double().sub_(self.centre).mul_(self.scale)
+            with plain_precision(rows.device):
+                exact = torch.addmm(norms, query, points.T, alpha=-2)
+            if self.self_rule is not None:
+                exact.scatter_(1, some[:, None], self.self_rule)
+            chosen = first(exact, k, self.tie[some])
+            members[start : start + step] = chosen.nonzero()[:, 1].view(len(some), k)
+        return members
+
+    def _ready(self, rows: Tensor) -> Tensor:
+        return rows.sub(self.centre).mul_(self.scale)
+
+
+def first(distance: Tensor, k: int, tie: Tensor) -> Tensor:
+    """The k nearest of every row under the tie rule, as a mask with exactly k True a row.
+
+    Args:
+        distance: (R, M), columns in the order of the candidates' indices.
+        k: 1 <= k <= M, and the k-th smallest distance of every row finite.
+        tie: (R,) differences up to here are ties.
+    """
+    kth, tie = distance.kthvalue(k, dim=1, keepdim=True).values, tie[:, None]
+    surely = distance < kth - tie
+    tied = (distance - kth).abs() <= tie
+    return surely | (tied & (tied.cumsum(dim=1) <= k - surely.sum(dim=1, keepdim=True)))
+
+
+@contextmanager
+def plain_precision(device: torch.device) -> Iterator[None]:
+    """No autocast, no TF32, no gradients: whatever the caller trains with, distances keep their digits."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
