@@ -46,9 +46,9 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Multiple = Annotated[float, Field(gt=0, le=4)]
-Ascending = AfterValidator(_ascending)
-Unique = AfterValidator(_unique)
-Architectures = Annotated[list[Architecture], Field(min_length=1), Unique]
+Unique = Field(min_length=1, json_schema_extra={"uniqueItems": True})
+Ascending = Field(json_schema_extra={"uniqueItems": True})
+Architectures = Annotated[list[Architecture], Unique, AfterValidator(_unique)]
 
 
 class Section(BaseModel):
@@ -66,7 +66,7 @@ class Prepare(Section):
 
 class Substitutes(Section):
     architectures: Architectures
-    dropout: Annotated[list[Share], Field(min_length=1), Unique]
+    dropout: Annotated[list[Share], Unique, AfterValidator(_unique)]
 
 
 class Victims(Section):
@@ -119,7 +119,7 @@ class Craft(Section):
 
 class DeepKNN(Section):
     k: Count
-    sweep: Annotated[list[Count], Field(min_length=1), Ascending]
+    sweep: Annotated[list[Count], Unique, AfterValidator(_ascending)]
     include_self: bool
 
 
@@ -149,7 +149,7 @@ class Train(Section):
     batch_size: Count
     lr: Positive
     weight_decay: NotNegative
-    milestones: Annotated[list[Count], Ascending]
+    milestones: Annotated[list[Count], Ascending, AfterValidator(_ascending)]
     reset_head: bool
 
 
@@ -165,7 +165,7 @@ class Evaluate(Section):
 
 
 class Poisoning(Section):
-    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Field(min_length=1), Unique]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(_unique)]
     prepare: Prepare
     pretrain: Pretrain
     craft: Craft

@@ -1,0 +1,146 @@
+"""Deviations: every value in force that is not the published one, with the source of the published value.
+
+params/paper.yaml holds the published settings; the comment behind a value names its source (paper and
+section, "released code", or "not stated" where the choice is ours). The difference to that file is the list of
+deviations, so nobody keeps a second list by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NOT_STATED = "not stated"
+ABSENT = object()
+
+
+class Deviation(NamedTuple):
+    """One key whose value in force differs; a side that lacks the key has ABSENT."""
+
+    key: str
+    value: Any
+    published: Any
+    source: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published values by dotted key path, and the comment that names the source of each."""
+
+    values: dict[str, Any]
+    sources: dict[str, str]
+
+
+def read(path: str | Path = "params/paper.yaml") -> Published:
+    """Read values and comments of the published settings.
+
+    A comment belongs to the key on its line (or on the line where its value ends); a key without one takes
+    the comment of the nearest key above it. A comment goes on in the next lines where they hold nothing else
+    and their ``#`` stands in the same column.
+
+    Raises:
+        ValueError: the file is no mapping.
+        OSError: the file cannot be read.
+    """
+    import yaml
+
+    text = Path(path).read_text(encoding="utf-8")
+    tree: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(tree, yaml.MappingNode):
+        raise ValueError(f"{path}: found no mapping, allowed: the published settings")
+    sources = dict(_sources(tree, _comments(text), "", ""))
+    return Published(values=_leaves(yaml.safe_load(text)), sources=sources)
+
+
+def deviations(params: Mapping[str, Any], published: Published) -> list[Deviation]:
+    """Keys whose values in force are not the published ones, in the order of ``params``; the scale is no key."""
+    values = _leaves(params)
+    values.pop("scale", None)
+    return [
+        Deviation(
+            key, values.get(key, ABSENT), published.values.get(key, ABSENT), published.sources.get(key, "")
+        )
+        for key in {**values, **published.values}
+        if values.get(key, ABSENT) != published.values.get(key, ABSENT)
+    ]
+
+
+def markdown(params: Mapping[str, Any], published: Published) -> str:
+    """The page ``deviations.md``: the deviations, then the values that the papers do not state."""
+    rows = deviations(params, published)
+    scale = params.get("scale", "?")
+    lines = [f"# Deviations from the published settings, scale {scale}", ""]
+    if rows:
+        lines += [
+            f"{len(rows)} of {len(published.values)} values differ from params/paper.yaml.",
+            "",
+            "| key | here | published | source of the published value |",
+            "|---|---|---|---|",
+            *(_row(row.key, shown(row.value), shown(row.published), row.source) for row in rows),
+        ]
+    else:
+        lines.append(f"None: all {len(published.values)} values are those of params/paper.yaml.")
+    ours = {key: source for key, source in published.sources.items() if source.startswith(NOT_STATED)}
+    if ours:
+        values = _leaves(params)
+        lines += ["", "## Values that the papers do not state", "", "| key | here | note |", "|---|---|---|"]
+        lines += [_row(key, shown(values.get(key, ABSENT)), source) for key, source in ours.items()]
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: Any) -> str:
+    """A value as params.yaml would write it, in one line."""
+    if value is ABSENT:
+        return "not set"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        key = f"{above}.{name}" if above else str(name)
+        flat.update(_leaves(value, key) if isinstance(value, Mapping) else {key: value})
+    return flat
+
+
+def _comments(text: str) -> dict[int, str]:
+    """Line (from 0) to the comment that ends it, its continuation lines included."""
+    import yaml
+
+    lines = text.splitlines()
+    ends: dict[int, int] = {}
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        start, end = token.start_mark, token.end_mark
+        if end.index > start.index:  # block tokens are of no length
+            ends[end.line] = max(ends.get(end.line, 0), end.column)
+    found: dict[int, str] = {}
+    owner, column = -1, -1
+    for number, line in enumerate(lines):
+        rest = line[ends.get(number, 0) :]
+        comment = rest.strip()
+        at = len(line) - len(rest.lstrip())
+        if number in ends:
+            owner, column = (number, at) if comment.startswith("#") else (-1, -1)
+        if comment.startswith("#") and owner >= 0 and at == column:
+            found[owner] = f"{found.get(owner, '')} {comment.lstrip('#').strip()}".strip()
+        elif number not in ends:
+            owner = -1
+    return found
+
+
+def _sources(node: Any, comments: dict[int, str], above: str, inherited: str) -> Iterator[tuple[str, str]]:
+    """Dotted key path of every leaf, and its comment."""
+    for name, item in node.value:
+        key = f"{above}.{name.value}" if above else name.value
+        own = comments.get(name.start_mark.line) or inherited
+        if item.id == "mapping":
+            yield from _sources(item, comments, key, own)
+        else:
+            yield key, comments.get(name.start_mark.line) or comments.get(item.end_mark.line) or inherited
