@@ -1,0 +1,110 @@
+"""The one way a benchmark here measures: interleaved pairs, medians, spread, CPU time; and how it reports.
+
+CPU time (all threads of the process) is used because a shared machine distorts wall time. Pairs are
+interleaved, and every second pair runs in the opposite order, so that a drift of the machine touches both
+sides alike.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def compare(
+    ours: Callable[[], Any],
+    reference: Callable[[], Any],
+    pairs: int = 7,
+    *,
+    clock: Callable[[], float] = time.process_time,
+    warm_up: int = 1,
+) -> dict[str, float]:
+    """Time two calls against each other.
+
+    Args:
+        ours, reference: called without arguments; what they return is dropped.
+        pairs: at least 7 measured pairs, after `warm_up` pairs that are not measured.
+        clock: seconds; the process's CPU time by default. On an accelerator pass a wall clock that waits for
+            it.
+
+    Returns:
+        ratio (median over the pairs of ours/reference), ratio_low and ratio_high (the extremes over the
+        pairs), ours_s and reference_s (medians, seconds).
+
+    Raises:
+        ValueError: fewer than 7 pairs.
+    """
+    if pairs < 7:
+        raise ValueError(f"pairs is {pairs}; at least 7 are needed for a median that means something")
+    for _ in range(warm_up):
+        ours()
+        reference()
+    times: list[tuple[float, float]] = []
+    for pair in range(pairs):
+        if pair % 2:
+            second, first = _time(reference, clock), _time(ours, clock)
+        else:
+            first, second = _time(ours, clock), _time(reference, clock)
+        times.append((first, second))
+    ratios = [first / second for first, second in times]
+    return {
+        "ratio": statistics.median(ratios),
+        "ratio_low": min(ratios),
+        "ratio_high": max(ratios),
+        "ours_s": statistics.median(first for first, _ in times),
+        "reference_s": statistics.median(second for _, second in times),
+    }
+
+
+def report(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> Path:
+    """Print the rows as a table and write them to benchmarks/results/<name>.json with machine and date."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    cells = [[_text(row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
+    for line in [columns, ["-" * width for width in widths], *cells]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    document = {
+        "benchmark": name,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": {"cpu": cpu_model(), "python": platform.python_version(), **_torch_facts()},
+        **facts,
+        "rows": [dict(row) for row in rows],
+    }
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def cpu_model() -> str:
+    """The processor's name as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _time(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    start = clock()
+    call()
+    return clock() - start
+
+
+def _torch_facts() -> dict[str, Any]:
+    import torch
+
+    return {"torch": torch.__version__, "threads": torch.get_num_threads()}
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)

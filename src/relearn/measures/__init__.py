@@ -1,0 +1,1 @@
+"""What we look at: each file takes a network, features or poisons, changes nothing, and returns numbers."""

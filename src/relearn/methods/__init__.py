@@ -1,0 +1,38 @@
+"""What acts on a network or a data set and ends: attacks, defences, training.
+
+The attacks and defences that params.yaml may name, each by where it lives; nothing is imported before it is
+used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+ATTACKS = {
+    "feature_collision": "relearn.methods.feature_collision:craft",
+    "convex_polytope": "relearn.methods.convex_polytope:craft",
+}
+
+DEFENCES = {
+    "deep_knn": "relearn.methods.deep_knn:DeepKNN",
+    "l2_outliers": "relearn.methods.l2_outliers:L2Outliers",
+    "one_class_svm": "relearn.methods.one_class_svm:OneClassSVMFilter",
+    "random_eviction": "relearn.methods.random_eviction:RandomEviction",
+}
+
+
+def load(registry: Mapping[str, str], name: str) -> Any:
+    """The function or class that a registry (ATTACKS, DEFENCES) lists under a name.
+
+    Raises:
+        ValueError: the name is not in the registry; the message gives the nearest name and all allowed ones.
+    """
+    if name not in registry:
+        nearest = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.0)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ValueError(f"{name!r} is not known; {hint}allowed: {', '.join(sorted(registry))}")
+    module, _, attribute = registry[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,76 @@
+r"""Convex polytope attack: the poisons surround the target in feature space (zhu2022, eq. 2.3, algorithm 1).
+
+.. math:: \min_{\{x_p^{(j)}\}, \{c^{(i)}\}} \tfrac12 \sum_{i=1}^m
+          \frac{\|\phi^{(i)}(x_t) - \sum_j c_j^{(i)} \phi^{(i)}(x_p^{(j)})\|^2}{\|\phi^{(i)}(x_t)\|^2}
+          \quad\text{s.t.}\quad c_j^{(i)} \ge 0,\ \textstyle\sum_j c_j^{(i)} = 1,\;
+          \|x_p^{(j)} - x_b^{(j)}\|_\infty \le \varepsilon
+
+======  =====================================  ==================  =========
+symbol  meaning                                code                shape
+======  =====================================  ==================  =========
+φ(x_p)  features of the poisons, substitute i  ``features``        (…, k, d)
+φ(x_t)  features of the target                 ``target``          (…, d)
+c       coefficients of substitute i           ``coefficients``    (…, k)
+======  =====================================  ==================  =========
+
+Each iteration solves the coefficients of every substitute on the detached features, then moves the poisons
+with the coefficients held fixed: by the envelope theorem that is the gradient of the minimum over c.
+
+Differs from the paper: the coefficients are solved exactly (:func:`relearn.maths.simplex_least_squares`)
+instead of by projected gradient steps with an unstated stop rule. The factor in front of the sum is not
+legible in the text (½ or 1/2m); ½ here, and the history has the sum over substitutes as well as their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from relearn.maths import simplex_least_squares
+from relearn.methods import crafting
+
+
+def loss(features: Tensor, target: Tensor, coefficients: Tensor) -> Tensor:
+    """One substitute's part of eq. 2.3: features (..., k, d), target (..., d), c (..., k) → (...)."""
+    # Σ c = 1, so the target may go inside the sum: no cancellation between large features
+    residual = (coefficients.unsqueeze(-1) * (features - target.unsqueeze(-2))).sum(-2)
+    return 0.5 * residual.square().sum(-1) / target.square().sum(-1)
+
+
+def objective(features: Tensor, target: Tensor, coefficients: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The attack as the crafting loop wants it: coefficients solved from the last ones, then the loss."""
+    c = simplex_least_squares(features.detach(), target.detach(), start=coefficients)
+    return loss(features, target, c), c
+
+
+def craft(
+    substitutes: Sequence[nn.Module],
+    bases: Tensor,
+    targets: Tensor,
+    *,
+    eps: float = 0.1,
+    lr: float = 0.04,
+    iterations: int = 4000,
+    dropout: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> crafting.Crafted:
+    """Craft by convex polytope; the defaults are the published values (section 2.2.8).
+
+    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
+    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`.
+    """
+    return crafting.craft(
+        objective,
+        substitutes,
+        bases,
+        targets,
+        eps=eps,
+        lr=lr,
+        iterations=iterations,
+        dropout=dropout,
+        seed=seed,
+        **options,
+    )

@@ -1,0 +1,68 @@
+r"""Ensemble feature collision: every poison is drawn to the target itself (zhu2022, eq. 2.2).
+
+.. math:: L_{FC} = \sum_{i=1}^m \sum_{j=1}^k
+          \frac{\|\phi^{(i)}(x_p^{(j)}) - \phi^{(i)}(x_t)\|^2}{\|\phi^{(i)}(x_t)\|^2}
+
+======  =====================================  ==================  =========
+symbol  meaning                                code                shape
+======  =====================================  ==================  =========
+φ(x_p)  features of the poisons, substitute i  ``features``        (…, k, d)
+φ(x_t)  features of the target                 ``target``          (…, d)
+======  =====================================  ==================  =========
+
+The text gives no constraint beside the equation; the experiments use the ball of the convex polytope attack,
+and so does :func:`craft`. The text calls this equation the case c = 1/k of the convex polytope's; it is not:
+the mean of the poisons may hit the target while none of them does. What holds is CP(c = 1/k) ≤ L_FC / 2k for
+each substitute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from relearn.methods import crafting
+
+
+def loss(features: Tensor, target: Tensor) -> Tensor:
+    """One substitute's part of L_FC: features (..., k, d), target (..., d) → (...)."""
+    squared = (features - target.unsqueeze(-2)).square().sum((-2, -1))
+    return squared / target.square().sum(-1)
+
+
+def objective(features: Tensor, target: Tensor, coefficients: Tensor | None = None) -> tuple[Tensor, None]:
+    """The attack as the crafting loop wants it; there are no coefficients."""
+    return loss(features, target), None
+
+
+def craft(
+    substitutes: Sequence[nn.Module],
+    bases: Tensor,
+    targets: Tensor,
+    *,
+    eps: float = 0.1,
+    lr: float = 0.04,
+    iterations: int = 4000,
+    dropout: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> crafting.Crafted:
+    """Craft by feature collision; the defaults are the published values (section 2.2.8).
+
+    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
+    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`.
+    """
+    return crafting.craft(
+        objective,
+        substitutes,
+        bases,
+        targets,
+        eps=eps,
+        lr=lr,
+        iterations=iterations,
+        dropout=dropout,
+        seed=seed,
+        **options,
+    )
