@@ -1,0 +1,134 @@
+"""The artefacts that the report renders, read from data: which runs, which rows and columns, what beside.
+
+The definitions lie in ``workflow/reported/artefacts.yaml``; no table or figure is described in code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Where = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of an artefact: a filter on runs; ``only`` names the columns that apply to it (None: all)."""
+
+    id: str
+    title: str
+    where: Where
+    only: tuple[str, ...] | None = None
+    note: str = ""
+    in_grid: bool = True
+
+    def applies(self, column: str) -> bool:
+        return self.only is None or column in self.only
+
+
+@dataclass(frozen=True)
+class Column:
+    """One quantity of an artefact, with the metric's name in the published files where they have it."""
+
+    id: str
+    title: str
+    quantity: str
+    unit: str
+    direction: str = "none"
+    published_metric: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where published values of an artefact lie: a file, an artefact id in it, a column there."""
+
+    file: str
+    artefact: str
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One table or figure of a paper; ``members`` are the published values of the label ``over``."""
+
+    id: str
+    paper: str
+    study: str
+    kind: str
+    title: str
+    caption: str
+    category: str
+    where: tuple[Where, ...]
+    over: str
+    members: tuple[str, ...]
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    common: Where = field(default_factory=dict)
+    published: Mapping[str, Source] = field(default_factory=dict)
+    renderer: str | None = None
+    reference: Row | None = None
+    sweep: tuple[int, ...] = ()
+    absent: tuple[Mapping[str, Any], ...] = ()
+
+
+def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:
+    """Whether a run agrees with every key of ``where``: ``study``, ``step`` or a label; a list is any of."""
+    for key, wanted in where.items():
+        found = {"study": study, "step": step}.get(key, labels.get(key))
+        if found not in (wanted if isinstance(wanted, list) else [wanted]):
+            return False
+    return True
+
+
+def load(folder: str | Path) -> dict[str, Artefact]:
+    """All artefacts of ``folder/artefacts.yaml``, in the file's order.
+
+    Raises:
+        ValueError: naming the file and the key, for a missing or unknown key or a column that does not exist.
+    """
+    import yaml
+
+    path = Path(folder) / "artefacts.yaml"
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))["artefacts"]
+    return {name: _artefact(path, name, values) for name, values in raw.items()}
+
+
+def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
+    values = dict(raw)
+    try:
+        columns = tuple(Column(**column) for column in values.pop("columns"))
+        rows = tuple(_row(row) for row in values.pop("rows"))
+        over = values.pop("over")
+        reference = values.pop("reference", None)
+        artefact = Artefact(
+            id=name,
+            where=tuple(values.pop("where")),
+            over=over["label"],
+            members=tuple(over["members"]),
+            rows=rows,
+            columns=columns,
+            published={
+                label: Source(**source) for label, source in (values.pop("published", None) or {}).items()
+            },
+            reference=_row(reference) if reference else None,
+            sweep=tuple(values.pop("sweep", {}).get("values", ())),
+            absent=tuple(values.pop("not_in_this_version", ())),
+            **values,
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path}: {name}: {error}") from None
+    known = [column.id for column in columns]
+    for row in rows:
+        for column in row.only or ():
+            if column not in known:
+                raise ValueError(
+                    f"{path}: {name}: row {row.id}: found column {column}, allowed: {', '.join(known)}"
+                )
+    return artefact
+
+
+def _row(raw: Mapping[str, Any]) -> Row:
+    only = raw.get("only")
+    return Row(**{**raw, "only": tuple(only) if only is not None else None})

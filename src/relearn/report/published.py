@@ -1,0 +1,88 @@
+"""The papers' own numbers: one CSV a table, one row a cell, read as printed and converted on request."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+FIELDS = (
+    *("artefact", "row", "column", "metric", "unit", "direction"),
+    *("value", "spread", "spread_kind", "n_runs", "outcome", "note"),
+)
+OUTCOMES = ("ok", "diverged", "not_converged", "not_reported")
+#: how many of the key's unit make one fraction
+PER_FRACTION = {"fraction": 1.0, "percent": 100.0, "percentage_points": 100.0}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One published cell; ``value`` is None where nothing is printed, and ``outcome`` says why."""
+
+    artefact: str
+    row: str
+    column: str
+    metric: str
+    unit: str
+    direction: str
+    value: float | None
+    spread: float | None
+    spread_kind: str
+    n_runs: int | None
+    outcome: str
+    note: str
+
+    def in_unit(self, unit: str) -> float | None:
+        """The value in another unit: percent to fraction and back, everything else unchanged.
+
+        Raises:
+            ValueError: where one unit is a share and the other is not.
+        """
+        if self.value is None or unit == self.unit:
+            return self.value
+        if unit in PER_FRACTION and self.unit in PER_FRACTION:
+            return self.value * PER_FRACTION[unit] / PER_FRACTION[self.unit]
+        raise ValueError(
+            f"{self.artefact}, {self.row}, {self.column}: found unit {self.unit}, asked for {unit}"
+        )
+
+
+def read(path: str | Path) -> list[Value]:
+    """All values of one file.
+
+    Raises:
+        ValueError: naming file and line, for other columns, an unknown outcome or a value that is no number.
+    """
+    path = Path(path)
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != FIELDS:
+            raise ValueError(f"{path}: found columns {reader.fieldnames}, allowed: {', '.join(FIELDS)}")
+        return [_value(path, reader.line_num, row) for row in reader]
+
+
+def _value(path: Path, line: int, row: dict[str, str]) -> Value:
+    if None in row or None in row.values():
+        raise ValueError(f"{path}: line {line}: found {len(row)} cells, allowed: {len(FIELDS)}")
+    if row["outcome"] not in OUTCOMES:
+        raise ValueError(
+            f"{path}: line {line}: found outcome {row['outcome']!r}, allowed: {', '.join(OUTCOMES)}"
+        )
+    try:
+        number = {name: float(row[name]) if row[name] else None for name in ("value", "spread")}
+        runs = int(row["n_runs"]) if row["n_runs"] else None
+    except ValueError as error:
+        raise ValueError(f"{path}: line {line}: {error}") from None
+    return Value(**{**row, **number, "n_runs": runs})  # type: ignore[arg-type]
+
+
+def find(
+    values: Iterable[Value], *, artefact: str, row: str, metric: str, column: str | None = None
+) -> Value | None:
+    """The first value of this cell, None where there is none."""
+    wanted = (artefact, row, metric)
+    for value in values:
+        if (value.artefact, value.row, value.metric) == wanted and column in (None, value.column):
+            return value
+    return None

@@ -1,0 +1,135 @@
+"""A table from its definition and the records: each cell with spread, trials, published value and runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relearn.report import published
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.quantities import QUANTITIES, Evidence, Trial
+from relearn.report.statistics import mean_spread, wilson
+
+STATUSES = ("measured", "diverged", "not_run", "not_applicable", "no_value")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row and column of an artefact, aggregated over the label that it runs over.
+
+    ``mean`` and ``spread`` are over members (victims), each with all its trials; ``pooled`` is over trials,
+    with Wilson's interval where a trial says yes or no. ``published`` maps a label ("paper", "published
+    code") to the value in this cell's unit.
+    """
+
+    row: Row
+    column: Column
+    status: str
+    mean: float | None = None
+    spread: float | None = None
+    members: Mapping[str, list[float]] = field(default_factory=dict)
+    trials: int = 0
+    pooled: float | None = None
+    low: float | None = None
+    high: float | None = None
+    diverged: int = 0
+    published: Mapping[str, float] = field(default_factory=dict)
+    published_members: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+
+    def deviation(self) -> tuple[str, float] | None:
+        """The first published label with a value, and measured minus published."""
+        if self.mean is not None:
+            for label, value in self.published.items():
+                return label, self.mean - value
+        return None
+
+
+def build(artefact: Artefact, evidence: Evidence, reported: str | Path) -> list[Cell]:
+    """All cells of the artefact, row by row; what was not run is there too, and says so.
+
+    Raises:
+        ValueError: a published file or a trials.csv that cannot be read.
+    """
+    values = {
+        source.file: published.read(Path(reported) / source.file) for source in artefact.published.values()
+    }
+    return [
+        _cell(artefact, row, column, evidence, values) for row in artefact.rows for column in artefact.columns
+    ]
+
+
+def by_member(trials: Iterable[Trial]) -> dict[str, list[float]]:
+    """The values of each victim, all seeds together."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for trial in trials:
+        found[trial.victim].append(trial.value)
+    return dict(found)
+
+
+def _cell(
+    artefact: Artefact,
+    row: Row,
+    column: Column,
+    evidence: Evidence,
+    values: Mapping[str, list[published.Value]],
+) -> Cell:
+    beside = _published(artefact, row, column, values)
+    if not row.applies(column.id):
+        return Cell(row, column, "not_applicable", published=beside)
+    filters = ({"study": artefact.study}, artefact.common, row.where)
+    runs = evidence.of(column.quantity, *filters)
+    diverged = sum(run.diverged for run in runs)
+    folders = tuple(run.folder for run in runs)
+    trials = evidence.trials(column.quantity, *filters)
+    if not trials:
+        status = "not_run" if not runs else "diverged" if diverged else "no_value"
+        return Cell(row, column, status, diverged=diverged, published=beside, runs=folders)
+    found = by_member(trials)
+    members = {name: found[name] for name in [*artefact.members, *sorted(found)] if name in found}
+    mean, spread = mean_spread([sum(values) / len(values) for values in members.values()])
+    total = sum(trial.value for trial in trials)
+    ends = wilson(total, len(trials)) if QUANTITIES[column.quantity].binary else None
+    return Cell(
+        row,
+        column,
+        "measured",
+        mean=mean,
+        spread=spread,
+        members=members,
+        trials=len(trials),
+        pooled=total / len(trials),
+        low=ends.low if ends else None,
+        high=ends.high if ends else None,
+        diverged=diverged,
+        published=beside,
+        published_members={name: _published(artefact, row, column, values, name) for name in members},
+        runs=folders,
+    )
+
+
+def _published(
+    artefact: Artefact,
+    row: Row,
+    column: Column,
+    values: Mapping[str, list[published.Value]],
+    member: str = "",
+) -> dict[str, float]:
+    """What each label says of this cell, or of one victim of it, in the column's unit."""
+    found = {}
+    for label, source in artefact.published.items():
+        if column.published_metric is None:
+            continue
+        value = published.find(
+            values[source.file],
+            artefact=source.artefact,
+            row=row.title,
+            metric=column.published_metric,
+            column=member or source.column,
+        )
+        number = value.in_unit(column.unit) if value else None
+        if number is not None:
+            found[label] = number
+    return found

@@ -1,0 +1,148 @@
+"""A table's cells as CSV (raw numbers), Markdown and LaTeX (rounded here and nowhere else)."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from relearn.report.artefacts import Artefact, Column
+from relearn.report.statistics import wilson
+from relearn.report.table import Cell
+
+LACKING = {
+    "not_run": "not run",
+    "diverged": "diverged",
+    "not_applicable": "n/a",
+    "no_value": "no such attack",
+}
+NO_NUMBER = "-"  # the source prints no number here
+LABELS = ("paper", "published code")
+FIELDS = (
+    *("artefact", "row", "column", "unit", "direction", "status", "mean", "spread", "members_count"),
+    *("pooled", "pooled_low", "pooled_high", "trials_count", "diverged_count"),
+    *("paper", "published_code", "deviation", "deviation_from", "runs"),
+)
+MEMBER_FIELDS = (
+    *("artefact", "row", "column", "unit", "member", "mean", "low", "high", "trials_count"),
+    *("published_code", "runs"),
+)
+
+
+def number(value: float | None, unit: str, signed: bool = False) -> str:
+    """Rounded as the report shows it: shares in percent with one decimal, others with three."""
+    if value is None:
+        return NO_NUMBER
+    sign = "+" if signed else ""
+    return f"{100 * value:{sign}.1f}" if unit == "fraction" else f"{value:{sign}.3f}"
+
+
+def text(cell: Cell) -> str:
+    """``mean ± spread (n)``, or why there is no number."""
+    if cell.status != "measured":
+        return LACKING[cell.status]
+    spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.column.unit)}"
+    lost = f" [{cell.diverged} diverged]" if cell.diverged else ""
+    return f"{number(cell.mean, cell.column.unit)}{spread} ({len(cell.members)}){lost}"
+
+
+def title(column: Column) -> str:
+    return f"{column.title}, %" if column.unit == "fraction" else column.title
+
+
+def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows as text: each measured column, beside it what others publish of it."""
+    labels = [label for label in LABELS if label == "paper" or label in artefact.published]
+    header = ["Defence" if artefact.over == "victim" else "Row"]
+    for column in artefact.columns:
+        header.append(title(column))
+        if column.published_metric:
+            header += [label.capitalize() for label in labels] + ["Deviation"]
+    lines = []
+    for row in artefact.rows:
+        line = [row.title + (f" ({row.note})" if row.note else "")]
+        for column in artefact.columns:
+            cell = next(cell for cell in cells if cell.row is row and cell.column is column)
+            line.append(text(cell))
+            if column.published_metric:
+                line += [number(cell.published.get(label), column.unit) for label in labels]
+                away = cell.deviation()
+                line.append(number(away[1] if away else None, column.unit, signed=True))
+        lines.append(line)
+    return header, lines
+
+
+def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]:
+    """``<id>.csv``, ``<id>.victims.csv``, ``<id>.md`` and ``<id>.tex`` in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        f"{artefact.id}.csv": _csv(FIELDS, [_raw(artefact, cell) for cell in cells]),
+        f"{artefact.id}.{artefact.over}s.csv": _csv(MEMBER_FIELDS, _members(artefact, cells)),
+        f"{artefact.id}.md": markdown(artefact, cells),
+        f"{artefact.id}.tex": latex(artefact, cells),
+    }
+    for name, content in files.items():
+        (folder / name).write_text(content, encoding="utf-8", newline="\n")
+    return [folder / name for name in files]
+
+
+def markdown(artefact: Artefact, cells: Sequence[Cell]) -> str:
+    header, lines = shown(artefact, cells)
+    table = [header, ["---"] * len(header), *lines]
+    body = "\n".join("| " + " | ".join(item.replace("|", "\\|") for item in line) + " |" for line in table)
+    return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{artefact.caption}\n"
+
+
+def latex(artefact: Artefact, cells: Sequence[Cell]) -> str:
+    """A floating table (needs booktabs), with everything escaped that LaTeX would read as a command."""
+    import pandas as pd
+
+    header, lines = shown(artefact, cells)
+    style = pd.DataFrame(lines, columns=header).style.hide(axis="index")
+    style = style.format(escape="latex").format_index(escape="latex", axis="columns")
+    made = style.to_latex(
+        hrules=True,
+        column_format="l" + "r" * (len(header) - 1),
+        caption=_escaped(f"{artefact.title}. {artefact.caption}"),
+        label=f"tab:{artefact.id}",
+        position_float="centering",
+    )
+    return made.replace("±", "$\\pm$")
+
+
+def _escaped(plain: str) -> str:
+    for mark in "\\&%$#_{}~^":
+        plain = plain.replace(mark, {"\\": "\0", "~": "\\~{}", "^": "\\^{}"}.get(mark, "\\" + mark))
+    return plain.replace("\0", "\\textbackslash{}")
+
+
+def _raw(artefact: Artefact, cell: Cell) -> list[object]:
+    away = cell.deviation() or (None, None)
+    named = (artefact.id, cell.row.id, cell.column.id, cell.column.unit, cell.column.direction, cell.status)
+    measured = (cell.mean, cell.spread, len(cell.members), cell.pooled, cell.low, cell.high, cell.trials)
+    beside = (cell.published.get("paper"), cell.published.get("published code"), away[1], away[0])
+    return [*named, *measured, cell.diverged, *beside, " ".join(cell.runs)]
+
+
+def _members(artefact: Artefact, cells: Sequence[Cell]) -> list[list[object]]:
+    """One line a victim: its rate with Wilson's interval, beside it the published code's rate."""
+    lines: list[list[object]] = []
+    for cell in cells:
+        named = [artefact.id, cell.row.id, cell.column.id, cell.column.unit]
+        for member, values in cell.members.items():
+            ends = wilson(sum(values), len(values)) if cell.low is not None else None
+            runs = [run for run in cell.runs if f"/{member}/" in f"{run}/"]
+            numbers = [sum(values) / len(values), ends.low if ends else None, ends.high if ends else None]
+            beside = cell.published_members[member].get("published code")
+            lines.append([*named, member, *numbers, len(values), beside, " ".join(runs)])
+    return lines
+
+
+def _csv(fields: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+    import io
+
+    out = io.StringIO(newline="")
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(fields)
+    table.writerows(["" if item is None else item for item in line] for line in lines)
+    return out.getvalue()

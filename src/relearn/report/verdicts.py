@@ -1,0 +1,128 @@
+"""From an effect and its interval to one word, by the definitions at the head of claims.yaml.
+
+============  =====================================  =============================================
+verdict       claim "above a threshold"              claim "within a margin"
+============  =====================================  =============================================
+reproduced    interval wholly on the claimed side    interval wholly inside the margin
+direction     estimate on it, interval crosses       estimate inside, interval reaches out
+inconclusive  estimate not on it, interval crosses   estimate outside, interval reaches in
+contradicted  interval wholly on the other side      interval wholly outside, on one side
+============  =====================================  =============================================
+
+A claim that too few trials or too weak models stand behind is ``underpowered``, whatever its numbers say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from relearn.report.statistics import Interval
+
+#: from weak to strong; a claim about several comparisons is as good as its weakest
+ORDER = ("contradicted", "inconclusive", "direction", "reproduced")
+VERDICTS = (*ORDER, "underpowered", "partial", "not_run")
+#: numbers for tools that compare numbers only
+CODES = {name: rank - 1 for rank, name in enumerate(ORDER)} | {
+    "partial": 1,
+    "underpowered": -2,
+    "not_run": -3,
+}
+
+MIN_TARGETS = 20
+MIN_VICTIMS = 4
+MIN_VICTIM_ACCURACY = 0.60
+
+
+@dataclass(frozen=True)
+class Above:
+    """The effect is greater than a threshold (``strict``) or at least it."""
+
+    threshold: float = 0.0
+    strict: bool = True
+
+    def holds(self, value: float) -> bool:
+        return value > self.threshold if self.strict else value >= self.threshold
+
+    def wholly(self, interval: Interval) -> bool:
+        return self.holds(interval.low)
+
+    def misses(self, interval: Interval) -> bool:
+        return interval.high < self.threshold
+
+    def __str__(self) -> str:
+        return f"{'>' if self.strict else '>='} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class Within:
+    """The effect lies in a closed range: equivalence, not merely no difference."""
+
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def wholly(self, interval: Interval) -> bool:
+        return self.low <= interval.low and interval.high <= self.high
+
+    def misses(self, interval: Interval) -> bool:
+        return interval.high < self.low or interval.low > self.high
+
+    def __str__(self) -> str:
+        return f"in [{self.low:g}, {self.high:g}]"
+
+
+Side = Above | Within
+
+
+def verdict(claimed: Side, interval: Interval) -> str:
+    """One of ORDER, by the table above."""
+    if claimed.wholly(interval):
+        return "reproduced"
+    if claimed.misses(interval):
+        return "contradicted"
+    return "direction" if claimed.holds(interval.estimate) else "inconclusive"
+
+
+def weakest(verdicts: Iterable[str]) -> str:
+    """The verdict of a claim that needs all of several comparisons (each at 95%: no correction is due)."""
+    return min(verdicts, key=ORDER.index)
+
+
+def shortcomings(
+    pairs: Iterable[tuple[str, int]],
+    accuracies: Mapping[str, float | None],
+    victims_needed: int = MIN_VICTIMS,
+) -> list[str]:
+    """Why a comparison is underpowered; empty if it is not.
+
+    "20 targets x 4 victims" is read as: at least 20 targets, at least 4 victims, at least 80 different pairs
+    of them. A claim about fewer victims by its own words (the two black-box ones) needs 80 pairs of those.
+    Seeds repeat a pair and do not count.
+
+    Args:
+        pairs: (victim, target) of every trial.
+        accuracies: test accuracy of each victim before fine-tuning, None where it was not measured.
+        victims_needed: at most MIN_VICTIMS.
+    """
+    distinct = set(pairs)
+    victims = sorted({victim for victim, _ in distinct})
+    targets = {target for _, target in distinct}
+    reasons = []
+    if len(targets) < MIN_TARGETS:
+        reasons.append(f"{len(targets)} targets, needs {MIN_TARGETS}")
+    if len(victims) < victims_needed:
+        reasons.append(f"{len(victims)} victims, needs {victims_needed}")
+    if len(distinct) < MIN_TARGETS * MIN_VICTIMS:
+        reasons.append(f"{len(distinct)} pairs of target and victim, needs {MIN_TARGETS * MIN_VICTIMS}")
+    for victim in victims:
+        accuracy = accuracies.get(victim)
+        if accuracy is None:
+            reasons.append(f"accuracy of {victim} not measured")
+        elif accuracy < MIN_VICTIM_ACCURACY:
+            reasons.append(
+                f"{victim} at {100 * accuracy:.1f}% accuracy, needs {100 * MIN_VICTIM_ACCURACY:.0f}%"
+            )
+    return reasons

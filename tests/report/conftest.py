@@ -1,0 +1,191 @@
+"""Record folders of a whole small study, written through the real record API with outcomes that a test chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn.record import Run
+
+REPORTED = Path(__file__).parents[2] / "workflow" / "reported"
+VICTIMS = ("SENet18", "ResNet18", "MobileNetV2", "DenseNet121")
+ATTACKS = ("feature_collision", "convex_polytope")
+DEFENCES = ("deep_knn", "l2_outliers", "one_class_svm", "random_eviction")
+SWEEP = (50, 10, 75, 200)  # the chosen k first
+CLASS_SIZE, FINE_TUNE, POISONS = 50, 500, 5
+
+
+def write_run(
+    root: Path,
+    step: str,
+    place: str,
+    labels: Mapping[str, str],
+    metrics: Mapping[str, float],
+    *,
+    seed: int = 0,
+    scale: str = "mini",
+    settings: Mapping[str, Any] | None = None,
+    rows: Iterable[Mapping[str, Any]] = (),
+    outcome: str = "ok",
+    threat_model: Mapping[str, Any] | None = None,
+) -> Path:
+    """One record below ``root/runs/poisoning/<step>/<place>/seed<seed>``."""
+    out = root / "runs" / "poisoning" / step / place / f"seed{seed}"
+    rows = list(rows)
+    with Run(
+        out,
+        study="poisoning",
+        paper="zhu2022",
+        step=step,
+        labels=labels,
+        scale=scale,
+        seed=seed,
+        settings=settings or {},
+    ) as run:
+        trials = (list(rows[0]), [list(row.values()) for row in rows]) if rows else None
+        failed = outcome != "ok"
+        run.finish(
+            metrics,
+            trials=trials,
+            outcome=outcome,
+            outcome_step=3 if failed else None,
+            outcome_reason="loss not finite" if failed else None,
+            threat_model=threat_model,
+        )
+    return out
+
+
+class Study:
+    """What each trial of the study gives; a test replaces the answers it cares about."""
+
+    victims: tuple[str, ...] = VICTIMS
+    attacks: tuple[str, ...] = ATTACKS
+    defences: tuple[str, ...] = DEFENCES
+    targets: int = 20
+    seeds: tuple[int, ...] = (0,)
+    black_box: tuple[str, ...] = ("MobileNetV2", "DenseNet121")
+    accuracy: float = 0.9
+    hull: Mapping[str, float] | None = None
+
+    def success(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> bool:
+        """Without a defence: feature collision every fourth target, convex polytope every second; then none."""
+        if attack == "clean" or defence == "deep_knn":
+            return False
+        every = 4 if attack == "feature_collision" else 2
+        return target % every == 0 and defence != "l2_outliers"
+
+    def test_accuracy(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> float:
+        return 0.9
+
+    def removed(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> tuple[int, int, float]:
+        """Poisons removed, clean images removed, MCC."""
+        if defence == "deep_knn":
+            return (5, 19, {10: 0.3, 50: 0.5, 75: 0.45, 200: 0.2}[k or 50])
+        return {"l2_outliers": (5, 45, 0.3), "one_class_svm": (1, 4, 0.2)}.get(defence, (0, 5, 0.0))
+
+    def write(self, root: Path) -> Path:
+        for seed in self.seeds:
+            for victim in self.victims:
+                self._victim(root, victim, seed)
+                self._train(root, "clean", "none", victim, seed)
+                for attack in self.attacks:
+                    for defence in ("none", *self.defences):
+                        self._train(root, attack, defence, victim, seed)
+                        if defence != "none":
+                            self._filter(root, attack, defence, victim, seed)
+        if self.hull is not None:
+            write_run(
+                root,
+                "evaluate",
+                "hull",
+                {"protocol": "hull"},
+                self.hull,
+                settings={"protocol": "hull", "dimension": 2048, "poisons": 5, "problems": 50},
+            )
+        return root
+
+    def ks(self, defence: str) -> tuple[int | None, ...]:
+        return SWEEP if defence == "deep_knn" else (None,)
+
+    def _victim(self, root: Path, victim: str, seed: int) -> None:
+        network = f"{victim}-drop0"
+        labels = {"protocol": "accuracy", "role": "victim", "network": network, "architecture": victim}
+        metrics = {"test_accuracy_frac": self.accuracy}
+        write_run(root, "evaluate", f"accuracy/victim/{network}", labels, metrics, seed=seed)
+
+    def _train(self, root: Path, attack: str, defence: str, victim: str, seed: int) -> None:
+        rows = [
+            {
+                "target": target,
+                "k": k,
+                "chosen": int(k == self.ks(defence)[0]),
+                "predicted": 8 if self.success(attack, defence, victim, target, k) else 6,
+                "success": int(self.success(attack, defence, victim, target, k)),
+                "test_accuracy_frac": self.test_accuracy(attack, defence, victim, target, k),
+            }
+            for k in self.ks(defence)
+            for target in range(self.targets)
+        ]
+        chosen = [row for row in rows if row["chosen"]]
+        metrics = {"attack_success_frac": sum(row["success"] for row in chosen) / len(chosen)}
+        knowledge = "black_box" if victim in self.black_box else "gray_box"
+        write_run(
+            root,
+            "train",
+            f"{attack}/{defence}/{victim}",
+            {"attack": attack, "defence": defence, "victim": victim},
+            metrics,
+            seed=seed,
+            rows=rows,
+            threat_model={"knowledge": knowledge} if attack != "clean" else None,
+        )
+
+    def _filter(self, root: Path, attack: str, defence: str, victim: str, seed: int) -> None:
+        rows = []
+        for k in self.ks(defence):
+            for target in range(self.targets):
+                poisons, clean, mcc = self.removed(attack, defence, victim, target, k)
+                rows.append(
+                    {
+                        "target": target,
+                        "k": k,
+                        "normalised_k": k / CLASS_SIZE if k else None,
+                        "chosen": int(k == self.ks(defence)[0]),
+                        "poisons": POISONS,
+                        "poisons_removed": poisons,
+                        "clean": FINE_TUNE - POISONS,
+                        "clean_removed": clean,
+                        "mcc": mcc,
+                    }
+                )
+        labels = {"attack": attack, "defence": defence, "victim": victim}
+        write_run(root, "filter", f"{attack}/{defence}/{victim}", labels, {}, seed=seed, rows=rows)
+
+
+@pytest.fixture(scope="session")
+def make_study(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Write a study with some answers replaced; the results root. Equal studies are written once."""
+    made: dict[int, Path] = {}
+
+    def make(**changes: Any) -> Path:
+        key = hash(tuple(sorted((name, id(value)) for name, value in changes.items())))
+        if key not in made:
+            study = type("Changed", (Study,), changes)()
+            made[key] = study.write(tmp_path_factory.mktemp("results"))
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def root(make_study: Callable[..., Path]) -> Path:
+    """The study as Study describes it."""
+    return make_study(hull=None)
+
+
+@pytest.fixture
+def reported() -> Path:
+    return REPORTED
