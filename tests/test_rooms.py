@@ -48,8 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 EVERYBODY = {""}  # the package's own __init__, which holds the version
 
-# A file of methods imports no other method, but for the loops that they share.
-SHARED_METHODS = {"relearn.methods.fit", "relearn.methods.crafting", "relearn.methods"}
+# A file of methods imports no other method, but for the loops and the neighbour search that they share.
+SHARED_METHODS = {f"relearn.methods{one}" for one in ("", ".fit", ".crafting", ".detector", ".neighbours")}
 
 # Costly, or absent on a machine with a GPU and no network: imported at top level only where they are the
 # purpose, by the modules that begin so; () = by nobody.

@@ -1,0 +1,48 @@
+"""relearn code: the code versions of today's jobs, keyed study.step, for a reader and for DVC.
+
+DVC compares parameters and files, not functions. Its first stage writes this JSON, and every other stage
+depends on its own part of it, so that an edited formula makes the same stages stale as it makes jobs stale in
+Snakemake. The parts name the jobs too: a grid that grows or shrinks changes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from relearn.steps import jobs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", nargs="*", help="rules or files, as for snakemake; default: everything")
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument("--out", type=Path, help="write the JSON to this file, such as results/code.json")
+
+
+def main(args: argparse.Namespace) -> int:
+    text = json.dumps(versions(jobs.plan(args.target, {"scale": args.scale} if args.scale else {})), indent=1)
+    if args.out is None:
+        print(text)
+        return 0
+    from relearn.durable import write
+
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    write(args.out, f"{text}\n".encode())
+    print(f"{args.out}: written", file=sys.stderr)
+    return 0
+
+
+def versions(plan: Sequence[jobs.Job]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return study → step → run → code version; what belongs to no study stands under ``report``.
+
+    A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``.
+    """
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for job in plan:
+        study = job.study or "report"
+        _, _, name = job.folder.partition(f"/runs/{study}/{job.step}/")
+        found.setdefault(study, {}).setdefault(job.step, {})[name or "all"] = job.code
+    return found
