@@ -107,6 +107,10 @@ def simplex_least_squares(
         c = gram.new_full((len(gram), k), 1.0 / k)
     else:
         _require_finite("start", start, 1)
+        if start.shape[-1] != k:
+            raise ValueError(
+                f"start has shape {tuple(start.shape)}; its last axis must hold k = {k} coefficients"
+            )
         c = _project(start.to(gram).expand(*batch, k).reshape(-1, k))
 
     if k <= ENUMERATED:

@@ -56,5 +56,6 @@ def assert_in_ball(poisons: Tensor, bases: Tensor, eps: float) -> None:
         index = tuple(int(i) for i in (excess == excess.max()).nonzero()[0])
         raise ValueError(
             f"poisons leave the ball at {index}: pixel {float(x[index]):.6g}, "
-            f"change {float(change[index]):.6g}; allowed are pixels in [0, 1] and changes up to eps = {eps:g} (both on the [0, 1] scale)"
+            f"change {float(change[index]):.6g}; allowed are pixels in [0, 1] and "
+            f"changes up to eps = {eps:g}, both on the [0, 1] scale"
         )

@@ -1,4 +1,4 @@
-"""Substitutes in use: evaluation mode, no weight gradients, Dropout on or off, random numbers of their own."""
+"""Substitutes in use: evaluation mode, no weight gradients, Dropout on or off, own random numbers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def features_of(net: Any, images: Tensor, precision: str) -> Tensor:
-    """Penultimate features (B, d) of images (B, C, H, W), in their dtype; a graph only where they need one."""
+    """Penultimate features (B, d) of images (B, C, H, W), in their dtype; a graph only if they need one."""
     grad = torch.enable_grad() if images.requires_grad else torch.no_grad()
     with grad, torch.autocast(images.device.type, torch.bfloat16, enabled=precision == "bf16"):
         features: Tensor = net.features(images)

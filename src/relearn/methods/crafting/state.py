@@ -28,7 +28,7 @@ class State:
         self.history: list[dict[str, Any]] = []
 
     def step(self, gradient: Tensor, std: Tensor, lr: float) -> None:
-        """One Adam step on pixels / std (the gradient is that for pixels), then the nearest point of the box."""
+        """One Adam step on pixels / std, given the gradient for pixels; then the nearest point of the box."""
         self.iteration += 1
         gradient = gradient * std
         self.first.lerp_(gradient, 1 - BETAS[0])

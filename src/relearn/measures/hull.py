@@ -1,0 +1,153 @@
+r"""Proposition 1 of zhu2022 as a linear program: who is not in the poisons' hull can be separated from them.
+
+The proposition: every linear classifier that puts all poison features p_j in the attacker's class puts the target t
+there too, if and only if t is a convex combination of the p_j. "In the class" is strict in the paper: the class's
+score exceeds every other. With many classes the region of a class is an intersection of half-spaces, so two classes
+decide the matter: z is in the class iff w·z + b > 0.
+
+A *separator* breaks the first statement: w·p_j + b > 0 for all j, but w·t + b ≤ 0. Subtracting, it exists iff
+
+.. math:: \exists w: \quad w \cdot (p_j - t) > 0 \quad \text{for all } j .
+
+(Given such a w with least margin s > 0, the offset b = -w·t - s/2 even gives the poisons ≥ s/2 and the target -s/2:
+whether the target's side includes the boundary does not matter.) By Gordan's theorem no such w exists iff some c ≥ 0,
+Σ c = 1 has Σ c_j (p_j - t) = 0, which is the second statement.
+
+Errata. The proof uses f(z) = (u - t)·(z - u), u the point of the hull nearest to t. It says that a derivative *is*
+zero where only ≥ 0 holds (Z1, harmless), and that f classifies the poisons strictly, whereas those on the face that
+contains u have f = 0 (Z2). Shifted by ‖u - t‖²/2 it does: poisons ≥ ‖u - t‖²/2 > 0, target -‖u - t‖²/2 < 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relearn.maths import simplex_least_squares
+
+TOLERANCE = 1e-7
+
+
+def separator_exists(
+    poisons: Tensor, target: Tensor, *, tolerance: float = TOLERANCE, reduce: bool = True
+) -> bool:
+    r"""Whether a linear classifier has all poisons strictly on one side and the target not there.
+
+    Solves the linear program max s subject to w·(p_j - t) ≥ s, |w_i| ≤ 1, on points scaled to a largest distance
+    ‖p_j - t‖ of 1. Its optimum is the distance of t from the hull (dual norm), 0 inside.
+
+    Only the part of w in the span of the k differences matters, so they are first replaced by their coordinates
+    in an orthonormal basis of that span (QR): k × k instead of k × d numbers, and the same answer.
+
+    Args:
+        poisons: (k, d).
+        target: (d,).
+        tolerance: a target nearer to the hull than this part of the cloud's size counts as inside; float64
+            rounding of a target that was computed as a convex combination is 1e-16 of it.
+        reduce: False solves the program in all d dimensions; for tests.
+
+    Raises:
+        ValueError: shapes that do not fit, NaN or infinity.
+        RuntimeError: the solver fails.
+    """
+    from scipy.optimize import linprog
+
+    if poisons.ndim != 2 or len(poisons) < 1 or target.shape != poisons.shape[1:]:
+        raise ValueError(
+            f"poisons {tuple(poisons.shape)} and target {tuple(target.shape)} do not fit: (k, d) and (d,)"
+        )
+    if not (torch.isfinite(poisons).all() and torch.isfinite(target).all()):
+        raise ValueError("poisons or target hold NaN or infinity; finite features are needed")
+    differences = (poisons.double() - target.double()).cpu().numpy()
+    size = np.linalg.norm(differences, axis=1).max()
+    if size == 0:
+        return False  # every poison is the target
+    differences = differences / size
+    if reduce:
+        differences = np.linalg.qr(differences.T, mode="r").T
+    k, d = differences.shape
+    found = linprog(
+        c=np.r_[np.zeros(d), -1.0],
+        A_ub=np.c_[-differences, np.ones(k)],
+        b_ub=np.zeros(k),
+        bounds=[(-1, 1)] * d + [(0, None)],
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if found.status != 0:
+        raise RuntimeError(f"linear program not solved: {found.message}")
+    return bool(-found.fun > tolerance)
+
+
+def nearest_point_classifier(
+    poisons: Tensor, target: Tensor, *, shifted: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The proof's classifier z ↦ w·z + b from the hull's nearest point u, as (w (d,), b ()), in float64.
+
+    w = u - t and b = -w·u, plus ‖u - t‖²/2 if shifted (erratum Z2).
+    """
+    poisons, target = poisons.double(), target.double()
+    nearest = simplex_least_squares(poisons, target, tolerance=1e-12) @ poisons
+    w = nearest - target
+    b = -w @ nearest
+    return w, b + 0.5 * w @ w if shifted else b
+
+
+def check_proposition(
+    dimension: int = 2048, poisons: int = 5, problems: int = 50, seed: int = 0
+) -> dict[str, Any]:
+    """Count how often the proposition holds on random features, half of the problems on each side of the hull.
+
+    Poison features are standard normal. Inside: a random convex combination. Outside: beyond the poison that is
+    extreme in a random direction, as seen from the mean; every second time moved further along that direction.
+    The first kind lies in the poisons' affine hull, where no coordinate of its own gives the target away.
+
+    Returns:
+        inside_count, inside_without_separator_count, outside_count, outside_with_separator_count (by linear
+        program), outside_constructed_count (the shifted classifier of the proof separates),
+        outside_unshifted_count (the printed one does), and holds.
+    """
+    if min(dimension, poisons, problems) < 1:
+        raise ValueError(f"dimension {dimension}, poisons {poisons}, problems {problems}: must be at least 1")
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    counts = dict.fromkeys(
+        (
+            "inside_count",
+            "inside_without_separator_count",
+            "outside_count",
+            "outside_with_separator_count",
+            "outside_constructed_count",
+            "outside_unshifted_count",
+        ),
+        0,
+    )
+    for problem in range(problems):
+        cloud = normal(poisons, dimension)
+        c = torch.softmax(normal(poisons), 0)
+        if problem % 2 == 0:
+            counts["inside_count"] += 1
+            counts["inside_without_separator_count"] += not separator_exists(cloud, c @ cloud)
+            continue
+        w = normal(dimension)
+        extreme, mean = cloud[(cloud @ w).argmax()], cloud.mean(0)
+        target = mean + 1.5 * (extreme - mean)  # w·target > w·p for every poison
+        if problem % 4 == 3 or poisons == 1:
+            target = target + w
+        counts["outside_count"] += 1
+        counts["outside_with_separator_count"] += separator_exists(cloud, target)
+        for name, shifted in (("outside_constructed_count", True), ("outside_unshifted_count", False)):
+            w, b = nearest_point_classifier(cloud, target, shifted=shifted)
+            counts[name] += bool((cloud @ w + b > 0).all() and target @ w + b <= 0)
+    holds = (
+        counts["inside_without_separator_count"] == counts["inside_count"]
+        and counts["outside_with_separator_count"] == counts["outside_count"]
+        and counts["outside_constructed_count"] == counts["outside_count"]
+    )
+    return {**counts, "holds": holds}
