@@ -1,21 +1,22 @@
 r"""Proposition 1 of zhu2022 as a linear program: who is not in the poisons' hull can be separated from them.
 
-The proposition: every linear classifier that puts all poison features p_j in the attacker's class puts the target t
-there too, if and only if t is a convex combination of the p_j. "In the class" is strict in the paper: the class's
-score exceeds every other. With many classes the region of a class is an intersection of half-spaces, so two classes
-decide the matter: z is in the class iff w·z + b > 0.
+The proposition: every linear classifier that puts all poison features p_j in the attacker's class puts the
+target t there too, if and only if t is a convex combination of the p_j. "In the class" is strict in the
+paper: the class's score exceeds every other. With many classes the region of a class is an intersection of
+half-spaces, so two classes decide the matter: z is in the class iff w·z + b > 0.
 
 A *separator* breaks the first statement: w·p_j + b > 0 for all j, but w·t + b ≤ 0. Subtracting, it exists iff
 
 .. math:: \exists w: \quad w \cdot (p_j - t) > 0 \quad \text{for all } j .
 
-(Given such a w with least margin s > 0, the offset b = -w·t - s/2 even gives the poisons ≥ s/2 and the target -s/2:
-whether the target's side includes the boundary does not matter.) By Gordan's theorem no such w exists iff some c ≥ 0,
-Σ c = 1 has Σ c_j (p_j - t) = 0, which is the second statement.
+(Given such a w with least margin s > 0, the offset b = -w·t - s/2 even gives the poisons ≥ s/2 and the target
+-s/2: whether the target's side includes the boundary does not matter.) By Gordan's theorem no such w exists
+iff some c ≥ 0, Σ c = 1 has Σ c_j (p_j - t) = 0, which is the second statement.
 
-Errata. The proof uses f(z) = (u - t)·(z - u), u the point of the hull nearest to t. It says that a derivative *is*
-zero where only ≥ 0 holds (Z1, harmless), and that f classifies the poisons strictly, whereas those on the face that
-contains u have f = 0 (Z2). Shifted by ‖u - t‖²/2 it does: poisons ≥ ‖u - t‖²/2 > 0, target -‖u - t‖²/2 < 0.
+Errata. The proof uses f(z) = (u - t)·(z - u), u the point of the hull nearest to t. It says that a derivative
+*is* zero where only ≥ 0 holds (Z1, harmless), and that f classifies the poisons strictly, whereas those on
+the face that contains u have f = 0 (Z2). Shifted by ‖u - t‖²/2 it does: poisons ≥ ‖u - t‖²/2 > 0, target -‖u
+- t‖²/2 < 0.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ def separator_exists(
 ) -> bool:
     r"""Whether a linear classifier has all poisons strictly on one side and the target not there.
 
-    Solves the linear program max s subject to w·(p_j - t) ≥ s, |w_i| ≤ 1, on points scaled to a largest distance
-    ‖p_j - t‖ of 1. Its optimum is the distance of t from the hull (dual norm), 0 inside.
+    Solves the linear program max s subject to w·(p_j - t) ≥ s, |w_i| ≤ 1, on points scaled to a largest
+    distance ‖p_j - t‖ of 1. Its optimum is the distance of t from the hull (dual norm), 0 inside.
 
-    Only the part of w in the span of the k differences matters, so they are first replaced by their coordinates
-    in an orthonormal basis of that span (QR): k × k instead of k × d numbers, and the same answer.
+    Only the part of w in the span of the k differences matters, so they are first replaced by their
+    coordinates in an orthonormal basis of that span (QR): k × k instead of k × d numbers, and the same
+    answer.
 
     Args:
         poisons: (k, d).
@@ -67,7 +69,7 @@ def separator_exists(
         return False  # every poison is the target
     differences = differences / size
     if reduce:
-        differences = np.linalg.qr(differences.T, mode="r").T
+        differences = np.linalg.qr(differences.T)[1].T
     k, d = differences.shape
     found = linprog(
         c=np.r_[np.zeros(d), -1.0],
@@ -101,9 +103,10 @@ def check_proposition(
 ) -> dict[str, Any]:
     """Count how often the proposition holds on random features, half of the problems on each side of the hull.
 
-    Poison features are standard normal. Inside: a random convex combination. Outside: beyond the poison that is
-    extreme in a random direction, as seen from the mean; every second time moved further along that direction.
-    The first kind lies in the poisons' affine hull, where no coordinate of its own gives the target away.
+    Poison features are standard normal. Inside: a random convex combination. Outside: beyond the poison that
+    is extreme in a random direction, as seen from the mean; every second time moved further along that
+    direction. The first kind lies in the poisons' affine hull, where no coordinate of its own gives the
+    target away.
 
     Returns:
         inside_count, inside_without_separator_count, outside_count, outside_with_separator_count (by linear
