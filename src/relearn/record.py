@@ -105,6 +105,7 @@ class Run:
         self.root = self.out.parent if depth is None else _ancestor(self.out, depth + 1)
         self.labels = {str(key): str(value) for key, value in labels.items()}
         self.settings = dict(settings)
+        self.seed = seed
         self.id = run_id(study, step, self.labels, scale, seed, self.settings)
         self.spool = self.root / "spool" / f"{self.id}.jsonl"
         self.device = device
