@@ -21,8 +21,6 @@ the face that contains u have f = 0 (Z2). Shifted by ‖u - t‖²/2 it does: po
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -100,57 +98,59 @@ def nearest_point_classifier(
 
 def check_proposition(
     dimension: int = 2048, poisons: int = 5, problems: int = 50, seed: int = 0
-) -> dict[str, Any]:
-    """Count how often the proposition holds on random features, half of the problems on each side of the hull.
+) -> dict[str, int]:
+    """Count separators for random targets inside and outside the hull of random poison features.
 
     Poison features are standard normal. Inside: a random convex combination. Outside: beyond the poison that
     is extreme in a random direction, as seen from the mean; every second time moved further along that
     direction. The first kind lies in the poisons' affine hull, where no coordinate of its own gives the
-    target away.
+    target away. The proposition holds if inside_separators_count is 0 and outside_separators_count is
+    outside_count.
+
+    Args:
+        dimension: of the features.
+        poisons: how many.
+        problems: on each side.
+        seed: of the features.
 
     Returns:
-        inside_count, inside_without_separator_count, outside_count, outside_with_separator_count (by linear
-        program), outside_constructed_count (the shifted classifier of the proof separates),
-        outside_unshifted_count (the printed one does), and holds.
+        inside_count, inside_separators_count, outside_count, outside_separators_count (by linear program),
+        outside_constructed_count (the proof's classifier, shifted, separates) and outside_printed_count (as
+        printed it does: see Z2).
+
+    Raises:
+        ValueError: an argument below 1.
     """
     if min(dimension, poisons, problems) < 1:
         raise ValueError(f"dimension {dimension}, poisons {poisons}, problems {problems}: must be at least 1")
     generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    counts = dict.fromkeys(
-        (
-            "inside_count",
-            "inside_without_separator_count",
-            "outside_count",
-            "outside_with_separator_count",
-            "outside_constructed_count",
-            "outside_unshifted_count",
-        ),
-        0,
-    )
+    inside = outside = constructed = printed = 0
     for problem in range(problems):
-        cloud = normal(poisons, dimension)
-        c = torch.softmax(normal(poisons), 0)
-        if problem % 2 == 0:
-            counts["inside_count"] += 1
-            counts["inside_without_separator_count"] += not separator_exists(cloud, c @ cloud)
-            continue
-        w = normal(dimension)
-        extreme, mean = cloud[(cloud @ w).argmax()], cloud.mean(0)
-        target = mean + 1.5 * (extreme - mean)  # w·target > w·p for every poison
-        if problem % 4 == 3 or poisons == 1:
-            target = target + w
-        counts["outside_count"] += 1
-        counts["outside_with_separator_count"] += separator_exists(cloud, target)
-        for name, shifted in (("outside_constructed_count", True), ("outside_unshifted_count", False)):
-            w, b = nearest_point_classifier(cloud, target, shifted=shifted)
-            counts[name] += bool((cloud @ w + b > 0).all() and target @ w + b <= 0)
-    holds = (
-        counts["inside_without_separator_count"] == counts["inside_count"]
-        and counts["outside_with_separator_count"] == counts["outside_count"]
-        and counts["outside_constructed_count"] == counts["outside_count"]
-    )
-    return {**counts, "holds": holds}
+        cloud = _normal(generator, poisons, dimension)
+        c = torch.softmax(_normal(generator, poisons), 0)
+        inside += separator_exists(cloud, c @ cloud)
+
+        direction = _normal(generator, dimension)
+        extreme, mean = cloud[(cloud @ direction).argmax()], cloud.mean(0)
+        target = mean + 1.5 * (extreme - mean)  # direction·target > direction·p for every poison p
+        if problem % 2 or poisons == 1:
+            target = target + direction
+        outside += separator_exists(cloud, target)
+        constructed += _separates(*nearest_point_classifier(cloud, target), cloud, target)
+        printed += _separates(*nearest_point_classifier(cloud, target, shifted=False), cloud, target)
+    return {
+        "inside_count": problems,
+        "inside_separators_count": inside,
+        "outside_count": problems,
+        "outside_separators_count": outside,
+        "outside_constructed_count": constructed,
+        "outside_printed_count": printed,
+    }
+
+
+def _separates(w: Tensor, b: Tensor, poisons: Tensor, target: Tensor) -> bool:
+    return bool((poisons @ w + b > 0).all() and target @ w + b <= 0)
+
+
+def _normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)

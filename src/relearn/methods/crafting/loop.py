@@ -38,7 +38,7 @@ class Crafted:
 
     Attributes:
         poisons: (T, k, C, H, W), pixels in [0, 1], inside the ball; `quantise` makes 8-bit images of them.
-        losses: (T,) the objective at the final poisons, summed over substitutes, Dropout off.
+        final_loss: (T,) the objective at the final poisons, summed over substitutes, Dropout off.
         coefficients: (m, T, k) of the same evaluation; None where the objective has none.
         history: a row per iteration, measured before its step: iteration (from 1), loss_sum (over
             substitutes; mean over targets), loss_mean (loss_sum / m, the axis of figure 2.3), and watch (a
@@ -48,7 +48,7 @@ class Crafted:
     """
 
     poisons: Tensor
-    losses: Tensor
+    final_loss: Tensor
     coefficients: Tensor | None
     history: list[dict[str, Any]] = field(default_factory=list)
     outcome: str = "ok"
@@ -72,8 +72,8 @@ def craft(
     precision: str = "fp32",
     target_batch: int | None = None,
     watch: tuple[int, Sequence[nn.Module]] | None = None,
-    progress: Callable[[int], None] | None = None,
-    log: Callable[[dict[str, Any]], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    log: Callable[..., None] | None = None,
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 100,
 ) -> Crafted:
@@ -98,8 +98,10 @@ def craft(
         target_batch: targets per forward pass, to bound memory; default all. Changes only the Dropout masks.
         watch: (every, networks): the loss in these networks too, Dropout off, so often and at the last
             iteration.
-        progress: called with the number of finished iterations.
-        log: called with each row of the history.
+        progress: called as progress(finished, iterations) after each iteration.
+        log: called as log(iteration, loss_sum=..., loss_mean=...) after each, with watch_0=..., watch_1=...
+            where watched. What it or progress raises stops the run, after saving a checkpoint if there is
+            one.
         checkpoint: resumed from where it holds a state; saved every `checkpoint_every` iterations and at the
             end. A resumed run gives the same bits on a CPU.
 
@@ -141,12 +143,17 @@ def craft(
                 row["watch"] = seen.mean(-1).tolist()
             state.step(gradient, std, lr)
             state.history.append(row)
-            if log is not None:
-                log(row)
-            if progress is not None:
-                progress(step)
             if checkpoint is not None and (step % checkpoint_every == 0 or step == iterations):
                 checkpoint.save(state.dump())
+            try:
+                if log is not None:
+                    log(step, **_metrics(row))
+                if progress is not None:
+                    progress(step, iterations)
+            except BaseException:  # an interruption between two iterations loses none of them
+                if checkpoint is not None:
+                    checkpoint.save(state.dump())
+                raise
 
     losses, coefficients = evaluate(
         objective, substitutes, state.poisons, targets, precision=precision, target_batch=target_batch
@@ -227,6 +234,11 @@ def _gradient(
     if not torch.isfinite(gradient).all():
         return mean, gradient, "the gradient is not finite"
     return mean, gradient, None
+
+
+def _metrics(row: dict[str, Any]) -> dict[str, float]:
+    watched = {f"watch_{i}": value for i, value in enumerate(row.get("watch", ()))}
+    return {"loss_sum": row["loss_sum"], "loss_mean": row["loss_mean"]} | watched
 
 
 def _poison_features(net: nn.Module, poisons: Tensor, precision: str) -> Tensor:
