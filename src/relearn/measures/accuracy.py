@@ -1,0 +1,38 @@
+"""Top-1 accuracy, over all samples and class by class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    r"""Share of samples whose largest logit is their label: :math:`\frac1n |\{i : \arg\max_c z_{ic} = y_i\}|`, a fraction.
+
+    Shapes: logits (n, C), labels (n,). The first of equal logits counts as the largest.
+
+    Raises:
+        ValueError: no samples, or shapes that do not belong together.
+    """
+    _check(logits, labels)
+    return float((logits.argmax(1) == labels.to(logits.device)).double().mean())
+
+
+def per_class_accuracy(logits: Tensor, labels: Tensor, *, classes: int) -> Tensor:
+    """Accuracy (classes,) of the samples of each class, float64; nan for a class without samples.
+
+    Raises:
+        ValueError: as :func:`accuracy`.
+    """
+    _check(logits, labels)
+    labels = labels.to(logits.device)
+    right = (logits.argmax(1) == labels).double()
+    count = torch.bincount(labels, minlength=classes).double()
+    return (torch.bincount(labels, weights=right, minlength=classes) / count).cpu()
+
+
+def _check(logits: Tensor, labels: Tensor) -> None:
+    if logits.dim() != 2 or labels.shape != logits.shape[:1] or not len(labels):
+        raise ValueError(
+            f"logits {tuple(logits.shape)}, labels {tuple(labels.shape)}: allowed are (n, C) and (n,) with n > 0"
+        )
