@@ -1,7 +1,7 @@
 """One YAML file whose every value means the same to every YAML reader.
 
 Snakemake reads YAML 1.1 (PyYAML), DVC reads YAML 1.2 (ruamel). They disagree on ``1e-3``, ``yes``, ``010``,
-``1_000``, ``1:30`` and more, and each treats a repeated key in its own way. So this reader accepts only
+``1:30`` and more, and each treats a repeated key in its own way. So this reader accepts only
 spellings on which they agree, and names the file, the line and the key of every other one. It converts the
 accepted spellings itself. Nothing is executed: tags, anchors, aliases and merge keys are refused.
 """
@@ -92,7 +92,7 @@ def read(path: str | Path) -> Source:
     except RecursionError:
         source.refuse(0, (), "found brackets nested too deep, allowed: the mappings of the schema")
         return source
-    if node is None:
+    if node is None or (node.id == "scalar" and not node.value):
         source.refuse(0, (), "found an empty file, allowed: a mapping of parameters")
     elif not isinstance(node, yaml.MappingNode):
         source.refuse(node.start_mark.line + 1, (), f"found a {node.id}, allowed: a mapping of parameters")

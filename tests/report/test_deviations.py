@@ -1,0 +1,108 @@
+"""The list of deviations is the difference to params/paper.yaml, with the source that stands there."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relearn import params
+from relearn.report import deviations as page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPER = page.read(ROOT / "params/paper.yaml")
+AT_PAPER = params.load(ROOT / "params.yaml", scale="paper")
+
+
+def written(folder: Path, text: str) -> page.Published:
+    path = folder / "paper.yaml"
+    path.write_text(text)
+    return page.read(path)
+
+
+def test_at_the_published_settings_there_is_none() -> None:
+    assert page.deviations(AT_PAPER, PAPER) == []
+    assert "None: all " in page.markdown(AT_PAPER, PAPER)
+
+
+@given(st.sets(st.sampled_from(sorted(PAPER.values))))
+def test_exactly_the_changed_keys_are_listed(keys: set[str]) -> None:
+    changed = copy.deepcopy(AT_PAPER)
+    for key in keys:
+        above, _, last = key.rpartition(".")
+        params.section(changed, above)[last] = "another"
+    found = page.deviations(changed, PAPER)
+    assert {row.key for row in found} == keys
+    assert len(found) == len(keys)
+    for row in found:
+        assert row == (row.key, "another", PAPER.values[row.key], PAPER.sources[row.key])
+
+
+@pytest.mark.parametrize("scale", params.SCALES[:-1])
+def test_the_page_holds_each_deviation_of_a_scale(scale: str) -> None:
+    loaded = params.load(ROOT / "params.yaml", scale=scale)
+    rows = page.deviations(loaded, PAPER)
+    assert rows
+    text = page.markdown(loaded, PAPER)
+    assert f"{len(rows)} of {len(PAPER.values)} values differ" in text
+    for row in rows:
+        cells = (row.key, page.shown(row.value), page.shown(row.published), row.source)
+        assert f"| {' | '.join(cells)} |" in text
+
+
+def test_every_published_value_names_its_source() -> None:
+    for key in PAPER.values:
+        assert PAPER.sources[key].startswith(("zhu2022 2.", "released code", "not stated")), key
+
+
+def test_what_the_papers_do_not_state_has_a_list_of_its_own() -> None:
+    ours = {key for key, source in PAPER.sources.items() if source.startswith("not stated")}
+    assert ours
+    _, _, below = page.markdown(AT_PAPER, PAPER).partition("## Values that the papers do not state")
+    assert {
+        line.split(" | ")[0].removeprefix("| ") for line in below.splitlines() if "not stated" in line
+    } == ours
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        ("a: 1  # one\nb: 2\n", {"a": "one", "b": ""}),
+        ("a: '#1'  # one # more\n", {"a": "one # more"}),
+        ("a: word#no\n", {"a": ""}),
+        ("a: [1, '# no',  # first\n    2]  # last\n", {"a": "first"}),
+        ("a:\n  [1, 2]  # last\n", {"a": "last"}),
+        ("a: {b: 1, c: 2}  # both\n", {"a.b": "both", "a.c": "both"}),
+        ("a:  # above\n  b: 1\n  c: 2  # own\n", {"a.b": "above", "a.c": "own"}),
+        ("a: 1  # one\n      # two\n      # three\nb: 2\n", {"a": "one two three", "b": ""}),
+        ("a: 1  # one\n# another matter\nb: 2\n", {"a": "one", "b": ""}),
+        ("a: 1  # one\n\n      # apart\n", {"a": "one"}),
+        ("# alone\na: 1\n", {"a": ""}),
+    ],
+)
+def test_a_comment_belongs_to_its_key(tmp_path: Path, text: str, sources: dict[str, str]) -> None:
+    assert written(tmp_path, text).sources == sources
+
+
+def test_a_key_that_one_side_lacks_is_a_deviation(tmp_path: Path) -> None:
+    published = written(tmp_path, "a: 1  # one\nb: 2  # two\n")
+    assert page.deviations({"scale": "mini", "a": 1, "c": 3}, published) == [
+        page.Deviation("c", 3, page.ABSENT, ""),
+        page.Deviation("b", page.ABSENT, 2, "two"),
+    ]
+    text = page.markdown({"scale": "mini", "a": 1, "c": 3}, published)
+    assert "| c | 3 | not set |  |" in text
+    assert "| b | not set | 2 | two |" in text
+
+
+def test_a_bar_in_a_source_does_not_break_the_table(tmp_path: Path) -> None:
+    text = page.markdown({"a": 2}, written(tmp_path, "a: 1  # one | two\n"))
+    assert "| a | 2 | 1 | one \\| two |" in text
+
+
+def test_a_file_without_a_mapping_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"paper\.yaml: found no mapping, allowed: the published settings"):
+        written(tmp_path, "- 1\n")
