@@ -1,7 +1,7 @@
 """Deep k-NN: keep a training point only if the points around it, in feature space, bear its label.
 
-Zhu 2022, section 2.3, algorithm 2. A poison carries one class's label and sits among another class's features; with
-k > 2 · (number of poisons) the poisons cannot outvote the points around them.
+Zhu 2022, section 2.3, algorithm 2. A poison carries one class's label and sits among another class's
+features; with k > 2 · (number of poisons) the poisons cannot outvote the points around them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from torch import Tensor
 from relearn.methods.detector import Detector, Features, Labels, as_features, as_labels, signs
 from relearn.methods.neighbours import NeighbourSearch
 
-COUNTS_BYTES = 64 * 2**20
-
 
 class DeepKNN(Detector):
     r"""Keep x⁽ⁱ⁾ iff its label is a mode of the labels of its k nearest neighbours.
@@ -33,16 +31,17 @@ class DeepKNN(Detector):
     S_k     k points of smallest ‖φ(x⁽ʲ⁾) - φ(x⁽ⁱ⁾)‖₂        -        (k,)
     ======  ==============================================  =======  =======
 
-    Ties among labels: the mode is a set, and being in it keeps the point. Ties among distances: the smaller index is
-    the nearer one (``neighbours``' tie rule). The search is exact, so block and device do not change the answer.
+    Ties among labels: the mode is a set, and being in it keeps the point. Ties among distances: the smaller
+    index is the nearer one (``neighbours``' tie rule). The search is exact: block and device do not change
+    the answer.
 
-    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself; its prose says neighbours, so the point itself is
-    left out. Its published code leaves it in, so that every point votes for its own label, and breaks ties among
-    labels towards the smallest label: that is ``include_self=True, label_ties="smallest"``.
+    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself; its prose says neighbours, so the point
+    itself is left out. Its published code leaves it in, so that every point votes for its own label, and
+    breaks ties among labels towards the smallest label: that is ``include_self=True, label_ties="smallest"``.
 
     Args:
-        k: neighbours that vote; at most n - 1, with ``include_self`` at most n. The paper's normalised k, k / (largest
-            class), does best at 1 to 2 by its section 2.3.5; its classes have 50 points.
+        k: neighbours that vote; at most n - 1, with ``include_self`` at most n. The paper recommends 1 to 2
+            times the size of the largest class (section 2.3.5), which is 50 there.
         include_self: whether a point is its own first neighbour, also among duplicates.
         label_ties: ``keep``, or ``smallest`` = only the smallest of the tied labels counts as the mode.
         block: rows searched at a time; None chooses by memory. No influence on the answer.
@@ -128,13 +127,14 @@ def in_mode(votes: Tensor, own: Tensor, label_ties: str) -> Tensor:
 def replicate(y: Labels, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
     """Indices that repeat every class up to the size N of the largest, for Deep k-NN under class imbalance.
 
-    Class c of n_c points stands ceil(N / n_c) times, cut to N (Zhu 2022, section 2.3.5: N / n_c times). The first
-    n indices are 0..n-1, so the answers for the points themselves are
-    ``fit_predict(X[i], y[i])[: len(y)]`` with ``i = replicate(y)``. A copy is a neighbour like any other.
+    Class c of n_c points stands ceil(N / n_c) times, cut to N points (Zhu 2022, section 2.3.5: N / n_c
+    times). The first n indices are 0..n-1, so with ``i = replicate(y)`` the answers for the points themselves
+    are ``fit_predict(X[i], y[i])[: len(y)]``. A copy is a neighbour like any other.
 
     Args:
         y: labels (n,).
-        rng: who gets the last, partial round: the first points of the class (None) or points drawn by the generator.
+        rng: who stands in the last, partial round: the first points of the class (None), or points drawn by
+        it.
 
     Returns:
         numpy int64 (C·N,) with C the number of classes; empty for no labels.

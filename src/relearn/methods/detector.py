@@ -1,8 +1,9 @@
-"""What the four defences share: the habits of scikit-learn's outlier detectors, without importing scikit-learn.
+"""What the defences share: the habits of scikit-learn's outlier detectors, without importing scikit-learn.
 
-A defence is a class whose constructor only stores its arguments and whose ``fit_predict(X, y)`` answers 1 (keep) or
--1 (drop) for every training point. ``get_params``, ``set_params`` and ``sklearn.base.clone`` work. The base class
-checks the inputs once, for all defences, and lets every defence run over a stack of sets (one set a target).
+A defence is a class whose constructor only stores its arguments and whose ``fit_predict(X, y)`` answers 1
+(keep) or -1 (drop) for every training point. ``get_params``, ``set_params`` and ``sklearn.base.clone`` work.
+The base class checks the inputs once, for all defences, and lets each of them run over a stack of sets (one
+set a target).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Labels = Tensor | ArrayLike
 class Detector:
     """Base of the defences.
 
-    A subclass writes ``__init__`` (store only) and ``_keep(X, y, member)``: X is a finite float tensor (n, d) on the
-    caller's device, y the labels as codes 0..C-1 in ascending order of the labels, ``member`` the position of the set
-    in a stack (0 for a single set); it returns a bool array (n,), True = keep.
+    A subclass writes ``__init__`` (store only) and ``_keep(X, y, member)``: X is a finite float tensor (n, d)
+    on the caller's device, y the labels as codes 0..C-1 in ascending order of the labels, ``member`` the
+    position of the set in a stack (0 for a single set); it returns a bool array (n,), True = keep.
     """
 
     _estimator_type = "outlier_detector"
@@ -39,13 +40,14 @@ class Detector:
 
         Args:
             X: features (n, d), or a stack of sets (T, n, d); torch tensor on any device, or numpy.
-            y: labels (n,), or (T, n) for a stack with labels of its own in each set; any values that can be sorted.
+            y: labels (n,), or (T, n) for a stack whose sets have labels of their own; any sortable values.
 
         Returns:
             numpy int64 array (n,) or (T, n): 1 keep, -1 drop.
 
         Raises:
-            ValueError: wrong shapes, features that are not finite (the rows are named), a parameter out of range.
+            ValueError: wrong shapes, features that are not finite (naming the rows), a parameter out of
+            range.
         """
         features = as_features(X)
         labels = as_labels(y, features)
@@ -88,7 +90,7 @@ def signs(keep: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def as_features(X: Features, name: str = "X") -> Tensor:
-    """A detached float tensor on the caller's device; half precision and integers are widened, never narrowed.
+    """A detached float tensor on the caller's device; half precision and integers are widened.
 
     Raises:
         ValueError: not 2-D or 3-D, or not finite (naming the rows).
@@ -103,11 +105,13 @@ def as_features(X: Features, name: str = "X") -> Tensor:
         features = features.float()
     elif not features.is_floating_point():
         features = features.double()
-    if features.ndim not in (2, 3):
-        raise ValueError(f"{name} has shape {tuple(features.shape)}; allowed: (n, d) or a stack (T, n, d)")
-    bad = ~torch.isfinite(features).all(dim=-1)
-    if bool(bad.any()):
-        rows = bad.nonzero()
+    if features.ndim not in (2, 3) or features.shape[-1] == 0:
+        shape = tuple(features.shape)
+        raise ValueError(f"{name} has shape {shape}; allowed: (n, d) or a stack (T, n, d), with d >= 1")
+    if not bool(features.sum().isfinite()):  # one cheap pass; a finite sum has no infinite term
+        rows = (~features.isfinite().all(dim=-1)).nonzero()
+        if len(rows) == 0:
+            return features
         found = ", ".join(str(row[0]) if len(row) == 1 else str(tuple(row)) for row in rows[:5].tolist())
         more = "" if len(rows) <= 5 else f" and {len(rows) - 5} more"
         raise ValueError(
@@ -138,8 +142,8 @@ def as_labels(y: Labels, features: Tensor) -> NDArray[np.int64]:
 def share_of(fraction: float, count: int, rounding: Literal["floor", "ceil"] = "floor") -> int:
     """``fraction`` of ``count`` points as a whole number, rounded as told.
 
-    The decimal number that was written counts, not its binary neighbour: 0.29 of 100 is 29, though 0.29 * 100 is
-    28.999999999999996 in floats.
+    The decimal number that was written counts, not its binary neighbour: 0.29 of 100 is 29, though 0.29 * 100
+    is 28.999999999999996 in floats.
 
     Raises:
         ValueError: fraction outside [0, 1) or an unknown rounding.

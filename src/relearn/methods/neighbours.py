@@ -1,13 +1,13 @@
 """Exact k nearest neighbours in Euclidean distance, by blocks of rows, on CPU and GPU.
 
-The squared distances come from one matrix product a block, ‖a‖² + ‖b‖² - 2a·b, in the features' own precision (‖a‖²
-is left out: it does not change the order of a row). That product is fast but rounds, and it rounds differently for
-another block size or device. So where the k-th and the (k+1)-th distance are closer than the rounding can tell, the
-few candidates there are measured again in float64 by direct differences. The set of neighbours is then the exact one,
-whatever the block, the device or the offset of the features.
+The squared distances come from one matrix product a block, ‖a‖² + ‖b‖² - 2a·b, in the features' own precision
+(‖a‖² is left out: it does not change the order of a row). That product is fast but rounds, and it rounds
+differently for another block size or device. So where the k-th and the (k+1)-th distance are closer than the
+rounding can tell, the few candidates there are measured again in float64 by direct differences. The set of
+neighbours is then the exact one, whatever the block, the device or the offset of the features.
 
-**Tie rule**: distances that differ by less than 1e-12 of ‖a‖² + max‖b‖² (about the features' mean) are ties; ties go
-to the smaller index.
+**Tie rule**: distances that differ by less than 1e-12 of ‖a‖² + max‖b‖² (about the features' mean) are ties;
+ties go to the smaller index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from relearn.methods.detector import Features, as_features
 BLOCK_BYTES = 256 * 2**20
 """Memory of one block of rows when the caller does not choose the block."""
 PAIRS_BYTES = 64 * 2**20
-"""Memory of the float64 differences that settle near ties."""
+"""Memory of the float64 numbers that settle near ties."""
 WINDOW = 16
 """Near ties that reach farther than this from the k-th neighbour are settled over the whole row."""
 TIE = 1e-12
@@ -42,14 +42,14 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """The k nearest rows of X for every query, nearest first.
 
-    Beside the product and the top-k this measures all n·k answers again in float64, so the distances are good to
-    X's precision even between near duplicates.
+    Beside the product and the top-k this measures all n·k answers again in float64, so that the distances are
+    good to X's precision even between near duplicates.
 
     Args:
         X: points (N, d).
         k: neighbours, 1 <= k <= N (N - 1 where a point is not its own neighbour).
         queries: points (n, d); None asks for the neighbours of X's own rows.
-        include_self: whether a row of X counts as its own first neighbour; without meaning when queries are given.
+        include_self: whether a row of X is its own first neighbour; without meaning when queries are given.
         block: query rows at a time; None chooses by memory (256 MiB, the answer not counted).
 
     Returns:
@@ -57,6 +57,7 @@ def nearest(
 
     Raises:
         ValueError: k out of range, wrong shapes, features that are not finite.
+        TypeError: k is no whole number.
     """
     search = NeighbourSearch(X, queries=queries, include_self=include_self, block=block)
     search.check(k)
@@ -76,7 +77,7 @@ def nearest(
             exact[chosen == query[:, None]] = -1.0  # its own first neighbour, also among duplicates
         exact, order = exact.sort(dim=1, stable=True)
         indices[part.start : part.stop] = chosen.gather(1, order)
-        squared[part.start : part.stop] = (exact.clamp(min=0) / search.scale**2).to(squared.dtype)
+        squared[part.start : part.stop] = (exact.clamp(min=0) / search.scale / search.scale).to(squared.dtype)
     return indices, squared
 
 
@@ -84,8 +85,8 @@ def nearest(
 class Block:
     """Query rows ``start`` to ``stop`` with their nearest candidates as the product orders them.
 
-    ``order`` (rows, L) are candidate indices, ``shifted`` (rows, L) their squared distances less ‖a‖², ascending; L
-    is the largest k asked for plus ``WINDOW``, or all candidates.
+    ``order`` (rows, L) are candidate indices, ``shifted`` (rows, L) their squared distances less ‖a‖²,
+    ascending; L is the largest k asked for plus ``WINDOW``, or all candidates.
     """
 
     search: NeighbourSearch
@@ -97,39 +98,41 @@ class Block:
     def settle(self, k: int) -> tuple[Tensor, Tensor]:
         """The rows whose first k of ``order`` rounding may have confused, and their true k neighbours.
 
+        Rounding moves a distance by at most half of ``resolution``, and so the k-th smallest one too. What
+        lies farther than ``resolution`` from the k-th is therefore surely in or surely out; the rest is
+        measured again.
+
         Returns:
-            rows (R,) relative to the block, members (R, k) candidate indices as a set, in no order of distance.
+            rows (R,) relative to the block, members (R, k) candidate indices, not ordered by distance.
         """
         search, width = self.search, self.order.shape[1]
-        near = search.resolution[self.start : self.stop, None]
-        if k >= search.candidates:
+        if k >= search.candidates:  # everybody is a neighbour
             return self.order.new_empty(0), self.order[:0, :k]
+        near = search.resolution[self.start : self.stop, None]
         rows = (self.shifted[:, k : k + 1] - self.shifted[:, k - 1 : k] <= near).flatten().nonzero().flatten()
         if len(rows) == 0:
             return rows, self.order[:0, :k]
         left, right = max(0, k - WINDOW), min(width, k + WINDOW)
         shifted, order = self.shifted[rows, left:right], self.order[rows, left:right]
-        kth, near = self.shifted[rows, k - 1 : k], near[rows]
-        unclear = (shifted - kth).abs() <= near
+        kth = self.shifted[rows, k - 1 : k]
+        unclear = (shifted - kth).abs() <= near[rows]
         wide = (unclear[:, 0] & (left > 0)) | (unclear[:, -1] & (right < search.candidates))
         exact = torch.where(shifted < kth, -math.inf, math.inf).double()
         pair_row, pair_column = unclear.nonzero(as_tuple=True)
         exact[unclear] = search.measure(rows[pair_row] + self.start, order[pair_row, pair_column])
         order, by_index = order.sort(dim=1)
-        exact = exact.gather(1, by_index)
-        tie = search.tie[rows + self.start]
+        chosen = first(exact.gather(1, by_index), k - left, search.tie[rows + self.start])
         members = self.order[rows, :k]
-        members[:, left:] = order[first(exact, k - left, tie)].view(len(rows), k - left)
+        members[:, left:] = order[chosen].view(len(rows), k - left)
         if bool(wide.any()):
             members[wide] = search.whole_rows(rows[wide] + self.start, k)
         return rows, members
 
 
 class NeighbourSearch:
-    """One search over fixed points; ``blocks`` walks over the queries, ``Block.settle`` makes each block exact.
+    """One search over fixed points: ``blocks`` walks over the queries, ``Block.settle`` makes a block exact.
 
-    Args as in :func:`nearest`. Attributes: ``points`` and ``queries`` as given, ``candidates`` the largest possible
-    k.
+    Args as in :func:`nearest`. Attributes: ``points`` and ``queries`` as given, ``candidates`` the largest k.
     """
 
     def __init__(
@@ -150,28 +153,34 @@ class NeighbourSearch:
                 )
         if block is not None and block < 1:
             raise ValueError(f"block is {block}; allowed: at least 1 row")
+        self.block = block
         # what a row's distance to itself is replaced by; None where rows and candidates are different points
         self.self_rule = (-math.inf if include_self else math.inf) if own else None
         self.candidates = max(0, len(self.points) - (own and not include_self))
-        self.block = block
         if self.candidates == 0:
             return
-        # Centred, the norms are as small as they get and the product loses least; a power of two scales exactly and
-        # keeps the squares from overflow.
-        self.centre = self.points.mean(dim=0, dtype=torch.float64).to(self.points.dtype)
-        largest = max(float((rows - self.centre).abs().amax()) for rows in {self.points, self.queries})
-        self.scale = math.ldexp(1.0, -math.frexp(largest)[1])
-        self.ready = self._ready(self.points)
-        self.ready_queries = self.ready if own else self._ready(self.queries)
-        self.norms = self.ready.square().sum(dim=1)
-        size = self.ready_queries.square().sum(dim=1).double() + self.norms.amax()
+        # Centred, the norms are as small as they get and the product loses least; a power of two scales
+        # exactly and keeps the squares from overflow. Both may be rough: near ties are measured on the
+        # features as given.
+        mean = self.points.mean(dim=0)
+        self.centre = torch.where(mean.isfinite(), mean, 0)
+        self.ready = self.points - self.centre
+        self.ready_queries = self.ready if own else self.queries - self.centre
+        different = [self.ready] if own else [self.ready, self.ready_queries]
+        largest = max(float(side.abs()) for rows in different if len(rows) for side in rows.aminmax())
+        limit = math.frexp(torch.finfo(self.points.dtype).max)[1] - 8
+        self.scale = math.ldexp(1.0, min(limit, -math.frexp(largest)[1]))
+        for rows in different:
+            rows.mul_(self.scale)
+        self.norms = torch.linalg.vector_norm(self.ready, dim=1).square()
+        size = torch.linalg.vector_norm(self.ready_queries, dim=1).double().square() + self.norms.amax()
         self.tie = TIE * size
         # twice the error of one distance (a dot product of d terms, the sums around it, the centring)
         unit = torch.finfo(self.points.dtype).eps / 2
         self.resolution = 2 * unit * (math.sqrt(self.points.shape[1]) + 8) * size + self.tie
 
     def check(self, k: int) -> None:
-        """Raise a TypeError or ValueError unless 1 <= k <= candidates."""
+        """Raise a TypeError or ValueError unless k is a whole number from 1 to ``candidates``."""
         if isinstance(k, bool) or not isinstance(k, numbers.Integral):
             raise TypeError(f"k is {k!r}; allowed: a whole number")
         if not 1 <= k <= self.candidates:
@@ -183,11 +192,9 @@ class NeighbourSearch:
         width, item = min(k + WINDOW, self.candidates), self.points.element_size()
         per_row = len(self.points) * item + width * (item + 8) + k * 24
         rows = min(self.block or max(1, BLOCK_BYTES // per_row), len(self.queries))
-        if rows == 0:
-            return
         # one buffer for all blocks: fresh pages cost more than the sums
         buffer = self.points.new_empty(rows, len(self.points))
-        for start in range(0, len(self.queries), rows):
+        for start in range(0, len(self.queries), max(1, rows)):
             stop = min(start + rows, len(self.queries))
             distance = buffer[: stop - start]
             with plain_precision(self.points.device):
@@ -198,7 +205,7 @@ class NeighbourSearch:
             yield Block(self, start, stop, shifted, order)
 
     def measure(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scaled squared distances of pairs (query row, candidate column), by float64 differences of the given features."""
+        """Scaled squared distances of pairs (query row, candidate): float64 differences of features as given."""
         squared = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
         step = max(1, PAIRS_BYTES // (24 * max(1, self.points.shape[1])))
         for start in range(0, len(rows), step):
@@ -208,7 +215,10 @@ class NeighbourSearch:
         return squared
 
     def whole_rows(self, rows: Tensor, k: int) -> Tensor:
-        """The k neighbours of the query rows, by float64 products with all points: for crowds of (near) equal points."""
+        """The k neighbours of query rows, by float64 products with all points: for crowds of near duplicates.
+
+        Such a product is exact to a few 1e-14 of the tie rule's scale, so it settles the same ties.
+        """
         members = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
         points = self.points.double().sub_(self.centre).mul_(self.scale)
         norms = points.square().sum(dim=1)
@@ -224,17 +234,14 @@ class NeighbourSearch:
             members[start : start + step] = chosen.nonzero()[:, 1].view(len(some), k)
         return members
 
-    def _ready(self, rows: Tensor) -> Tensor:
-        return rows.sub(self.centre).mul_(self.scale)
-
 
 def first(distance: Tensor, k: int, tie: Tensor) -> Tensor:
     """The k nearest of every row under the tie rule, as a mask with exactly k True a row.
 
     Args:
-        distance: (R, M), columns in the order of the candidates' indices.
-        k: 1 <= k <= M, and the k-th smallest distance of every row finite.
-        tie: (R,) differences up to here are ties.
+        distance: (R, M), columns in the order of the candidates' indices; the k-th smallest is finite.
+        k: 1 <= k <= M.
+        tie: (R,) distances that differ by at most this are ties.
     """
     kth, tie = distance.kthvalue(k, dim=1, keepdim=True).values, tie[:, None]
     surely = distance < kth - tie

@@ -19,14 +19,14 @@ class OneClassSVMFilter(Detector):
 
     .. math:: \text{drop } x \iff \sum_j \alpha_j \exp(-\gamma \|\phi(x^{(j)}) - \phi(x)\|_2^2) - \rho < 0
 
-    scikit-learn's ``OneClassSVM`` (libsvm, kernel RBF) decides, on the features as they are: no standardisation.
-    ν bounds the share of training points outside the boundary only up to the solver's tolerance (1e-3): points on
-    the boundary have decision values within it of zero and fall on either side, so in high dimensions, where nearly
-    all points are support vectors, many more than ν·s_l points go. That is what the plain method does; nothing here
-    corrects it.
+    scikit-learn's ``OneClassSVM`` (libsvm, RBF kernel) decides, on the features as they are: no
+    standardisation. ν bounds the share of training points outside the boundary only up to the solver's
+    tolerance (1e-3). Points on the boundary have decision values within it of zero and fall on either side,
+    so in high dimensions, where nearly all points are support vectors, many more than ν·s_l points go. That
+    is what the plain method does; nothing here corrects it. A decision value of exactly zero keeps the point.
 
-    A class of one point, and a class whose points all coincide, is kept whole: there is nothing to compare. libsvm
-    sees the points in the caller's order, and is deterministic for a given order.
+    A class of one point, and a class whose points all coincide, is kept whole: there is nothing to compare.
+    libsvm sees the points in the caller's order, and is deterministic for a given order.
 
     Differs from the paper: it states the kernel and 0.01 (the symbol is lost in the text, read as ν), not γ:
     scikit-learn's default ``scale`` = 1 / (d · Var[φ]) here.
