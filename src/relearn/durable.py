@@ -110,9 +110,9 @@ def sync_folder(folder: Path) -> None:
             raise
 
 
-def sweep(folder: Path) -> None:
-    """Remove the temporary files that killed writers left in `folder`."""
-    for orphan in folder.glob(".*.tmp"):
+def sweep(folder: Path, name: str = "*") -> None:
+    """Remove the temporary files that killed writers of `name` left in `folder`; all files' where it is ours."""
+    for orphan in folder.glob(f".{name}.*.tmp"):
         orphan.unlink(missing_ok=True)
 
 

@@ -164,8 +164,8 @@ class Run:
             return
         try:
             (self.out / NAME).unlink(missing_ok=True)
-            for folder in (self.out, self.spool.parent):
-                sweep(folder)
+            sweep(self.out)
+            sweep(self.spool.parent, self.spool.name)  # other runs, alive now, write to that folder too
             start = {key: self._body[key] for key in (*self._what, "inputs", "code", "machine")}
             start |= {
                 "attempt": self.attempt,
