@@ -1,0 +1,108 @@
+"""Where MLflow's store lies, and the care of its SQLite file.
+
+Standard library only: MLflow's own commands run as child processes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+
+class TrackingError(RuntimeError):
+    """The store cannot be used; one line says which and what to do."""
+
+
+def store_uri(uri: str | None = None) -> str:
+    """`uri`, else the user's MLFLOW_TRACKING_URI, else MLflow's default: mlflow.db in the current folder."""
+    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
+    return chosen or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+
+
+def database(uri: str) -> Path | None:
+    """The file behind a SQLite URI, None for other stores."""
+    return Path(uri.removeprefix("sqlite:///")).absolute() if uri.startswith("sqlite:///") else None
+
+
+def artifact_folder(uri: str) -> Path | None:
+    """Where a SQLite store's artifacts lie: the user's MLFLOW_ARTIFACTS_DESTINATION if it is a folder, else
+    `mlartifacts` beside the database; None for other stores.
+    """
+    file = database(uri)
+    chosen = os.environ.get("MLFLOW_ARTIFACTS_DESTINATION", "")
+    if file is None or "://" in chosen:
+        return None
+    return Path(chosen).absolute() if chosen else file.parent / "mlartifacts"
+
+
+def prepare(file: Path, create: Callable[[Path], None]) -> str | None:
+    """Make sure that a sound database is at `file`; returns one line where an unsound one was put aside.
+
+    A new database is made by `create` at another name and renamed, so a kill leaves no half-made schema.
+    """
+    message = None
+    if file.exists() and file.stat().st_size:
+        fault = malformed(file)
+        if fault:
+            message = f"{file.name}: {fault}; put aside as {put_aside(file).name}, rebuilding from the files"
+    if not file.exists() or not file.stat().st_size:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for left in file.parent.glob(f"{file.name}.new-*"):
+            left.unlink()
+        fresh = file.with_name(f"{file.name}.new-{os.getpid()}")
+        create(fresh)
+        os.replace(fresh, file)
+    return message
+
+
+def malformed(file: Path) -> str | None:
+    """What SQLite's check finds wrong with a file, in one line; None if it is sound or only busy."""
+    try:
+        with closing(sqlite3.connect(file, timeout=5)) as connection:
+            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        return None if found == "ok" else found.splitlines()[-1]
+    except sqlite3.OperationalError:
+        return None
+    except sqlite3.DatabaseError as error:
+        return str(error)
+
+
+def put_aside(file: Path) -> Path:
+    """Rename a database and its journals to the first free ``<name>.malformed-N``; nothing is lost."""
+    number = 1
+    while (aside := file.with_name(f"{file.name}.malformed-{number}")).exists():
+        number += 1
+    for end in ("-journal", "-wal", "-shm", ""):
+        part = Path(f"{file}{end}")
+        if part.exists():
+            part.rename(f"{aside}{end}")
+    return aside
+
+
+def upgrade(file: Path) -> None:
+    """Bring an older schema up to date on a copy that then takes the file's place.
+
+    Raises TrackingError for a schema newer than the installed MLflow, and when the migration fails; the file
+    is as before.
+    """
+    copy = file.with_name(f"{file.name}.new-{os.getpid()}")
+    copy.unlink(missing_ok=True)
+    with closing(sqlite3.connect(file)) as old, closing(sqlite3.connect(copy)) as new:
+        old.backup(new)
+    command = [sys.executable, "-m", "mlflow", "db", "upgrade", f"sqlite:///{copy}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        os.replace(copy, file)
+        return
+    copy.unlink(missing_ok=True)
+    if "Can't locate revision" in done.stderr:
+        raise TrackingError(
+            f"{file.name}: made by a newer MLflow; install that version or choose another --uri"
+        )
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    raise TrackingError(f"{file.name}: older schema, and its upgrade failed ({last}); choose another --uri")
