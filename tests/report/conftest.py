@@ -1,4 +1,4 @@
-"""Record folders of a whole small study, written through the real record API with outcomes that a test chooses."""
+"""Record folders of a whole small study, written through the record API, with outcomes a test chooses."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Study:
     hull: Mapping[str, float] | None = None
 
     def success(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> bool:
-        """Without a defence: feature collision every fourth target, convex polytope every second; then none."""
+        """Undefended: feature collision on every fourth target, convex polytope on every second."""
         if attack == "clean" or defence == "deep_knn":
             return False
         every = 4 if attack == "feature_collision" else 2
@@ -80,7 +80,9 @@ class Study:
     def test_accuracy(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> float:
         return 0.9
 
-    def removed(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> tuple[int, int, float]:
+    def removed(
+        self, attack: str, defence: str, victim: str, target: int, k: int | None
+    ) -> tuple[int, int, float]:
         """Poisons removed, clean images removed, MCC."""
         if defence == "deep_knn":
             return (5, 19, {10: 0.3, 50: 0.5, 75: 0.45, 200: 0.2}[k or 50])

@@ -76,8 +76,8 @@ def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]
     """``<id>.csv``, ``<id>.victims.csv``, ``<id>.md`` and ``<id>.tex`` in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
-        f"{artefact.id}.csv": _csv(FIELDS, [_raw(artefact, cell) for cell in cells]),
-        f"{artefact.id}.{artefact.over}s.csv": _csv(MEMBER_FIELDS, _members(artefact, cells)),
+        f"{artefact.id}.csv": csv_text(FIELDS, [_raw(artefact, cell) for cell in cells]),
+        f"{artefact.id}.{artefact.over}s.csv": csv_text(MEMBER_FIELDS, _members(artefact, cells)),
         f"{artefact.id}.md": markdown(artefact, cells),
         f"{artefact.id}.tex": latex(artefact, cells),
     }
@@ -138,7 +138,7 @@ def _members(artefact: Artefact, cells: Sequence[Cell]) -> list[list[object]]:
     return lines
 
 
-def _csv(fields: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+def csv_text(fields: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
     import io
 
     out = io.StringIO(newline="")

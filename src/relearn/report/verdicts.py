@@ -50,6 +50,9 @@ class Above:
     def misses(self, interval: Interval) -> bool:
         return interval.high < self.threshold
 
+    def times(self, factor: float) -> Above:
+        return Above(self.threshold * factor, self.strict)
+
     def __str__(self) -> str:
         return f"{'>' if self.strict else '>='} {self.threshold:g}"
 
@@ -69,6 +72,9 @@ class Within:
 
     def misses(self, interval: Interval) -> bool:
         return interval.high < self.low or interval.low > self.high
+
+    def times(self, factor: float) -> Within:
+        return Within(self.low * factor, self.high * factor)
 
     def __str__(self) -> str:
         return f"in [{self.low:g}, {self.high:g}]"

@@ -1,0 +1,145 @@
+"""Every claim of claims.yaml with its verdict: the predicate's finding, judged as its head defines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relearn.report import claims_poisoning
+from relearn.report.comparisons import Comparison, Exact, Finding
+from relearn.report.quantities import Evidence
+from relearn.report.verdicts import ORDER, shortcomings, weakest
+
+#: predicates by section of claims.yaml, which is named as the study
+PREDICATES = {"poisoning": claims_poisoning.PREDICATES}
+KEYS = {"kind", "source", "says", "predicate"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of a paper, and what this scale's records say to it.
+
+    ``main`` is the comparison that decides: the weakest one. ``numbers_say`` is the verdict without regard to
+    the number of trials and the models' quality. ``missing`` names what the claim also speaks of and no run
+    covers: with it, the verdict is provisional.
+    """
+
+    section: str
+    id: str
+    kind: str
+    source: str
+    says: str
+    predicate: str
+    verdict: str
+    numbers_say: str | None = None
+    main: Comparison | Exact | None = None
+    parts: tuple[Comparison | Exact, ...] = ()
+    reasons: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def provisional(self) -> bool:
+        return bool(self.parts and self.missing)
+
+    @property
+    def runs(self) -> list[str]:
+        return sorted({run for part in self.parts for run in part.runs})
+
+    def count(self) -> dict[str, int]:
+        """Targets, victims, their pairs, seeds and trials behind the deciding comparison."""
+        if isinstance(self.main, Exact):
+            return {"cases": self.main.cases}
+        if self.main is None:
+            return {}
+        victims, seeds, targets = (len(set(column)) for column in zip(*self.main.keys))
+        return {
+            "targets": targets,
+            "victims": victims,
+            "pairs": len(self.main.pairs),
+            "seeds": seeds,
+            "trials": len(self.main.keys),
+        }
+
+
+def load(path: str | Path) -> dict[str, dict[str, dict[str, str]]]:
+    """The claims as written: section, id, then kind, source, says, predicate.
+
+    Raises:
+        ValueError: naming file, section and claim, for a missing or an unknown key.
+    """
+    import yaml
+
+    claims = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    for section, entries in claims.items():
+        for name, entry in entries.items():
+            if set(entry) != KEYS or entry["kind"] not in ("exact", "trained"):
+                allowed = ", ".join(sorted(KEYS))
+                raise ValueError(f"{path}: {section}.{name}: found {entry}, allowed: {allowed}")
+    return claims
+
+
+def judge_all(
+    claims: Mapping[str, Mapping[str, Mapping[str, str]]], evidence: Mapping[str, Evidence]
+) -> list[Claim]:
+    """A verdict for every claim, in the file's order; ``not_run`` without a predicate or without runs.
+
+    Args:
+        claims: as ``load`` gives them.
+        evidence: by study, which is named as the section; a section without evidence has no predicate to run.
+    """
+    judged = []
+    for section, entries in claims.items():
+        known = evidence.get(section)
+        accuracies = known.victim_accuracies() if known else {}
+        for name, entry in entries.items():
+            predicate = PREDICATES.get(section, {}).get(name)
+            if predicate and known:
+                finding = predicate(known)
+            else:
+                finding = Finding(missing=["no predicate in this version" if not predicate else "no runs"])
+            fields: dict[str, Any] = {**entry, **judge(finding, accuracies)}
+            judged.append(Claim(section=section, id=name, **fields))
+    return judged
+
+
+def judge(finding: Finding, accuracies: Mapping[str, float | None]) -> dict[str, Any]:
+    """Verdict, deciding comparison and reasons of one finding, as fields of Claim."""
+    parts = tuple(finding.parts)
+    missing = tuple(finding.missing)
+    if not parts:
+        return {"verdict": "not_run", "missing": missing, "reasons": missing}
+    exact = [part for part in parts if isinstance(part, Exact)]
+    if exact:
+        words = [part.verdict for part in exact]
+        worst = next(word for word in ("contradicted", "partial", "reproduced") if word in words)
+        main = exact[words.index(worst)]
+        return {"verdict": worst, "numbers_say": worst, "main": main, "parts": parts, "missing": missing}
+    compared = [part for part in parts if isinstance(part, Comparison)]
+    says = weakest(part.verdict for part in compared)
+    reasons = list(
+        dict.fromkeys(
+            reason
+            for part in compared
+            for reason in shortcomings(part.pairs, accuracies, part.victims_needed)
+        )
+    )
+    return {
+        "verdict": "underpowered" if reasons else says,
+        "numbers_say": says,
+        "main": next(part for part in compared if part.verdict == says),
+        "parts": parts,
+        "reasons": tuple(reasons),
+        "missing": missing,
+    }
+
+
+def tally(claims: Sequence[Claim]) -> dict[str, int]:
+    """How many claims have each verdict, strongest first; provisional ones are counted apart."""
+    words = [f"{claim.verdict} (provisional)" if claim.provisional else claim.verdict for claim in claims]
+    counts = Counter(words)
+    order = [*reversed(ORDER), "partial", "underpowered", "not_run"]
+    ranked = [name for word in order for name in (word, f"{word} (provisional)")]
+    return {word: counts[word] for word in ranked if counts[word]}

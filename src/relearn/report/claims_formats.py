@@ -1,0 +1,147 @@
+"""Claims with their verdicts as Markdown (with links to the runs) and as JSON (raw numbers)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from relearn.report.claims import Claim, tally
+from relearn.report.comparisons import Comparison, Exact
+from relearn.report.verdicts import CODES
+
+
+def effect(part: Comparison | Exact | None) -> str:
+    """The effect with its interval, shares in points of a hundred; how many cases hold for an exact claim."""
+    if part is None:
+        return ""
+    if isinstance(part, Exact):
+        return f"{part.cases - part.failures} of {part.cases} cases hold"
+    ends = part.interval
+    if part.unit != "fraction":
+        return f"{ends.estimate:.3g} [{ends.low:.3g}, {ends.high:.3g}]"
+    sign, unit = ("+", "points") if part.difference else ("", "%")
+    low, high = (f"{100 * end:{sign}.1f}" if math.isfinite(end) else "none" for end in (ends.low, ends.high))
+    return f"{100 * ends.estimate:{sign}.1f} [{low}, {high}] {unit}"
+
+
+def claimed(part: Comparison | Exact | None) -> str:
+    """The claimed side, in the unit in which the effect is shown."""
+    if part is None:
+        return ""
+    if isinstance(part, Exact):
+        return "all cases"
+    if part.unit != "fraction":
+        return str(part.claimed)
+    return f"{part.claimed.times(100)} {'points' if part.difference else '%'}"
+
+
+def word(claim: Claim) -> str:
+    return claim.verdict.replace("_", " ") + (" (provisional)" if claim.provisional else "")
+
+
+def numbers(claim: Claim) -> str:
+    """``20 targets x 4 victims, 1 seed``."""
+    count = claim.count()
+    if "cases" in count:
+        return f"{count['cases']} cases"
+    if not count:
+        return ""
+    seeds = f"{count['seeds']} seed" + ("s" if count["seeds"] > 1 else "")
+    return f"{count['targets']} targets x {count['victims']} victims, {seeds}"
+
+
+def remarks(claim: Claim) -> list[str]:
+    """Why the verdict is what it is, beyond the numbers."""
+    lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
+    if claim.verdict == "underpowered" and claim.numbers_say:
+        lines.append(f"without regard to that, the numbers say: {claim.numbers_say}")
+    return lines + [f"missing: {item}" for item in claim.missing]
+
+
+def markdown(claims: Sequence[Claim], scale: str) -> str:
+    """All claims: a table a section, then what stands behind each claim that has a verdict."""
+    counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
+    lines = [f"# Claims, scale {scale}", "", f"{len(claims)} claims: {counts}.", ""]
+    lines += ["Verdicts are defined at the head of `workflow/reported/claims.yaml`.", ""]
+    for section in dict.fromkeys(claim.section for claim in claims):
+        group = [claim for claim in claims if claim.section == section]
+        lines += [f"## {section}", ""]
+        if all(claim.verdict == "not_run" for claim in group):
+            lines += [f"Not run: {', '.join(claim.id for claim in group)}.", ""]
+            continue
+        lines += [
+            "| claim | says | effect [95%] | claimed | n | verdict |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for claim in group:
+            cells = (
+                f"`{claim.id}`",
+                claim.says,
+                effect(claim.main),
+                claimed(claim.main),
+                numbers(claim),
+                word(claim),
+            )
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+        for claim in group:
+            lines += _details(claim)
+    return "\n".join(lines)
+
+
+def _details(claim: Claim) -> list[str]:
+    lines = [
+        f"### {claim.id}: {word(claim)}",
+        "",
+        f"{claim.says} ({claim.source}). Decided by: {claim.predicate}.",
+    ]
+    lines += ["", *(f"- {line}" for line in remarks(claim))]
+    for part in claim.parts:
+        method = part.method if isinstance(part, Comparison) else "exact"
+        lines.append(f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({method})")
+        lines += [f"  - {note}" for note in part.notes]
+    if claim.runs:
+        lines += ["", f"<details><summary>{len(claim.runs)} runs</summary>", ""]
+        lines += [f"- [{run}]({run}/record.json)" for run in claim.runs]
+        lines += ["", "</details>"]
+    return [*lines, ""]
+
+
+def as_json(claims: Sequence[Claim], scale: str) -> str:
+    return json.dumps({"scale": scale, "claims": [_plain(claim) for claim in claims]}, indent=1) + "\n"
+
+
+def _plain(claim: Claim) -> dict[str, Any]:
+    named = {name: getattr(claim, name) for name in ("section", "id", "kind", "source", "says", "predicate")}
+    return {
+        **named,
+        "verdict": claim.verdict,
+        "verdict_code": CODES[claim.verdict],
+        "numbers_say": claim.numbers_say,
+        "provisional": claim.provisional,
+        "n": claim.count(),
+        **(_part(claim.main) if claim.main else {}),
+        "parts": [{**_part(part), "runs": list(part.runs)} for part in claim.parts],
+        "reasons": list(claim.reasons),
+        "missing": list(claim.missing),
+        "runs": claim.runs,
+    }
+
+
+def _part(part: Comparison | Exact) -> dict[str, Any]:
+    found: dict[str, Any]
+    interval: dict[str, Any]
+    if isinstance(part, Exact):
+        found = {
+            "effect": part.failures / part.cases if part.cases else None,
+            "unit": "fraction of cases that fail",
+        }
+        interval = {"low": None, "high": None, "method": "exact"}
+    else:
+        ends = part.interval
+        found = {"effect": ends.estimate, "unit": part.unit}
+        low, high = (end if math.isfinite(end) else None for end in (ends.low, ends.high))
+        interval = {"low": low, "high": high, "method": part.method}
+    return {"comparison": part.name, **found, **interval, "says": part.verdict, "notes": list(part.notes)}

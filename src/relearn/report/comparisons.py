@@ -1,0 +1,125 @@
+"""What a predicate finds: comparisons with intervals, the trials behind them, and what is missing.
+
+Trials are paired by victim, seed and target; an interval comes from a bootstrap that draws targets, each with
+all its victims and seeds, because one target's trials share their images and poisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from relearn.report.quantities import Key, Trial
+from relearn.report.statistics import Interval, clustered_mean, wilson
+from relearn.report.verdicts import MIN_VICTIMS, Side, verdict
+
+DIFFERENCE = (-1.0, 1.0)  # of two yes-or-no outcomes
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One effect against one claimed side. ``keys`` are the trials (victim, seed, target) behind it."""
+
+    name: str
+    interval: Interval
+    claimed: Side
+    unit: str
+    method: str
+    keys: tuple[Key, ...]
+    runs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    victims_needed: int = MIN_VICTIMS
+    difference: bool = False
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.claimed, self.interval)
+
+    @property
+    def pairs(self) -> set[tuple[str, int]]:
+        return {(victim, target) for victim, _, target in self.keys}
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A statement without chance: how many cases, how many of them fail, and whether at full size."""
+
+    name: str
+    cases: int
+    failures: int
+    full_size: bool
+    runs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        if self.failures:
+            return "contradicted"
+        return "reproduced" if self.full_size else "partial"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """All that a predicate can say; ``missing`` names the parts of the claim that no run covers."""
+
+    parts: Sequence[Comparison | Exact] = ()
+    missing: Sequence[str] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def paired_difference(
+    name: str,
+    left: Iterable[Trial],
+    right: Iterable[Trial],
+    claimed: Side,
+    *,
+    bounds: tuple[float, float] | None = None,
+    notes: Sequence[str] = (),
+    victims_needed: int = MIN_VICTIMS,
+) -> Comparison | None:
+    """Mean of left minus right over the trials that both have; None where they share none."""
+    first = {trial.key: trial for trial in left}
+    second = {trial.key: trial for trial in right}
+    keys = tuple(sorted(first.keys() & second.keys()))
+    if not keys:
+        return None
+    differences = [first[key].value - second[key].value for key in keys]
+    return Comparison(
+        name,
+        clustered_mean(differences, [target for _, _, target in keys], bounds),
+        claimed,
+        "fraction",
+        "difference paired by victim, seed and target; bootstrap over targets",
+        keys,
+        _runs([first[key] for key in keys] + [second[key] for key in keys]),
+        tuple(notes),
+        victims_needed,
+        difference=True,
+    )
+
+
+def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str] = ()) -> Comparison | None:
+    """A share over attacks; several trials of one attack (values of k) are averaged first.
+
+    Wilson's interval, an attack counting once, widened to the bootstrap over targets where targets differ:
+    Wilson alone would take the victims of one target for independent.
+    """
+    attacks: dict[Key, list[Trial]] = {}
+    for trial in trials:
+        attacks.setdefault(trial.key, []).append(trial)
+    if not attacks:
+        return None
+    keys = tuple(sorted(attacks))
+    values = [sum(trial.value for trial in attacks[key]) / len(attacks[key]) for key in keys]
+    plain = wilson(min(sum(values), len(values)), len(values))
+    drawn = clustered_mean(values, [target for _, _, target in keys])
+    interval = Interval(
+        plain.estimate, min(plain.low, max(drawn.low, 0.0)), max(plain.high, min(drawn.high, 1.0))
+    )
+    method = "Wilson over attacks, widened to the bootstrap over targets"
+    runs = _runs(trial for key in keys for trial in attacks[key])
+    return Comparison(name, interval, claimed, "fraction", method, keys, runs, tuple(notes))
+
+
+def _runs(trials: Iterable[Trial]) -> tuple[str, ...]:
+    return tuple(sorted({trial.folder for trial in trials}))

@@ -1,0 +1,55 @@
+"""One file a figure: ``points`` gathers what is plotted, ``draw`` plots nothing else; the points stay as CSV.
+
+Pictures are byte-stable: equal points give equal files.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact
+from relearn.report.quantities import Evidence
+
+RENDERERS = ("fig2_5", "fig2_11")
+
+
+def render(artefact: Artefact, evidence: Evidence, reported: str | Path, folder: Path) -> list[Path]:
+    """Write ``<id>.csv``, ``<id>.png`` and ``<id>.pdf`` of one figure.
+
+    Raises:
+        ValueError: a renderer that does not exist.
+    """
+    if artefact.renderer not in RENDERERS:
+        allowed = ", ".join(RENDERERS)
+        raise ValueError(f"{artefact.id}: found renderer {artefact.renderer}, allowed: {allowed}")
+    module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
+    points = module.points(artefact, evidence, Path(reported))
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        _write_points(points, module.FIELDS, folder / f"{artefact.id}.csv"),
+        *save(module.draw(artefact, points), folder / artefact.id),
+    ]
+
+
+def save(figure: Any, stem: Path) -> list[Path]:
+    """PNG and PDF without dates and versions inside."""
+    import matplotlib
+
+    png, pdf = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf"))
+    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": stem.name}):
+        figure.savefig(png, dpi=160, metadata={"Software": None})
+        figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return [png, pdf]
+
+
+def _write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: Path) -> Path:
+    import csv
+
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, fields, lineterminator="\n")
+        table.writeheader()
+        table.writerows({name: "" if value is None else value for name, value in p.items()} for p in points)
+    return path

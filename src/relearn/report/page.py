@@ -1,0 +1,98 @@
+"""report.html: everything the records say, in one file that opens without a network."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.report import claims_formats as formats
+from relearn.report import cost, table_formats
+from relearn.report.artefacts import Artefact
+from relearn.report.claims import Claim, tally
+from relearn.report.coverage import Coverage
+from relearn.report.page_template import STYLE, TEMPLATE
+from relearn.report.runs import Run
+from relearn.report.table import Cell
+
+
+def html(
+    *,
+    scale: str,
+    root: Path,
+    runs: Sequence[Run],
+    problems: Sequence[str],
+    artefacts: Sequence[Artefact],
+    tables: Mapping[str, Sequence[Cell]],
+    claims: Sequence[Claim],
+    coverages: Sequence[Coverage],
+    deviations: Sequence[Sequence[str]] | None,
+    no_deviations: str,
+    errata: Mapping[str, Any],
+) -> str:
+    """The page. Every text is escaped; links are relative to ``root``, where tables and figures lie already.
+
+    Args:
+        deviations: key, value here, published value, source; None where they are not known, and
+            ``no_deviations`` says why.
+    """
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE)
+    covered = {coverage.artefact: coverage for coverage in coverages}
+    return template.render(
+        style=Markup(STYLE),
+        scale=scale,
+        runs=len(runs),
+        day=cost.last_day(runs),
+        versions=cost.versions(runs),
+        machines=cost.machines(runs),
+        problems=problems,
+        tally=tally(claims),
+        claims=_sections(claims),
+        artefacts=[_artefact(artefact, root, tables, covered[artefact.id]) for artefact in artefacts],
+        lacking=[*table_formats.LACKING.values(), table_formats.NO_NUMBER],
+        coverages=coverages,
+        deviations=deviations,
+        no_deviations=no_deviations,
+        errata=errata,
+        costs=cost.per_step(runs),
+    )
+
+
+def _artefact(
+    artefact: Artefact, root: Path, tables: Mapping[str, Sequence[Cell]], coverage: Coverage
+) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": artefact.id, "title": artefact.title, "caption": artefact.caption}
+    shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
+    if artefact.kind == "table":
+        header, lines = table_formats.shown(artefact, tables[artefact.id])
+        stems = [f"tables/{artefact.id}{kind}" for kind in (".csv", f".{artefact.over}s.csv", ".tex")]
+        return {**shown, "header": header, "lines": lines, "files": stems}
+    picture = (root / "figures" / f"{artefact.id}.png").read_bytes()
+    stems = [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]
+    return {**shown, "lines": [], "picture": base64.b64encode(picture).decode("ascii"), "files": stems}
+
+
+def _sections(claims: Sequence[Claim]) -> dict[str, dict[str, list[Any]]]:
+    """By section: the judged claims, and the names of those that nothing was run for."""
+    sections: dict[str, dict[str, list[Any]]] = {}
+    for claim in claims:
+        section = sections.setdefault(claim.section, {"judged": [], "open": []})
+        if not claim.parts:
+            section["open"].append(claim.id)
+            continue
+        section["judged"].append(
+            {
+                **{name: getattr(claim, name) for name in ("id", "says", "source", "verdict", "runs")},
+                "word": formats.word(claim),
+                "effect": formats.effect(claim.main),
+                "claimed": formats.claimed(claim.main),
+                "n": formats.numbers(claim),
+                "remarks": formats.remarks(claim),
+                "parts": [f"{part.name}: {formats.effect(part)}, {part.verdict}" for part in claim.parts],
+            }
+        )
+    return sections
