@@ -205,7 +205,7 @@ class NeighbourSearch:
             yield Block(self, start, stop, shifted, order)
 
     def measure(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scaled squared distances of pairs (query row, candidate): float64 differences of features as given."""
+        """Scaled squared distances of pairs (query row, candidate), by float64 differences."""
         squared = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
         step = max(1, PAIRS_BYTES // (24 * max(1, self.points.shape[1])))
         for start in range(0, len(rows), step):

@@ -1,0 +1,111 @@
+"""What a defence found: poisons removed, clean points removed, and the Matthews correlation of the two.
+
+Zhu 2022, section 2.3.5 (figure 2.11). Its definition of MCC is in pages the text has lost; this is the usual
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Counts of one filtered set; a poison is a positive, and to drop it is to detect it.
+
+    ``poisons_removed`` = TP, ``poisons_kept`` = FN, ``clean_removed`` = FP, ``clean_kept`` = TN.
+    """
+
+    poisons_removed: int
+    poisons_kept: int
+    clean_removed: int
+    clean_kept: int
+
+    @property
+    def poisons(self) -> int:
+        return self.poisons_removed + self.poisons_kept
+
+    @property
+    def clean(self) -> int:
+        return self.clean_removed + self.clean_kept
+
+    @property
+    def poisons_removed_frac(self) -> float:
+        """TP / (TP + FN); nan where there is no poison."""
+        return self.poisons_removed / self.poisons if self.poisons else math.nan
+
+    @property
+    def clean_removed_frac(self) -> float:
+        """FP / (FP + TN): of the clean points, not of the set; nan where there is no clean point."""
+        return self.clean_removed / self.clean if self.clean else math.nan
+
+    @property
+    def mcc(self) -> float:
+        return mcc(self.poisons_removed, self.clean_kept, self.clean_removed, self.poisons_kept)
+
+
+def detection(dropped: ArrayLike, is_poison: ArrayLike) -> Detection:
+    """Count what a defence dropped.
+
+    Args:
+        dropped: bool (n,), True = dropped (``fit_predict(X, y) == -1``).
+        is_poison: bool (n,), True = poison.
+
+    Raises:
+        ValueError: the two have different shapes or are not bool (1 and -1 are both true, so numbers are
+        refused).
+    """
+    drop, poison = _bools(dropped, "dropped"), _bools(is_poison, "is_poison")
+    if drop.shape != poison.shape or drop.ndim != 1:
+        raise ValueError(f"dropped has shape {drop.shape}, is_poison {poison.shape}; allowed: (n,) for both")
+    return Detection(
+        poisons_removed=int((drop & poison).sum()),
+        poisons_kept=int((~drop & poison).sum()),
+        clean_removed=int((drop & ~poison).sum()),
+        clean_kept=int((~drop & ~poison).sum()),
+    )
+
+
+def mcc(tp: int, tn: int, fp: int, fn: int) -> float:
+    r"""Matthews correlation coefficient, in [-1, 1].
+
+    .. math:: \frac{TP \cdot TN - FP \cdot FN}{\sqrt{(TP + FP)(TP + FN)(TN + FP)(TN + FN)}}
+
+    0 where a factor of the denominator is 0 (no poison, no clean point, nothing dropped, everything dropped):
+    the numerator is 0 there too, and no correlation can be told.
+    """
+    tp, tn, fp, fn = int(tp), int(tn), int(fp), int(fn)  # whole numbers of any size: numpy's would overflow
+    square = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+    return (tp * tn - fp * fn) / math.sqrt(square) if square else 0.0
+
+
+def defence_success(succeeded: ArrayLike, *, among: ArrayLike | None = None) -> float:
+    """Share of attacks that fail after filtering and retraining; nan where there is no attack.
+
+    Args:
+        succeeded: bool (attacks,), whether the attack still succeeds.
+        among: bool (attacks,), the attacks that count; the published code counts those that succeed
+        undefended.
+
+    Raises:
+        ValueError: shapes that differ, or values that are not bool.
+    """
+    attacks = _bools(succeeded, "succeeded")
+    if among is not None:
+        counted = _bools(among, "among")
+        if counted.shape != attacks.shape:
+            raise ValueError(f"among has shape {counted.shape}; allowed: {attacks.shape}, as succeeded")
+        attacks = attacks[counted]
+    return float(1 - attacks.mean()) if attacks.size else math.nan
+
+
+def _bools(values: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.dtype != np.bool_ and array.size:
+        raise ValueError(f"{name} holds {array.dtype}; allowed: bool")
+    return array.astype(np.bool_)
