@@ -58,7 +58,10 @@ class DualPathBlock(nn.Module):
         skipped = self.shortcut(x)
         added = self.conv3(self.dropout(self.conv2(self.conv1(x))))
         r = self.residual
-        return relu(torch.cat((skipped[:, :r] + added[:, :r], skipped[:, r:], added[:, r:]), dim=1))
+        # split, not two slices: the gradient is one concatenation instead of two padded sums
+        skipped_sum, skipped_dense = skipped.split((r, skipped.shape[1] - r), dim=1)
+        added_sum, added_dense = added.split((r, added.shape[1] - r), dim=1)
+        return relu(torch.cat((skipped_sum + added_sum, skipped_dense, added_dense), dim=1))
 
 
 class DPN92(Classifier):
