@@ -111,7 +111,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove the temporary files that killed writers of `name` left in `folder`; all files' where it is ours."""
+    """Remove what killed writers of `name` (of anything, where the folder is ours) left in `folder`."""
     for orphan in folder.glob(f".{name}.*.tmp"):
         orphan.unlink(missing_ok=True)
 
