@@ -1,4 +1,4 @@
-"""The contract of all eight networks: one interface, independent batch members, Dropout's places and switch."""
+"""The contract of all eight networks: one interface, independent batch members, where Dropout is."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Parameter count by arithmetic from the paper's table; layer against timm's, transition against its equation."""
+"""Parameter count by arithmetic from the paper's table; layer against timm's, transition against its formula."""
 
 import torch
 from torch.nn import functional as F

@@ -1,4 +1,4 @@
-"""Parameter count by arithmetic from the paper's table; the module branch by branch; modules of a shallow one."""
+"""Parameter count by arithmetic from the paper's table; the module branch by branch; shallow variants."""
 
 import pytest
 import torch
