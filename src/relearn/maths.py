@@ -97,10 +97,14 @@ def simplex_least_squares(
             f"features {tuple(features.shape)} and target {tuple(target.shape)} do not fit: "
             "(..., k, d) with k ≥ 1 and (..., d) are needed"
         )
-    _require_finite("features", features, 2)
-    _require_finite("target", target, 1)
     k = features.shape[-2]
     gram, floor = _gram_about_target(features, target)
+    if not torch.isfinite(gram).all():  # k × k numbers show what k × d hold
+        _require_finite("features", features, 2)
+        _require_finite("target", target, 1)
+        raise ValueError(
+            "features or target are too large: the squares of their differences overflow float64"
+        )
     batch = gram.shape[:-2]
     gram, floor = gram.reshape(-1, k, k), floor.reshape(-1)
     if start is None:
@@ -135,9 +139,7 @@ def _project(v: Tensor) -> Tensor:
     descending = v.sort(dim=-1, descending=True).values
     ranks = torch.arange(1, v.shape[-1] + 1, device=v.device, dtype=v.dtype)
     thresholds = (descending.cumsum(-1) - 1) / ranks
-    rho = (descending > thresholds).sum(
-        -1, keepdim=True
-    )  # the condition holds exactly for the first rho ranks
+    rho = (descending > thresholds).sum(-1, keepdim=True)  # it holds exactly for the first rho ranks
     return (v - thresholds.gather(-1, rho - 1)).clamp_min(0)
 
 
@@ -193,13 +195,16 @@ def _solve_faces(gram: Tensor, faces: Tensor) -> Tensor:
 
 
 def _best(gram: Tensor, c: Tensor, candidates: Tensor) -> Tensor:
-    """The candidate (B, F, k) of the least objective, or c (B, k) where none is better beyond rounding."""
-    objectives = ((candidates @ gram) * candidates).sum(-1)
-    least, index = objectives.min(-1)
+    """The candidate (B, F, k) of the least gap, or c (B, k) where none is better beyond rounding.
+
+    The gap decides, not the objective: near an optimum of 0 the objective is lost in rounding, the gap is
+    not.
+    """
+    _, gaps = _objective_and_gap(gram.unsqueeze(1), torch.cat([c.unsqueeze(1), candidates], dim=1))
+    least, index = gaps[:, 1:].min(-1)
     chosen = candidates.gather(1, index[:, None, None].expand(-1, 1, c.shape[-1])).squeeze(1)
-    current = ((c.unsqueeze(1) @ gram).squeeze(1) * c).sum(-1)
     rounding = 4 * torch.finfo(gram.dtype).eps * gram.diagonal(dim1=-2, dim2=-1).amax(-1)
-    return torch.where((least < current - rounding).unsqueeze(-1), chosen, c)
+    return torch.where((least < gaps[:, 0] - rounding).unsqueeze(-1), chosen, c)
 
 
 def _descend(gram: Tensor, c: Tensor, floor: Tensor, tolerance: float, max_iterations: int) -> Tensor:

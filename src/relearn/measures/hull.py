@@ -149,7 +149,8 @@ def check_proposition(
 
 
 def _separates(w: Tensor, b: Tensor, poisons: Tensor, target: Tensor) -> bool:
-    return bool((poisons @ w + b > 0).all() and target @ w + b <= 0)
+    rounding = 1e-9 * (w @ w)  # the printed classifier has poisons at 0, give or take rounding
+    return bool((poisons @ w + b > rounding).all() and target @ w + b <= 0)
 
 
 def _normal(generator: torch.Generator, *shape: int) -> Tensor:

@@ -177,8 +177,8 @@ def evaluate(
     """The objective at poisons (T, k, C, H, W) in each of m networks, Dropout off.
 
     Returns:
-        losses (m, T), NaN where features are not finite, and coefficients (m, T, k), None where there are
-        none.
+        losses (m, T), NaN where features are not finite (or their squares), and coefficients (m, T, k),
+        None where there are none.
     """
     losses = poisons.new_full((len(networks), len(targets)), math.nan)
     coefficients: Tensor | None = None
@@ -187,7 +187,7 @@ def evaluate(
             for part in parts_of(len(targets), target_batch):
                 features = _poison_features(net, poisons[part], precision)
                 target = features_of(net, targets[part], precision)
-                if not (torch.isfinite(features).all() and torch.isfinite(target).all()):
+                if not _usable(features, target):
                     continue
                 losses[i, part], c = objective(features, target, None)
                 if c is not None:
@@ -218,8 +218,12 @@ def _gradient(
                 target = target_features[part]
             poisons = state.poisons[part].detach().requires_grad_()
             features = _poison_features(net, poisons, precision)
-            if not (torch.isfinite(features).all() and torch.isfinite(target).all()):
-                return math.nan, gradient, f"features of substitute {i} are not finite"
+            if not _usable(features, target):
+                return (
+                    math.nan,
+                    gradient,
+                    f"features of substitute {i} are not finite, or their squares are not",
+                )
             last = state.coefficients[i][part] if i in state.coefficients else None
             loss, coefficients = objective(features, target, last)
             gradient[part] += torch.autograd.grad(loss.sum(), poisons)[0]
@@ -239,6 +243,12 @@ def _gradient(
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
     watched = {f"watch_{i}": value for i, value in enumerate(row.get("watch", ()))}
     return {"loss_sum": row["loss_sum"], "loss_mean": row["loss_mean"]} | watched
+
+
+def _usable(features: Tensor, target: Tensor) -> bool:
+    """Whether squares can be summed: one number shows NaN, infinity and overflow in any feature."""
+    with torch.no_grad():
+        return math.isfinite(features.square().sum() + target.square().sum())
 
 
 def _poison_features(net: nn.Module, poisons: Tensor, precision: str) -> Tensor:

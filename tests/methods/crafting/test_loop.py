@@ -1,0 +1,320 @@
+"""The crafting loop: what every attack keeps to, and what does not depend on how the work is cut up."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from relearn.methods import ATTACKS, convex_polytope, crafting, feature_collision, load
+
+SETTINGS = {"eps": 0.1, "lr": 0.04, "iterations": 8, "dropout": True, "seed": 0}
+
+
+@pytest.fixture(params=sorted(ATTACKS))
+def attack(request):
+    return load(ATTACKS, request.param)
+
+
+class Memory:
+    """A checkpoint in memory."""
+
+    def __init__(self) -> None:
+        self.states: list[dict] = []
+
+    def load(self) -> dict | None:
+        return self.states[-1] if self.states else None
+
+    def save(self, state: dict) -> None:
+        self.states.append(state)
+
+
+class Spy:
+    """An objective that keeps the features it was given."""
+
+    def __init__(self) -> None:
+        self.poisons: list[Tensor] = []
+        self.targets: list[Tensor] = []
+
+    def __call__(self, features: Tensor, target: Tensor, coefficients: Tensor | None) -> tuple[Tensor, None]:
+        self.poisons.append(features.detach())
+        self.targets.append(target)
+        return feature_collision.loss(features, target), None
+
+
+# --- contract of every attack ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eps", [0.1, 8 / 255])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_poisons_stay_in_the_ball_also_after_quantisation(attack, problem, eps: float, dropout: bool) -> None:
+    found = attack(*problem, **SETTINGS | {"eps": eps, "dropout": dropout, "iterations": 20})
+    assert found.poisons.shape == (4, 3, 2, 5, 5) and found.outcome == "ok"
+    crafting.assert_in_ball(found.poisons, problem.bases, eps)
+    levels = crafting.quantise(found.poisons, problem.bases, eps)
+    crafting.assert_in_ball(levels, (255 * problem.bases).round().to(torch.uint8), eps + 1e-9)
+    assert (found.poisons - problem.bases).abs().max() > 0.9 * eps  # the ball is felt
+    loose = attack(*problem, **SETTINGS | {"eps": 0.5, "dropout": dropout, "iterations": 20})
+    with pytest.raises(
+        ValueError, match="leave the ball"
+    ):  # the control: without the ball they would leave it
+        crafting.assert_in_ball(loose.poisons, problem.bases, eps)
+
+
+def test_ten_targets_in_one_call_are_ten_alone(attack, problem) -> None:
+    settings = SETTINGS | {"dropout": False, "iterations": 15}
+    together = attack(*problem, **settings)
+    parts = attack(*problem, **settings, target_batch=3)
+    for i in range(4):
+        alone = attack(problem.substitutes, problem.bases, problem.targets[i : i + 1], **settings)
+        for one in (together, parts):
+            torch.testing.assert_close(one.poisons[i], alone.poisons[0], rtol=0, atol=1e-9)
+            torch.testing.assert_close(one.final_loss[i], alone.final_loss[0], rtol=1e-8, atol=0)
+    other = attack(*problem._replace(targets=problem.targets.flip(0)), **settings)
+    assert (other.poisons[0] - together.poisons[0]).abs().max() > 1e-3
+
+
+def test_bases_of_their_own_for_each_target(attack, problem) -> None:
+    settings = SETTINGS | {"dropout": False}
+    bases = torch.stack([problem.bases, problem.bases.flip(0), problem.bases, problem.bases])
+    found = attack(problem.substitutes, bases, problem.targets, **settings)
+    shared = attack(problem.substitutes, problem.bases.flip(0), problem.targets, **settings)
+    torch.testing.assert_close(found.poisons[1], shared.poisons[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("target_dropout", ["resampled", "fixed", "off"])
+def test_a_resumed_run_gives_the_same_bits(attack, problem, target_dropout: str) -> None:
+    options = SETTINGS | {"target_dropout": target_dropout, "watch": (3, problem.substitutes[:1])}
+    whole = attack(*problem, **options)
+    memory = Memory()
+
+    def stop(done: int, total: int) -> None:
+        if done == 5:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        attack(*problem, **options, checkpoint=memory, checkpoint_every=2, progress=stop)
+    assert [state["iteration"] for state in memory.states] == [2, 4, 5]
+    for state in memory.states[:]:
+        memory.states = [state]
+        torch.manual_seed(int(state["iteration"]))  # whatever the global state is
+        resumed = attack(*problem, **options, checkpoint=memory)
+        assert torch.equal(resumed.poisons, whole.poisons) and torch.equal(
+            resumed.final_loss, whole.final_loss
+        )
+        assert resumed.history == whole.history
+
+
+def test_networks_are_lent_and_returned(attack, problem) -> None:
+    first = problem.substitutes[0].train()
+    first.head.bias.requires_grad_(False)
+    before = {name: value.clone() for name, value in first.state_dict().items()}
+    random = torch.get_rng_state()
+    attack(*problem, **SETTINGS)
+    assert all(
+        torch.equal(before[name], value) for name, value in first.state_dict().items()
+    )  # BN statistics too
+    assert all(parameter.grad is None for parameter in first.parameters())
+    assert [name for name, p in first.named_parameters() if not p.requires_grad] == ["head.bias"]
+    assert all(module.training for module in first.modules())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_the_loss_falls_and_the_history_has_its_sum_and_mean(attack, problem) -> None:
+    rows = []
+    settings = SETTINGS | {"dropout": False, "eps": 0.3, "iterations": 60}
+    found = attack(
+        *problem, **settings, log=lambda step, **metrics: rows.append({"iteration": step, **metrics})
+    )
+    assert rows == found.history and [row["iteration"] for row in rows] == list(range(1, 61))
+    assert all(row["loss_mean"] == row["loss_sum"] / 2 for row in rows)
+    assert float(found.final_loss.mean()) < 0.3 * rows[0]["loss_sum"]
+
+
+# --- the pieces ---------------------------------------------------------------------------
+
+
+def test_first_loss_is_the_objective_of_the_clean_bases(problem) -> None:
+    found = crafting.craft(
+        convex_polytope.objective, *problem, **SETTINGS | {"dropout": False, "iterations": 1}
+    )
+    slow = 0.0
+    for net in problem.substitutes:
+        features, target = (net.eval().features(x).detach() for x in (problem.bases, problem.targets))
+        slow += sum(float(convex_polytope.objective(features, t)[0]) for t in target) / 4
+    assert abs(found.history[0]["loss_sum"] - slow) < 1e-12
+
+
+def test_gradient_for_the_pixels_equals_finite_differences(problem) -> None:
+    """One Adam step is ± lr · std: its signs are those of the slope of the summed loss."""
+    settings = SETTINGS | {"dropout": False, "iterations": 1, "lr": 1e-6, "pixel_std": 1.0}
+    found = crafting.craft(convex_polytope.objective, *problem, **settings)
+    poisons = problem.bases.expand(4, -1, -1, -1, -1)
+
+    def value(x: Tensor) -> float:
+        return float(
+            crafting.evaluate(convex_polytope.objective, problem.substitutes, x, problem.targets)[0].sum()
+        )
+
+    checked = 0
+    for index in torch.cartesian_prod(torch.arange(4), torch.arange(3), torch.arange(2), torch.arange(5))[
+        ::7
+    ]:
+        pixel = (*map(int, index), 2)
+        if not 0.01 < float(poisons[pixel]) < 0.99:
+            continue
+        step = torch.zeros_like(poisons)
+        step[pixel] = 1e-5
+        slope = (value(poisons + step) - value(poisons - step)) / 2e-5
+        if abs(slope) > 1e-5:
+            assert (found.poisons[pixel] < poisons[pixel]) == (slope > 0)
+            checked += 1
+    assert checked > 8
+
+
+def test_raw_pixels_as_features_have_a_known_collision(problem) -> None:
+    """φ(x) = x: the best poison is the target, clipped to the ball around the base."""
+
+    class Pixels(nn.Module):
+        def features(self, x: Tensor) -> Tensor:
+            return x.flatten(1)
+
+    settings = SETTINGS | {"iterations": 400, "pixel_std": 0.2}
+    found = feature_collision.craft([Pixels()], problem.bases, problem.targets, **settings)
+    lower, upper = (problem.bases - 0.1).clamp_min(0), (problem.bases + 0.1).clamp_max(1)
+    best = problem.targets[:, None].clamp(lower, upper)
+    torch.testing.assert_close(found.poisons, best, rtol=0, atol=1e-3)
+
+
+def test_dropout_masks_are_new_in_every_iteration(problem) -> None:
+    settings = SETTINGS | {"lr": 1e-12, "iterations": 3}
+    one = problem._replace(substitutes=problem.substitutes[:1])
+
+    def steps(**changes) -> tuple[list[Tensor], list[Tensor]]:
+        spy = Spy()
+        crafting.craft(spy, *one, **settings | changes)
+        assert len(spy.poisons) == 4  # the last one evaluates the result, Dropout off
+        return spy.poisons, spy.targets
+
+    def distance(a: Tensor, b: Tensor) -> float:
+        return float((a - b).abs().max())
+
+    poisons, targets = steps()
+    for i, j in [(0, 1), (1, 2), (2, 3)]:
+        assert distance(poisons[i], poisons[j]) > 1e-2 and distance(targets[i], targets[j]) > 1e-2
+    assert distance(poisons[0][0], poisons[0][1]) > 1e-2  # copies of the same bases: a mask for every image
+    _, targets = steps(target_dropout="fixed")
+    assert distance(targets[0], targets[2]) == 0 and distance(targets[0], targets[3]) > 1e-2
+    poisons, targets = steps(target_dropout="off")
+    assert distance(targets[0], targets[3]) == 0 and distance(poisons[0], poisons[1]) > 1e-2
+    poisons, targets = steps(dropout=False)
+    assert distance(targets[0], targets[3]) == 0 and distance(poisons[0], poisons[3]) < 1e-9
+
+
+def test_the_seed_decides_the_masks(problem) -> None:
+    found = [convex_polytope.craft(*problem, **SETTINGS | {"seed": seed}).poisons for seed in (0, 0, 1)]
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+
+
+def test_pixel_std_is_taken_from_the_substitutes(problem, tiny_net) -> None:
+    settings = SETTINGS | {"iterations": 1}
+    own = convex_polytope.craft(*problem, **settings)
+    said = convex_polytope.craft(*problem, **settings, pixel_std=[0.2, 0.25])
+    torch.testing.assert_close(own.poisons, said.poisons)
+    moved = (own.poisons - problem.bases).abs().amax((0, 1, 3, 4))
+    torch.testing.assert_close(moved, 0.04 * torch.tensor([0.2, 0.25]).double(), rtol=1e-3, atol=0)
+    other = tiny_net(5)
+    other.std.mul_(2)
+    with pytest.raises(ValueError, match="different std"):
+        convex_polytope.craft([*problem.substitutes, other], problem.bases, problem.targets, **settings)
+    with pytest.raises(ValueError, match=r"pixel_std is .*1 or 2 positive"):
+        convex_polytope.craft(*problem, **settings, pixel_std=[0.2, 0.2, 0.2])
+
+
+def test_watching_a_victim_changes_nothing(problem, tiny_net) -> None:
+    victim = tiny_net(9)
+    seen: list[dict] = []
+    options = {"watch": (3, [victim]), "log": lambda step, **metrics: seen.append(metrics)}
+    watched = convex_polytope.craft(*problem, **SETTINGS, **options)
+    assert torch.equal(watched.poisons, convex_polytope.craft(*problem, **SETTINGS).poisons)
+    assert [row["iteration"] for row in watched.history if "watch" in row] == [3, 6, 8]
+    assert [i for i, row in enumerate(seen, 1) if "watch_0" in row] == [3, 6, 8]
+    first = convex_polytope.craft(*problem, **SETTINGS | {"iterations": 2}).poisons
+    value, c = crafting.evaluate(convex_polytope.objective, [victim], first, problem.targets)
+    assert abs(float(value.mean()) - watched.history[2]["watch"][0]) < 1e-12
+    assert c is not None and c.shape == (1, 4, 3)
+
+
+def test_coefficients_are_those_of_the_final_poisons(problem) -> None:
+    found = convex_polytope.craft(*problem, **SETTINGS)
+    assert found.coefficients is not None and (found.coefficients.sum(-1) == 1).all()
+    total = torch.zeros(4, dtype=torch.float64)
+    for net, c in zip(problem.substitutes, found.coefficients):
+        features = net.eval().features(found.poisons.flatten(0, 1)).unflatten(0, (4, 3))
+        total += convex_polytope.loss(features, net.features(problem.targets), c)
+    torch.testing.assert_close(found.final_loss, total)
+    assert feature_collision.craft(*problem, **SETTINGS).coefficients is None
+
+
+@pytest.mark.parametrize("kind", ["features", "loss"])
+def test_a_loss_that_is_not_finite_stops_the_run(attack, problem, kind: str) -> None:
+    """The poisons are those of before the failing iteration, and still in the ball."""
+
+    class Fails(nn.Module):
+        calls = 0
+
+        def features(self, x: Tensor) -> Tensor:
+            self.calls += x.requires_grad
+            broken = x.new_full((), torch.nan if kind == "features" else 1e200)  # whose square is infinite
+            return problem.substitutes[0].features(x) * (broken if self.calls == 4 else 1.0)
+
+    found = attack(
+        [problem.substitutes[0], Fails()], *problem[1:], **SETTINGS | {"dropout": False}, pixel_std=0.2
+    )
+    assert (found.outcome, found.outcome_step) == ("diverged", 4) and len(found.history) == 3
+    assert found.outcome_reason and "not finite" in found.outcome_reason
+    crafting.assert_in_ball(found.poisons, problem.bases, 0.1)
+
+
+def test_bfloat16_stays_near_float32(problem) -> None:
+    nets = [net.float() for net in problem.substitutes]
+    settings = SETTINGS | {"dropout": False, "iterations": 30, "eps": 0.3}
+    bases, targets = problem.bases.float(), problem.targets.float()
+    full, half = (
+        convex_polytope.craft(nets, bases, targets, **settings, precision=p) for p in ("fp32", "bf16")
+    )
+    assert half.poisons.dtype == torch.float32
+    exact, _ = crafting.evaluate(convex_polytope.objective, nets, half.poisons, targets)
+    assert exact.sum(0).mean() < 0.5 * full.history[0]["loss_sum"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eps": 0}, "eps is 0; a positive number"),
+        ({"lr": -1}, "lr is -1"),
+        ({"iterations": 0}, "iterations is 0"),
+        ({"target_batch": 0}, "target_batch is 0"),
+        ({"target_dropout": "frozen"}, "'frozen'; allowed: resampled, fixed, off"),
+        ({"precision": "fp16"}, "'fp16'; allowed: fp32, bf16"),
+        ({"substitutes": []}, "substitutes is empty"),
+        ({"bases": torch.zeros(2, 5, 5)}, "bases has shape"),
+        ({"bases": torch.full((3, 2, 5, 5), 200.0)}, r"bases has pixels outside \[0, 1\]: 200"),
+        ({"bases": torch.zeros(3, 3, 2, 5, 5)}, "do not fit"),
+        ({"targets": torch.zeros(4, 1, 5, 5)}, "do not fit"),
+        ({"targets": torch.full((4, 2, 5, 5), torch.nan)}, "targets has pixels outside"),
+    ],
+)
+def test_arguments_are_refused_by_name(problem, changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        crafting.craft(convex_polytope.objective, **problem._asdict() | SETTINGS | changes)
+
+
+def test_images_must_be_floating_point(problem) -> None:
+    with pytest.raises(TypeError, match=r"bases has dtype torch\.uint8"):
+        convex_polytope.craft(problem.substitutes, problem.bases.to(torch.uint8), problem.targets)
+
+
+def test_an_unknown_attack_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ValueError, match="'convex_politope' is not known; did you mean 'convex_polytope'"):
+        load(ATTACKS, "convex_politope")
