@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn import faults, params
@@ -87,6 +87,7 @@ def test_a_missing_key_says_what_belongs_there() -> None:
     assert said(tree) == ["poisoning.train.lr: missing, allowed: a number > 0"]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(faults.known_keys()), st.data())
 def test_one_wrong_letter_still_finds_the_name(key: str, data: st.DataObject) -> None:
     """Every name of four letters or more, with one letter changed, is guessed among its neighbours."""

@@ -137,7 +137,7 @@ def test_an_unknown_neighbour_is_refused_with_the_name_that_was_meant(folder: Pa
     assert last in found
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.sets(st.sampled_from(sorted(set(BASE) - {"scale"})), min_size=1, max_size=6))
 def test_all_that_is_wrong_is_told_at_once(folder: Path, keys: set[str]) -> None:
     path = folder / "spoilt.yaml"
