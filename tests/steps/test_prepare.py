@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -94,3 +95,34 @@ def test_a_mirror_must_be_a_folder_and_may_lack_a_data_set(
     assert prepare.mirror_of("cifar10") == tmp_path / "cifar10"
     monkeypatch.setenv("RELEARN_MIRROR", "")
     assert prepare.mirror_of("cifar10") is None
+
+
+MIRROR = os.environ.get("RELEARN_MIRROR", "")
+
+
+@pytest.mark.skipif(
+    not MIRROR or not (Path(MIRROR) / "cifar10").is_dir(),
+    reason="RELEARN_MIRROR names no folder with real CIFAR-10 images",
+)
+def test_real_cifar10_subsampled(tmp_path: Path) -> None:
+    done = run(
+        tmp_path, dataset="cifar10", pretrain_per_class=300, fine_tune_per_class=50, pool_per_class=200
+    )
+    counts = {"pretrain": 3000, "pool": 2000, "fine_tune": 500, "test": 10000, "classes": 10}
+    for name, count in counts.items():
+        assert done["metrics"][f"{name}_count"] == count
+    got = load_prepared(tmp_path / "data.safetensors")
+    whole = data.load("cifar10", folder=Path(MIRROR) / "cifar10")
+    used = got.tensors["source_index"].numpy()
+    assert len(used) == 5000  # unused images are not stored
+    np.testing.assert_array_equal(got.images.numpy(), whole.train_images[used])
+    np.testing.assert_array_equal(got.test()[0].numpy(), whole.test_images)
+    trials = got.trials(target_class=6, targets=50, poison_class=8, poisons=5)
+    frogs, ships = (np.flatnonzero(whole.train_labels == label) for label in (6, 8))
+    assert used[trials.target_index].tolist() == frogs[350:400].tolist()
+    np.testing.assert_array_equal(trials.base_images.numpy(), whole.train_images[ships[300:305]])
+    inexact = used[~whole.train_exact[used]]
+    assert done["metrics"]["inexact_train_count"] == len(inexact)
+    assert done["metrics"]["inexact_test_count"] == (~whole.test_exact).sum()
+    if len(inexact):
+        assert done["notes"][1].endswith(" ".join(map(str, inexact)))

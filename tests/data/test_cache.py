@@ -1,0 +1,49 @@
+"""Where downloads lie, and what serves where that cannot be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relearn.data import cache
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(cache.sys, "platform", "linux")
+
+
+def test_the_variable_decides_then_the_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RELEARN_CACHE", "~/mine")
+    assert cache.cache_folder() == Path.home() / "mine"
+    monkeypatch.setenv("RELEARN_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / "relearn"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.cache_folder() == Path.home() / ".cache" / "relearn"
+    monkeypatch.setattr(cache.sys, "platform", "darwin")
+    assert cache.cache_folder() == Path.home() / "Library" / "Caches" / "relearn"
+
+
+def test_a_folder_is_made_where_that_is_possible(tmp_path: Path) -> None:
+    assert cache.writable_folder(tmp_path / "a" / "b") == (tmp_path / "a" / "b", "")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_private_folder_that_somebody_else_could_write_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder, remark = cache.writable_folder(tmp_path / "file" / "cache")
+    assert folder == cache.private_folder() and "\n" not in remark and str(tmp_path / "file") in remark
+    folder.chmod(0o777)
+    with pytest.raises(OSError, match="not a folder of this user alone; set RELEARN_CACHE"):
+        cache.writable_folder(tmp_path / "file" / "cache")
+
+
+def test_a_link_in_the_place_of_the_private_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "lure").mkdir(mode=0o700)
+    cache.private_folder().symlink_to(tmp_path / "lure")
+    with pytest.raises(OSError, match="not a folder of this user alone"):
+        cache.writable_folder(tmp_path / "file" / "cache")
