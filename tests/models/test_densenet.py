@@ -1,4 +1,4 @@
-"""Parameter count by arithmetic from the paper's table; the layer against timm's, the transition by formula."""
+"""Parameter count by arithmetic from the paper's table; layer against timm's, transition by its formula."""
 
 import torch
 from torch.nn import functional as F
