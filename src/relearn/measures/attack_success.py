@@ -122,8 +122,7 @@ class ThreatModel:
         if crafted.shape[-4] != self.poisons_count:
             raise ValueError(f"there are {crafted.shape[-4]} poisons; the budget is {self.poisons_count}")
         change = np.abs(crafted.astype(np.int16) - base.astype(np.int16))
-        # half a step would be half a pixel value: no whole number lies between, so this only forgives float
-        # noise
+        # 8-bit changes are whole numbers: this only forgives the rounding of 255 times eps
         if change.size and change.max() > self.eps_255 + 1e-6:
             where = tuple(int(i) for i in np.unravel_index(change.argmax(), change.shape))
             found = f"{change.max()}/255 = {change.max() / 255:.4g}"

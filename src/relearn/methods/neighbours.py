@@ -6,8 +6,8 @@ differently for another block size or device. So where the k-th and the (k+1)-th
 rounding can tell, the few candidates there are measured again in float64 by direct differences. The set of
 neighbours is then the exact one, whatever the block, the device or the offset of the features.
 
-**Tie rule**: distances that differ by less than 1e-12 of ‖a‖² + max‖b‖² (about the features' mean) are ties;
-ties go to the smaller index.
+**Tie rule**: squared distances closer than the rounding of a float64 product, 2ε(√d + 8)(‖a‖² + max‖b‖²) with
+norms about the features' mean and ε = 2.2e-16, are ties; ties go to the smaller index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ PAIRS_BYTES = 64 * 2**20
 """Memory of the float64 numbers that settle near ties."""
 WINDOW = 16
 """Near ties that reach farther than this from the k-th neighbour are settled over the whole row."""
-TIE = 1e-12
 
 
 def nearest(
@@ -174,10 +173,10 @@ class NeighbourSearch:
             rows.mul_(self.scale)
         self.norms = torch.linalg.vector_norm(self.ready, dim=1).square()
         size = torch.linalg.vector_norm(self.ready_queries, dim=1).double().square() + self.norms.amax()
-        self.tie = TIE * size
-        # twice the error of one distance (a dot product of d terms, the sums around it, the centring)
-        unit = torch.finfo(self.points.dtype).eps / 2
-        self.resolution = 2 * unit * (math.sqrt(self.points.shape[1]) + 8) * size + self.tie
+        # twice the error of one distance: a dot product of d terms, the sums around it, the centring
+        twice = (math.sqrt(self.points.shape[1]) + 8) * size
+        self.tie = 2 * torch.finfo(torch.float64).eps * twice
+        self.resolution = torch.finfo(self.points.dtype).eps * twice + self.tie
 
     def check(self, k: int) -> None:
         """Raise a TypeError or ValueError unless k is a whole number from 1 to ``candidates``."""
@@ -217,15 +216,15 @@ class NeighbourSearch:
     def whole_rows(self, rows: Tensor, k: int) -> Tensor:
         """The k neighbours of query rows, by float64 products with all points: for crowds of near duplicates.
 
-        Such a product is exact to a few 1e-14 of the tie rule's scale, so it settles the same ties.
+        Their rounding is less than what the tie rule calls a tie.
         """
         members = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
-        points = self.points.double().sub_(self.centre).mul_(self.scale)
+        points = (self.points.double() - self.centre).mul_(self.scale)
         norms = points.square().sum(dim=1)
         step = max(1, PAIRS_BYTES // (24 * len(self.points)))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            query = self.queries[some].double().sub_(self.centre).mul_(self.scale)
+            query = (self.queries[some].double() - self.centre).mul_(self.scale)
             with plain_precision(rows.device):
                 exact = torch.addmm(norms, query, points.T, alpha=-2)
             if self.self_rule is not None:
