@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from relearn.record import Run
+from relearn.report.quantities import Evidence
+from relearn.report.runs import load
 
 REPORTED = Path(__file__).parents[2] / "workflow" / "reported"
 VICTIMS = ("SENet18", "ResNet18", "MobileNetV2", "DenseNet121")
@@ -167,17 +169,20 @@ class Study:
         write_run(root, "filter", f"{attack}/{defence}/{victim}", labels, {}, seed=seed, rows=rows)
 
 
+def evidence_of(root: Path) -> Evidence:
+    """The records below ``root``, all of them sound."""
+    runs, problems = load(root, "mini")
+    assert not problems
+    return Evidence(runs)
+
+
 @pytest.fixture(scope="session")
 def make_study(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Write a study with some answers replaced; the results root. Equal studies are written once."""
-    made: dict[int, Path] = {}
+    """Write a study with some answers replaced; the results root."""
 
     def make(**changes: Any) -> Path:
-        key = hash(tuple(sorted((name, id(value)) for name, value in changes.items())))
-        if key not in made:
-            study = type("Changed", (Study,), changes)()
-            made[key] = study.write(tmp_path_factory.mktemp("results"))
-        return made[key]
+        study = type("Changed", (Study,), changes)()
+        return study.write(tmp_path_factory.mktemp("results"))
 
     return make
 
@@ -185,7 +190,13 @@ def make_study(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def root(make_study: Callable[..., Path]) -> Path:
     """The study as Study describes it."""
-    return make_study(hull=None)
+    return make_study()
+
+
+@pytest.fixture(scope="session")
+def evidence(root: Path) -> Evidence:
+    """The records of that study."""
+    return evidence_of(root)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 from relearn.report.claims import Claim, tally
 from relearn.report.comparisons import Comparison, Exact
-from relearn.report.verdicts import CODES
+from relearn.report.verdicts import CODES, Within
 
 
 def effect(part: Comparison | Exact | None) -> str:
@@ -21,9 +21,19 @@ def effect(part: Comparison | Exact | None) -> str:
     ends = part.interval
     if part.unit != "fraction":
         return f"{ends.estimate:.3g} [{ends.low:.3g}, {ends.high:.3g}]"
-    sign, unit = ("+", "points") if part.difference else ("", "%")
-    low, high = (f"{100 * end:{sign}.1f}" if math.isfinite(end) else "none" for end in (ends.low, ends.high))
-    return f"{100 * ends.estimate:{sign}.1f} [{low}, {high}] {unit}"
+    if not part.difference:
+        return f"{_hundredths(ends.estimate)} [{_hundredths(ends.low)}, {_hundredths(ends.high)}] %"
+    # a margin of one point needs the second decimal
+    form = "+.2f" if isinstance(part.claimed, Within) else "+.1f"
+    estimate, low, high = (_hundredths(end, form) for end in (ends.estimate, ends.low, ends.high))
+    return f"{estimate} [{low}, {high}] points"
+
+
+def _hundredths(value: float, form: str = ".1f") -> str:
+    if not math.isfinite(value):
+        return "none"
+    text = format(100 * value, form)
+    return text if float(text) else format(0.0, form)  # no minus nought
 
 
 def claimed(part: Comparison | Exact | None) -> str:

@@ -183,14 +183,19 @@ def hull_proposition(evidence: Evidence) -> Finding:
     if not runs:
         return Finding(missing=["no runs of evaluate with protocol hull"])
     inside = outside = failures = 0
+    notes: list[str] = []
     for run in runs:
         counts = {name: int(value or 0) for name, value in run.metrics.items()}
         inside += counts["inside_count"]
         outside += counts["outside_count"]
         failures += counts["inside_separators_count"]
         failures += counts["outside_count"] - counts["outside_separators_count"]
+        for name, words in (("constructed", "corrected"), ("printed", "printed")):
+            if f"outside_{name}_count" in counts:
+                separated = f"{counts[f'outside_{name}_count']} of {counts['outside_count']}"
+                notes.append(f"the proof's classifier, as {words}, separates {separated} (erratum Z2)")
+    notes.insert(0, f"{inside} targets inside the hull, {outside} outside")
     full = all(run.settings.get(name, 0) >= size for run in runs for name, size in HULL_SIZE.items())
-    notes = [f"{inside} targets inside the hull, {outside} outside"]
     folders = tuple(run.folder for run in runs)
     return Finding([Exact("linear program", inside + outside, failures, full, folders, tuple(notes))])
 

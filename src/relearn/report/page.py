@@ -80,6 +80,7 @@ def _sections(claims: Sequence[Claim]) -> dict[str, dict[str, list[Any]]]:
     """By section: the judged claims, and the names of those that nothing was run for."""
     sections: dict[str, dict[str, list[Any]]] = {}
     for claim in claims:
+        main = claim.main.name if claim.main and len(claim.parts) > 1 else ""
         section = sections.setdefault(claim.section, {"judged": [], "open": []})
         if not claim.parts:
             section["open"].append(claim.id)
@@ -89,6 +90,7 @@ def _sections(claims: Sequence[Claim]) -> dict[str, dict[str, list[Any]]]:
                 **{name: getattr(claim, name) for name in ("id", "says", "source", "verdict", "runs")},
                 "word": formats.word(claim),
                 "effect": formats.effect(claim.main),
+                "main": main,
                 "claimed": formats.claimed(claim.main),
                 "n": formats.numbers(claim),
                 "remarks": formats.remarks(claim),

@@ -14,8 +14,9 @@ p{max-width:52rem}small,.muted{color:var(--muted)}nav a{margin-right:1rem}a{colo
 th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
 th{background:var(--soft);font-weight:600;vertical-align:bottom}th:first-child,td:first-child{text-align:left
 }
-table.text th,table.text td{text-align:left}td.lacking{color:var(--muted)}
-img{max-width:100%;height:auto}figure{margin:.6rem 0}
+td{white-space:nowrap}
+table.text th,table.text td{text-align:left;white-space:normal}td.lacking{color:var(--muted)}
+img{max-width:min(100%,52rem);height:auto}figure{margin:.6rem 0}
 .verdict{display:inline-block;padding:.05rem
 .55rem;border-radius:.7rem;font-size:.82rem;white-space:nowrap;
  background:#eee;color:#333}
@@ -57,9 +58,8 @@ TEMPLATE = """<!doctype html>
 <p>A claim without 20 targets on 4 victims, or with victims below 60% accuracy, is underpowered whatever
 its numbers say. Intervals are 95%; differences are paired by victim, seed and target, and the bootstrap
 draws targets.</p>
-{%- for section, group in claims.items() %}
+{%- for section, group in claims.items() if group.judged %}
 <h3>{{ section.replace('_', ' ') }}</h3>
-{%- if group.judged %}
 <div class="wide"><table class="text">
 <tr><th>claim</th><th>says</th><th>effect [95%]</th><th>claimed</th><th>n</th><th>verdict</th></tr>
 {%- for claim in group.judged %}
@@ -71,16 +71,19 @@ draws targets.</p>
 <ul>{% for part in claim.parts %}<li>{{ part }}</li>{% endfor %}</ul>
 <ul>{% for run in claim.runs %}<li><a href="{{ run }}/record.json">{{ run }}</a></li>{% endfor %}</ul>
 </details></td>
-<td>{{ claim.effect }}</td><td>{{ claim.claimed }}</td><td>{{ claim.n }}</td>
+<td>{{ claim.effect }}{% if claim.main %}<br><small>{{ claim.main }}</small>{% endif %}</td>
+<td>{{ claim.claimed }}</td><td>{{ claim.n }}</td>
 <td><span class="verdict {{ claim.verdict }}">{{ claim.word }}</span></td>
 </tr>
 {%- endfor %}
 </table></div>
-{%- endif %}
-{%- if group.open %}
-<p class="muted">Not run: {{ group.open|join(', ') }}.</p>
-{%- endif %}
 {%- endfor %}
+<h3>Not run</h3>
+<ul class="muted">
+{%- for section, group in claims.items() if group.open %}
+<li>{{ section.replace('_', ' ') }}: {{ group.open|join(', ') }}</li>
+{%- endfor %}
+</ul>
 
 <h2 id="artefacts">Tables and figures</h2>
 {%- for item in artefacts %}

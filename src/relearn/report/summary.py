@@ -17,7 +17,10 @@ def metrics(
     scale: str, claims: Sequence[Claim], coverages: Sequence[Coverage], tables: Mapping[str, Sequence[Cell]]
 ) -> str:
     """Effect and verdict of every claim that was judged, coverage of every artefact, every measured cell."""
-    judged = {claim.id: _claim(claim) for claim in claims if claim.parts}
+    judged: dict[str, dict[str, Any]] = {}
+    for claim in claims:
+        if claim.parts:
+            judged.setdefault(claim.section, {})[claim.id] = _claim(claim)
     covered = {_key(c.artefact): {"measured": c.measured, "defined": c.defined} for c in coverages}
     cells: dict[str, dict[str, dict[str, float]]] = {}
     for name, table in tables.items():

@@ -1,0 +1,244 @@
+"""Each verdict is reached by a study that deserves it, through records, predicate and judgement."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from relearn.report import claims, claims_formats
+from relearn.report.claims_poisoning import PREDICATES
+
+from .conftest import REPORTED, evidence_of
+
+ISSUE = {
+    *("cp_beats_fc", "cp_black_box", "attack_is_invisible", "knn_removes_poisons", "knn_keeps_accuracy"),
+    *("knn_beats_baselines", "k_rule", "hull_proposition"),
+}
+DEFINED = claims.load(REPORTED / "claims.yaml")
+HELD = {"inside_count": 50, "inside_separators_count": 0, "outside_count": 50, "outside_separators_count": 50}
+
+
+def judged(evidence, name=None):
+    section = {"poisoning": DEFINED["poisoning"]}
+    found = {claim.id: claim for claim in claims.judge_all(section, {"poisoning": evidence})}
+    return found[name] if name else found
+
+
+@pytest.fixture
+def judge_study(make_study):
+    return lambda name, **changes: judged(evidence_of(make_study(**changes)), name)
+
+
+# few defences and one attack where a claim needs no more: a study is written to disk run by run
+BARE = {"defences": ()}
+KNN = {"defences": ("deep_knn",)}
+
+
+def test_every_claim_of_this_chapter_has_a_predicate_and_every_predicate_a_claim():
+    assert set(PREDICATES) == ISSUE
+    assert set(DEFINED["poisoning"]) >= ISSUE
+
+
+def test_what_has_no_predicate_is_not_run_and_says_so(evidence):
+    found = claims.judge_all(DEFINED, {"poisoning": evidence})
+    assert len(found) == sum(len(section) for section in DEFINED.values())
+    others = [claim for claim in found if claim.id not in ISSUE]
+    assert others and all(claim.verdict == "not_run" for claim in others)
+    assert all(claim.reasons == ("no predicate in this version",) for claim in others)
+
+
+def test_no_records_at_all(tmp_path):
+    found = judged(evidence_of(tmp_path))
+    assert {claim.verdict for claim in found.values()} == {"not_run"}
+    assert found["cp_beats_fc"].missing == ("no runs for convex polytope - feature collision",)
+
+
+def test_effect_of_the_paired_difference_by_hand(evidence):
+    claim = judged(evidence, "cp_beats_fc")
+    # of twenty targets polytope takes the ten even ones, collision the five that four divides
+    assert claim.main.interval.estimate == pytest.approx(10 / 20 - 5 / 20)
+    assert claim.count() == {"targets": 20, "victims": 4, "pairs": 80, "seeds": 1, "trials": 80}
+    assert claim.verdict == "reproduced"
+    assert len(claim.runs) == 8 and all("/train/" in run and "/none/" in run for run in claim.runs)
+
+
+def attack_rates(collision, polytope):
+    """Successes by attack: a target falls if its number lies below the rate."""
+    rates = {"feature_collision": collision, "convex_polytope": polytope, "clean": 0}
+    return lambda self, attack, defence, victim, target, k: target < rates[attack]
+
+
+@pytest.mark.parametrize(
+    ("collision", "polytope", "word"),
+    [(2, 12, "reproduced"), (5, 7, "direction"), (7, 5, "inconclusive"), (12, 2, "contradicted")],
+)
+def test_every_trained_verdict_is_reached(judge_study, collision, polytope, word):
+    claim = judge_study("cp_beats_fc", success=attack_rates(collision, polytope), **BARE)
+    assert claim.verdict == word and not claim.reasons
+
+
+def test_too_few_targets_are_underpowered_whatever_the_numbers_say(judge_study):
+    claim = judge_study("cp_beats_fc", success=attack_rates(1, 18), targets=19, **BARE)
+    assert (claim.verdict, claim.numbers_say) == ("underpowered", "reproduced")
+    assert claim.reasons[0] == "19 targets, needs 20"
+
+
+def test_weak_victims_are_underpowered(judge_study):
+    claim = judge_study("cp_beats_fc", accuracy=0.55, **BARE)
+    assert claim.verdict == "underpowered"
+    assert "SENet18 at 55.0% accuracy, needs 60%" in claim.reasons
+
+
+def test_black_box_victims_are_those_whose_threat_model_says_so(judge_study):
+    claim = judge_study("cp_black_box", **BARE)
+    assert {victim for victim, _, _ in claim.main.keys} == {"MobileNetV2", "DenseNet121"}
+    assert claim.main.interval.estimate == pytest.approx(0.5)
+    assert claim.verdict == "underpowered" and claim.reasons == ("40 pairs of target and victim, needs 80",)
+    doubled = judge_study("cp_black_box", targets=40, victims=("MobileNetV2", "DenseNet121"), **BARE)
+    assert doubled.verdict == "reproduced"
+
+
+def accuracies(poisoned, filtered=None):
+    """Accuracy of the clean set 0.9; of poisoned and filtered sets as given, a little different by target."""
+
+    def answer(self, attack, defence, victim, target, k):
+        away = poisoned if defence == "none" else filtered or 0.0
+        return 0.9 + (0.0 if attack == "clean" else away + 0.0001 * (target % 3 - 1))
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("away", "word"),
+    [(-0.004, "reproduced"), (-0.03, "contradicted"), (0.03, "contradicted")],
+)
+def test_invisible_means_equivalent_in_both_directions(judge_study, away, word):
+    assert judge_study("attack_is_invisible", test_accuracy=accuracies(away), **BARE).verdict == word
+
+
+def test_a_claim_on_two_attacks_is_as_good_as_the_weaker(judge_study):
+    def answer(self, attack, defence, victim, target, k):
+        return 0.9 - (0.03 if attack == "feature_collision" else 0.0)
+
+    claim = judge_study("attack_is_invisible", test_accuracy=answer, **BARE)
+    assert claim.verdict == "contradicted" and claim.main.name.startswith("feature_collision")
+    assert [part.verdict for part in claim.parts] == ["contradicted", "reproduced"]
+
+
+def test_an_attack_that_was_not_run_makes_the_verdict_provisional(judge_study):
+    claim = judge_study("attack_is_invisible", attacks=("convex_polytope",), **BARE)
+    assert claim.verdict == "reproduced" and claim.provisional
+    assert claim.missing == ("no runs for feature_collision - unperturbed bases",)
+    assert "reproduced (provisional)" in claims.tally([claim])
+
+
+def test_filtering_is_compared_with_the_same_poisoned_set(judge_study):
+    kept = judge_study("knn_keeps_accuracy", test_accuracy=accuracies(-0.05, -0.052), **KNN)
+    assert kept.main.interval.estimate == pytest.approx(-0.002)
+    assert kept.verdict == "reproduced"
+
+
+def removed(count, mcc=None):
+    scores = mcc or {10: 0.3, 50: 0.5, 75: 0.45, 200: 0.2}
+
+    def answer(self, attack, defence, victim, target, k):
+        return count(attack, target, k), 19, scores[k or 50]
+
+    return answer
+
+
+def test_removal_is_judged_inside_the_recommended_range_only(judge_study):
+    claim = judge_study(
+        "knn_removes_poisons", removed=removed(lambda a, t, k: 5 if k in (50, 75) else 0), **KNN
+    )
+    assert claim.main.interval.estimate == 1.0
+    assert claim.verdict == "direction"  # eighty attacks cannot show 99 percent
+    assert claim.main.notes == ("k = 50: 100.00%", "k = 75: 100.00%")
+
+
+def test_removal_of_four_of_five_contradicts(judge_study):
+    claim = judge_study("knn_removes_poisons", removed=removed(lambda a, t, k: 4), **KNN)
+    assert claim.main.interval.estimate == pytest.approx(0.8)
+    assert claim.verdict == "contradicted"
+
+
+def test_removal_that_differs_by_target_is_less_certain_than_its_attacks(judge_study):
+    claim = judge_study("knn_removes_poisons", removed=removed(lambda a, t, k: 5 * (t % 2)), **KNN)
+    ends = claim.main.interval
+    assert ends.high - ends.low > 0.3  # Wilson over eighty attacks alone: 0.21
+
+
+def test_beating_the_baselines_needs_all_of_them_and_says_what_is_missing(evidence):
+    claim = judged(evidence, "knn_beats_baselines")
+    assert claim.provisional and len(claim.parts) == 6 and len(claim.missing) == 2
+    by_name = {part.name: part for part in claim.parts}
+    assert by_name["convex_polytope: deep_knn - one_class_svm"].interval.estimate == pytest.approx(0.5)
+    assert by_name["convex_polytope: deep_knn - one_class_svm"].verdict == "reproduced"
+    assert by_name["convex_polytope: deep_knn - l2_outliers"].interval.estimate == 0.0
+    assert claim.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("scores", "word", "best"),
+    [
+        ({10: 0.3, 50: 0.5, 75: 0.45, 200: 0.2}, "reproduced", 1.0),
+        ({10: 0.6, 50: 0.5, 75: 0.45, 200: 0.2}, "contradicted", 0.2),
+        ({10: 0.3, 50: 0.5, 75: 0.45, 200: 0.7}, "contradicted", 4.0),
+    ],
+)
+def test_k_rule_reads_the_best_k(judge_study, scores, word, best):
+    claim = judge_study("k_rule", removed=removed(lambda a, t, k: 5, scores), **KNN)
+    assert (claim.verdict, claim.main.interval.estimate) == (word, best)
+
+
+def test_k_rule_doubts_when_targets_disagree(judge_study):
+    def answer(self, attack, defence, victim, target, k):
+        leaning = 10 if target % 20 < 9 else 50
+        return 5, 19, 0.6 if k == leaning else 0.3
+
+    claim = judge_study("k_rule", removed=answer, **KNN)
+    assert claim.verdict == "direction"
+    assert (claim.main.interval.low, claim.main.interval.high) == (0.2, 1.0)
+    caption = claim.main.notes[2]
+    assert caption.startswith("caption range [0.4, 2]: estimate inside")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({}, "reproduced"),
+        ({"inside_separators_count": 1}, "contradicted"),
+        ({"outside_separators_count": 49}, "contradicted"),
+    ],
+)
+def test_hull_counts(judge_study, change, word):
+    claim = judge_study("hull_proposition", victims=(), hull=HELD | change)
+    assert claim.verdict == word and claim.count() == {"cases": 100}
+
+
+def test_hull_at_a_smaller_size_is_partial(tmp_path):
+    from .conftest import write_run
+
+    settings = {"protocol": "hull", "dimension": 64, "poisons": 5, "problems": 50}
+    write_run(tmp_path, "evaluate", "hull", {"protocol": "hull"}, HELD, settings=settings)
+    assert judged(evidence_of(tmp_path), "hull_proposition").verdict == "partial"
+
+
+def test_markdown_and_json_say_the_same(evidence):
+    found = list(judged(evidence).values())
+    text = claims_formats.markdown(found, "mini")
+    data = json.loads(claims_formats.as_json(found, "mini"))
+    assert [entry["id"] for entry in data["claims"]] == [claim.id for claim in found]
+    best = next(entry for entry in data["claims"] if entry["id"] == "cp_beats_fc")
+    assert (best["verdict"], best["effect"], best["n"]["pairs"]) == ("reproduced", 0.25, 80)
+    assert best["low"] < best["effect"] < best["high"]
+    assert "+25.0 [" in text and "points" in text
+    for run in best["runs"]:
+        assert not run.startswith("/") and f"[{run}]({run}/record.json)" in text
+
+
+def test_equal_records_give_equal_claims(evidence, root):
+    again = evidence_of(root)
+    texts = [claims_formats.as_json(list(judged(one).values()), "mini") for one in (evidence, again)]
+    assert texts[0] == texts[1]

@@ -1,0 +1,127 @@
+"""Figures show the points they keep, equal points give equal bytes, and nothing measured is no failure."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from relearn.report import artefacts, figures
+from relearn.report.figures import fig2_5, fig2_11
+from relearn.report.statistics import wilson
+
+from .conftest import REPORTED, VICTIMS, evidence_of
+
+ARTEFACTS = artefacts.load(REPORTED)
+FIGURES = [artefact for artefact in ARTEFACTS.values() if artefact.kind == "figure"]
+RATES, SWEEP = ARTEFACTS["zhu2022.fig2.5"], ARTEFACTS["zhu2022.fig2.11"]
+
+
+@pytest.fixture(scope="module")
+def nothing(tmp_path_factory):
+    return evidence_of(tmp_path_factory.mktemp("nothing"))
+
+
+@pytest.mark.parametrize("artefact", FIGURES, ids=lambda artefact: artefact.id)
+def test_equal_records_give_equal_files(artefact, evidence, tmp_path):
+    first, again = (
+        figures.render(artefact, evidence, REPORTED, tmp_path / name) for name in ("first", "again")
+    )
+    assert [path.suffix for path in first] == [".csv", ".png", ".pdf"]
+    for one, other in zip(first, again):
+        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("artefact", FIGURES, ids=lambda artefact: artefact.id)
+def test_an_empty_study_is_drawn_as_not_run(artefact, nothing, tmp_path):
+    for path in figures.render(artefact, nothing, REPORTED, tmp_path):
+        assert path.is_file()
+
+
+def test_an_unknown_renderer_is_refused(evidence, tmp_path):
+    with pytest.raises(ValueError, match=r"fig2.5: found renderer fig9, allowed: fig2_5"):
+        figures.render(replace(RATES, renderer="fig9"), evidence, REPORTED, tmp_path)
+
+
+def test_points_of_the_success_rates(evidence):
+    points = fig2_5.points(RATES, evidence, REPORTED)
+    bars = {(p["series"], p["victim"]): p for p in points if p["source"] == "measured"}
+    assert len(bars) == 3 * 8
+    polytope = bars["convex_polytope", "SENet18"]
+    assert (polytope["success"], polytope["trials"]) == (0.5, 20)
+    assert (polytope["low"], polytope["high"]) == (wilson(10, 20).low, wilson(10, 20).high)
+    assert bars["feature_collision", "DenseNet121"]["success"] == 0.25
+    assert bars["clean", "ResNet18"]["success"] == 0.0
+    assert bars["convex_polytope", "DPN92"]["status"] == "not_run"
+    black_box = {p["victim"] for p in bars.values() if p["knowledge"] == "black_box"}
+    assert black_box == {"MobileNetV2", "DenseNet121"}
+
+
+def test_published_bounds_are_no_bars(evidence):
+    bounds = [p for p in fig2_5.points(RATES, evidence, REPORTED) if p["source"] == "paper"]
+    assert {p["status"] for p in bounds} == {"upper bound", "lower bound"}
+    assert all(p["success"] == 0.5 and p["low"] is None for p in bounds)
+
+
+def test_bars_stand_in_the_papers_order_and_name_what_is_lacking(evidence):
+    figure = fig2_5.draw(RATES, fig2_5.points(RATES, evidence, REPORTED))
+    axes = figure.axes[0]
+    names = [label.get_text().split("\n")[0] for label in axes.get_xticklabels()]
+    assert names == [member.split("-")[0] for member in RATES.members]
+    assert sum(text.get_text() == "not run" for text in axes.texts) == 8 - len(VICTIMS)
+    marked = [label.get_text() for label in axes.get_xticklabels() if "black box" in label.get_text()]
+    assert marked == ["MobileNetV2\n(black box)", "DenseNet121\n(black box)"]
+    assert {patch.get_height() for patch in axes.patches} == {0.25, 0.5}
+
+
+def chosen(points, **wanted):
+    return [p for p in points if all(p[name] == value for name, value in wanted.items())]
+
+
+def test_points_of_the_sweep(evidence):
+    points = fig2_11.points(SWEEP, evidence, REPORTED)
+    curve = chosen(points, source="measured", series="convex_polytope", panel="mcc", victim="all")
+    assert [(p["normalised_k"], p["value"]) for p in curve] == [
+        (0.2, pytest.approx(0.3)),
+        (1.0, pytest.approx(0.5)),
+        (1.5, pytest.approx(0.45)),
+        (4.0, pytest.approx(0.2)),
+    ]
+    assert all(p["trials"] == 80 for p in curve)
+    works = chosen(
+        points, source="measured", series="feature_collision", population="effective", victim="all"
+    )
+    assert {p["trials"] for p in works} == {5 * 4} and {p["value"] for p in works} == {1.0}
+
+
+def test_published_code_is_turned_from_attack_to_defence_success(evidence):
+    points = fig2_11.points(SWEEP, evidence, REPORTED)
+    code = chosen(points, source="published code", panel="defence_success")
+    assert len(code) == 12
+    assert code[0]["value"] == pytest.approx(1 - 0.2843) and code[0]["normalised_k"] == 0.04
+    assert len(chosen(points, source="published code", panel="mcc")) == 12
+
+
+def test_no_panel_without_points(evidence):
+    points = fig2_11.points(SWEEP, evidence, REPORTED)
+    assert len(fig2_11.draw(SWEEP, points).axes) == 3
+    assert len(fig2_11.draw(SWEEP, chosen(points, panel="mcc")).axes) == 1
+
+
+def test_where_no_attack_works_the_panel_counts_all_of_them(make_study):
+    never = make_study(success=lambda *_: False, defences=("deep_knn",), victims=("SENet18",), targets=3)
+    points = fig2_11.points(SWEEP, evidence_of(never), REPORTED)
+    assert not chosen(points, source="measured", population="effective")
+    label = fig2_11.draw(SWEEP, points).axes[0].get_ylabel()
+    assert label.endswith("(all attacks)")
+
+
+def test_points_come_back_from_the_csv(evidence, tmp_path):
+    path = figures.render(RATES, evidence, REPORTED, tmp_path)[0]
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    points = fig2_5.points(RATES, evidence, REPORTED)
+    assert [float(row["success"]) for row in rows if row["success"]] == [
+        p["success"] for p in points if p["success"] is not None
+    ]

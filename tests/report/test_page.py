@@ -1,0 +1,133 @@
+"""The page holds everything, escapes everything and needs nothing beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from relearn.report import artefacts, claims, cost, coverage, figures, page, table
+
+from .conftest import REPORTED
+
+NASTY = "<script>alert(1)</script> & \"quoted\" 'single'"
+VOID = {"meta", "br", "img"}
+
+
+class Balance(HTMLParser):
+    """Every tag that opens is closed, in order; what is linked is collected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.links += [value for name, value in attrs if name in ("href", "src")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def make_page(root, evidence):
+    defined = artefacts.load(REPORTED)
+    tables = {n: table.build(a, evidence, REPORTED) for n, a in defined.items() if a.kind == "table"}
+    for artefact in defined.values():
+        if artefact.kind == "figure":
+            figures.render(artefact, evidence, REPORTED, root / "figures")
+    judged = claims.judge_all(claims.load(REPORTED / "claims.yaml"), {"poisoning": evidence})
+    parts = {
+        "scale": "mini",
+        "root": root,
+        "runs": evidence.runs,
+        "problems": [],
+        "artefacts": list(defined.values()),
+        "tables": tables,
+        "claims": judged,
+        "coverages": [coverage.cover(artefact, evidence) for artefact in defined.values()],
+        "deviations": [("poisoning.train.epochs", "60", "null", "not stated")],
+        "no_deviations": "",
+        "errata": {
+            "Z1": {k: k for k in ("paper", "place", "printed", "corrected", "counter_example", "status")}
+        },
+    }
+    parts["errata"]["Z1"]["tests"] = {"corrected": "tests/a.py::test_b"}
+    return lambda **changes: page.html(**{**parts, **changes}), parts
+
+
+def test_the_page_is_whole(make_page):
+    made = make_page[0]()
+    reader = Balance()
+    reader.feed(made)
+    assert not reader.open
+    for text in (
+        "cp_beats_fc",
+        "zhu2022.table2.2",
+        "poisoning.train.epochs",
+        "test_b",
+        "not run",
+        "dropout_transfers",
+    ):
+        assert text in made
+
+
+def test_nothing_is_loaded_from_elsewhere(make_page):
+    made = make_page[0]()
+    reader = Balance()
+    reader.feed(made)
+    assert "script" not in reader.tags and "link" not in reader.tags
+    assert not re.search(r"https?://", made)
+    pictures = [link for link in reader.links if link.startswith("data:image/png;base64,")]
+    assert len(pictures) == 2
+    others = [link for link in reader.links if link not in pictures and not link.startswith("#")]
+    assert others and all(not link.startswith("/") for link in others)
+
+
+def test_links_lead_to_runs(make_page, root):
+    reader = Balance()
+    reader.feed(make_page[0]())
+    runs = [link for link in reader.links if link.startswith("runs/")]
+    assert runs and all((root / link).is_file() for link in runs)
+
+
+@pytest.mark.parametrize("place", ["title", "claim", "problem", "deviation", "erratum"])
+def test_no_text_becomes_markup(make_page, place):
+    html, parts = make_page
+    artefact, claim = parts["artefacts"][0], parts["claims"][0]
+    changes = {
+        "title": {"artefacts": [replace(artefact, title=NASTY, caption=NASTY), *parts["artefacts"][1:]]},
+        "claim": {"claims": [replace(claim, says=NASTY, reasons=(NASTY,)), *parts["claims"][1:]]},
+        "problem": {"problems": [NASTY]},
+        "deviation": {"deviations": [(NASTY, NASTY, "", "")]},
+        "erratum": {"errata": {"Z1": {**parts["errata"]["Z1"], "printed": NASTY}}},
+    }[place]
+    made = html(**changes)
+    assert "<script>" not in made and "&lt;script&gt;" in made
+    reader = Balance()
+    reader.feed(made)
+    assert not reader.open
+
+
+def test_unknown_deviations_say_why(make_page):
+    assert "no published settings" in make_page[0](deviations=None, no_deviations="no published settings")
+
+
+def test_cost_is_summed_by_step(evidence):
+    found = {one.step: one for one in cost.per_step(evidence.runs)}
+    assert found["train"].runs == 4 * (1 + 2 * 5) and found["filter"].runs == 4 * 2 * 4
+    walls = [run.record["cost"]["wall_s"] for run in evidence.runs if run.step == "filter"]
+    assert found["filter"].wall_s == pytest.approx(sum(walls))
+    peaks = [run.record["cost"]["peak_memory_bytes"] or 0 for run in evidence.runs if run.step == "train"]
+    assert found["train"].peak_memory_bytes == max(peaks)
+
+
+def test_the_day_is_that_of_the_runs(evidence):
+    assert cost.last_day(evidence.runs) == max(run.record["cost"]["ended"] for run in evidence.runs)[:10]
+    assert cost.last_day([]) == "no runs"

@@ -1,0 +1,129 @@
+"""The published numbers can be read, and those that were summed up elsewhere agree with their parts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from relearn.report import artefacts, claims, published
+
+from .conftest import REPORTED
+
+FILES = sorted(REPORTED.glob("*.csv"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_can_be_read(path):
+    values = published.read(path)
+    assert values
+    for value in values:
+        assert value.value is None or value.outcome in ("ok", "not_converged")
+        assert value.artefact.startswith(path.stem.split(".")[0])
+
+
+def test_nothing_points_out_of_the_repository():
+    for path in REPORTED.iterdir():
+        assert not re.search(r"(^|[\s(\"'`])/(work|tmp|home|root|mnt)\b", path.read_text(encoding="utf-8")), (
+            path
+        )
+
+
+def test_published_code_rates_agree_with_their_parts():
+    values = published.read(REPORTED / "zhu2022.published_code.csv")
+    rates = [v for v in values if v.artefact == "zhu2022.table2.2"]
+    for defence in {v.row for v in rates}:
+        row = {v.column: v for v in rates if v.row == defence}
+        pooled, mean = row.pop("pooled over 102 attacks"), row.pop("mean over 8 victims")
+        assert len(row) == 8 and sum(v.n_runs for v in row.values()) == 102
+        by_attack = sum(v.value * v.n_runs for v in row.values()) / 102
+        # the parts are printed with four digits, the sum too
+        assert pooled.value == pytest.approx(by_attack, abs=2e-4)
+        assert mean.value == pytest.approx(sum(v.value for v in row.values()) / 8, abs=2e-4)
+
+
+def test_published_code_counts_agree_with_their_shares():
+    values = published.read(REPORTED / "zhu2022.published_code.csv")
+    sweep = [v for v in values if ", k = " in v.column]
+    assert len({v.column for v in sweep}) == 12
+    for value in sweep:
+        if value.metric == "clean_removed_count":
+            share = published.find(
+                sweep, artefact=value.artefact, row=value.row, column=value.column, metric="clean_removed"
+            )
+            assert share.in_unit("fraction") * 495 == pytest.approx(value.value, abs=1)  # both are rounded
+
+
+def test_a_share_changes_its_unit_and_nothing_else_does():
+    value = published.read(REPORTED / "zhu2022.published_code.csv")
+    share = next(v for v in value if v.unit == "percent" and v.value)
+    assert share.in_unit("fraction") == pytest.approx(share.value / 100)
+    ratio = next(v for v in value if v.metric == "mcc")
+    assert ratio.in_unit("ratio") == ratio.value
+    with pytest.raises(ValueError, match="found unit ratio, asked for fraction"):
+        ratio.in_unit("fraction")
+
+
+GOOD = "zhu2022.x,a,b,m,fraction,higher,0.5,,,,ok,"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (GOOD.replace("ok", "fine"), "line 2: found outcome 'fine', allowed: ok"),
+        (GOOD.replace("0.5", "half"), "line 2: could not convert"),
+        (GOOD + ",more", "line 2: found"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, message):
+    path = tmp_path / "zhu2022.x.csv"
+    path.write_text(",".join(published.FIELDS) + "\n" + line + "\n")
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + re.escape(message)):
+        published.read(path)
+
+
+def test_other_columns_are_refused(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="found columns"):
+        published.read(path)
+
+
+def test_artefacts_name_files_rows_and_metrics_that_exist():
+    for artefact in artefacts.load(REPORTED).values():
+        for source in artefact.published.values():
+            values = published.read(REPORTED / source.file)
+            assert any(value.artefact == source.artefact for value in values)
+            named = [column for column in artefact.columns if column.published_metric]
+            for row in artefact.rows:
+                for column in named:
+                    found = published.find(
+                        values,
+                        artefact=source.artefact,
+                        row=row.title,
+                        metric=column.published_metric,
+                        column=source.column,
+                    )
+                    assert found is not None, (artefact.id, row.title)
+
+
+def test_an_artefact_with_an_unknown_column_is_refused(tmp_path):
+    raw = yaml.safe_load((REPORTED / "artefacts.yaml").read_text())
+    raw["artefacts"]["zhu2022.table2.1"]["rows"][0]["only"] = ["colour"]
+    (tmp_path / "artefacts.yaml").write_text(yaml.safe_dump(raw))
+    with pytest.raises(
+        ValueError, match=r"table2.1: row none: found column colour, allowed: defence_success"
+    ):
+        artefacts.load(tmp_path)
+    raw["artefacts"]["zhu2022.table2.1"].pop("rows")
+    (tmp_path / "artefacts.yaml").write_text(yaml.safe_dump(raw))
+    with pytest.raises(ValueError, match=r"table2.1: 'rows'"):
+        artefacts.load(tmp_path)
+
+
+def test_claims_can_be_read_and_a_missing_key_is_named(tmp_path):
+    assert len(claims.load(REPORTED / "claims.yaml")["poisoning"]) == 12
+    (tmp_path / "claims.yaml").write_text("poisoning:\n  x: {kind: trained, says: a, source: b}\n")
+    with pytest.raises(ValueError, match=r"poisoning\.x: found .*allowed: kind, predicate, says, source"):
+        claims.load(tmp_path / "claims.yaml")

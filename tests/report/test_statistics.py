@@ -1,0 +1,147 @@
+"""Intervals against slow truths: defining equation, enumeration, Student's t, simulated coverage."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from relearn.report.statistics import clustered_argmax, clustered_mean, expanded_level, mean_spread, wilson
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_ends_solve_the_score_equation(counts):
+    successes, n = counts
+    found = wilson(successes, n)
+    z = stats.norm.ppf(0.975)
+
+    def score(p):  # (p_hat - p)^2 = z^2 p (1 - p) / n at both ends
+        return (successes / n - p) ** 2 - z * z * p * (1 - p) / n
+
+    assert score(found.low) == pytest.approx(0, abs=1e-12)
+    assert score(found.high) == pytest.approx(0, abs=1e-12)
+    assert 0 <= found.low <= found.estimate <= found.high <= 1
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 10), (3, 10), (10, 10), (96, 102)])
+def test_wilson_agrees_with_scipy(successes, n):
+    truth = stats.binomtest(successes, n).proportion_ci(method="wilson")
+    found = wilson(successes, n)
+    assert (found.low, found.high) == pytest.approx((truth.low, truth.high), abs=1e-12)
+
+
+def test_wilson_is_not_the_normal_approximation():
+    z = stats.norm.ppf(0.975)
+    naive = 0.1 - z * math.sqrt(0.1 * 0.9 / 20)
+    assert naive < 0 < wilson(2, 20).low
+
+
+@pytest.mark.parametrize(("successes", "n"), [(1, 0), (-1, 5), (6, 5)])
+def test_wilson_refuses_impossible_counts(successes, n):
+    with pytest.raises(ValueError, match="allowed: 0 <= successes <= n"):
+        wilson(successes, n)
+
+
+def test_mean_spread_by_hand():
+    assert mean_spread([1.0, 2.0, 6.0]) == pytest.approx((3.0, math.sqrt((4 + 1 + 9) / 2)))
+    assert mean_spread([5.0]) == (5.0, None)
+
+
+def test_expanded_level_is_below_the_nominal_one_and_reaches_it_with_many_clusters():
+    levels = [expanded_level(groups) for groups in (2, 5, 20, 100, 100_000)]
+    assert levels == sorted(levels)
+    assert levels[-1] == pytest.approx(0.025, abs=1e-5)
+    assert levels[2] < 0.02
+
+
+def test_interval_of_independent_trials_is_students_t():
+    values = np.random.default_rng(1).normal(2.0, 1.0, 40)
+    found = clustered_mean(values, range(40), resamples=50_000)
+    half = stats.t.ppf(0.975, 39) * values.std(ddof=1) / math.sqrt(40)
+    assert found.estimate == pytest.approx(values.mean())
+    assert found.low == pytest.approx(values.mean() - half, abs=0.08 * half)
+    assert found.high == pytest.approx(values.mean() + half, abs=0.08 * half)
+
+
+def test_repeating_the_trials_of_a_cluster_adds_no_knowledge():
+    values = np.random.default_rng(2).normal(size=12)
+    clusters = list(range(12))
+    once = clustered_mean(values, clusters)
+    again = clustered_mean(np.repeat(values, 7), np.repeat(clusters, 7))
+    assert (again.low, again.estimate, again.high) == pytest.approx((once.low, once.estimate, once.high))
+    taken_as_independent = clustered_mean(np.repeat(values, 7), range(84))
+    assert taken_as_independent.high - taken_as_independent.low < 0.5 * (once.high - once.low)
+
+
+def test_clusters_of_unequal_size_weigh_by_their_trials():
+    values, clusters = [0.0, 0.0, 0.0, 1.0], ["a", "a", "a", "b"]
+    found = clustered_mean(values, clusters)
+    assert found.estimate == 0.25
+    # the draws are aa (0), ab and ba (1/4), bb (1): the ends of the interval are the extremes
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+def test_agreeing_clusters_say_what_they_exclude_only_with_bounds():
+    same = [0.0] * 60, np.repeat(range(20), 3)
+    bare = clustered_mean(*same)
+    assert (bare.low, bare.high) == (0.0, 0.0)
+    bounded = clustered_mean(*same, bounds=(-1.0, 1.0))
+    assert bounded.high == pytest.approx(wilson(0, 20).high)  # twenty clusters, not sixty trials
+    assert bounded.low == pytest.approx(-wilson(0, 20).high)
+    full = clustered_mean([1.0] * 20, range(20), bounds=(0.0, 1.0))
+    assert (full.low, full.high) == pytest.approx((wilson(20, 20).low, 1.0))
+
+
+def test_one_cluster_gives_no_interval():
+    found = clustered_mean([0.0, 1.0], ["a", "a"])
+    assert (found.estimate, found.low, found.high) == (0.5, -math.inf, math.inf)
+
+
+def test_equal_data_give_equal_intervals():
+    values = np.random.default_rng(3).normal(size=30)
+    clusters = [index % 6 for index in range(30)]
+    assert clustered_mean(values, clusters) == clustered_mean(values, clusters)
+
+
+def test_the_interval_covers_the_truth_and_the_unclustered_one_does_not():
+    generator = np.random.default_rng(4)
+    clusters = np.repeat(range(20), 4)
+    covered = naive = 0
+    for _ in range(300):
+        values = np.repeat(generator.normal(size=20), 4) + 0.3 * generator.normal(size=80)
+        right = clustered_mean(values, clusters, resamples=1000)
+        wrong = clustered_mean(values, range(80), resamples=1000)
+        covered += right.low <= 0 <= right.high
+        naive += wrong.low <= 0 <= wrong.high
+    assert covered / 300 >= 0.91  # 0.95 less three standard errors of 300 trials
+    assert naive / 300 <= 0.80
+
+
+def test_no_trials_is_an_error():
+    with pytest.raises(ValueError, match="found 0 values"):
+        clustered_mean([], [])
+    with pytest.raises(ValueError, match="found 2 values, 1 clusters"):
+        clustered_mean([1.0, 2.0], ["a"])
+
+
+def test_argmax_shares_against_all_draws_of_three_clusters():
+    values = np.array([[1.0, 0.0, 0.4], [0.0, 1.0, 0.4], [0.2, 0.1, 0.9]])
+    best, shares = clustered_argmax(values, "abc", resamples=200_000)
+    truth = np.zeros(3)
+    for drawn in itertools.product(range(3), repeat=3):
+        truth[np.argmax(values[list(drawn)].mean(0))] += 1 / 27
+    assert best == int(np.argmax(values.mean(0)))
+    assert shares == pytest.approx(truth, abs=0.005)
+    assert shares.sum() == pytest.approx(1)
+
+
+def test_argmax_of_a_dominant_column_is_certain_and_of_equal_columns_the_first():
+    lead = np.array([[0.1, 0.5], [0.2, 0.9]])
+    assert clustered_argmax(lead, "ab")[1].tolist() == [0.0, 1.0]
+    best, shares = clustered_argmax(np.full((6, 3), 0.1), "aabbcc")
+    assert (best, shares.tolist()) == (0, [1.0, 0.0, 0.0])

@@ -1,0 +1,96 @@
+"""Rounding happens only here; raw numbers come back exactly, and no text can break out of its format."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from relearn.report import artefacts, table, table_formats
+
+from .conftest import REPORTED
+
+CP = artefacts.load(REPORTED)["zhu2022.table2.2"]
+NASTY = r"50% & more_of #1 {x} ~ ^ $y$ \alpha | <b>"
+
+
+@pytest.fixture(scope="module")
+def cells(evidence):
+    return table.build(CP, evidence, REPORTED)
+
+
+def one(cells, row, column):
+    return next(c for c in cells if (c.row.id, c.column.id) == (row, column))
+
+
+def test_cells_as_text(cells):
+    measured = one(cells, "none", "defence_success")
+    assert table_formats.text(replace(measured, mean=0.98765, spread=0.0123)) == "98.8 ± 1.2 (4)"
+    assert table_formats.text(replace(measured, spread=None, members={"a": [1.0]})) == "50.0 (1)"
+    assert table_formats.text(replace(measured, diverged=2)) == "50.0 ± 0.0 (4) [2 diverged]"
+    assert table_formats.text(replace(one(cells, "deep_knn", "mcc"), mean=0.12345)) == "0.123 ± 0.000 (4)"
+    assert table_formats.text(one(cells, "adversarial_training", "test_accuracy")) == "not run"
+    assert table_formats.text(one(cells, "none", "mcc")) == "n/a"
+
+
+def test_paper_shows_a_dash_and_the_published_code_its_value(cells):
+    header, lines = table_formats.shown(CP, cells)
+    row = dict(zip(header, next(line for line in lines if line[0] == "One-class SVM")))
+    assert (row["Paper"], row["Published code"]) == ("-", "29.9")
+    assert row["Deviation"] == "-29.9"
+    assert all(len(line) == len(header) for line in lines)
+
+
+def test_csv_keeps_every_digit_and_the_runs(cells, tmp_path):
+    changed = [replace(c, mean=1 / 3) if c.mean is not None else c for c in cells]
+    table_formats.write(CP, changed, tmp_path)
+    with (tmp_path / f"{CP.id}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(cells)
+    measured = [row for row in rows if row["status"] == "measured"]
+    assert all(float(row["mean"]) == 1 / 3 for row in measured)
+    assert all(row["runs"].startswith("runs/poisoning/") for row in measured)
+    lacking = [row for row in rows if row["status"] == "not_run"]
+    assert lacking and all(row["mean"] == "" and row["runs"] == "" for row in lacking)
+
+
+def test_one_line_a_victim(cells, tmp_path):
+    table_formats.write(CP, cells, tmp_path)
+    with (tmp_path / f"{CP.id}.victims.csv").open(newline="") as file:
+        rows = [
+            r
+            for r in csv.DictReader(file)
+            if (r["row"], r["column"]) == ("none", "defence_success_effective")
+        ]
+    assert [row["member"] for row in rows] == [
+        "SENet18",
+        "MobileNetV2",
+        "ResNet18",
+        "DenseNet121",
+    ]  # the paper's order
+    assert {row["runs"].split("/")[-2] for row in rows} == {row["member"] for row in rows}
+    assert [float(row["published_code"]) for row in rows] == [0, 0, 0, 0]
+
+
+def test_latex_escapes_what_it_would_run(cells):
+    nasty = replace(CP.rows[0], title=NASTY)
+    artefact = replace(CP, title=NASTY, rows=(nasty, *CP.rows[1:]))
+    made = table_formats.latex(artefact, [replace(c, row=nasty) if c.row is CP.rows[0] else c for c in cells])
+    escaped = r"50\% \& more\_of \#1 \{x\}"
+    assert made.count(escaped) == 2  # the cell and the caption
+    assert r"\$y\$" in made and r"\textbackslash" in made
+    body = made.replace("\\$", "").replace("$\\pm$", "").replace("\\%", "").replace("\\&", "")
+    assert "$" not in body and "%" not in body
+    columns = {line.count(" & ") for line in body.splitlines() if line.endswith("\\\\")}
+    assert columns == {len(table_formats.shown(CP, cells)[0]) - 1}
+
+
+def test_markdown_keeps_its_columns(cells):
+    nasty = replace(CP.rows[0], title="a | b")
+    artefact = replace(CP, rows=(nasty, *CP.rows[1:]))
+    made = table_formats.markdown(
+        artefact, [replace(c, row=nasty) if c.row is CP.rows[0] else c for c in cells]
+    )
+    lines = [line for line in made.splitlines() if line.startswith("|")]
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1

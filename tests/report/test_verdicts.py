@@ -1,0 +1,112 @@
+"""The words follow the definitions: every one is reachable, and better numbers never give a worse word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relearn.report.statistics import Interval
+from relearn.report.verdicts import ORDER, Above, Within, shortcomings, verdict, weakest
+
+reals = st.floats(-2, 2, allow_nan=False)
+intervals = st.lists(reals, min_size=3, max_size=3).map(sorted).map(lambda v: Interval(v[1], v[0], v[2]))
+RANK = ORDER.index
+
+
+@pytest.mark.parametrize(
+    ("estimate", "low", "high", "word"),
+    [
+        (0.3, 0.1, 0.5, "reproduced"),
+        (0.3, -0.1, 0.5, "direction"),
+        (-0.1, -0.3, 0.2, "inconclusive"),
+        (0.0, 0.0, 0.0, "inconclusive"),  # no difference at all is not more
+        (-0.3, -0.5, -0.1, "contradicted"),
+    ],
+)
+def test_above_a_threshold(estimate, low, high, word):
+    assert verdict(Above(0.0), Interval(estimate, low, high)) == word
+
+
+@pytest.mark.parametrize(
+    ("estimate", "low", "high", "word"),
+    [
+        (0.002, -0.004, 0.008, "reproduced"),
+        (0.002, -0.012, 0.016, "direction"),
+        (0.015, 0.005, 0.025, "inconclusive"),
+        (0.03, 0.02, 0.04, "contradicted"),
+        (-0.03, -0.04, -0.02, "contradicted"),
+        (0.0, -0.01, 0.01, "reproduced"),  # the margin itself belongs to it
+    ],
+)
+def test_within_a_margin(estimate, low, high, word):
+    assert verdict(Within(-0.01, 0.01), Interval(estimate, low, high)) == word
+
+
+def test_at_least_differs_from_more_than_only_at_the_threshold():
+    edge = Interval(0.99, 0.99, 1.0)
+    assert verdict(Above(0.99, strict=False), edge) == "reproduced"
+    assert verdict(Above(0.99), edge) == "inconclusive"
+
+
+@given(intervals, st.floats(0, 1, allow_nan=False), st.booleans())
+def test_a_shift_to_the_claimed_side_never_worsens_the_verdict(interval, shift, strict):
+    shifted = Interval(interval.estimate + shift, interval.low + shift, interval.high + shift)
+    side = Above(0.25, strict)
+    assert RANK(verdict(side, shifted)) >= RANK(verdict(side, interval))
+
+
+@given(intervals, st.floats(0, 1, allow_nan=False))
+def test_a_wider_margin_never_worsens_the_verdict(interval, more):
+    assert RANK(verdict(Within(-0.5 - more, 0.5 + more), interval)) >= RANK(
+        verdict(Within(-0.5, 0.5), interval)
+    )
+
+
+@given(intervals, st.floats(0, 1, allow_nan=False))
+def test_more_doubt_only_moves_towards_the_middle(interval, more):
+    wider = Interval(interval.estimate, interval.low - more, interval.high + more)
+    for side in (Above(0.0), Within(-0.5, 0.5)):
+        before, after = verdict(side, interval), verdict(side, wider)
+        allowed = {
+            "reproduced": {"reproduced", "direction"},
+            "contradicted": {"contradicted", "inconclusive"},
+        }
+        assert after in allowed.get(before, {before})
+
+
+@given(intervals)
+def test_a_margin_does_not_know_left_from_right(interval):
+    mirrored = Interval(-interval.estimate, -interval.high, -interval.low)
+    assert verdict(Within(-0.5, 0.5), interval) == verdict(Within(-0.5, 0.5), mirrored)
+
+
+@given(st.lists(st.sampled_from(ORDER), min_size=1))
+def test_a_claim_is_as_good_as_its_weakest_comparison(words):
+    worst = weakest(words)
+    assert worst in words and all(RANK(worst) <= RANK(word) for word in words)
+
+
+def pairs(victims: int, targets: int) -> list[tuple[str, int]]:
+    return [(f"v{victim}", target) for victim in range(victims) for target in range(targets)]
+
+
+def test_twenty_targets_on_four_good_victims_suffice():
+    assert shortcomings(pairs(4, 20), {f"v{i}": 0.6 for i in range(4)}) == []
+
+
+def test_each_shortcoming_is_named():
+    good = {f"v{i}": 0.9 for i in range(8)}
+    assert shortcomings(pairs(8, 19), good) == ["19 targets, needs 20"]
+    assert shortcomings(pairs(3, 40), good) == ["3 victims, needs 4"]
+    assert shortcomings(pairs(2, 40), good, victims_needed=2) == []
+    few = shortcomings(pairs(2, 20), good, victims_needed=2)
+    assert few == ["40 pairs of target and victim, needs 80"]
+    assert shortcomings(pairs(4, 20) * 3, good) == []
+    weak = shortcomings(pairs(4, 20), good | {"v1": 0.594})
+    assert weak == ["v1 at 59.4% accuracy, needs 60%"]
+    assert shortcomings(pairs(4, 20), {**good, "v2": None}) == ["accuracy of v2 not measured"]
+
+
+def test_repeated_seeds_do_not_stand_in_for_targets():
+    assert shortcomings(pairs(4, 10) * 2, {f"v{i}": 0.9 for i in range(4)}) != []

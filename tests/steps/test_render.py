@@ -1,0 +1,144 @@
+"""`relearn render` end to end: on a whole study, on a part of one, on nothing, and on wrong words."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relearn.record import Run
+from relearn.steps import render
+
+REPOSITORY = Path(__file__).parents[2]
+REPORTED = REPOSITORY / "workflow" / "reported"
+WHOLE = ("claims.md", "claims.json", "coverage.csv", "deviations.md", "metrics.json", "report.html")
+
+
+def call(root: Path, *more: str, scale: str = "mini") -> int:
+    parser = argparse.ArgumentParser()
+    render.add_arguments(parser)
+    fixed = ["--root", str(root), "--scale", scale, "--reported", str(REPORTED)]
+    return render.main(parser.parse_args([*fixed, "--params", str(REPOSITORY / "params.yaml"), *more]))
+
+
+def train(root: Path, attack: str, successes: list[int], victim: str = "ResNet18") -> None:
+    out = root / "runs/poisoning/train" / attack / "none" / victim / "seed0"
+    labels = {"attack": attack, "defence": "none", "victim": victim}
+    run = Run(
+        out,
+        study="poisoning",
+        paper="zhu2022",
+        step="train",
+        labels=labels,
+        scale="mini",
+        seed=0,
+        settings={},
+    )
+    columns = ("target", "k", "chosen", "predicted", "success", "test_accuracy_frac")
+    rows = [(target, None, 1, 8, success, 0.9) for target, success in enumerate(successes)]
+    with run:
+        run.finish(
+            {"attack_success_frac": 0.5}, trials=(columns, rows), threat_model={"knowledge": "gray_box"}
+        )
+
+
+@pytest.fixture(scope="module")
+def partial(tmp_path_factory):
+    """Two attacks on one victim, without any defence: most of every artefact is missing."""
+    root = tmp_path_factory.mktemp("results")
+    train(root, "convex_polytope", [1, 1, 0])
+    train(root, "feature_collision", [0, 1, 0])
+    return root
+
+
+def test_a_part_of_a_study_is_rendered_and_called_incomplete(partial, capsys):
+    assert call(partial) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "zhu2022.fig2.5: 2 of 16 cells measured" in said
+    assert said[-1].startswith("incomplete: zhu2022.fig2.5, zhu2022.table2.1")
+    for name in WHOLE:
+        assert (partial / name).stat().st_size > 0
+    for name in ("zhu2022.table2.1", "zhu2022.table2.2"):
+        for kind in ("csv", "victims.csv", "md", "tex"):
+            assert (partial / "tables" / f"{name}.{kind}").is_file()
+    for name in ("zhu2022.fig2.5", "zhu2022.fig2.11"):
+        for kind in ("csv", "png", "pdf"):
+            assert (partial / "figures" / f"{name}.{kind}").is_file()
+    assert "not run" in (partial / "tables/zhu2022.table2.2.md").read_text()
+
+
+def test_metrics_hold_effects_verdicts_and_cells(partial):
+    call(partial)
+    found = json.loads((partial / "metrics.json").read_text())
+    claim = found["claims"]["poisoning"]["cp_beats_fc"]
+    assert claim == {"verdict": "underpowered", "verdict_code": -2, "effect": pytest.approx(1 / 3)}
+    assert found["coverage"]["zhu2022_fig2_5"] == {"measured": 2, "defined": 16}
+    cells = found["cells"]["zhu2022_table2_2"]["none"]
+    assert cells["defence_success"] == pytest.approx(1 / 3)
+    assert "." not in "".join(found["cells"]) + "".join(found["coverage"])
+
+
+def test_rendering_again_changes_no_byte(partial):
+    call(partial)
+    files = sorted(path for path in partial.rglob("*") if path.is_file())
+    before = {path: path.read_bytes() for path in files}
+    call(partial)
+    assert {path: path.read_bytes() for path in files} == before
+    assert sorted(path for path in partial.rglob("*") if path.is_file()) == files
+
+
+def test_one_artefact_leaves_the_rest_alone(partial, tmp_path, capsys):
+    root = tmp_path / "one"
+    shutil.copytree(partial / "runs", root / "runs")
+    assert call(root, "--artefact", "zhu2022.table2.1") == 0
+    assert [path.name for path in root.iterdir() if path.name != "runs"] == ["tables"]
+    assert capsys.readouterr().out.splitlines()[-1] == "incomplete: zhu2022.table2.1"
+
+
+def test_nothing_at_all_is_a_report_too(tmp_path, capsys):
+    assert call(tmp_path) == 0
+    assert "claims: 62 not run" in capsys.readouterr().out
+    assert "no runs" in (tmp_path / "report.html").read_text()
+
+
+def test_an_edited_record_is_left_out_by_name(partial, tmp_path, capsys):
+    root = tmp_path / "edited"
+    shutil.copytree(partial / "runs", root / "runs")
+    file = root / "runs/poisoning/train/convex_polytope/none/ResNet18/seed0/record.json"
+    file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
+    assert call(root) == 0
+    said = capsys.readouterr().out
+    assert "render: left out: " in said and "convex_polytope/none/ResNet18" in said
+    assert "zhu2022.fig2.5: 1 of 16 cells measured" in said
+    assert "Records that could not be used" in (root / "report.html").read_text()
+
+
+def test_another_scale_finds_nothing_of_this_one(partial, tmp_path, capsys):
+    root = tmp_path / "scale"
+    shutil.copytree(partial / "runs", root / "runs")
+    assert call(root, "--artefact", "zhu2022.fig2.5", scale="small") == 0
+    said = capsys.readouterr().out
+    assert "found scale mini, allowed: small" in said and "0 of 16 cells measured" in said
+
+
+def test_wrong_words_are_refused_in_one_line(tmp_path):
+    with pytest.raises(ValueError, match=r"--artefact: found zhu2022.fig9, allowed: zhu2022.fig2.5, "):
+        call(tmp_path, "--artefact", "zhu2022.fig9")
+    with pytest.raises(FileNotFoundError, match=r"artefacts\.yaml"):
+        call(tmp_path, "--reported", str(tmp_path))
+
+
+def test_importing_the_step_and_the_report_costs_nothing():
+    heavy = ("pandas", "seaborn", "matplotlib", "jinja2", "mlflow", "torch", "scipy")
+    code = (
+        "import sys, relearn.steps.render, relearn.report.claims, relearn.report.page,"
+        " relearn.report.table_formats, relearn.report.figures.fig2_5, relearn.report.figures.fig2_11;"
+        f" print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
