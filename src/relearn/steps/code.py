@@ -1,8 +1,8 @@
-"""relearn code: the code versions of today's jobs, keyed study.step, for a reader and for DVC.
+"""relearn code: code version and run id of each of today's jobs, keyed study.step, for a reader and for DVC.
 
-DVC compares parameters and files, not functions. Its first stage writes this JSON, and every other stage
-depends on its own part of it, so that an edited formula makes the same stages stale as it makes jobs stale in
-Snakemake. The parts name the jobs too: a grid that grows or shrinks changes them.
+DVC compares parameters and files, not functions, and it knows nothing of an overlay. Its first stage writes this
+JSON, and every other stage depends on its own part of it, so that an edited formula, an edited overlay and a
+grid that grows or shrinks make the same stages stale as they make jobs stale in Snakemake.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ def main(args: argparse.Namespace) -> int:
 
 
 def versions(plan: Sequence[jobs.Job]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return study → step → run → code version; what belongs to no study stands under ``report``.
+    """Return study → step → run → code version and run id; what belongs to no study stands under ``all``.
 
-    A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``.
+    A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. The run id is the hash of its
+    settings, labels, scale and seed.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for job in plan:
-        study = job.study or "report"
-        _, _, name = job.folder.partition(f"/runs/{study}/{job.step}/")
-        found.setdefault(study, {}).setdefault(job.step, {})[name or "all"] = job.code
+        name = job.folder.partition(f"/runs/{job.study}/{job.step}/")[2] if job.record else job.rule
+        value = f"{job.code} {job.run}" if job.record else job.code
+        found.setdefault(job.study or "all", {}).setdefault(job.step, {})[name] = value
     return found

@@ -1,0 +1,112 @@
+"""A scratch checkout in which jobs are pretended; workflow, engines and verbs are the real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
+PARTS = (
+    "Snakefile",
+    "workflow",
+    "params.yaml",
+    "params",
+    "dvc.yaml",
+    ".dvcignore",
+    ".dvc/config",
+    "src/relearn",
+)
+
+# A small grid: every kind of run is there, few of each.
+FEW: dict[str, Any] = {
+    "poisoning.pretrain.substitutes.architectures": ["SENet18"],
+    "poisoning.pretrain.victims.architectures": ["SENet18", "ResNet18"],
+}
+
+
+class Scratch:
+    """A copy of the checkout in a folder of its own, with a stand-in for `relearn` on PATH."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for part in PARTS:
+            source, target = CHECKOUT / part, root / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, target)
+        self.set(FEW)
+        (root / "results").mkdir()
+        (root / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+        program = root / "bin" / "relearn"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "pretend.py"}" "$@"\n')
+        program.chmod(0o755)
+        self.calls_file = root / "calls.txt"
+        self.env = {
+            **os.environ,
+            "PYTHONPATH": f"{root / 'src'}",
+            "PATH": os.pathsep.join(
+                [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
+            "PRETEND_CALLS": str(self.calls_file),
+            "OMP_NUM_THREADS": "1",
+            "XDG_CACHE_HOME": str(root / "cache"),
+            "HOME": str(root),  # neither engine reads or writes the settings of the person who runs the tests
+        }
+
+    def run(
+        self, *command: str, text: str | None = None, ok: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the scratch checkout."""
+        done = subprocess.run(
+            command, cwd=self.root, env=self.env, input=text, capture_output=True, text=True, check=False
+        )
+        assert not ok or done.returncode == 0, (
+            f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        )
+        return done
+
+    def ask(self, edits: list[dict[str, Any]]) -> list[dict[str, list[str]]]:
+        """What both engines find stale after each edit of a finished checkout."""
+        done = self.run(sys.executable, str(HERE / "engines.py"), text=json.dumps(edits))
+        answers: list[dict[str, list[str]]] = json.loads(done.stdout)
+        return answers
+
+    def calls(self) -> list[str]:
+        """The steps that ran since the last question, each by the end of its folder."""
+        lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+        self.calls_file.unlink(missing_ok=True)
+        return sorted(lines)
+
+    def set(self, values: dict[str, Any]) -> None:
+        """Write values of params.yaml by their dotted keys."""
+        path = self.root / "params.yaml"
+        params = yaml.safe_load(path.read_text())
+        for key, value in values.items():
+            *above, last = key.split(".")
+            inside = params
+            for part in above:
+                inside = inside[part]
+            inside[last] = value
+        path.write_text(yaml.safe_dump(params, sort_keys=False))
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        text = (self.root / path).read_text()
+        assert text.count(old) >= 1, f"{path} holds no {old!r}"
+        (self.root / path).write_text(text.replace(old, new, 1))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Scratch:
+    return Scratch(tmp_path / "checkout")

@@ -1,0 +1,143 @@
+"""Run in a scratch checkout: pretend to finish all jobs, then say what both engines find stale after edits.
+
+    python engines.py < edits.json > answers.json
+
+An edit is {"params": {dotted key: value}, "source": {path: text}}; each is made, judged and taken back. The
+answer to it is {"all": the runs there are, "jobs": those that Snakemake would run, "stages": stages that DVC
+finds changed themselves, "downstream": those and all that depend on them}. One process for all edits:
+starting Snakemake and DVC costs seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pretend
+import yaml
+
+from relearn import cli
+from relearn.steps import code, jobs
+
+CODE = Path("results/code.json")
+
+
+def finish() -> None:
+    """Make every record and artefact, and the notes of both engines, as if everything had run."""
+    from dvc.repo import Repo
+
+    with jobs.workflow() as built:
+        theirs = [job for job in jobs.in_order(built) if job.is_shell]
+        plan = [jobs.job_of(job) for job in theirs]
+        promise(plan)
+        for their, job in zip(theirs, plan):
+            if job.record is None:
+                pretend.render()
+            else:
+                parser = argparse.ArgumentParser()
+                parser.add_argument("command")
+                cli._step_arguments(parser)
+                words = jobs.shlex.split(job.command.replace(f"$(dirname {job.record})", job.folder))
+                pretend.step(parser.parse_args(words[1:]))
+            built.async_run(built.persistence.finished(their))
+    write_code(plan)
+    with Repo() as repo:
+        repo.commit(force=True)
+
+
+def promise(plan: list[jobs.Job]) -> None:
+    """Tell the pretended render what it has promised."""
+    Path("promised.json").write_text(
+        json.dumps([path for job in plan if not job.record for path in job.outputs])
+    )
+
+
+def write_code(plan: list[jobs.Job]) -> None:
+    CODE.write_text(json.dumps(code.versions(plan)))
+
+
+def name_of(job: jobs.Job) -> str:
+    """A run by the end of its folder: train/clean/none/ResNet18/seed0."""
+    return job.folder.partition(f"/runs/{job.study}/")[2] if job.record else job.rule
+
+
+def judge(graph: Any) -> dict[str, list[str]]:
+    from dvc.repo import Repo
+
+    with jobs.workflow() as built:
+        theirs = [job for job in jobs.in_order(built) if job.is_shell]
+        plan = [jobs.job_of(job) for job in theirs]
+        names = [name_of(job) for job in plan]
+        stale = [name for name, job in zip(names, theirs) if built.dag.needrun(job)]
+        write_code(plan)
+    with Repo() as repo:
+        status = repo.status()
+    # The stage `code` always runs; what it writes is ours here.
+    stages = [name for name, found in status.items() if name != "code" and _changed(found)]
+    return {"all": names, "jobs": stale, "stages": stages, "downstream": downstream(graph, stages)}
+
+
+def _changed(found: list[Any]) -> bool:
+    return any(isinstance(one, dict) for one in found)
+
+
+def stage_graph() -> Any:
+    """DVC's graph with the stages' names; edges lead from a stage to what it depends on."""
+    import networkx
+    from dvc.repo import Repo
+
+    with Repo() as repo:
+        return networkx.relabel_nodes(repo.index.graph, lambda stage: stage.addressing)
+
+
+def downstream(graph: Any, stages: list[str]) -> list[str]:
+    """The stages themselves and all that depend on them."""
+    import networkx
+
+    return sorted({*stages, *(other for name in stages for other in networkx.ancestors(graph, name))})
+
+
+@contextlib.contextmanager
+def edited(edit: dict[str, Any]) -> Iterator[None]:
+    files = {Path(path): text for path, text in edit.get("source", {}).items()}
+    if "params" in edit:
+        values = yaml.safe_load(Path("params.yaml").read_text())
+        for key, value in edit["params"].items():
+            *above, last = key.split(".")
+            inside = values
+            for part in above:
+                inside = inside[part]
+            inside[last] = value
+        files[Path("params.yaml")] = yaml.safe_dump(values, sort_keys=False)
+    before = {path: path.read_text() for path in files}
+    code_before = CODE.read_text()
+    for path, text in files.items():
+        path.write_text(text)
+    try:
+        yield
+    finally:
+        for path, text in {**before, CODE: code_before}.items():
+            path.write_text(text)
+
+
+def main() -> None:
+    answers = sys.stdout
+    sys.stdout = sys.stderr
+    os.environ["DVC_NO_ANALYTICS"] = "1"
+    finish()
+    graph = stage_graph()
+    found = []
+    for edit in json.load(sys.stdin):
+        with edited(edit):
+            found.append(judge(graph))
+    json.dump(found, answers)
+
+
+if __name__ == "__main__":
+    main()
