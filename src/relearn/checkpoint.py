@@ -28,6 +28,7 @@ class Checkpoint:
     def __init__(self, folder: Path | str, identity: str = "") -> None:
         self.folder = Path(folder)
         self.identity = identity
+        self._unusable: set[str] = set()
 
     def save(self, state: dict[str, Any]) -> None:
         """Write `state`. Raises TypeError for a value of another type, OSError (one line) when the disk
@@ -47,16 +48,19 @@ class Checkpoint:
         durable.write(self.folder / f"{slot}.safetensors", blob)
         head = {"number": number, "identity": self.identity, "tensors": sha, "state": tree}
         head["sha256"] = hashlib.sha256(durable.canonical(head).encode()).hexdigest()
-        durable.write(self.folder / f"{slot}.json", json.dumps(head, allow_nan=True).encode())
+        self._unusable.discard(slot)
+        durable.write(self.folder / f"{slot}.json", json.dumps(head, allow_nan=False).encode())
 
     def load(self) -> dict[str, Any] | None:
         """The newest sound checkpoint with its tensors on the CPU, or None; each damaged one gives a
         RuntimeWarning.
         """
-        for _, slot in sorted(self._heads(), reverse=True):
+        numbers = self._numbers()
+        for slot in sorted(numbers, key=lambda one: (numbers[one] is None, numbers[one] or 0), reverse=True):
             try:
                 return self._read(slot)
             except (OSError, ValueError, KeyError, TypeError) as error:
+                self._unusable.add(slot)
                 warnings.warn(
                     f"{self.folder.name}/{slot}.json: checkpoint unusable ({error}), trying the previous one",
                     RuntimeWarning,
@@ -80,24 +84,24 @@ class Checkpoint:
         assert isinstance(state, dict)
         return state
 
-    def _heads(self) -> list[tuple[int, str]]:
-        """(number, slot) of the slots that hold a JSON; a torn one counts as oldest."""
-        found = []
+    def _numbers(self) -> dict[str, int | None]:
+        """Slots that hold a JSON, with its number; None for one that is torn."""
+        found: dict[str, int | None] = {}
         for slot in SLOTS:
             file = self.folder / f"{slot}.json"
             if file.exists():
                 try:
-                    found.append((int(json.loads(file.read_bytes())["number"]), slot))
+                    found[slot] = int(json.loads(file.read_bytes())["number"])
                 except (OSError, ValueError, KeyError, TypeError):
-                    found.append((-1, slot))
+                    found[slot] = None
         return found
 
     def _next(self) -> tuple[int, str]:
-        heads = self._heads()
-        if not heads:
-            return 0, SLOTS[0]
-        number, newest = max(heads)
-        return number + 1, SLOTS[1 - SLOTS.index(newest)]
+        """Number and slot for a save: never the slot of the newest sound checkpoint."""
+        numbers = {slot: number for slot, number in self._numbers().items() if number is not None}
+        sound = {slot: number for slot, number in numbers.items() if slot not in self._unusable}
+        slot = SLOTS[1 - SLOTS.index(max(sound, key=lambda one: sound[one]))] if sound else SLOTS[0]
+        return max(numbers.values(), default=-1) + 1, slot
 
 
 def _lift(value: Any, tensors: dict[str, Any], where: str) -> Any:

@@ -39,6 +39,7 @@ class Spool:
         self.path = path
         self.lost = 0
         self.fault: str | None = None
+        self._torn = False
         self._descriptor: int | None = None
 
     def begin(self, start: Event, fresh: bool) -> None:
@@ -80,11 +81,10 @@ class Spool:
             raise ValueError(
                 f"{self.path.name}: the spool is closed, lines are taken between start and end only"
             )
-        line = _line(event)
+        line = b"\n" * self._torn + _line(event)
         try:
-            if os.write(self._descriptor, line) != len(line):
-                os.write(self._descriptor, b"\n")  # a full disk took a part: close it off as a torn line
-                self.lost += 1
+            self._torn = os.write(self._descriptor, line) != len(line)  # a full disk takes a part
+            self.lost += self._torn
         except OSError as error:
             self.lost += 1
             self.fault = os.strerror(error.errno) if error.errno else str(error)

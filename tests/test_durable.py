@@ -1,0 +1,133 @@
+"""Canonical JSON, files in one rename under injected faults, and locks that die with their owner."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relearn import durable
+
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+)
+
+
+def shuffled(value: Any, order: random.Random) -> Any:
+    if isinstance(value, dict):
+        items = [(key, shuffled(item, order)) for key, item in value.items()]
+        order.shuffle(items)
+        return dict(items)
+    return [shuffled(item, order) for item in value] if isinstance(value, list) else value
+
+
+@given(VALUES, st.randoms(use_true_random=False))
+def test_canonical_json_says_the_value_and_nothing_of_its_order(value: Any, order: random.Random) -> None:
+    text = durable.canonical(value)
+    assert json.loads(text) == value
+    assert durable.canonical(shuffled(value, order)) == text
+    assert text.isascii()
+
+
+def test_canonical_json_is_the_same_in_every_environment() -> None:
+    value = {"ü": [1, 1.5, {"b": None, "a": True}], "z": "é", "a": {str(i): i for i in range(20)}}
+    program = (
+        "import sys, json; from relearn.durable import canonical; print(canonical(json.loads(sys.argv[1])))"
+    )
+    said = set()
+    for seed, language, zone in (("0", "C", "UTC"), ("4711", "C.UTF-8", "Asia/Tokyo")):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": language, "TZ": zone}
+        command = [sys.executable, "-c", program, json.dumps(value)]
+        said.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert said == {durable.canonical(value) + "\n"}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": [float("-inf")]}])
+def test_canonical_json_has_no_nan(value: Any) -> None:
+    with pytest.raises(ValueError):
+        durable.canonical(value)
+
+
+def test_a_key_that_is_no_text_is_refused_with_its_place() -> None:
+    assert json.loads(json.dumps({1: "a", "1": "b"})) == {"1": "b"}  # what JSON would silently do
+    with pytest.raises(TypeError, match=r"a\.b: key 1 is int"):
+        durable.canonical({"a": {"b": [{1: 2}]}})
+
+
+def test_digest_is_sha256(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 5000
+    (tmp_path / "file").write_bytes(content)
+    assert durable.digest(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE])
+def test_a_disk_that_refuses_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    file = tmp_path / "record.json"
+    durable.write(file, b"old")
+
+    def refuse(*words: Any, **more: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuse)
+        with pytest.raises(OSError) as caught:
+            durable.write(file, b"new")
+    assert (file.read_bytes(), [path.name for path in tmp_path.iterdir()]) == (b"old", ["record.json"])
+    assert caught.value.errno == number
+    assert "free" in str(caught.value) and str(file) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_write_in_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, bytes(content[:7])))
+    content = os.urandom(1000)
+    durable.write(tmp_path / "file", content)
+    assert (tmp_path / "file").read_bytes() == content
+
+
+def test_sweep_takes_only_what_it_is_asked_for(tmp_path: Path) -> None:
+    for name in (".a.1.tmp", ".b.2.tmp", "a", "a.tmp"):
+        (tmp_path / name).touch()
+    durable.sweep(tmp_path, "a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.2.tmp", "a", "a.tmp"]
+
+
+def test_a_lock_is_for_one_and_names_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "run.lock"
+    assert durable.lock_is_free(path)
+    with durable.Lock(path):
+        assert not durable.lock_is_free(path)
+        with pytest.raises(durable.Busy, match=rf"run\.lock: held by process {os.getpid()}"):
+            durable.Lock(path, wait_s=0.0).__enter__()
+    assert durable.lock_is_free(path)
+    with durable.Lock(path, wait_s=0.0) as again:
+        assert not again.waited
+
+
+def test_a_lock_dies_with_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "run.lock"
+    program = "import os, signal, sys; from pathlib import Path; from relearn.durable import Lock\n"
+    program += (
+        "Lock(Path(sys.argv[1])).__enter__(); print('held', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (-9, "held\n")
+    assert durable.lock_is_free(path)
