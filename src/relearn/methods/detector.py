@@ -154,3 +154,17 @@ def share_of(fraction: float, count: int, rounding: Literal["floor", "ceil"] = "
         raise ValueError(f"rounding is {rounding!r}; allowed: floor, ceil")
     exact = Fraction(str(float(fraction))) * count
     return math.floor(exact) if rounding == "floor" else math.ceil(exact)
+
+
+def nearest_of_row(distance: Tensor, k: int, tie: Tensor) -> Tensor:
+    """The k nearest of every row as a mask with exactly k True a row; ties go to the smaller index.
+
+    Args:
+        distance: (R, M), columns in the order of the candidates' indices; the k-th smallest is finite.
+        k: 1 <= k <= M.
+        tie: (R,) distances that differ by at most this are ties.
+    """
+    kth, tie = distance.kthvalue(k, dim=1, keepdim=True).values, tie[:, None]
+    surely = distance < kth - tie
+    tied = (distance - kth).abs() <= tie
+    return surely | (tied & (tied.cumsum(dim=1) <= k - surely.sum(dim=1, keepdim=True)))

@@ -5,19 +5,28 @@ Zhu 2022, section 2.3.3 (a baseline of Deep k-NN); the idea is older than deep n
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from relearn.methods.detector import Detector, share_of
+from relearn.methods.detector import Detector, nearest_of_row, share_of
 
 
 def distances_to_centroid(X: Tensor) -> Tensor:
     """‖x⁽ʲ⁾ - c‖₂² with c the mean of the rows: (s, d) → (s,), in float64."""
     points = X.double()
-    return (points - points.mean(dim=0)).square().sum(dim=1)
+    centred = points - points.mean(dim=0)
+    return (centred - centred.mean(dim=0)).square().sum(dim=1)  # twice: the first mean rounds
+
+
+def rounding_of(distances: Tensor, X: Tensor) -> Tensor:
+    """What float64 may get wrong in the largest of the distances; closer ones are ties: (1,)."""
+    size = torch.linalg.vector_norm(X.double(), dim=1).max() * distances.max().sqrt()
+    return (2 * torch.finfo(torch.float64).eps * (math.sqrt(X.shape[1]) + 8) * size)[None]
 
 
 class L2Outliers(Detector):
@@ -34,9 +43,9 @@ class L2Outliers(Detector):
     s_l     points in class l               -             ()
     ======  ==============================  ============  =======
 
-    Ties: among equally far points the one with the larger index is dropped first. A class of one point is its
-    own centroid; it loses that point only with ``rounding="ceil"`` and a positive fraction. Distances are
-    Euclidean, in float64 whatever the features are.
+    Ties: among equally far points (up to float64's rounding) the one with the larger index is dropped first.
+    A class of one point is its own centroid; it loses that point only with ``rounding="ceil"`` and a positive
+    fraction. Distances are Euclidean, in float64 whatever the features are.
 
     Differs from the paper: ε is not stated there (the default 0.1 is ours: 5 poisons in a class of 50), and
     its rounding sign cannot be read in the text: ``floor`` here, ``ceil`` on request.
@@ -55,8 +64,8 @@ class L2Outliers(Detector):
         keep = np.ones(len(y), dtype=bool)
         for label in np.unique(y):
             rows = np.flatnonzero(y == label)
-            far = distances_to_centroid(X[rows]).cpu().numpy()
-            # ascending distance, then ascending index: the last ones go
-            order = np.lexsort((rows, far))
-            keep[rows[order[len(rows) - share_of(self.fraction, len(rows), self.rounding) :]]] = False
+            kept = len(rows) - share_of(self.fraction, len(rows), self.rounding)
+            far = distances_to_centroid(X[rows])
+            near = nearest_of_row(far[None], kept, rounding_of(far, X[rows]))[0] if kept else far < 0
+            keep[rows] = near.cpu().numpy()
         return keep

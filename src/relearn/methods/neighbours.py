@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relearn.methods.detector import Features, as_features
+from relearn.methods.detector import Features, as_features, nearest_of_row
 
 BLOCK_BYTES = 256 * 2**20
 """Memory of one block of rows when the caller does not choose the block."""
@@ -120,7 +120,7 @@ class Block:
         pair_row, pair_column = unclear.nonzero(as_tuple=True)
         exact[unclear] = search.measure(rows[pair_row] + self.start, order[pair_row, pair_column])
         order, by_index = order.sort(dim=1)
-        chosen = first(exact.gather(1, by_index), k - left, search.tie[rows + self.start])
+        chosen = nearest_of_row(exact.gather(1, by_index), k - left, search.tie[rows + self.start])
         members = self.order[rows, :k]
         members[:, left:] = order[chosen].view(len(rows), k - left)
         if bool(wide.any()):
@@ -229,23 +229,9 @@ class NeighbourSearch:
                 exact = torch.addmm(norms, query, points.T, alpha=-2)
             if self.self_rule is not None:
                 exact.scatter_(1, some[:, None], self.self_rule)
-            chosen = first(exact, k, self.tie[some])
+            chosen = nearest_of_row(exact, k, self.tie[some])
             members[start : start + step] = chosen.nonzero()[:, 1].view(len(some), k)
         return members
-
-
-def first(distance: Tensor, k: int, tie: Tensor) -> Tensor:
-    """The k nearest of every row under the tie rule, as a mask with exactly k True a row.
-
-    Args:
-        distance: (R, M), columns in the order of the candidates' indices; the k-th smallest is finite.
-        k: 1 <= k <= M.
-        tie: (R,) distances that differ by at most this are ties.
-    """
-    kth, tie = distance.kthvalue(k, dim=1, keepdim=True).values, tie[:, None]
-    surely = distance < kth - tie
-    tied = (distance - kth).abs() <= tie
-    return surely | (tied & (tied.cumsum(dim=1) <= k - surely.sum(dim=1, keepdim=True)))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class OneClassSVMFilter(Detector):
     scikit-learn's default ``scale`` = 1 / (d · Var[φ]) here.
 
     Args:
-        nu: 0 < ν <= 1.
+        nu: 0 < ν < 1 (at 1 every point is beyond the boundary, and ρ is not defined).
         gamma: ``scale``, ``auto`` (1/d) or a positive number.
     """
 
@@ -41,8 +41,8 @@ class OneClassSVMFilter(Detector):
         self.gamma = gamma
 
     def _keep(self, X: Tensor, y: NDArray[np.int64], member: int) -> NDArray[np.bool_]:
-        if not 0 < self.nu <= 1:
-            raise ValueError(f"nu is {self.nu}; allowed: 0 < nu <= 1")
+        if not 0 < self.nu < 1:
+            raise ValueError(f"nu is {self.nu}; allowed: 0 < nu < 1")
         if self.gamma not in ("scale", "auto") and (isinstance(self.gamma, str) or not self.gamma > 0):
             raise ValueError(f"gamma is {self.gamma!r}; allowed: scale, auto or a number > 0")
         from sklearn.svm import OneClassSVM  # seconds to import, and no other defence needs it
@@ -55,5 +55,6 @@ class OneClassSVMFilter(Detector):
             if (own == own[0]).all():  # one point, or all the same
                 continue
             svm = OneClassSVM(kernel="rbf", nu=self.nu, gamma=self.gamma)
+            svm.random_state = 0  # not used by the solver, but drawn from numpy's global state if left open
             keep[rows] = svm.fit_predict(own) == 1
         return keep
