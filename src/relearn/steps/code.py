@@ -1,8 +1,8 @@
 """relearn code: code version and run id of each of today's jobs, keyed study.step, for a reader and for DVC.
 
-DVC compares parameters and files, not functions, and it knows nothing of an overlay. Its first stage writes this
-JSON, and every other stage depends on its own part of it, so that an edited formula, an edited overlay and a
-grid that grows or shrinks make the same stages stale as they make jobs stale in Snakemake.
+DVC compares parameters and files, not functions, and it knows nothing of an overlay. Its first stage writes
+this JSON, and every other stage depends on its own part of it, so that an edited formula, an edited overlay and
+a grid that grows or shrinks make the same stages stale as they make jobs stale in Snakemake.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def main(args: argparse.Namespace) -> int:
 def versions(plan: Sequence[jobs.Job]) -> dict[str, dict[str, dict[str, str]]]:
     """Return study → step → run → code version and run id; what belongs to no study stands under ``all``.
 
-    A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. The run id is the hash of its
-    settings, labels, scale and seed.
+    A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. The run id is the hash of
+    its settings, labels, scale and seed.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for job in plan:

@@ -126,6 +126,8 @@ def workflow(
     targets: Sequence[str] = (), config: dict[str, str] | None = None, root: Path = Path()
 ) -> Iterator[Any]:
     """Yield Snakemake's own workflow object with its DAG built, silently and without taking its lock."""
+    if not (root / "Snakefile").is_file():
+        raise ValueError(f"{root / 'Snakefile'}: no such file; start this in the root of the checkout")
     try:
         from snakemake.api import SnakemakeApi
         from snakemake.exceptions import RuleException, WorkflowError
@@ -141,8 +143,6 @@ def workflow(
         raise ValueError(
             f"snakemake cannot be imported ({error}); this verb runs where it is installed"
         ) from None
-    if not (root / "Snakefile").is_file():
-        raise ValueError(f"{root / 'Snakefile'}: no such file; start this in the root of the checkout")
     try:
         with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
             loaded = api.workflow(
