@@ -95,6 +95,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{P}.pretrain.substitutes.dropout": lambda values: [0.1],
     f"{P}.pretrain.training.schedule": lambda name: {"cosine": "step", "step": "cosine"}[name],
     f"{P}.pretrain.training.batch_size": lambda n: n - 1,
+    f"{P}.craft.targets": lambda n: n - 1,
     f"{P}.filter.deep_knn.sweep": lambda ks: ks[:-1],
     f"{P}.train.milestones": lambda epochs: epochs[:-1],
     f"{P}.train.batch_size": lambda n: n - 1,

@@ -139,11 +139,8 @@ def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[t
     for name, paths in job.named_inputs.items():
         yield f"inputs.{name}", f"{len(found['inputs'][name])} files", f"{len(paths)} files"
         for path, given in zip(paths, found["inputs"][name]):
-            yield (
-                f"inputs.{name}",
-                given["sha256"],
-                sums.get(path, f"{path}, which no run here or there makes"),
-            )
+            key = f"inputs.{name} ({path})"
+            yield key, given["sha256"], sums.get(path, "that of a run that fits, there is none")
 
 
 def place(found: Record, target: Path) -> None:

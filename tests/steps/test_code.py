@@ -1,0 +1,70 @@
+"""The JSON of code versions: each run under its study and step, with what makes it another run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relearn.steps import code, jobs
+from relearn.steps.code import versions
+from relearn.steps.jobs import Job
+
+RECORD = "results/mini/runs/poisoning/filter/feature_collision/deep_knn/ResNet18/seed0/record.json"
+RUN = Job(
+    rule="filter",
+    command="relearn filter",
+    inputs=(),
+    outputs=(RECORD,),
+    logs=(),
+    record=RECORD,
+    study="poisoning",
+    step="filter",
+    labels={"victim": "ResNet18"},
+    scale="mini",
+    seed=0,
+    settings={"k": 5},
+    code="0123456789abcdef",
+    named_inputs={},
+)
+DRAWN = replace(
+    RUN, rule="render", step="render", study="", record=None, outputs=("results/mini/a.md",), code="c"
+)
+NAME = "feature_collision/deep_knn/ResNet18/seed0"
+
+
+def test_each_run_stands_under_its_study_and_step() -> None:
+    assert versions([RUN, DRAWN]) == {
+        "poisoning": {"filter": {NAME: f"0123456789abcdef {RUN.run}"}},
+        "all": {"render": {"render": "c"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "change", [{"code": "fedc"}, {"settings": {"k": 6}}, {"labels": {"victim": "B"}}, {"seed": 1}]
+)
+def test_what_makes_another_run_changes_its_value(change: dict[str, object]) -> None:
+    assert versions([replace(RUN, **change)])["poisoning"]["filter"] != versions([RUN])["poisoning"]["filter"]
+
+
+def test_paths_of_inputs_and_machine_do_not() -> None:
+    other = replace(RUN, command="relearn filter --device cuda", inputs=("x",), named_inputs={"data": ("x",)})
+    assert versions([other]) == versions([RUN])
+
+
+def test_it_is_printed_or_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(jobs, "plan", lambda *words: asked.append(words) or [RUN])
+    parser = argparse.ArgumentParser()
+    code.add_arguments(parser)
+    assert code.main(parser.parse_args([])) == 0
+    assert json.loads(capsys.readouterr().out) == versions([RUN])
+    out = tmp_path / "new" / "code.json"
+    assert code.main(parser.parse_args(["train_all", "--scale", "small", "--out", str(out)])) == 0
+    assert json.loads(out.read_text()) == versions([RUN])
+    assert asked == [([], {}), (["train_all"], {"scale": "small"})]
