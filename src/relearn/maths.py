@@ -10,6 +10,7 @@ from torch import Tensor
 
 ENUMERATED = 6  # up to so many vertices every face of the simplex is solved outright (63 faces)
 CHECK_EVERY = 32  # iterations between two looks from the host at the iterative solver's certificate
+CPU_BLOCK_BYTES, GPU_BLOCK_BYTES = 2**22, 2**28  # float64 differences held at a time
 TARGET_FLOOR = 1e-6  # an optimum below this part of ½‖target‖² counts as this much in the relative gap
 
 
@@ -144,15 +145,25 @@ def _project(v: Tensor) -> Tensor:
 
 
 def _gram_about_target(features: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Inner products of a_j - t, in float64, and the least optimum that counts.
+    """Inner products of a_j - t, in float64, and the least optimum that counts: (..., k, k), (...).
 
     With Σ c = 1 the objective is ½ cᵀGc: subtracting first avoids the cancellation of ‖t‖² - 2cᵀAt + cᵀAAᵀc.
+    Worked through in blocks: the float64 differences of many problems would not fit into a cache.
     """
-    target = target.double()
-    differences = features.double() - target.unsqueeze(-2)
-    gram = differences @ differences.mT
-    floor = TARGET_FLOOR * 0.5 * target.square().sum(-1)
-    return gram, floor.expand(gram.shape[:-2])
+    k, d = features.shape[-2:]
+    batch = torch.broadcast_shapes(features.shape[:-2], target.shape[:-1])
+    block = max(
+        1, (CPU_BLOCK_BYTES if features.device.type == "cpu" else GPU_BLOCK_BYTES) // (8 * k * max(d, 1))
+    )
+    grams, floors = [], []
+    points = features.expand(*batch, k, d).reshape(-1, k, d).split(block)
+    targets = target.expand(*batch, d).reshape(-1, d).split(block)
+    for some_points, some_targets in zip(points, targets):
+        t = some_targets.double()
+        differences = some_points.double() - t.unsqueeze(-2)
+        grams.append(differences @ differences.mT)
+        floors.append(TARGET_FLOOR * 0.5 * t.square().sum(-1))
+    return torch.cat(grams).reshape(*batch, k, k), torch.cat(floors).reshape(batch)
 
 
 def _objective_and_gap(gram: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
