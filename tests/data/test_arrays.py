@@ -18,9 +18,10 @@ NAMES = ("a", "b", "c")
 SIZES = {"pretrain_per_class": 4, "fine_tune_per_class": 2, "pool_per_class": 5}
 
 
-def original(official: bool, seed: int = 0) -> Images:
+def original(official: bool, seed: int = 1) -> Images:
     rng = np.random.default_rng(seed)
-    labels = rng.permutation(np.repeat(np.arange(3), 14))
+    # Class 0 first: its unused images then stand before used ones of every part.
+    labels = np.concatenate([np.zeros(14, np.int64), rng.permutation(np.repeat([1, 2], 14))])
     images = rng.integers(0, 256, (42, 3, 4, 4), np.uint8)
     exact = rng.random(42) < 0.7
     test = {"test_images": rng.integers(0, 256, (6, 3, 4, 4), np.uint8), "test_labels": np.arange(6) % 3}
@@ -56,6 +57,10 @@ def test_every_part_holds_the_original_images(tmp_path: Path, official: bool) ->
     np.testing.assert_array_equal(got.tensors["exact"].numpy(), data.train_exact[used])
     # Only what is used is stored: 9 of 14 a class where the test images come from elsewhere.
     assert len(used) == (27 if official else 42)
+    if official:  # the case would prove nothing if no index had to change
+        assert all(
+            (used[got.tensors[name]] != got.tensors[name].numpy()).any() for name in ("pretrain", "pool")
+        )
 
 
 def test_statistics_are_those_of_the_pretraining_images(tmp_path: Path) -> None:
@@ -101,6 +106,12 @@ def test_equal_data_give_equal_bytes(tmp_path: Path) -> None:
         prepared(tmp_path / name, original(True))
         contents.add((tmp_path / name / "data.safetensors").read_bytes())
     assert len(contents) == 1
+
+
+def test_the_file_may_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:
+    prepared(tmp_path, original(True))
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "data.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_another_safetensors_file_is_refused(tmp_path: Path) -> None:

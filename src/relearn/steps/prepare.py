@@ -122,6 +122,8 @@ def write(path: Path, tensors: dict[str, Any], *, dataset: str, classes: tuple[s
 
     # One key: safetensors keeps several keys in no fixed order.
     header = json.dumps({"data set": dataset, "classes": list(classes)}, sort_keys=True)
-    save_file(
-        {name: np.ascontiguousarray(array) for name, array in tensors.items()}, path, {"relearn": header}
-    )
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    path.touch()
+    mode = path.stat().st_mode  # what the umask says; safetensors makes files that only their owner can read
+    save_file(arrays, path, {"relearn": header})
+    path.chmod(mode)
