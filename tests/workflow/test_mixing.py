@@ -1,0 +1,84 @@
+"""`snakemake` and `dvc repro` in turn: what one has made, the other finds; an edit runs its jobs once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+K = "poisoning.filter.deep_knn.k"
+LR = "poisoning.train.lr"
+
+
+def ran(scratch: Any) -> dict[str, int]:
+    """How many jobs of each step ran since the last question."""
+    steps = [line.split()[0] for line in scratch.calls()]
+    return {step: steps.count(step) for step in sorted(set(steps))}
+
+
+def nothing_to_do(scratch: Any) -> bool:
+    return "Nothing to be done" in scratch.run("snakemake", "--dry-run").stderr
+
+
+@pytest.mark.slow
+def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
+    # 1 substitute, 2 victims, 2 attacks, 4 defences, 1 seed
+    everything = {
+        "prepare": 1,
+        "pretrain": 3,
+        "craft": 2,
+        "filter": 16,
+        "train": 22,
+        "evaluate": 4,
+        "render": 1,
+    }
+    scratch.run("snakemake")
+    assert ran(scratch) == everything
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {}
+
+    scratch.set({K: 40})
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {"filter": 4, "render": 1, "train": 4}
+    assert nothing_to_do(scratch)
+
+    scratch.set({LR: 0.05})
+    scratch.run("snakemake")
+    assert ran(scratch) == {"render": 1, "train": 22}
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {}
+    assert nothing_to_do(scratch)
+
+    # Back to an older value: what it made then has been replaced, so it runs again, in either engine.
+    scratch.set({K: 50})
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {"filter": 4, "render": 1, "train": 4}
+
+    # A formula and a comment.
+    scratch.edit("src/relearn/methods/deep_knn.py", "from __future__", "# why\nfrom __future__")
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {}
+    path = scratch.root / "src/relearn/methods/deep_knn.py"
+    path.write_text(f"{path.read_text()}\n\nONE_MORE = 1\n")
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {"filter": 4, "render": 1, "train": 4}
+    assert nothing_to_do(scratch)
+
+    # A smaller grid makes the report anew and nothing else; the larger one again finds its old runs.
+    victims = "poisoning.pretrain.victims.architectures"
+    scratch.set({victims: ["SENet18"]})
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {"render": 1}
+    scratch.set({victims: ["SENet18", "ResNet18"]})
+    scratch.run("snakemake")
+    assert ran(scratch) == {"render": 1}
+    scratch.run("dvc", "repro", "--quiet")
+    assert ran(scratch) == {}
+
+    # A wrong value stops both before the first job, in words.
+    scratch.set({K: 4000})
+    for command in (["snakemake"], ["dvc", "repro"]):
+        refused = scratch.run(*command, ok=False)
+        assert refused.returncode != 0
+        assert "poisoning.filter.deep_knn.k: found 4000, allowed: at most" in refused.stdout + refused.stderr
+    assert ran(scratch) == {}
