@@ -57,9 +57,9 @@ def load(folder: Path | None = None) -> Images:
     if found != SHA256:
         raise ValueError(f"{path}: sha256 of the images is {found}, the known data set has {SHA256}")
     source = {
-        "from": "scikit-learn's load_digits (UCI, test part)",
-        "train_sha256": found,
-        "known_copy": "digits",
+        "from": "scikit-learn's digits (UCI, test part)",
+        "copy": "official",
+        "sha256": {"train": found},
     }
     return Images(train_images=images, train_labels=labels, class_names=CLASS_NAMES, source=source)
 
