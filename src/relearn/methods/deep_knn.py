@@ -89,24 +89,43 @@ class DeepKNN(Detector):
         if self.label_ties not in ("keep", "smallest"):
             raise ValueError(f"label_ties is {self.label_ties!r}; allowed: keep, smallest")
         search = NeighbourSearch(X, include_self=self.include_self, block=self.block)
-        for k in ks:
-            search.check(k)
-        ascending = sorted({int(k) for k in ks})
         labels = torch.from_numpy(y).to(X.device)
-        classes = int(labels.max()) + 1
-        keep = torch.empty(len(ascending), len(y), dtype=torch.bool, device=X.device)
-        for part in search.blocks(ascending[-1]):
-            own = labels[part.start : part.stop, None]
-            votes = torch.zeros(len(own), classes, dtype=torch.int64, device=X.device)
-            counted = 0
-            for position, k in enumerate(ascending):
-                votes += count_labels(labels[part.order[:, counted:k]], classes)
-                counted = k
-                rows, members = part.settle(k)
-                exact = votes.clone()
-                exact[rows] = count_labels(labels[members], classes)
-                keep[position, part.start : part.stop] = in_mode(exact, own, self.label_ties)
-        return keep[[ascending.index(int(k)) for k in ks]].cpu().numpy()
+        return agrees(search, labels, labels, ks, self.label_ties).cpu().numpy()
+
+
+def agrees(
+    search: NeighbourSearch, labels: Tensor, own: Tensor, ks: Sequence[int], label_ties: str
+) -> Tensor:
+    """Whether each query's own label is a mode of its neighbours' labels, for every k, in one pass.
+
+    Args:
+        search: the points and the queries.
+        labels: labels of the points (N,), codes 0..C-1.
+        own: labels of the queries (n,), codes likewise.
+        ks: numbers of neighbours, in any order.
+        label_ties: as in :class:`DeepKNN`.
+
+    Returns:
+        bool (len(ks), n) on the points' device.
+    """
+    for k in ks:
+        search.check(k)
+    ascending = sorted({int(k) for k in ks})
+    classes = int(labels.max()) + 1
+    agree = torch.empty(len(ascending), len(own), dtype=torch.bool, device=labels.device)
+    for part in search.blocks(ascending[-1]):
+        asked = own[part.start : part.stop, None]
+        votes = torch.zeros(len(asked), classes, dtype=torch.int64, device=labels.device)
+        counted = 0
+        for position, k in enumerate(ascending):
+            # the labels beyond the last k only: each neighbour is counted once for all k
+            votes += count_labels(labels[part.order[:, counted:k]], classes)
+            counted = k
+            rows, members = part.settle(k)
+            exact = votes.clone()
+            exact[rows] = count_labels(labels[members], classes)
+            agree[position, part.start : part.stop] = in_mode(exact, asked, label_ties)
+    return agree[[ascending.index(int(k)) for k in ks]]
 
 
 def count_labels(labels: Tensor, classes: int) -> Tensor:
