@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 
@@ -41,6 +42,7 @@ def project_simplex(v: Tensor) -> Tensor:
     return _project(v)
 
 
+@torch.no_grad()
 def simplex_least_squares(
     features: Tensor,
     target: Tensor,
@@ -77,10 +79,9 @@ def simplex_least_squares(
             gap.
 
     Returns:
-        (..., k) in the dtype of features: non-negative, and each row sums to EXACTLY one. Entries are
-        multiples of half the machine epsilon and the largest takes the remainder, so a float32 result is not
-        worse than rounding twice: an error in the sum would cost 1e-7 · ‖t‖ · residual, far more than all
-            other rounding.
+        (..., k) in the dtype of features, without a graph: non-negative, and each row sums to EXACTLY one.
+        Entries are multiples of half the machine epsilon and the largest takes the remainder. So float32 will
+        do: an error in the sum would cost 1e-7 · ‖t‖ · ‖residual‖, far more than all other rounding.
 
     Raises:
         TypeError: not floating point.
@@ -178,6 +179,7 @@ def _certified(gram: Tensor, c: Tensor, floor: Tensor, tolerance: float) -> Tens
     return gap <= torch.maximum(tolerance * torch.maximum(objective, floor), rounding)
 
 
+@functools.lru_cache(maxsize=32)  # a copy to the device for every call would cost more than its use
 def _all_faces(k: int, device: torch.device) -> Tensor:
     """Membership of the k vertices in every non-empty face: (2^k - 1, k), bool."""
     rows = [row for row in itertools.product((False, True), repeat=k) if any(row)]
