@@ -82,8 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if owner.stop.wait(0.05 if what == "drip" else 60):
                     return
             return
+        owner.sent.append(len(body))  # before the client can have it all and go on
         self._send(body)
-        owner.sent.append(len(body))
 
     def _send(self, body: bytes) -> bool:
         try:
