@@ -112,6 +112,7 @@ def agrees(
         search.check(k)
     ascending = sorted({int(k) for k in ks})
     classes = int(labels.max()) + 1
+    labels, own = labels.int(), own.long()  # the labels of all neighbours are looked up: half the bytes
     agree = torch.empty(len(ascending), len(own), dtype=torch.bool, device=labels.device)
     for part in search.blocks(ascending[-1]):
         asked = own[part.start : part.stop, None]
@@ -130,7 +131,7 @@ def agrees(
 
 def count_labels(labels: Tensor, classes: int) -> Tensor:
     """How often each label stands in each row: (R, m) → (R, classes)."""
-    rows = torch.arange(len(labels), device=labels.device)[:, None]
+    rows = torch.arange(len(labels), dtype=labels.dtype, device=labels.device)[:, None]
     return torch.bincount((labels + rows * classes).flatten(), minlength=len(labels) * classes).view(
         -1, classes
     )
