@@ -1,0 +1,107 @@
+"""One tiny chain of real steps on the real digits, made once: prepare → pretrain → craft → filter → train → evaluate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relearn import cli
+
+TRIALS = {"poison_class": 8, "target_class": 6, "poisons": 2, "targets": 3}
+NETWORK = {"architecture": "ResNet18", "width": 0.125, "depth": 0.25}
+TRAINING = {
+    "epochs": 2,
+    "batch_size": 64,
+    "lr": 0.05,
+    "momentum": 0.9,
+    "weight_decay": 5.0e-4,
+    "schedule": "cosine",
+    "crop_padding": 1,
+    "flip": False,
+    "label_smoothing": 0.0,
+}
+FINE_TUNING = {
+    "setting": "transfer",
+    "epochs": 5,
+    "batch_size": 64,
+    "lr": 0.1,
+    "weight_decay": 0.0,
+    "milestones": [3],
+    "reset_head": False,
+}
+CRAFT = {**TRIALS, "attack": "convex_polytope", "eps": 0.2, "lr": 0.04, "iterations": 4, "dropout": True}
+POISONED = {**TRIALS, **FINE_TUNING, "attack": "convex_polytope", "eps": 0.2, "knowledge": "gray_box"}
+
+
+class Chain:
+    """Runs steps in one folder; ``path(name)`` is a run's folder below runs/."""
+
+    trials, fine_tuning, craft, poisoned = TRIALS, FINE_TUNING, CRAFT, POISONED
+
+    def __init__(self, root: Path) -> None:
+        self.runs = root / "results/mini/runs"
+
+    def path(self, name: str) -> Path:
+        return self.runs / name
+
+    def step(self, step: str, name: str, settings: dict, labels: dict | None = None, **inputs) -> dict:
+        """Run a step to a folder; returns its record. Inputs are files below runs/."""
+        words = [step, "--settings", json.dumps(settings), "--out", str(self.path(name)), "--device", "cpu"]
+        for key, files in inputs.items():
+            files = [files] if isinstance(files, str) else files
+            words += ["--input", key, *(str(self.path(file)) for file in files)]
+        for key, value in (labels or {}).items():
+            words += ["--label", f"{key}={value}"]
+        code = cli.main(words)
+        assert code == 0, f"{step} ended with {code}"
+        return json.loads((self.path(name) / "record.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory) -> Chain:
+    chain = Chain(tmp_path_factory.mktemp("chain"))
+    split = {"dataset": "digits", "pretrain_per_class": 40, "fine_tune_per_class": 20, "pool_per_class": 30}
+    chain.step("prepare", "prepare", split)
+    for role, dropout in (("substitute", 0.2), ("victim", 0.0)):
+        settings = {**NETWORK, "dropout": dropout, "training": TRAINING}
+        chain.step("pretrain", role, settings, {"role": role}, data="prepare/data.safetensors")
+    chain.step(
+        "craft",
+        "craft",
+        CRAFT,
+        data="prepare/data.safetensors",
+        substitutes=["substitute/weights.safetensors", "victim/weights.safetensors"],
+    )
+    knn = {**TRIALS, "defence": "deep_knn", "k": 20, "sweep": [3, 20, 60], "include_self": False}
+    inputs = {
+        "data": "prepare/data.safetensors",
+        "victim": "victim/weights.safetensors",
+        "poisons": "craft/poisons.safetensors",
+    }
+    chain.step("filter", "filter", knn, **inputs)
+    chain.step("train", "train", POISONED, **inputs)
+    chain.step("train", "filtered", POISONED, **inputs, kept="filter/kept.safetensors")
+    inputs.pop("poisons")
+    chain.step("train", "clean", {**TRIALS, **FINE_TUNING, "attack": "clean"}, **inputs)
+    chain.step(
+        "evaluate",
+        "evaluate",
+        {"protocol": "accuracy", "calibration_bins": 10},
+        data="prepare/data.safetensors",
+        network="victim/weights.safetensors",
+    )
+    return chain
+
+
+@pytest.fixture
+def read_trials():
+    """The rows of a run's trials.csv, a dict each."""
+    import csv
+
+    def read(folder: Path) -> list[dict[str, str]]:
+        with (folder / "trials.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    return read

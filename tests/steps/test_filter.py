@@ -1,0 +1,47 @@
+"""filter: the counts in the trials are those of the stored masks; the masks are those of the method on the victim's features."""
+
+import torch
+from safetensors.torch import load_file
+
+from relearn.data.arrays import load_prepared
+from relearn.measures.embed import embed
+from relearn.methods.deep_knn import DeepKNN
+from relearn.models import files
+
+
+def test_masks_equal_the_method_by_hand(chain):
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    trials = data.trials(**chain.trials)
+    victim = files.load(chain.path("victim/weights.safetensors"))
+    kept = load_file(chain.path("filter/kept.safetensors"))
+    poisons = load_file(chain.path("craft/poisons.safetensors"))["poisons"]
+    images, labels = data.fine_tune()
+    assert kept["k"].tolist() == [20, 3, 60] and kept["keep"].shape == (3, 3, 200)
+    for t in range(len(poisons)):
+        replaced = images.clone()
+        replaced[trials.base_positions_in_fine_tune] = poisons[t]
+        features = embed(victim, replaced)
+        for variant, k in enumerate(kept["k"].tolist()):
+            by_hand = torch.as_tensor(DeepKNN(k=k).fit_predict(features, labels)) == 1
+            assert torch.equal(kept["keep"][variant, t], by_hand)
+
+
+def test_counts_in_the_trials_are_those_of_the_masks(chain, read_trials):
+    kept = load_file(chain.path("filter/kept.safetensors"))
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    bases = data.trials(**chain.trials).base_positions_in_fine_tune
+    rows = read_trials(chain.path("filter"))
+    assert len(rows) == 9 and [row["chosen"] for row in rows] == ["1"] * 3 + ["0"] * 6
+    for number, row in enumerate(rows):
+        dropped = ~kept["keep"][number // 3, number % 3]
+        assert int(row["poisons_removed"]) == int(dropped[bases].sum())
+        assert int(row["clean_removed"]) == int(dropped.sum()) - int(dropped[bases].sum())
+        assert float(row["normalised_k"]) == int(row["k"]) / 20
+
+
+def test_a_random_defence_draws_anew_for_each_target(chain):
+    settings = {**chain.trials, "defence": "random_eviction", "fraction": 0.1}
+    inputs = {"data": "prepare/data.safetensors", "victim": "victim/weights.safetensors"}
+    chain.step("filter", "evicted", settings, **inputs, poisons="craft/poisons.safetensors")
+    keep = load_file(chain.path("evicted/kept.safetensors"))["keep"][0]
+    assert (~keep).sum(1).tolist() == [20, 20, 20] and not torch.equal(keep[0], keep[1])
