@@ -34,7 +34,11 @@ def test_a_step_makes_a_record_and_a_log(tmp_path):
 @pytest.mark.parametrize(
     "words,code,says",
     [
-        (["prepare", "--settings", PREPARE, "--out", "o", "--input", "data", "gone"], 3, "--input data: no file gone"),
+        (
+            ["prepare", "--settings", PREPARE, "--out", "o", "--input", "data", "gone"],
+            3,
+            "--input data: no file gone",
+        ),
         (["prepare", "--settings", "{", "--out", "o"], 2, "--settings"),
         (["prepare", "--settings", PREPARE, "--out", "o", "--label", "x"], 2, "allowed is name=value"),
         (["prepare", "--settings", PREPARE.replace("digits", "digit"), "--out", "o"], 2, "digits"),

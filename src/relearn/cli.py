@@ -76,7 +76,9 @@ def _json(text: str) -> dict:
 
 
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--settings", type=_json, required=True, help="the part of params.yaml that this run uses, as JSON")
+    parser.add_argument(
+        "--settings", type=_json, required=True, help="the part of params.yaml that this run uses, as JSON"
+    )
     parser.add_argument("--input", nargs="+", action="append", default=[], metavar=("NAME", "PATH"))
     parser.add_argument("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--out", required=True, type=Path, help="the run's folder")
@@ -127,7 +129,9 @@ def run_step(args: argparse.Namespace) -> int:
             threads=args.threads,
         )
         with run:
-            if run.done is None:  # otherwise another process finished this very run while this one waited for it
+            if (
+                run.done is None
+            ):  # otherwise another process finished this very run while this one waited for it
                 step.run(run, args.settings, inputs, device, args.precision)
     return 0
 

@@ -47,13 +47,19 @@ class Progress:
             self.last = now
             elapsed = now - self.start
             left = elapsed / (done - self.first) * (total - done)
-            print(f"{self.text}: {done}/{total}, {elapsed:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True)
+            print(
+                f"{self.text}: {done}/{total}, {elapsed:.0f} s, {left:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _draw(self, done: int, total: int) -> None:
         if self.bar is None:
             from tqdm import tqdm
 
-            self.bar = tqdm(desc=self.text, total=total, initial=done - 1, file=sys.stderr, dynamic_ncols=True)
+            self.bar = tqdm(
+                desc=self.text, total=total, initial=done - 1, file=sys.stderr, dynamic_ncols=True
+            )
         self.bar.update(done - self.bar.n)
 
 

@@ -32,4 +32,6 @@ def test_mode_and_batch_statistics_are_left_alone():
     net = Net().train()
     embed(net, torch.rand(4, 2, 2, 2))
     assert net.training and net.norm.running_mean.abs().sum() == 0
-    assert not Net().eval().training and not (lambda n: (embed(n, torch.rand(2, 2, 2, 2)), n.training)[1])(Net().eval())
+    assert not Net().eval().training and not (lambda n: (embed(n, torch.rand(2, 2, 2, 2)), n.training)[1])(
+        Net().eval()
+    )

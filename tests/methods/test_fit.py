@@ -74,7 +74,16 @@ def test_full_batch_steps_equal_the_published_update_by_hand(optimizer):
                 unbiased = second[i] / (1 - 0.999 ** (t + 1))
                 change = first[i] / (1 - 0.9 ** (t + 1)) / (unbiased.sqrt() + 1e-8)
             parameters[i] = (parameters[i].detach() - rate * change).requires_grad_()
-    fit(net, (x, y), loss=cross_entropy, epochs=steps, batch_size=8, lr=lr, optimizer=optimizer, weight_decay=decay)
+    fit(
+        net,
+        (x, y),
+        loss=cross_entropy,
+        epochs=steps,
+        batch_size=8,
+        lr=lr,
+        optimizer=optimizer,
+        weight_decay=decay,
+    )
     for ours, truth in zip(net.parameters(), parameters, strict=True):
         torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-12)
 

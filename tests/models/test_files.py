@@ -6,7 +6,9 @@ from safetensors.torch import save_file
 
 from relearn.models import create, files
 
-TINY = dict(name="ResNet18", classes=4, in_channels=1, width=0.125, depth=0.5, dropout=0.1, mean=[0.4], std=[0.2])
+TINY = dict(
+    name="ResNet18", classes=4, in_channels=1, width=0.125, depth=0.5, dropout=0.1, mean=[0.4], std=[0.2]
+)
 
 
 def test_round_trip_keeps_every_bit_and_eval_mode(tmp_path):

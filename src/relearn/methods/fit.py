@@ -93,7 +93,9 @@ def crop_and_flip(padding: int, flip: bool) -> Augment:
             rows = offsets[0][:, None] + torch.arange(height, device=images.device)
             columns = offsets[1][:, None] + torch.arange(width, device=images.device)
             which = torch.arange(batch, device=images.device)[:, None, None]
-            images = padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+            images = padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(
+                0, 3, 1, 2
+            )
         if flip:
             coins = torch.rand(batch, generator=generator).to(images.device) < 0.5
             images = torch.where(coins[:, None, None, None], images.flip(3), images)
@@ -221,7 +223,9 @@ def _batches(
         yield batch
 
 
-def _optimizer(model: nn.Module, name: str, lr: float, momentum: float, decay: float) -> torch.optim.Optimizer:
+def _optimizer(
+    model: nn.Module, name: str, lr: float, momentum: float, decay: float
+) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=decay)

@@ -15,15 +15,17 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from safetensors.torch import save_file
 
     from relearn.checkpoint import Checkpoint
+    from relearn.console import Progress
     from relearn.data.arrays import load_prepared
     from relearn.measures.attack_success import ThreatModel
     from relearn.methods import ATTACKS, load
     from relearn.methods.crafting import quantise
     from relearn.models import files
-    from relearn.console import Progress
 
     data = load_prepared(inputs["data"][0])
-    trials = data.trials(**{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")})
+    trials = data.trials(
+        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
+    )
     bases = trials.base_images.to(device).float() / 255.0
     targets = trials.target_images.to(device).float() / 255.0
     substitutes = [files.load(path, device) for path in inputs["substitutes"]]

@@ -24,11 +24,15 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.models import files
 
     data = load_prepared(inputs["data"][0])
-    trials = data.trials(**{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")})
+    trials = data.trials(
+        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
+    )
     victim = files.load(inputs["victim"][0], device)
     poisons = load_file(inputs["poisons"][0])["poisons"]
     images, labels = data.fine_tune()
-    poison_features = embed(victim, poisons.flatten(0, 1), precision=precision).unflatten(0, poisons.shape[:2])
+    poison_features = embed(victim, poisons.flatten(0, 1), precision=precision).unflatten(
+        0, poisons.shape[:2]
+    )
     features = poisoned_sets(
         embed(victim, images, precision=precision), poison_features, trials.base_positions_in_fine_tune
     )
@@ -41,7 +45,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     else:
         ks = [0]
         arguments = {k: v for k, v in settings.items() if k in defence().get_params()}
-        kept = np.stack([_each(defence, arguments, run.seed, t).fit_predict(x, labels) for t, x in enumerate(features)])
+        kept = np.stack(
+            [_each(defence, arguments, run.seed, t).fit_predict(x, labels) for t, x in enumerate(features)]
+        )
         kept = kept[None]
     keep = torch.from_numpy(kept == 1)
 
@@ -69,7 +75,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     save_file({"keep": keep.contiguous(), "k": torch.tensor(ks)}, run.output("kept.safetensors"))
     run.finish(
         {
-            "poisons_removed_frac": sum(r["poisons_removed"] for r in chosen) / sum(r["poisons"] for r in chosen),
+            "poisons_removed_frac": sum(r["poisons_removed"] for r in chosen)
+            / sum(r["poisons"] for r in chosen),
             "clean_removed_frac": sum(r["clean_removed"] for r in chosen) / sum(r["clean"] for r in chosen),
             "mcc": sum(r["mcc"] for r in chosen) / len(chosen),
             "targets_count": len(chosen),

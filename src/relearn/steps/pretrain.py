@@ -16,12 +16,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from torch.nn.functional import cross_entropy
 
     from relearn.checkpoint import Checkpoint
+    from relearn.console import Progress
     from relearn.data.arrays import load_prepared
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.fit import crop_and_flip, fit
     from relearn.models import create, files
-    from relearn.console import Progress
 
     recipe = dict(settings["training"])
     data = load_prepared(inputs["data"][0])

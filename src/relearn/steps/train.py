@@ -15,15 +15,17 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     import torch
     from safetensors.torch import load_file
 
+    from relearn.console import Progress
     from relearn.data.arrays import load_prepared
     from relearn.measures.attack_success import ThreatModel, succeeded
     from relearn.measures.embed import embed
     from relearn.methods.transfer import fine_tune, poisoned_sets
     from relearn.models import files
-    from relearn.console import Progress
 
     data = load_prepared(inputs["data"][0])
-    trials = data.trials(**{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")})
+    trials = data.trials(
+        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
+    )
     victim = files.load(inputs["victim"][0], device)
     images, labels = data.fine_tune()
     clean = embed(victim, images, precision=precision)
