@@ -1,8 +1,8 @@
 """Deviations: every value in force that is not the published one, with the source of the published value.
 
 params/paper.yaml holds the published settings; the comment behind a value names its source (paper and
-section, "released code", or "not stated" where the choice is ours). The difference to that file is the list of
-deviations, so nobody keeps a second list by hand.
+section, "released code", or "not stated" where the choice is ours). The difference to that file is the list
+of deviations, so nobody keeps a second list by hand.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read(path: str | Path = "params/paper.yaml") -> Published:
 
 
 def deviations(params: Mapping[str, Any], published: Published) -> list[Deviation]:
-    """Keys whose values in force are not the published ones, in the order of ``params``; the scale is no key."""
+    """Keys whose values in force are not the published ones; the scale itself is no deviation."""
     values = _leaves(params)
     values.pop("scale", None)
     return [
