@@ -21,7 +21,9 @@ def embed(net: nn.Module, images: Tensor, *, batch_size: int = 512, precision: s
     for chunk in images.split(batch_size):
         pixels = chunk.to(device)
         pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
-        cast = torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+        cast = (
+            torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+        )
         with cast:
             features.append(net.features(pixels).float())
     net.train(was_training)

@@ -102,9 +102,8 @@ def fine_tune(
     """
     count, sets, width = features.shape
     if labels.shape != (count,) or keep.shape[:2] != (count, sets) or keep.dim() != 3:
-        raise ValueError(
-            f"features {tuple(features.shape)}, labels {tuple(labels.shape)}, keep {tuple(keep.shape)}: allowed are (n, T, d), (n,), (n, T, V)"
-        )
+        found = f"features {tuple(features.shape)}, labels {tuple(labels.shape)}, keep {tuple(keep.shape)}"
+        raise ValueError(f"{found}: allowed are (n, T, d), (n,), (n, T, V)")
     classes, variants = head.out_features, keep.shape[2]
     if reset_head:
         with torch.random.fork_rng(devices=[]):

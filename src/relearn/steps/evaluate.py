@@ -46,4 +46,4 @@ def _hull(run, settings, inputs, device, precision) -> None:
         problems=settings["problems"],
         seed=run.seed,
     )
-    run.finish({name: value for name, value in found.items()})
+    run.finish(found)
