@@ -32,7 +32,7 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
         "evaluate": 4,
         "render": 1,
     }
-    scratch.run("snakemake")
+    scratch.run("snakemake", "--cores", "all")
     assert ran(scratch) == everything
     scratch.run("dvc", "repro", "--quiet")
     assert ran(scratch) == {}
@@ -43,7 +43,7 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
     assert nothing_to_do(scratch)
 
     scratch.set({LR: 0.05})
-    scratch.run("snakemake")
+    scratch.run("snakemake", "--cores", "all")
     assert ran(scratch) == {"render": 1, "train": 22}
     scratch.run("dvc", "repro", "--quiet")
     assert ran(scratch) == {}
@@ -70,14 +70,14 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
     scratch.run("dvc", "repro", "--quiet")
     assert ran(scratch) == {"render": 1}
     scratch.set({victims: ["SENet18", "ResNet18"]})
-    scratch.run("snakemake")
+    scratch.run("snakemake", "--cores", "all")
     assert ran(scratch) == {"render": 1}
     scratch.run("dvc", "repro", "--quiet")
     assert ran(scratch) == {}
 
     # A wrong value stops both before the first job, in words.
     scratch.set({K: 4000})
-    for command in (["snakemake"], ["dvc", "repro"]):
+    for command in (["snakemake", "--cores", "all"], ["dvc", "repro"]):
         refused = scratch.run(*command, ok=False)
         assert refused.returncode != 0
         assert "poisoning.filter.deep_knn.k: found 4000, allowed: at most" in refused.stdout + refused.stderr
