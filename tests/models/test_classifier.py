@@ -76,6 +76,15 @@ def test_forward_is_the_head_on_the_pooled_last_stage(tiny, images):
     torch.testing.assert_close(tiny(images), features @ tiny.head.weight.T + tiny.head.bias)
 
 
+def test_relu_ends_the_published_parts(name, tiny, images):
+    # parameter counts cannot see a ReLU; after one, the smallest value of many is exactly 0
+    last_of_stage = ["ResNet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "GoogLeNet"]
+    *earlier, last = tiny.stages(images)
+    assert (tiny.stem(images).min() == 0) == (name != "DenseNet121")
+    assert [stage.min() == 0 for stage in earlier] == [name in last_of_stage] * len(earlier)
+    assert (last.min() == 0) == (name != "SENet18")
+
+
 @pytest.mark.parametrize("side", [8, 9, 32])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_any_size_from_8_and_any_channels(name, side, channels):
