@@ -41,7 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "code_version": set(),
     # what reads records
     "report": {"record"},
-    "tracking": {"record", "spool", "durable"},
+    "tracked": {"record_file", "spool", "durable"},
+    "tracking_store": {"tracked", "spool", "durable"},
+    "tracking": {"tracked", "tracking_store", "record", "record_file", "spool", "durable", "interrupt"},
     # what calls everything
     "steps": {"*"},
     "cli": {"*"},

@@ -36,7 +36,8 @@ PLUMBING = frozenset(
     f"{PACKAGE}.{name}"
     for name in (
         *("cli", "console", "progress", "interrupt", "devices"),
-        *("record", "record_file", "spool", "durable", "provenance", "checkpoint", "tracking"),
+        *("record", "record_file", "spool", "durable", "provenance", "checkpoint"),
+        *("tracked", "tracking", "tracking_store"),
         *("params", "spelling", "faults", "schema", "code_version"),
     )
 )
