@@ -213,6 +213,17 @@ def test_iterative_and_enumerating_solver_agree(monkeypatch) -> None:
     torch.testing.assert_close(iterated, enumerated, rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("k", range(1, 7))
+def test_up_to_six_points_need_no_iteration(k: int, monkeypatch) -> None:
+    """Every face is solved, those of targets in the hull too, where the differences are dependent."""
+    monkeypatch.setattr("relearn.maths._descend", None)
+    features, target = (x.double() for x in regimes(k, 12, 10))
+    simplex_least_squares(features, target)
+    simplex_least_squares(
+        torch.eye(6, dtype=torch.float64)[:k], torch.eye(6, dtype=torch.float64)[:2].mean(0)
+    )
+
+
 @given(st.integers(1, 6), st.floats(1e-12, 1), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_almost_identical_points(k: int, distance: float, seed: int) -> None:
