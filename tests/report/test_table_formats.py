@@ -32,6 +32,8 @@ def test_cells_as_text(cells):
     assert table_formats.text(replace(one(cells, "deep_knn", "mcc"), mean=0.12345)) == "0.123 ± 0.000 (4)"
     assert table_formats.text(one(cells, "adversarial_training", "test_accuracy")) == "not run"
     assert table_formats.text(one(cells, "none", "mcc")) == "n/a"
+    assert table_formats.number(-1e-9, "ratio") == "0.000"
+    assert table_formats.number(-1e-9, "fraction", signed=True) == "+0.0"
 
 
 def test_paper_shows_a_dash_and_the_published_code_its_value(cells):

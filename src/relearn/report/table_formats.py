@@ -33,8 +33,10 @@ def number(value: float | None, unit: str, signed: bool = False) -> str:
     """Rounded as the report shows it: shares in percent with one decimal, others with three."""
     if value is None:
         return NO_NUMBER
-    sign = "+" if signed else ""
-    return f"{100 * value:{sign}.1f}" if unit == "fraction" else f"{value:{sign}.3f}"
+    scale, form = (100, ".1f") if unit == "fraction" else (1, ".3f")
+    form = f"+{form}" if signed else form
+    text = format(scale * value, form)
+    return text if float(text) else format(0.0, form)  # no minus nought
 
 
 def text(cell: Cell) -> str:
