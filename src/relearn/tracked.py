@@ -71,6 +71,25 @@ class Tracked:
         return hashlib.sha256(canonical(told).encode()).hexdigest()[:16]
 
 
+@dataclass
+class Summary:
+    """What one import did; `problems` holds a line for each file that is unsound."""
+
+    created: int = 0
+    updated: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    deleted_by_hand: int = 0
+    statuses: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counts = f"{self.created} new, {self.updated} updated, {self.replaced} replaced"
+        counts += f", {self.unchanged} unchanged"
+        told = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
+        return counts + (f" ({told})" if told else "")
+
+
 def sources(root: Path) -> tuple[list[Source], list[str]]:
     """The runs below a root (``results/<scale>``), sorted by id, and one line for each unsound record."""
     found: dict[str, Source] = {}

@@ -31,17 +31,17 @@ import contextlib
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from relearn import interrupt, spool
-from relearn.durable import Busy, Lock, digest, write
+from relearn.durable import Busy, Lock, digest, sweep, write
 from relearn.record_file import RecordError
-from relearn.tracked import PREFIX, STALE_S, Source, Tracked, contradicts, points, sources, tracked
+from relearn.tracked import PREFIX, STALE_S, Source, Summary, Tracked, contradicts, points, sources, tracked
 from relearn.tracking_store import TrackingError, artifact_folder, database, prepare, store_uri, upgrade
 
 # Before the import, and only where the user has not chosen: no telemetry, and a lost server is noticed in
@@ -63,25 +63,6 @@ NOTE = "mlflow.note.content"
 METRICS_A_CALL, PARAMS_A_CALL, RUNS_A_PAGE = 800, 100, 1000
 BULK = 30  # more runs than this are looked up together
 Roots = Path | str | Sequence[Path | str]
-
-
-@dataclass
-class Summary:
-    """What one import did; `problems` holds a line for each file that is unsound."""
-
-    created: int = 0
-    updated: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    deleted_by_hand: int = 0
-    statuses: dict[str, int] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        counts = f"{self.created} new, {self.updated} updated, {self.replaced} replaced"
-        counts += f", {self.unchanged} unchanged"
-        told = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
-        return counts + (f" ({told})" if told else "")
 
 
 def import_spool(
@@ -299,6 +280,7 @@ class Importer:
                 self._client.log_artifact(current.info.run_id, str(file))
                 continue
             target = folder / location.removeprefix(served).lstrip("/") / file.name
+            sweep(target.parent)  # what a killed importer left
             if not target.exists() or digest(target) != digest(file):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 write(target, file.read_bytes())
@@ -371,23 +353,25 @@ def open_store(uri: str) -> Any:
             message = prepare(file, _create_database)
             if message:
                 print(f"relearn track: {message}", file=sys.stderr, flush=True)
-        client = MlflowClient(uri)
         try:
-            client.search_experiments(max_results=1)
+            return _connected(uri)
         except MlflowException as error:
             if file is None or "out-of-date" not in str(error):
                 raise
             _release(uri)
             upgrade(file)
-            client = MlflowClient(uri)
-            client.search_experiments(max_results=1)
-        return client
+            return _connected(uri)
+
+
+def _connected(uri: str) -> Any:
+    client = MlflowClient(uri)
+    client.search_experiments(max_results=1)
+    return client
 
 
 def _create_database(file: Path) -> None:
-    uri = f"sqlite:///{file}"
-    MlflowClient(uri).search_experiments(max_results=1)
-    _release(uri)
+    _connected(f"sqlite:///{file}")
+    _release(f"sqlite:///{file}")
 
 
 def _release(uri: str) -> None:
@@ -411,10 +395,6 @@ def _one_line(uri: str) -> Iterator[None]:
         yield
     except MlflowException as error:
         file = database(uri)
-        lines = [
-            line
-            for line in str(error).splitlines()
-            if line and not line.startswith(("[SQL", "[param", "(Back"))
-        ]
-        text = (lines or ["no message"])[0]
+        lines = [line for line in str(error).splitlines() if line.strip()] or ["no message"]
+        text = next((line for line in lines if re.match(r"\(\w+\.\w*Error\)", line)), lines[0])
         raise TrackingError(f"{file.name if file else 'tracking server'}: {text}") from error
