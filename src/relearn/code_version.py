@@ -153,9 +153,7 @@ def _write(node: object, package: str, text: list[str], imports: list[_Import]) 
             imports.extend(_inside(node, package))
         text.append(f"({type(node).__name__}")
         for field, value in ast.iter_fields(node):
-            empty = value is None or (isinstance(value, list) and not value)
-            # A constant None is a value, not an absent field.
-            if field in _SKIPPED_FIELDS or (empty and not isinstance(node, ast.Constant)):
+            if value is None or field in _SKIPPED_FIELDS or (isinstance(value, list) and not value):
                 continue
             text.append(f" {field}=")
             _write(value, package, text, imports)

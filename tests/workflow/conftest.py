@@ -83,6 +83,12 @@ class Scratch:
         answers: list[dict[str, list[str]]] = json.loads(done.stdout)
         return answers
 
+    def promise_render(self) -> None:
+        """Tell the pretended render which files its rule promises."""
+        code = "import engines; engines.promise(engines.jobs.plan())"
+        env = {**self.env, "PYTHONPATH": os.pathsep.join([self.env["PYTHONPATH"], str(HERE)])}
+        subprocess.run([sys.executable, "-c", code], cwd=self.root, env=env, check=True, capture_output=True)
+
     def calls(self) -> list[str]:
         """The steps that ran since the last question, each by the end of its folder."""
         lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []

@@ -32,6 +32,7 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
         "evaluate": 4,
         "render": 1,
     }
+    scratch.promise_render()
     scratch.run("snakemake", "--cores", "all")
     assert ran(scratch) == everything
     scratch.run("dvc", "repro", "--quiet")
