@@ -8,6 +8,7 @@ configfile: "params.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/poisoning.smk"
 include: "workflow/rules/prepare.smk"
 include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/craft.smk"
@@ -19,6 +20,6 @@ include: "workflow/rules/render.smk"
 
 rule all:
     default_target: True
-    localrule: True
     input:
         rules.render_all.input,
+    localrule: True

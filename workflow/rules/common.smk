@@ -16,13 +16,14 @@ MACHINE = reader.machine(config, "params.yaml")
 if hidden := reader.hidden_line("params.yaml", PARAMS["scale"]):
     print(hidden, file=sys.stderr)
 if MACHINE["mirror"]:
-    os.environ["RELEARN_MIRROR"] = MACHINE["mirror"]
+    os.environ.update(RELEARN_MIRROR=MACHINE["mirror"])
 SCALE = PARAMS["scale"]
+ENVIRONMENT = "../envs/relearn.yaml"  # used with `--sdm conda` only
 ROOT = f"results/{SCALE}"
-POISONING = PARAMS["poisoning"]
 
-# Device, precision and threads say how a run is made, not which: they stand in the record, never in `params:`.
-HOW = f"--scale {SCALE} --device {MACHINE['device']} --precision {MACHINE['precision']}"
+# Device, precision and threads say how a run is made, not which: resources, never `params:`, so that what another
+# machine has made counts.
+DEVICE, PRECISION = MACHINE["device"], MACHINE["precision"]
 
 
 wildcard_constraints:
@@ -46,7 +47,15 @@ onstart:
     Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
     Path(TRACKER_STOP).unlink(missing_ok=True)
     tracker_log = open(f"{ROOT}/spool/track.log", "ab")
-    command = ["relearn", "track", "--root", ROOT, "--follow", "--stop-file", TRACKER_STOP]
+    command = [
+        "relearn",
+        "track",
+        "--root",
+        ROOT,
+        "--follow",
+        "--stop-file",
+        TRACKER_STOP,
+    ]
     TRACKER = subprocess.Popen(command, stdout=tracker_log, stderr=tracker_log, stdin=subprocess.DEVNULL)
 
 

@@ -1,21 +1,10 @@
 # evaluate: the worth of every trained network, and what holds without training.
-EVALUATE = POISONING["evaluate"]
-ACCURACY_RUN = f"{ROOT}/runs/poisoning/evaluate/accuracy/{{role}}/{{network}}/seed{{seed}}"
-HULL_RUN = f"{ROOT}/runs/poisoning/evaluate/hull/seed{{seed}}"
-EVALUATE_RUNS = [
-    run.replace("/pretrain/", "/evaluate/accuracy/")
-    for run in expand(SUBSTITUTE_RUNS + VICTIM_RUNS, seed=SEEDS)
-] + [HULL_RUN.format(seed=0)]
-
-
-def evaluate_code(wildcards):
-    return code_version("relearn.steps.evaluate", network_module(architecture_of(wildcards)))
 
 
 rule evaluate_all:
-    localrule: True
     input:
         expand("{run}/record.json", run=EVALUATE_RUNS),
+    localrule: True
 
 
 rule evaluate:
@@ -29,20 +18,26 @@ rule evaluate:
         f"{ROOT}/logs/evaluate/accuracy/{{role}}/{{network}}/seed{{seed}}.log",
     benchmark:
         f"{ROOT}/benchmarks/evaluate/accuracy/{{role}}/{{network}}/seed{{seed}}.tsv"
-    params:
-        settings=canonical({"protocol": "accuracy", "calibration_bins": EVALUATE["calibration_bins"]}),
-        code=evaluate_code,
-        architecture=architecture_of,
+    conda:
+        ENVIRONMENT
     threads: 1
     resources:
         mem_mb=4000,
         runtime=30,
         gpu=1,
+        device=DEVICE,
+        precision=PRECISION,
+    params:
+        scale=SCALE,
+        settings=canonical({"protocol": "accuracy", "calibration_bins": EVALUATE["calibration_bins"]}),
+        code=evaluate_code,
+        architecture=architecture_of,
     shell:
         "relearn evaluate --settings {params.settings:q} --code {params.code}"
         " --input data {input.data:q} --input network {input.network:q} --label protocol=accuracy"
         " --label role={wildcards.role} --label network={wildcards.network}"
-        " --label architecture={params.architecture} --seed {wildcards.seed} --threads {threads} {HOW}"
+        " --label architecture={params.architecture} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
+        " --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"
 
 
@@ -53,15 +48,21 @@ rule evaluate_hull:
         f"{ROOT}/logs/evaluate/hull/seed{{seed}}.log",
     benchmark:
         f"{ROOT}/benchmarks/evaluate/hull/seed{{seed}}.tsv"
-    params:
-        settings=canonical({"protocol": "hull", **EVALUATE["hull"]}),
-        code=code_version("relearn.steps.evaluate", "relearn.measures.hull"),
+    conda:
+        ENVIRONMENT
     threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
         gpu=0,
+        device=DEVICE,
+        precision=PRECISION,
+    params:
+        scale=SCALE,
+        settings=canonical({"protocol": "hull", **EVALUATE["hull"]}),
+        code=code_version("relearn.steps.evaluate", "relearn.measures.hull"),
     shell:
         "relearn evaluate --settings {params.settings:q} --code {params.code} --label protocol=hull"
-        " --seed {wildcards.seed} --threads {threads} {HOW}"
+        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
+        " --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"

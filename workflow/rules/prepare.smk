@@ -1,11 +1,10 @@
 # prepare: the data set, checked, and its splits.
-PREPARED = f"{ROOT}/runs/poisoning/prepare/{POISONING['prepare']['dataset']}"
 
 
 rule prepare_all:
-    localrule: True
     input:
         f"{PREPARED}/record.json",
+    localrule: True
 
 
 rule prepare:
@@ -16,16 +15,22 @@ rule prepare:
         f"{ROOT}/logs/prepare.log",
     benchmark:
         f"{ROOT}/benchmarks/prepare.tsv"
-    params:
-        settings=canonical(POISONING["prepare"]),
-        code=code_version("relearn.steps.prepare", dataset_module(POISONING["prepare"]["dataset"])),
-        dataset=POISONING["prepare"]["dataset"],
+    conda:
+        ENVIRONMENT
     threads: 1
     resources:
         mem_mb=4000,
         runtime=30,
         gpu=0,
+        device=DEVICE,
+        precision=PRECISION,
+    params:
+        scale=SCALE,
+        settings=canonical(POISONING["prepare"]),
+        code=code_version("relearn.steps.prepare", dataset_module(POISONING["prepare"]["dataset"])),
+        dataset=POISONING["prepare"]["dataset"],
     shell:
         "relearn prepare --settings {params.settings:q} --code {params.code}"
-        " --label dataset={params.dataset} --threads {threads} {HOW}"
+        " --label dataset={params.dataset} --threads {threads} --scale {params.scale}"
+        " --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"

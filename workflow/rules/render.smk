@@ -1,12 +1,10 @@
 # render: tables, figures, verdicts and the report, from the records alone.
-TABLES = ["zhu2022.table2.1", "zhu2022.table2.2"]
-FIGURES = ["zhu2022.fig2.5", "zhu2022.fig2.11"]
 
 
 rule render_all:
-    localrule: True
     input:
         f"{ROOT}/report.html",
+    localrule: True
 
 
 rule render:
@@ -43,12 +41,15 @@ rule render:
         f"{ROOT}/logs/render.log",
     benchmark:
         f"{ROOT}/benchmarks/render.tsv"
-    params:
-        code=code_version("relearn.steps.render"),
+    conda:
+        ENVIRONMENT
     threads: 1
     resources:
         mem_mb=4000,
         runtime=15,
         gpu=0,
+    params:
+        scale=SCALE,
+        code=code_version("relearn.steps.render"),
     shell:
-        "relearn render --root {ROOT} --params params.yaml --scale {SCALE} > {log:q} 2>&1"
+        "relearn render --root $(dirname {output.page:q}) --params params.yaml --scale {params.scale} > {log:q} 2>&1"
