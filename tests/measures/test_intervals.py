@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -118,6 +119,17 @@ def test_clusters_of_unequal_size_weigh_by_their_trials():
     found = bootstrap_mean(values, clusters)
     assert found.estimate == pytest.approx(0.7) and found.n == 3
     assert 0 <= found.low < 0.7 < found.high <= 1
+
+
+def test_the_bootstrap_approaches_the_enumeration_of_all_resamples():
+    """Four clusters of very different size: 4^4 resamples, each the mean of all its trials."""
+    groups = [np.array([0.0]), np.array([1.0, 3.0]), np.linspace(5, 7, 12), np.array([2.0, 2.5, 4.0])]
+    means = [np.concatenate([groups[i] for i in drawn]).mean() for drawn in product(range(4), repeat=4)]
+    level = expanded_level(4, 0.5)
+    found = bootstrap_mean(
+        np.concatenate(groups), np.repeat(range(4), [1, 2, 12, 3]), confidence=0.5, resamples=100_000
+    )
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [level, 1 - level])), abs=0.05)
 
 
 def test_pairs_share_what_they_share():

@@ -64,6 +64,11 @@ def test_of_equally_far_points_the_larger_index_goes_first():
     for seed in range(20):  # two points are equally far from their mean, whatever rounding makes of it
         pair = np.random.default_rng(seed).normal(size=(2, 5)) + 10.0**seed
         np.testing.assert_array_equal(L2Outliers(0.5).fit_predict(pair, [0, 0]), [1, -1])
+    for corners in range(3, 30):  # nor do the corners of a regular polygon differ
+        turn = 2 * np.pi * np.arange(corners) / corners
+        polygon = np.stack([np.cos(turn), np.sin(turn)], 1) + 0.3
+        kept = L2Outliers(0.5).fit_predict(polygon, np.zeros(corners))
+        np.testing.assert_array_equal(kept, np.where(np.arange(corners) < -(-corners // 2), 1, -1))
     np.testing.assert_array_equal(L2Outliers(0.5).fit_predict(np.full((4, 2), 0.3), [7] * 4), [1, 1, -1, -1])
 
 
