@@ -164,7 +164,8 @@ def nearest_of_row(distance: Tensor, k: int, tie: Tensor) -> Tensor:
         k: 1 <= k <= M.
         tie: (R,) distances that differ by at most this are ties.
     """
-    kth, tie = distance.kthvalue(k, dim=1, keepdim=True).values, tie[:, None]
+    # not kthvalue, which refuses to run on a GPU where torch is told to be deterministic
+    kth, tie = distance.topk(k, dim=1, largest=False).values[:, -1:], tie[:, None]
     surely = distance < kth - tie
     tied = (distance - kth).abs() <= tie
     return surely | (tied & (tied.cumsum(dim=1) <= k - surely.sum(dim=1, keepdim=True)))
