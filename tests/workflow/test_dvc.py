@@ -1,0 +1,79 @@
+"""dvc.yaml holds together with the rules: every file has its stage, every stage may run its rules."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn.steps import jobs
+
+LIST = """
+import json
+from dvc.repo import Repo
+with Repo() as repo:
+    print(json.dumps({
+        stage.addressing: {
+            "cmd": stage.cmd,
+            "outs": [out.def_path for out in stage.outs],
+            "kept": all(out.persist for out in stage.outs),
+            "cached": all(out.use_cache for out in stage.outs),
+        }
+        for stage in repo.index.stages
+    }))
+"""
+
+
+@pytest.fixture
+def stages(scratch: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    monkeypatch.chdir(scratch.root)
+    found: dict[str, dict[str, Any]] = json.loads(scratch.run(sys.executable, "-c", LIST).stdout)
+    return found
+
+
+def holds(outs: list[str], path: str) -> bool:
+    return any(path == out or path.startswith(f"{out}/") for out in outs)
+
+
+def test_every_file_of_the_dag_is_an_output_of_the_stage_that_may_make_it(
+    stages: dict[str, dict[str, Any]],
+) -> None:
+    for job in jobs.plan():
+        for path in job.outputs:
+            makers = [name for name, stage in stages.items() if holds(stage["outs"], path)]
+            study = job.study or "all"
+            assert makers == [f"{job.step}@{study}"], path
+            words = stages[makers[0]]["cmd"].split()
+            assert job.rule in words[words.index("--allowed-rules") + 1 : words.index("--")]
+            assert f"{job.step}_all" in words[words.index("--") + 1 :]
+
+
+def test_stages_are_few_and_named_after_step_and_study(stages: dict[str, dict[str, Any]]) -> None:
+    steps = ["prepare", "pretrain", "craft", "filter", "train", "evaluate"]
+    assert set(stages) == {"code", "render@all", *(f"{step}@poisoning" for step in steps)}
+    assert len(stages) <= 30
+    for stage in stages.values():
+        assert stage["kept"]  # DVC must not delete what Snakemake finds done
+        assert stage["cached"]  # git has none of it: the old side of a diff is in the cache
+
+
+def test_each_target_of_a_stage_can_be_planned_alone(stages: dict[str, dict[str, Any]]) -> None:
+    everything = {path for job in jobs.plan() for path in job.outputs}
+    found: set[str] = set()
+    for name, stage in stages.items():
+        if name == "code":
+            continue
+        words = stage["cmd"].split()
+        found |= {path for job in jobs.plan(words[words.index("--") + 1 :]) for path in job.outputs}
+    assert found == everything
+
+
+def test_nothing_is_sent_anywhere() -> None:
+    root = Path(__file__).resolve().parents[2]
+    config = (root / ".dvc" / "config").read_text()
+    assert "analytics = false" in config
+    assert "remote" not in config
+    assert "check_update = false" in config
