@@ -7,7 +7,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn import code_version as module
@@ -167,6 +167,7 @@ def test_no_module_and_broken_text_are_errors(house: Path) -> None:
         code_version("relearn.maths", root=house)
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(string.printable),

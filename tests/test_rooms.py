@@ -166,16 +166,21 @@ def heavy_imports(found: list[Import]) -> list[str]:
     return wrong
 
 
-def test_imports_go_one_way() -> None:
-    assert forbidden_arrows(imports(ROOT)) == []
+@pytest.fixture(scope="module")
+def ours() -> list[Import]:
+    return imports(ROOT)
 
 
-def test_a_method_imports_no_other_method() -> None:
-    assert methods_that_import_methods(imports(ROOT)) == []
+def test_imports_go_one_way(ours: list[Import]) -> None:
+    assert forbidden_arrows(ours) == []
 
 
-def test_costly_libraries_stay_in_their_rooms() -> None:
-    assert heavy_imports(imports(ROOT)) == []
+def test_a_method_imports_no_other_method(ours: list[Import]) -> None:
+    assert methods_that_import_methods(ours) == []
+
+
+def test_costly_libraries_stay_in_their_rooms(ours: list[Import]) -> None:
+    assert heavy_imports(ours) == []
 
 
 def test_every_room_is_on_the_plan() -> None:
