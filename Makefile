@@ -3,9 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 CORES ?= all
+SCALE ?= mini
 export MLFLOW_DISABLE_TELEMETRY = true
 
-.PHONY: reproduce test ui check format benchmark clean
+.PHONY: reproduce test ui check format benchmark publish clean
 
 reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names (mini)
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores $(CORES)
@@ -32,6 +33,11 @@ format: $(READY)
 
 benchmark: $(READY)  ## speed and memory, each against its reference in the same run
 	for script in benchmarks/[a-z]*.py; do case $$script in */timing.py) ;; *) $(BIN)/python $$script || exit 1;; esac; done
+
+publish:  ## copy what the project stands by (SCALE=mini) to results/published: report, tables, figures, claims, records; no weights
+	rm -rf results/published/$(SCALE) && mkdir -p results/published/$(SCALE)
+	cd results/$(SCALE) && cp -r tables figures claims.md claims.json coverage.csv deviations.md metrics.json report.html ../published/$(SCALE)/
+	cd results/$(SCALE) && find runs -name record.json -o -name trials.csv | tar -cf - -T - | tar -xf - -C ../published/$(SCALE)
 
 clean:  ## what the pipeline made, not what is published
 	rm -rf results/mini results/small results/medium results/paper
