@@ -467,6 +467,26 @@ def test_a_resumed_run_that_says_otherwise_has_the_last_word(later: float) -> No
     assert tracking.import_spool(ROOT).unchanged == 1
 
 
+def test_points_that_a_dying_importer_wrote_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dead after the points and before the tags that vouch for them; then the run takes one of them back."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    killed(0, {0: 0.5})
+    tracking.import_spool(ROOT)
+    killed(0, {1: 0.25})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(SqlAlchemyStore, "_set_tags", die)
+        tracking.import_spool(ROOT)
+    assert curve(next(stored())) == [(0, 0.5), (1, 0.25)]
+    killed(0, {1: 0.375})
+    tracking.import_spool(ROOT)
+    (one,) = stored()
+    assert curve(one) == [(0, 0.5), (1, 0.375)]
+
+
 def test_a_new_execution_takes_the_place_of_the_old_one() -> None:
     finished(0, {0: 0.5, 1: 0.25})
     tracking.import_spool(ROOT)

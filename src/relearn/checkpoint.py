@@ -43,8 +43,6 @@ class Checkpoint:
         tree = _lift(state, tensors, "")
         blob = save({key: value.detach().contiguous().cpu().clone() for key, value in tensors.items()})
         sha = hashlib.sha256(blob).hexdigest()
-        # the slot's old JSON goes first: never old JSON beside new tensors
-        (self.folder / f"{slot}.json").unlink(missing_ok=True)
         durable.write(self.folder / f"{slot}.safetensors", blob)
         head = {"number": number, "identity": self.identity, "tensors": sha, "state": tree}
         head["sha256"] = hashlib.sha256(durable.canonical(head).encode()).hexdigest()

@@ -271,18 +271,54 @@ def contradicts(tags: Mapping[str, str], run: Tracked) -> bool:
     return any(place not in now or now[place][1] != point[1] for place, point in {**sure, **perhaps}.items())
 
 
-def points(tags: Mapping[str, str], run: Tracked) -> list[tuple[str, float, int, int]]:
-    """(metric, value, milliseconds, step) still to be written. A point that may be in the store keeps its
-    first time: MLflow takes the very same point twice as one, but not the same value at another time.
+@dataclass
+class Batch:
+    """One write: tags that announce it, its points (metric, value, milliseconds, step), tags that vouch for
+    it.
     """
-    sure, perhaps = _written(tags, run)
+
+    before: dict[str, str]
+    points: list[tuple[str, float, int, int]]
+    after: dict[str, str]
+
+
+def batches(tags: Mapping[str, str], run: Tracked) -> list[Batch]:
+    """What is still to be written, the last batch with the record's own numbers.
+
+    MLflow takes the very same point twice as one, but not the same value at another time. So what an importer
+    announced and did not vouch for before it died is written again as it was announced, before anything newer
+    is.
+    """
+    done: list[Batch] = []
+    intent, size = int(tags[PREFIX + "intent"]), str(run.size)
+    if intent < run.size:
+        vouched = {PREFIX + "spooled": str(intent)}
+        if tags.get(PREFIX + "spooled") != str(intent):
+            done.append(Batch({}, _announced(tags, run), vouched))
+        announced = {PREFIX + "intent": size}
+        done.append(
+            Batch(announced, _announced({**tags, **vouched, **announced}, run), {PREFIX + "spooled": size})
+        )
+    else:
+        done.append(Batch({}, _announced(tags, run), {PREFIX + "spooled": size}))
+    if run.record_sha and tags.get(PREFIX + "record") != run.record_sha:
+        done[-1].points += _finals(run)
+        done[-1].after[PREFIX + "record"] = run.record_sha
+    return done
+
+
+def _announced(tags: Mapping[str, str], run: Tracked) -> list[tuple[str, float, int, int]]:
+    perhaps = _written(tags, run)[1]
+    found = [(key, value, int(t * 1000), step) for (key, step), (t, value) in perhaps.items()]
+    return sorted(found, key=lambda point: (point[2], point[3], point[0]))
+
+
+def _finals(run: Tracked) -> list[tuple[str, float, int, int]]:
+    """The record's numbers, one step behind their curves; a curve's own last value is not repeated."""
     now = run.story.points if run.story else {}
-    left = {**{place: point for place, point in now.items() if place not in sure}, **perhaps}
-    found = [(key, value, int(t * 1000), step) for (key, step), (t, value) in left.items()]
-    found.sort(key=lambda point: (point[2], point[3], point[0]))
-    if tags.get(PREFIX + "record") != run.record_sha:
-        for key, value in run.finals.items():
-            last = max((step for name, step in now if name == key), default=-1)
-            if last < 0 or now[key, last][1] != value:  # the curve's own last point is not repeated
-                found.append((key, value, run.end_ms or run.start_ms, last + 1))
+    found = []
+    for key, value in run.finals.items():
+        last = max((step for name, step in now if name == key), default=-1)
+        if last < 0 or now[key, last][1] != value:
+            found.append((key, value, run.end_ms or run.start_ms, last + 1))
     return found

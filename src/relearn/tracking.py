@@ -41,7 +41,7 @@ from typing import Any
 from relearn import interrupt, spool
 from relearn.durable import Busy, Lock, digest, sweep, write
 from relearn.record_file import RecordError
-from relearn.tracked import PREFIX, STALE_S, Source, Summary, Tracked, contradicts, points, sources, tracked
+from relearn.tracked import PREFIX, STALE_S, Source, Summary, Tracked, batches, contradicts, sources, tracked
 from relearn.tracking_store import TrackingError, artifact_folder, database, prepare, store_uri, upgrade
 
 # Before the import, and only where the user has not chosen: no telemetry, and a lost server is noticed in
@@ -245,24 +245,24 @@ class Importer:
         vouch for.
         """
         client, key, tags = self._client, current.info.run_id, current.data.tags
-        if int(tags[PREFIX + "intent"]) < run.size:
-            client.set_tag(key, PREFIX + "intent", str(run.size))
-        metrics = [Metric(*point) for point in points(tags, run)]
-        params = [Param(*one) for one in run.params.items() if one[0] not in current.data.params]
-        fresh = {name: value for name, value in run.tags.items() if tags.get(name) != value}
-        if NOTE in tags:
-            fresh.pop(NOTE, None)  # a person may have added to it
-        fresh[PREFIX + "spooled"] = str(run.size)
-        if run.record_sha:
-            fresh[PREFIX + "record"] = run.record_sha
         for name in ("reason", "strange"):
             if name in tags and name not in run.tags:
                 client.delete_tag(key, name)
-        while len(metrics) > METRICS_A_CALL or len(params) > PARAMS_A_CALL:
-            client.log_batch(key, metrics=metrics[:METRICS_A_CALL], params=params[:PARAMS_A_CALL])
-            metrics, params = metrics[METRICS_A_CALL:], params[PARAMS_A_CALL:]
-        # within one call MLflow commits the metrics before the tags that vouch for them
-        client.log_batch(key, metrics=metrics, params=params, tags=[RunTag(*one) for one in fresh.items()])
+        fresh = {name: value for name, value in run.tags.items() if tags.get(name) != value}
+        if NOTE in tags:
+            fresh.pop(NOTE, None)  # a person may have added to it
+        params = [Param(*one) for one in run.params.items() if one[0] not in current.data.params]
+        for batch in batches(tags, run):
+            for one in batch.before.items():
+                client.set_tag(key, *one)
+            metrics = [Metric(*point) for point in batch.points]
+            while len(metrics) > METRICS_A_CALL or len(params) > PARAMS_A_CALL:
+                client.log_batch(key, metrics=metrics[:METRICS_A_CALL], params=params[:PARAMS_A_CALL])
+                metrics, params = metrics[METRICS_A_CALL:], params[PARAMS_A_CALL:]
+            # within one call MLflow commits the metrics before the tags that vouch for them
+            vouching = [RunTag(*one) for one in {**fresh, **batch.after}.items()]
+            client.log_batch(key, metrics=metrics, params=params, tags=vouching)
+            params = []
         if run.inputs and not (current.inputs and current.inputs.dataset_inputs):
             client.log_inputs(key, [_dataset(*one) for one in run.inputs])
         self._artifacts(current, run.files)
