@@ -462,7 +462,7 @@ def test_a_full_disk_at_any_call_leaves_no_torn_record(monkeypatch: pytest.Monke
 
 def test_recording_loads_nothing_but_the_standard_library() -> None:
     program = (
-        "import sys; before = set(sys.modules); import relearn.record, relearn.progress, relearn.checkpoint\n"
+        "import sys; before = set(sys.modules); import relearn.record, relearn.console, relearn.checkpoint\n"
     )
     program += "print(*sorted({m.partition('.')[0] for m in set(sys.modules) - before}))"
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)

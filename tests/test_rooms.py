@@ -35,7 +35,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "durable": set(),
     "provenance": set(),
     "interrupt": set(),
-    "progress": {"interrupt"},
     "console": {"interrupt"},
     "devices": set(),
     "code_version": set(),

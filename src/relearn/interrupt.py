@@ -1,7 +1,7 @@
 """Stopping between two steps: a signal asks, the next safe point obeys.
 
 SIGINT ends with exit status 130, SIGTERM and SIGUSR1 (what SLURM sends ahead of the time limit) with 143. The
-handler only leaves a request; `check()`, called by `Run.log` and by every turn of `progress`, raises
+handler only leaves a request; `check()`, called by `Run.log` and by every call of `console.Progress`, raises
 `Interrupted` there. A program that reaches no safe point within the grace period is interrupted where it
 stands. A second SIGINT ends it at once: files are replaced in one rename, so nothing can be torn.
 """

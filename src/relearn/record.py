@@ -58,7 +58,7 @@ class Run:
     """One experiment with one seed, from its lock to its record. Use as a context manager around a step::
 
         with Run(out, study="poisoning", paper="zhu2022", step="train", …) as run:
-            for epoch in progress(epochs, "train"):
+            for epoch in range(epochs):
                 run.log(epoch, loss=loss)
             run.finish({"test_accuracy_frac": 0.91}, trials=(["target", "success"], rows))
 
