@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,22 +38,30 @@ NAME = "feature_collision/deep_knn/ResNet18/seed0"
 
 
 def test_each_run_stands_under_its_study_and_step() -> None:
-    assert versions([RUN, DRAWN]) == {
-        "poisoning": {"filter": {NAME: f"0123456789abcdef {RUN.run}"}},
-        "all": {"render": {"render": "c"}},
+    found = versions([RUN, DRAWN])
+    assert {study: {step: list(runs) for step, runs in steps.items()} for study, steps in found.items()} == {
+        "poisoning": {"filter": [NAME]},
+        "all": {"render": ["render"]},
     }
+    assert found["poisoning"]["filter"][NAME].split()[0] == RUN.code
+    assert found["all"]["render"]["render"].split()[0] == DRAWN.code
 
 
-@pytest.mark.parametrize(
-    "change", [{"code": "fedc"}, {"settings": {"k": 6}}, {"labels": {"victim": "B"}}, {"seed": 1}]
-)
-def test_what_makes_another_run_changes_its_value(change: dict[str, object]) -> None:
-    assert versions([replace(RUN, **change)])["poisoning"]["filter"] != versions([RUN])["poisoning"]["filter"]
+@pytest.mark.parametrize("job", [RUN, DRAWN])
+@pytest.mark.parametrize("change", [{"code": "fedc"}, {"inputs": ("a", "b")}, {"inputs": ("a", "c", "b")}])
+def test_other_code_or_other_inputs_change_its_value(job: Job, change: dict[str, Any]) -> None:
+    before = replace(job, inputs=("a", "c"))
+    assert versions([replace(before, **change)]) != versions([before])
 
 
-def test_paths_of_inputs_and_machine_do_not() -> None:
-    other = replace(RUN, command="relearn filter --device cuda", inputs=("x",), named_inputs={"data": ("x",)})
-    assert versions([other]) == versions([RUN])
+@pytest.mark.parametrize("change", [{"settings": {"k": 6}}, {"labels": {"victim": "B"}}, {"seed": 1}])
+def test_what_makes_another_run_changes_its_value(change: dict[str, Any]) -> None:
+    assert versions([replace(RUN, **change)]) != versions([RUN])
+
+
+def test_the_machine_and_the_order_of_inputs_do_not() -> None:
+    other = replace(RUN, command="relearn filter --device cuda", inputs=("b", "a"), logs=("x",))
+    assert versions([other]) == versions([replace(RUN, inputs=("a", "b"))])
 
 
 def test_it_is_printed_or_written_whole(

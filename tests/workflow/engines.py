@@ -4,8 +4,8 @@
 
 An edit is {"params": {dotted key: value}, "source": {path: text}}; each is made, judged and taken back. The
 answer to it is {"all": the runs there are, "jobs": those that Snakemake would run, "stages": stages that DVC
-finds changed themselves, "downstream": those and all that depend on them}. One process for all edits:
-starting Snakemake and DVC costs seconds.
+finds changed themselves, "called": those and all that depend on a stage in which jobs run, and so on}. One
+process for all edits: starting Snakemake and DVC costs seconds.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def judge(graph: Any) -> dict[str, list[str]]:
         status = repo.status()
     # The stage `code` always runs; what it writes is ours here.
     stages = [name for name, found in status.items() if name != "code" and _changed(found)]
-    return {"all": names, "jobs": stale, "stages": stages, "downstream": downstream(graph, stages)}
+    return {"all": names, "jobs": stale, "stages": stages, "called": called(graph, stages, stale)}
 
 
 def _changed(found: list[Any]) -> bool:
@@ -96,11 +96,21 @@ def stage_graph() -> Any:
         return networkx.relabel_nodes(repo.index.graph, lambda stage: stage.addressing)
 
 
-def downstream(graph: Any, stages: list[str]) -> list[str]:
-    """The stages themselves and all that depend on them."""
+def called(graph: Any, changed: list[str], stale: list[str]) -> list[str]:
+    """The stages whose command `dvc repro` runs: changed ones, and those below a called one that runs jobs."""
     import networkx
 
-    return sorted({*stages, *(other for name in stages for other in networkx.ancestors(graph, name))})
+    busy = {stage_of(name) for name in stale}
+    found = set(changed)
+    for name in reversed(list(networkx.topological_sort(graph))):  # inputs first
+        if any(above in found and above in busy for above in graph.successors(name)):
+            found.add(name)
+    return sorted(found)
+
+
+def stage_of(name: str) -> str:
+    step = name.partition("/")[0]
+    return "render@all" if step == "render" else f"{step}@poisoning"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""relearn code: code version and run id of each of today's jobs, keyed study.step, for a reader and for DVC.
+"""relearn code: code version and identity of each of today's jobs, keyed study.step, for a reader and for DVC.
 
 DVC compares parameters and files, not functions, and it knows nothing of an overlay. Its first stage writes
 this JSON, and every other stage depends on its own part of it, so that an edited formula, an edited overlay and
@@ -8,6 +8,7 @@ a grid that grows or shrinks make the same stages stale as they make jobs stale 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -36,14 +37,15 @@ def main(args: argparse.Namespace) -> int:
 
 
 def versions(plan: Sequence[jobs.Job]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return study → step → run → code version and run id; what belongs to no study stands under ``all``.
+    """Return study → step → run → code version and identity; what belongs to no study stands under ``all``.
 
-    A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. The run id is the hash of
-    its settings, labels, scale and seed.
+    A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. Its identity is a hash of the
+    run id (settings, labels, scale, seed) and of the names of its inputs: a report on fewer runs is another one.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for job in plan:
         name = job.folder.partition(f"/runs/{job.study}/{job.step}/")[2] if job.record else job.rule
-        value = f"{job.code} {job.run}" if job.record else job.code
-        found.setdefault(job.study or "all", {}).setdefault(job.step, {})[name] = value
+        known = [job.run if job.record else "", *sorted(job.inputs)]
+        identity = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+        found.setdefault(job.study or "all", {}).setdefault(job.step, {})[name] = f"{job.code} {identity}"
     return found
