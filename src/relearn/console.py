@@ -88,7 +88,7 @@ def tee(log: Path | None) -> Iterator[None]:
     log.parent.mkdir(parents=True, exist_ok=True)
     out, err = sys.stdout, sys.stderr
     with log.open("w", encoding="utf-8") as file:
-        sys.stdout, sys.stderr = _Tee(out, file), _Tee(err, file)  # type: ignore[assignment]
+        sys.stdout, sys.stderr = _Tee(out, file), _Tee(err, file)
         try:
             yield
         except BaseException:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 
+class Embedding(Protocol):
+    """A network with penultimate features: (B, C, H, W) pixels in [0, 1] → (B, d)."""
+
+    training: bool
+
+    def features(self, x: Tensor) -> Tensor: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def eval(self) -> Any: ...
+
+    def train(self, mode: bool = ...) -> Any: ...
+
+
 @torch.no_grad()
-def embed(net: nn.Module, images: Tensor, *, batch_size: int = 512, precision: str = "fp32") -> Tensor:
+def embed(net: Embedding, images: Tensor, *, batch_size: int = 512, precision: str = "fp32") -> Tensor:
     """Penultimate features (N, d), float32, of images (N, C, H, W); ``uint8`` images become pixels in [0, 1].
 
     The network is used in eval mode and left in the mode it had. Its own device decides where the work is done; the features stay there.

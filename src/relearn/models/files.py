@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from relearn.models import create
+
+if TYPE_CHECKING:
+    from relearn.models.classifier import Classifier
 
 
 def save(net: nn.Module, path: Path, description: dict) -> None:
@@ -19,7 +23,7 @@ def save(net: nn.Module, path: Path, description: dict) -> None:
     save_file(state, path, metadata={"network": json.dumps(description, sort_keys=True)})
 
 
-def load(path: Path, device: str | torch.device = "cpu") -> nn.Module:
+def load(path: Path, device: str | torch.device = "cpu") -> Classifier:
     """The network of a file written by :func:`save`, in eval mode on ``device``.
 
     Raises:

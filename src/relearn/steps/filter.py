@@ -7,6 +7,7 @@ Outputs: kept.safetensors — keep (V, T, n) with the chosen variant first, k (V
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 NEEDS_TORCH = True
 
@@ -54,7 +55,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     largest_class = int(labels.bincount().max())
     is_poison = np.zeros(len(labels), dtype=bool)
     is_poison[trials.base_positions_in_fine_tune.numpy()] = True
-    rows = []
+    rows: list[dict[str, Any]] = []
     for variant, k in enumerate(ks):
         for t, index in enumerate(trials.target_index):
             found = detection(~keep[variant, t].numpy(), is_poison)
