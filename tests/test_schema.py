@@ -77,7 +77,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({f"{P}.craft.poisons": 50}, {f"{P}.craft.poisons": 51}, f"{P}.craft.poisons"),
     ({f"{P}.craft.targets": 20}, {f"{P}.craft.targets": 21}, f"{P}.craft.targets"),
-    ({f"{P}.craft.target_class": 7}, {f"{P}.craft.target_class": 8}, f"{P}.craft.target_class"),
+    ({f"{P}.craft.target_class": 2}, {f"{P}.craft.target_class": 1}, f"{P}.craft.target_class"),
     ({f"{P}.filter.deep_knn.k": 499}, {f"{P}.filter.deep_knn.k": 500}, f"{P}.filter.deep_knn.k"),
     (
         {f"{P}.filter.deep_knn.k": 500, f"{P}.filter.deep_knn.include_self": True},
@@ -181,7 +181,7 @@ def test_a_wrong_key_silences_only_the_rules_that_need_it() -> None:
         {
             f"{P}.prepare.fine_tune_per_class": "fifty",
             f"{P}.train.milestones": [99],
-            f"{P}.craft.target_class": 8,
+            f"{P}.craft.target_class": 1,
         }
     )
     named = [line.split(": ")[1] for line in found]
