@@ -131,6 +131,17 @@ def comment(text: str) -> str:
 SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] = {
     "a defence": ("methods/deep_knn.py", formula, {"filter"}, of_defence("deep_knn")),
     "an attack": ("methods/feature_collision.py", formula, {"craft"}, of_attack("feature_collision")),
+    "a network": (
+        "models/senet.py",
+        formula,
+        STEPS - {"prepare"},
+        [
+            "pretrain/*/SENet18-*",
+            "evaluate/accuracy/*/SENet18-*",
+            "train/clean/none/SENet18/*",
+            *DOWN_FROM_CRAFT,  # it is the only substitute
+        ],
+    ),
     "the data set": ("data/digits.py", formula, {"prepare"}, WITH_DATA),
     "a comment": ("methods/deep_knn.py", comment, set(), []),
     "plumbing": ("record.py", formula, set(), []),
@@ -138,13 +149,14 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
 }
 
 
-# Smaller grids: no run is made again but the report, which DVC must notice though no run has changed.
+# A smaller grid makes no run again but the report, which DVC must notice though no run has changed.
 GRID_EDITS: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
     "fewer victims": (
         {f"{P}.pretrain.victims.architectures": ["SENet18"]},
         {"pretrain", "filter", "train", "evaluate", "render"},
         ["render"],
     ),
+    "another scale": ({"scale": "small"}, STEPS | {"render"}, ["*"]),
 }
 
 
