@@ -36,6 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "provenance": set(),
     "interrupt": set(),
     "console": {"interrupt"},
+    "parents": set(),
+    "memory": {"provenance"},
+    "exits": {"memory", "durable"},
     "devices": set(),
     "code_version": set(),
     # what reads records
@@ -50,7 +53,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 EVERYBODY = {""}  # the package's own __init__, which holds the version
 
 # A file of methods imports no other method, but for the loops and the neighbour search that they share.
-SHARED_METHODS = {f"relearn.methods{one}" for one in ("", ".fit", ".crafting", ".detector", ".neighbours")}
+SHARED_METHODS = {
+    f"relearn.methods{one}" for one in ("", ".fit", ".crafting", ".detector", ".neighbours", ".pgd")
+}
 
 # Costly, or absent on a machine with a GPU and no network: imported at top level only where they are the
 # purpose, by the modules that begin so; () = by nobody.

@@ -64,6 +64,9 @@ class Checkpoint:
                     RuntimeWarning,
                     stacklevel=2,
                 )
+        if numbers:
+            text = f"{self.folder.name}: no sound checkpoint is left, beginning anew"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
         return None
 
     def _read(self, slot: str) -> dict[str, Any]:

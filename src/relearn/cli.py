@@ -1,7 +1,7 @@
 """The command line: `relearn <step> …` for the steps of the pipeline, `relearn <verb> …` for everything around them.
 
-Steps (each makes one run): prepare, pretrain, craft, filter, train, evaluate. Verbs: render, track, ui, jobs, adopt, code, validate.
-Exit codes: 0 done · 2 wrong use or wrong parameters · 3 wrong data or file · 4 resource · 5 numerical · 130/143 interrupted.
+Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate. Verbs: render, track, ui, jobs, adopt, recover, code, validate.
+Exit codes: see `relearn.exits`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import os
 import sys
 from pathlib import Path
 
-STEPS = ("prepare", "pretrain", "craft", "filter", "train", "evaluate")
-VERBS = ("render", "track", "ui", "jobs", "adopt", "code", "validate")
+from relearn import exits
+
+STEPS = ("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate")
+VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "code", "validate")
 PAPERS = {"poisoning": "zhu2022"}
 
 
@@ -31,27 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         if argv and argv[0] == name:
             _module(name).add_arguments(sub)
     args = parser.parse_args(argv)
-    try:
-        return run_step(args) if args.command in STEPS else _module(args.command).main(args)
-    except KeyboardInterrupt:
-        print("relearn: interrupted", file=sys.stderr)
-        return 130
-    except MemoryError as error:
-        return _fail(args.command, error, 4)
-    except (FileNotFoundError, PermissionError) as error:
-        return _fail(args.command, error, 3)
-    except OSError as error:
-        return _fail(args.command, error, 4)
-    except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        if os.environ.get("RELEARN_TRACEBACK"):
-            raise
-        return _fail(args.command, error, 2 if isinstance(error, (ValueError, TypeError, KeyError)) else 4)
-
-
-def _fail(command: str, error: BaseException, code: int) -> int:
-    text = " ".join(str(error).split()) or type(error).__name__
-    print(f"relearn {command}: {text}", file=sys.stderr)
-    return code
+    return exits.guarded(
+        args.command, lambda: run_step(args) if args.command in STEPS else _module(args.command).main(args)
+    )
 
 
 def _module(name: str):
@@ -102,10 +86,11 @@ def run_step(args: argparse.Namespace) -> int:
             if not path.is_file():
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
-    from relearn import console, record
+    from relearn import console, parents, record
     from relearn.devices import acquire
 
     record.install_signal_handlers()
+    parents.watch()
     step = _module(args.command)
     with console.tee(args.log), acquire(args.device, count=_cuda_devices(args)) as device:
         if step.NEEDS_TORCH:

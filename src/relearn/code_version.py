@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent
 PLUMBING = frozenset(
     f"{PACKAGE}.{name}"
     for name in (
-        *("cli", "console", "interrupt", "devices"),
+        *("cli", "console", "exits", "interrupt", "parents", "memory", "devices"),
         *("record", "record_file", "spool", "durable", "provenance", "checkpoint"),
         *("tracked", "tracking", "tracking_store"),
         *("params", "spelling", "faults", "schema", "code_version"),

@@ -23,6 +23,7 @@ RESOURCE_FAULTS = (
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EIO,
+    errno.EFBIG,
     errno.EMFILE,
     errno.ENFILE,
     errno.EROFS,
@@ -90,6 +91,23 @@ def write(path: Path | str, content: bytes) -> None:
                 error.errno, f"{os.strerror(error.errno)} ({_free(path.parent)} free)", str(path)
             ) from error
         raise
+
+
+def probe(folder: Path) -> None:
+    """Write a byte into `folder` and take it away again: better refused before hours of work than after them.
+
+    Raises OSError as `write` does.
+    """
+    place = folder / ".probe"
+    write(place, b".")
+    place.unlink(missing_ok=True)
+
+
+def public(path: Path | str) -> None:
+    """Give a file the mode that a plain one gets under the umask; some writers make files for their owner alone."""
+    umask = os.umask(0)
+    os.umask(umask)
+    os.chmod(path, 0o666 & ~umask)
 
 
 def sync(path: Path | str) -> None:

@@ -124,7 +124,7 @@ class Meter:
             "device_s": wall if cuda is not None else None,
             "peak_memory_bytes": int(cuda.max_memory_allocated(device))
             if cuda is not None
-            else _resident_peak(),
+            else resident_peak(),
         }
 
 
@@ -133,7 +133,8 @@ def _cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def _resident_peak() -> int:
+def resident_peak() -> int:
+    """The most resident bytes that this process has had."""
     # VmHWM starts anew at exec; ru_maxrss keeps the size of the process that started us
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from relearn import interrupt, provenance, spool
-from relearn.durable import Busy, Lock, canonical, digest, sweep, sync, write
+from relearn.durable import Busy, Lock, canonical, digest, probe, public, sweep, sync, write
 from relearn.interrupt import Interrupted, install_signal_handlers
 from relearn.record_file import (
     NAME,
@@ -165,6 +165,8 @@ class Run:
         try:
             (self.out / NAME).unlink(missing_ok=True)
             sweep(self.out)
+            probe(self.out)
+            probe(self.work)
             sweep(self.spool.parent, self.spool.name)  # other runs, alive now, write to that folder too
             start = {key: self._body[key] for key in (*self._what, "inputs", "code", "machine")}
             start |= {
@@ -193,11 +195,20 @@ class Run:
 
     def _input(self, path: Path) -> dict[str, str]:
         try:
-            return {"path": self._relative(path), "sha256": digest(path)}
+            found = digest(path)
         except OSError as error:
             raise RecordError(
                 f"{path}: {error.strerror}, it is an input of step {self._what['step']}"
             ) from error
+        # The record beside it says what it must be. Caches and copies do not look: DVC puts a spoilt object in place.
+        if (path.parent / NAME).is_file():
+            made = read(path.parent)["outputs"].get(path.name)
+            if made is not None and made["sha256"] != found:
+                raise RecordError(
+                    f"{path}: torn or edited, sha256 {found[:16]}…, its record says {made['sha256'][:16]}…; "
+                    "`relearn recover` clears it for its step to run again"
+                )
+        return {"path": self._relative(path), "sha256": found}
 
     def _relative(self, path: Path) -> str:
         # no absolute path goes into a record: below the current folder, else below the root, else the bare
@@ -301,6 +312,7 @@ class Run:
     def _output(self, name: str, path: Path) -> dict[str, str]:
         if not path.is_file():
             raise RecordError(f"{path}: announced by output({name!r}) and not written")
+        public(path)
         sync(path)
         return {"path": name, "sha256": digest(path)}
 
@@ -309,6 +321,10 @@ class Run:
     ) -> None:
         try:
             if not self._finished and self.done is None:
+                for (
+                    path
+                ) in self._outputs.values():  # without a record they are nothing, and may be half written
+                    path.unlink(missing_ok=True)
                 cpu = self._meter.read("cpu")["cpu_s"]
                 if error is None:
                     self._spool.end(spool.FAILED, "the step ended without calling finish", cpu_s=cpu)

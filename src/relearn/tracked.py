@@ -186,7 +186,8 @@ def _status(
     assert story is not None
     if story.status != spool.RUNNING:
         return story.status, story.reason, story.ended
-    silent = now - story.heartbeat > stale_s
+    # a time in the future is a wrong clock's; whether somebody is alive, the lock says
+    silent = abs(now - story.heartbeat) > stale_s
     if silent and lock_is_free(source.root / "work" / f"{source.id}.lock"):
         return spool.KILLED, "silent, and nobody holds its lock", story.heartbeat
     return spool.RUNNING, None, None
