@@ -1,0 +1,257 @@
+r"""Projected gradient descent in an l-infinity ball: the strongest input that signs of gradients find near each image.
+
+Madry et al. 2018 (arXiv 1706.06083, section 2.1), for images x with pixels in [0, 1] and labels y:
+
+.. math::
+    x^{t+1} = \Pi_{B}\big(x^t + \alpha\,\mathrm{sign}\,\nabla_x L(f(x^t), y)\big), \qquad
+    B = \{z : \|z - x\|_\infty \le \varepsilon\} \cap [0, 1]^d
+
+=======  ==================================  =================  ==================
+symbol   meaning                             code               shape, unit
+=======  ==================================  =================  ==================
+x        images                              ``images``         (n, C, H, W), [0,1]
+x^0      start: uniform in the cube, cut to  ``random_start``   (n, C, H, W)
+         [0, 1]; or x itself
+ε        radius of the ball                  ``eps``            [0,1] pixel scale
+α        step                                ``step_size``      [0,1] pixel scale
+L        loss of each image                  ``loss``           (n,)
+=======  ==================================  =================  ==================
+
+Facts (tests/methods/test_pgd.py): on a linear model one step of α ≥ 2ε is the exact maximum; what is returned is in B; the first
+restarts and the first steps of a longer attack are those of a shorter one with the same step, so more of either never spares an image.
+
+We differ from the paper in one point: of all points that an image's attack has visited, x and the last one included, the worst is
+kept (misclassified before correct, then the larger loss), not the last one. It costs nothing, as the loss is computed anyway.
+
+The network is used in eval mode without gradients of its weights, and is given back as it was. Starts are drawn on the CPU, image
+after image, so that neither the batch size nor the device changes them. The loops wait for no number from the device.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+Loss = Callable[..., Tensor]
+DTYPES = (torch.float32, torch.float64, torch.uint8)
+
+
+class PGDResult(NamedTuple):
+    """What an attack has found; images on the CPU, in the dtype of the attacked ones (float32 for uint8)."""
+
+    images: Tensor
+    """(n, C, H, W): the worst visited point of each image, in the ball."""
+    fooled: Tensor
+    """(n,) bool: the network misclassifies it; true wherever it misclassifies the image itself."""
+    loss_curves: Tensor
+    """(restarts, steps + 1) float64: mean loss over the images at the start and after each step."""
+
+
+def pgd(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    eps: float,
+    step_size: float,
+    steps: int,
+    restarts: int = 1,
+    random_start: bool = True,
+    loss: Loss = cross_entropy,
+    seed: int = 0,
+    batch: int | None = None,
+    precision: str = "fp32",
+) -> PGDResult:
+    """Attack every image.
+
+    Args:
+        model: images in [0, 1] → logits; its parameters' device decides where the work is done.
+        images: (n, C, H, W) float in [0, 1], or uint8, which become pixels in [0, 1].
+        labels: (n,) the classes to get away from.
+        eps, step_size: in [0,1] pixel scale, e.g. 8/255.
+        steps: gradient steps of each restart; 0 looks at the starts only.
+        restarts: attacks of each image from starts of their own; the worst is kept.
+        random_start: False starts at the image itself (further restarts then repeat the first).
+        loss: called as ``loss(logits, labels, reduction="none")`` → (n,); logits are float32 or wider.
+        seed: of the starts.
+        batch: images at once; None = all.
+        precision: ``fp32``, or ``bf16`` for autocast.
+
+    Raises:
+        ValueError: arguments out of range, shapes that do not fit, pixels outside [0, 1].
+        TypeError: images of another dtype.
+    """
+    x = _pixels(images, labels)
+    _check_numbers(eps, step_size, steps, restarts)
+    if precision not in ("fp32", "bf16"):
+        raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch is {batch}; allowed: at least 1, or None for all")
+    device = next(model.parameters()).device
+    size = batch or len(x)
+    generators = [_generator(seed, restart) for restart in range(restarts)]
+    worst, fooled = [], []
+    curves = torch.zeros(restarts, steps + 1, dtype=torch.float64, device=device)
+
+    with attacked(model):
+        for clean_cpu, y_cpu in zip(x.split(size), labels.split(size)):
+            clean, y = clean_cpu.to(device), y_cpu.to(device)
+
+            def objective(logits: Tensor, y: Tensor = y) -> Tensor:
+                return loss(logits, y, reduction="none")
+
+            keep = _Worst(clean, y)
+            with torch.no_grad():
+                logits = forward(model, clean, precision)
+                keep.see(clean, logits, objective(logits))
+            for restart, generator in enumerate(generators):
+                start = random_starts(clean, eps, generator) if random_start else clean
+                visit = _Visit(curves[restart], keep)
+                ascend(
+                    model,
+                    objective,
+                    clean,
+                    start,
+                    eps=eps,
+                    step_size=step_size,
+                    steps=steps,
+                    precision=precision,
+                    visit=visit,
+                )
+            worst.append(keep.images.cpu())
+            fooled.append(keep.fooled.cpu())
+    return PGDResult(torch.cat(worst), torch.cat(fooled), (curves / len(x)).cpu())
+
+
+def ascend(
+    model: nn.Module,
+    objective: Callable[[Tensor], Tensor],
+    images: Tensor,
+    start: Tensor,
+    *,
+    eps: float,
+    step_size: float,
+    steps: int,
+    precision: str = "fp32",
+    visit: Callable[[int, Tensor, Tensor, Tensor], object] | None = None,
+) -> Tensor:
+    """The bare loop: ``steps`` sign steps uphill from ``start``, in the ball around ``images``; the last point.
+
+    Call it inside :func:`attacked`. ``objective(logits)`` is a loss for each image or their mean: the sign does not change as
+    long as no image of a batch acts on another one, as in eval mode. ``visit(t, point, logits, losses)`` sees every point, the
+    start (t = 0) and the last one included; without it the last point is not evaluated.
+    """
+    low, high = (images - eps).clamp(min=0.0), (images + eps).clamp(max=1.0)
+    z = start.detach()
+    for t in range(steps):
+        z.requires_grad_(True)
+        with torch.enable_grad():
+            logits = forward(model, z, precision)
+            losses = objective(logits)
+            (gradient,) = torch.autograd.grad(losses.sum(), z)
+        with torch.no_grad():
+            z = z.detach()
+            if visit:
+                visit(t, z, logits.detach(), losses.detach())
+            z = torch.add(z, gradient.sign(), alpha=step_size).clamp(low, high)
+    if visit:
+        with torch.no_grad():
+            logits = forward(model, z, precision)
+            visit(steps, z, logits, objective(logits))
+    return z
+
+
+def random_starts(images: Tensor, eps: float, generator: torch.Generator | None = None) -> Tensor:
+    """Uniform points of the cubes of half-side ε around the images, cut to [0, 1]; drawn on the CPU, one image after the other."""
+    noise = torch.rand(images.shape, generator=generator, dtype=images.dtype)
+    start = images + noise.mul_(2 * eps).sub_(eps).to(images.device)
+    # Rounding may leave the cube by a hair; the same bounds as in the loop keep every visited point in it.
+    return start.clamp((images - eps).clamp(min=0.0), (images + eps).clamp(max=1.0))
+
+
+def forward(model: nn.Module, images: Tensor, precision: str = "fp32") -> Tensor:
+    """Logits in float32 or wider."""
+    if precision == "bf16":
+        with torch.autocast(images.device.type, torch.bfloat16):
+            logits = model(images)
+    else:
+        logits = model(images)
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+
+
+@contextmanager
+def attacked(model: nn.Module) -> Iterator[None]:
+    """The network in eval mode without gradients of its weights; every module's mode and every flag is put back."""
+    modes = [(module, module.training) for module in model.modules()]
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        model.eval().requires_grad_(False)
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+class _Worst:
+    """The worst point of each image so far: misclassified before correct, then the larger loss. A NaN is never worse."""
+
+    def __init__(self, clean: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = clean.clone(), labels
+        self.fooled = torch.zeros(len(clean), dtype=torch.bool, device=clean.device)
+        self.losses: Tensor | None = None
+
+    def see(self, z: Tensor, logits: Tensor, losses: Tensor) -> None:
+        wrong = logits.argmax(1) != self.labels
+        if self.losses is None:
+            self.fooled, self.losses = wrong, losses
+            return
+        better = (wrong & ~self.fooled) | ((wrong == self.fooled) & (losses > self.losses))
+        self.images = torch.where(better[:, None, None, None], z, self.images)
+        self.losses = torch.where(better, losses, self.losses)
+        self.fooled = self.fooled | wrong
+
+
+class _Visit:
+    """Adds a restart's losses to its curve and shows its points to the keeper of the worst."""
+
+    def __init__(self, curve: Tensor, keep: _Worst) -> None:
+        self.curve, self.keep = curve, keep
+
+    def __call__(self, t: int, z: Tensor, logits: Tensor, losses: Tensor) -> None:
+        self.curve[t].add_(losses.double().sum())
+        self.keep.see(z, logits, losses)
+
+
+def _generator(seed: int, restart: int) -> torch.Generator:
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed}/{restart}".encode()))
+
+
+def _pixels(images: Tensor, labels: Tensor) -> Tensor:
+    if images.dtype not in DTYPES:
+        raise TypeError(f"images: {images.dtype} (allowed: float32, float64, uint8)")
+    if images.dim() != 4 or labels.shape != images.shape[:1] or not len(labels):
+        found = f"images {tuple(images.shape)}, labels {tuple(labels.shape)}"
+        raise ValueError(f"{found}: allowed are (n, C, H, W) and (n,) with n > 0")
+    if images.dtype == torch.uint8:
+        return images.float() / 255.0
+    if not bool((images.amin() >= 0) & (images.amax() <= 1)):
+        found = f"{float(images.amin()):.4g} to {float(images.amax()):.4g}"
+        raise ValueError(f"images run from {found}; allowed: pixels in [0, 1]")
+    return images
+
+
+def _check_numbers(eps: float, step_size: float, steps: int, restarts: int) -> None:
+    if not 0 <= eps <= 1:
+        raise ValueError(f"eps is {eps}; allowed: 0 to 1, in [0,1] pixel scale (8/255, not 8)")
+    if not 0 <= step_size <= 2:
+        raise ValueError(f"step_size is {step_size}; allowed: 0 to 2, in [0,1] pixel scale (2/255, not 2)")
+    if steps < 0 or restarts < 1:
+        raise ValueError(f"steps is {steps}, restarts {restarts}; allowed: at least 0 and at least 1")
