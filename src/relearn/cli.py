@@ -1,6 +1,7 @@
 """The command line: `relearn <step> …` for the steps of the pipeline, `relearn <verb> …` for everything around them.
 
-Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate. Verbs: render, track, ui, jobs, adopt, recover, code, validate.
+Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate.
+Verbs: render, track, ui, jobs, adopt, recover, code, validate.
 Exit codes: see `relearn.exits`.
 """
 

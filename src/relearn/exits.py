@@ -32,9 +32,9 @@ def guarded(command: str, call: Callable[[], int]) -> int:
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"relearn {command}: {_one_line(message)}\n"
     try:
-        code = call()
+        done = call()
         sys.stdout.flush()  # here, where a closed pipe can still be told from a fault
-        return code
+        return done
     except KeyboardInterrupt:
         print(f"relearn {command}: interrupted", file=sys.stderr)
         return SIGINT

@@ -12,6 +12,7 @@ away.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -53,10 +54,9 @@ def watch(named: str | None = None) -> None:
 def _wait(names: list[str]) -> None:
     waiting = select.poll()
     for name in names:
-        try:
+        # gone already, or a kernel without process descriptors: the loop finds out
+        with contextlib.suppress(OSError, AttributeError):
             waiting.register(os.pidfd_open(_pid(name)), select.POLLIN)
-        except (OSError, AttributeError):
-            pass  # gone already, or a kernel without process descriptors: the loop finds out
     while alive := [name for name in names if _name(_pid(name)) == name]:
         if len(alive) < len(names):
             break

@@ -321,10 +321,9 @@ class Run:
     ) -> None:
         try:
             if not self._finished and self.done is None:
-                for (
-                    path
-                ) in self._outputs.values():  # without a record they are nothing, and may be half written
-                    path.unlink(missing_ok=True)
+                if not (self.out / NAME).exists():  # outputs without a record may be half written
+                    for path in self._outputs.values():
+                        path.unlink(missing_ok=True)
                 cpu = self._meter.read("cpu")["cpu_s"]
                 if error is None:
                     self._spool.end(spool.FAILED, "the step ended without calling finish", cpu_s=cpu)
