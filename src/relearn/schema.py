@@ -21,6 +21,8 @@ Architecture = Literal[
     "SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet", "ResNet18", "DenseNet121"
 ]
 
+Defence = Literal["deep_knn", "l2_outliers", "one_class_svm", "random_eviction", "adversarial_training"]
+
 CLASSES = 10
 SMALLEST_CLASS = {"digits": 174, "cifar10": 5000}
 """Images of the smallest class: all of scikit-learn's digits, the training part of CIFAR-10."""
@@ -34,7 +36,7 @@ def _unique(items: list[Any]) -> list[Any]:
     return items
 
 
-def _ascending(items: list[int]) -> list[int]:
+def _ascending(items: list[Any]) -> list[Any]:
     if any(low >= high for low, high in pairwise(items)):
         raise ValueError("ascending values without repetition")
     return items
@@ -47,7 +49,9 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Multiple = Annotated[float, Field(gt=0, le=4)]
 Unique = Field(min_length=1, json_schema_extra={"uniqueItems": True})
+Unique0 = Field(json_schema_extra={"uniqueItems": True})
 Ascending = Field(json_schema_extra={"uniqueItems": True})
+Milestones = Annotated[list[Count], Ascending, AfterValidator(_ascending)]
 Architectures = Annotated[list[Architecture], Unique, AfterValidator(_unique)]
 
 
@@ -97,6 +101,28 @@ class Pretrain(Section):
     training: Training
 
 
+class Adversarial(Section):
+    eps: Annotated[float, Field(gt=0, le=1)]
+    steps: Count
+    step_size: Positive
+
+
+class HardenTraining(Section):
+    epochs: Count
+    batch_size: Count
+    lr: Positive
+    momentum: Share
+    weight_decay: NotNegative
+    schedule: Literal["cosine", "step"]
+    crop_padding: Annotated[int, Field(ge=0, le=8)]
+    flip: bool
+
+
+class Harden(Section):
+    adversarial: Adversarial
+    training: HardenTraining
+
+
 class Attack(Section):
     eps: Annotated[float, Field(gt=0, le=1)]
     lr: Positive
@@ -104,9 +130,30 @@ class Attack(Section):
     dropout: bool
 
 
+class GradientMatching(Attack):
+    parameters: Literal["head", "all"]
+
+
+class WhiteBox(Section):
+    eps: Annotated[float, Field(gt=0, le=1)]
+    lr: Positive
+    iterations: Count
+    mu: Positive
+
+
+class Watermark(WhiteBox):
+    watermark: Annotated[float, Field(ge=0, lt=1)]
+
+
 class Attacks(Section):
     feature_collision: Attack
     convex_polytope: Attack
+    multi_layer: Attack
+    multi_layer_as_released: Attack
+    bullseye_polytope: Attack
+    gradient_matching: GradientMatching
+    white_box_collision: WhiteBox
+    white_box_watermark: Watermark
 
 
 class Craft(Section):
@@ -132,8 +179,8 @@ class OneClassSVM(Section):
 
 
 class RandomEviction(Section):
+    fraction: Share
     feature_collision_fraction: Share
-    convex_polytope_fraction: Share
 
 
 class Filter(Section):
@@ -143,14 +190,106 @@ class Filter(Section):
     random_eviction: RandomEviction
 
 
-class Train(Section):
-    setting: Literal["transfer"]
+class Transfer(Section):
     epochs: Count
     batch_size: Count
     lr: Positive
     weight_decay: NotNegative
-    milestones: Annotated[list[Count], Ascending, AfterValidator(_ascending)]
+    milestones: Milestones
     reset_head: bool
+
+
+class EndToEnd(Section):
+    epochs: Count
+    batch_size: Count
+    lr: Positive
+    weight_decay: NotNegative
+    milestones: Milestones
+    test_images: Count
+
+
+class Train(Section):
+    transfer: Transfer
+    end_to_end: EndToEnd
+
+
+Names = Annotated[list[Architecture], Unique0, AfterValidator(_unique)]
+Defences = Annotated[list[Defence], Unique0, AfterValidator(_unique)]
+
+
+class TransferStudy(Section):
+    feature_collision: Defences
+    convex_polytope: Defences
+    bullseye_polytope: Defences
+    gradient_matching: Defences
+
+
+class DropoutStudy(Section):
+    attacks: Annotated[
+        list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(_unique)
+    ]
+    watch_every: Count
+    victims: Names
+
+
+class OverlapStudy(Section):
+    attack: Literal["convex_polytope"]
+    substitutes: Substitutes
+    victims: Names
+
+
+class EndToEndStudy(Section):
+    attacks: Annotated[
+        list[Literal["convex_polytope", "multi_layer", "multi_layer_as_released"]],
+        Unique0,
+        AfterValidator(_unique),
+    ]
+    substitutes: Substitutes
+    victims: Names
+    targets: Count
+
+
+class ImbalanceStudy(Section):
+    attacks: Annotated[
+        list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(_unique)
+    ]
+    victims: Names
+    k: Count
+    class_sizes: Annotated[list[Count], Unique, AfterValidator(_ascending)]
+
+
+class WhiteBoxStudy(Section):
+    attacks: Annotated[
+        list[Literal["white_box_collision", "white_box_watermark"]], Unique0, AfterValidator(_unique)
+    ]
+    victim: Architecture
+
+
+class FeaturePlane(Section):
+    attack: Literal["feature_collision", "convex_polytope"]
+    victim: Architecture
+    target: Annotated[int, Field(ge=0)]
+
+
+class Studies(Section):
+    transfer: TransferStudy
+    dropout: DropoutStudy
+    overlap: OverlapStudy
+    end_to_end: EndToEndStudy
+    imbalance: ImbalanceStudy
+    white_box: WhiteBoxStudy
+    feature_plane: FeaturePlane
+
+
+class Pgd(Section):
+    eps: Annotated[list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(_ascending)]
+    steps: Count
+    restarts: Count
+    images: Count
+
+
+class Corruptions(Section):
+    images: Count
 
 
 class Hull(Section):
@@ -161,6 +300,8 @@ class Hull(Section):
 
 class Evaluate(Section):
     calibration_bins: Annotated[int, Field(ge=2)]
+    pgd: Pgd
+    corruptions: Corruptions
     hull: Hull
 
 
@@ -168,9 +309,11 @@ class Poisoning(Section):
     seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(_unique)]
     prepare: Prepare
     pretrain: Pretrain
+    harden: Harden
     craft: Craft
     filter: Filter
     train: Train
+    studies: Studies
     evaluate: Evaluate
 
 
@@ -248,19 +391,22 @@ def _neighbours(get: Get) -> Iterator[Conflict]:
 
 
 def _milestones(get: Get) -> Iterator[Conflict]:
-    epochs = get("poisoning.train.epochs")
-    for index, milestone in enumerate(get("poisoning.train.milestones")):
-        if milestone >= epochs:
-            yield (
-                _at("poisoning.train.milestones", index),
-                f"found {milestone}, allowed: less than epochs = {epochs}",
-            )
+    for recipe in ("transfer", "end_to_end"):
+        epochs = get(f"poisoning.train.{recipe}.epochs")
+        for index, milestone in enumerate(get(f"poisoning.train.{recipe}.milestones")):
+            if milestone >= epochs:
+                yield (
+                    _at(f"poisoning.train.{recipe}.milestones", index),
+                    f"found {milestone}, allowed: less than epochs = {epochs}",
+                )
 
 
 def _batches(get: Get) -> Iterator[Conflict]:
     for batch, images in (
         ("poisoning.pretrain.training.batch_size", "poisoning.prepare.pretrain_per_class"),
-        ("poisoning.train.batch_size", "poisoning.prepare.fine_tune_per_class"),
+        ("poisoning.harden.training.batch_size", "poisoning.prepare.pretrain_per_class"),
+        ("poisoning.train.transfer.batch_size", "poisoning.prepare.fine_tune_per_class"),
+        ("poisoning.train.end_to_end.batch_size", "poisoning.prepare.fine_tune_per_class"),
     ):
         size, most = get(batch), CLASSES * get(images)
         if size > most:
@@ -270,7 +416,60 @@ def _batches(get: Get) -> Iterator[Conflict]:
             )
 
 
-RULES = (_split, _images, _poisons, _targets, _classes, _neighbours, _milestones, _batches)
+def _victims(get: Get) -> Iterator[Conflict]:
+    """A study attacks networks that are there."""
+    known = get("poisoning.pretrain.victims.architectures")
+    for study in ("dropout", "overlap", "end_to_end", "imbalance"):
+        key = f"poisoning.studies.{study}.victims"
+        for index, victim in enumerate(get(key)):
+            if victim not in known:
+                allowed = f"one of pretrain.victims.architectures: {', '.join(known)}"
+                yield _at(key, index), f"found {victim}, allowed: {allowed}"
+    victim = get("poisoning.studies.white_box.victim")
+    if victim not in known:
+        allowed = f"one of pretrain.victims.architectures: {', '.join(known)}"
+        yield _at("poisoning.studies.white_box.victim"), f"found {victim}, allowed: {allowed}"
+
+
+def _study_targets(get: Get) -> Iterator[Conflict]:
+    targets = get("poisoning.craft.targets")
+    some = get("poisoning.studies.end_to_end.targets")
+    if some > targets:
+        yield (
+            _at("poisoning.studies.end_to_end.targets"),
+            f"found {some}, allowed: at most craft.targets = {targets}",
+        )
+    number = get("poisoning.studies.feature_plane.target")
+    if number >= targets:
+        yield (
+            _at("poisoning.studies.feature_plane.target"),
+            f"found {number}, allowed: 0 to {targets - 1} (craft.targets - 1)",
+        )
+
+
+def _class_sizes(get: Get) -> Iterator[Conflict]:
+    tune = get("poisoning.prepare.fine_tune_per_class")
+    sizes = get("poisoning.studies.imbalance.class_sizes")
+    for index, size in enumerate(sizes):
+        if size > tune:
+            yield (
+                _at("poisoning.studies.imbalance.class_sizes", index),
+                f"found {size}, allowed: at most fine_tune_per_class = {tune}",
+            )
+    points = tune * (CLASSES - 1) + min(sizes)
+    most = points if get("poisoning.filter.deep_knn.include_self") else points - 1
+    k = get("poisoning.studies.imbalance.k")
+    if k > most:
+        yield (
+            _at("poisoning.studies.imbalance.k"),
+            f"found {k}, allowed: at most {most} (images left when the target class has {min(sizes)})",
+        )
+
+
+RULES = (
+    *(_split, _images, _poisons, _targets, _classes, _neighbours, _milestones, _batches),
+    *(_victims, _study_targets, _class_sizes),
+)
 
 
 def conflicts(get: Get) -> Iterator[Conflict]:

@@ -28,9 +28,11 @@ DEVICE, PRECISION = MACHINE["device"], MACHINE["precision"]
 
 wildcard_constraints:
     seed=r"\d+",
-    attack="clean|" + "|".join(ATTACKS),
-    defence="none|" + "|".join(DEFENCES),
-    role="substitute|victim",
+    attack=r"(?!clean/)[a-z_0-9]+",
+    defence="none|adversarial_training|" + "|".join(DEFENCES),
+    role="substitute|victim|substitute_half|victim_half|victim_disjoint|robust",
+    setting="transfer|end_to_end|overlap_full|overlap_half|overlap_disjoint|imbalance",
+    part="first_half|middle_half|second_half",
     victim=r"[A-Za-z0-9-]+",
 
 

@@ -1,19 +1,22 @@
-# craft: the poisons of an attack, for all targets, against all substitutes.
+# craft: the poisons of an attack, for all targets, against all substitutes; the loss in watched victims beside it.
 
 
 rule craft_all:
     input:
-        expand(f"{CRAFT_RUN}/record.json", attack=ATTACK_NAMES, seed=SEEDS),
+        expand(f"{CRAFT_RUN}/record.json", attack=CRAFTED, seed=SEEDS),
     localrule: True
 
 
 rule craft:
     input:
         data=rules.prepare.output.data,
-        substitutes=expand("{run}/weights.safetensors", run=SUBSTITUTE_RUNS, allow_missing=True),
+        substitutes=substitutes_of,
+        watch=watched_of,
     output:
         record=f"{CRAFT_RUN}/record.json",
         poisons=f"{CRAFT_RUN}/poisons.safetensors",
+        gallery=f"{CRAFT_RUN}/gallery.safetensors",
+        history=f"{CRAFT_RUN}/history.csv",
         trials=f"{CRAFT_RUN}/trials.csv",
     log:
         f"{ROOT}/logs/craft/{{attack}}/seed{{seed}}.log",
@@ -35,6 +38,7 @@ rule craft:
     shell:
         "relearn craft --settings {params.settings:q} --code {params.code}"
         " --input data {input.data:q} --input substitutes {input.substitutes:q}"
+        " --input watch {input.watch:q}"
         " --label attack={wildcards.attack} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
         " --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"

@@ -3,13 +3,7 @@
 
 rule filter_all:
     input:
-        expand(
-            f"{FILTER_RUN}/record.json",
-            attack=ATTACK_NAMES,
-            defence=DEFENCE_NAMES,
-            victim=VICTIMS,
-            seed=SEEDS,
-        ),
+        expand("{run}/record.json", run=FILTER_RUNS),
     localrule: True
 
 
@@ -23,9 +17,9 @@ rule filter:
         kept=f"{FILTER_RUN}/kept.safetensors",
         trials=f"{FILTER_RUN}/trials.csv",
     log:
-        f"{ROOT}/logs/filter/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.log",
+        f"{ROOT}/logs/filter/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.log",
     benchmark:
-        f"{ROOT}/benchmarks/filter/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.tsv"
+        f"{ROOT}/benchmarks/filter/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.tsv"
     conda:
         ENVIRONMENT
     threads: 1
@@ -42,7 +36,7 @@ rule filter:
     shell:
         "relearn filter --settings {params.settings:q} --code {params.code}"
         " --input data {input.data:q} --input victim {input.victim:q} --input poisons {input.poisons:q}"
-        " --label attack={wildcards.attack} --label defence={wildcards.defence}"
+        " --label setting={wildcards.setting} --label attack={wildcards.attack} --label defence={wildcards.defence}"
         " --label victim={wildcards.victim} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
         " --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"

@@ -155,6 +155,34 @@ class ThreatModel:
         }
 
 
+def rejections(
+    poisons: Tensor | NDArray[Any], bases: Tensor | NDArray[Any], threat: ThreatModel
+) -> dict[int, str]:
+    """Which targets' poisons are outside the threat model, and why: such an attack counts as failed.
+
+    Args:
+        poisons: uint8 (T, k, C, H, W), the images as trained on.
+        bases: uint8 (k, C, H, W) for all targets, or as the poisons.
+        threat: what is allowed.
+
+    Raises:
+        ValueError: nothing of it can be judged (another type, shape or number of poisons).
+    """
+    crafted, base = _numpy(poisons), _numpy(bases)
+    if crafted.ndim != 5:
+        raise ValueError(f"poisons have shape {crafted.shape}; allowed: (T, k, C, H, W)")
+    found = {}
+    for t, own in enumerate(crafted):
+        clean = base[t] if base.ndim == 5 else base
+        if own.dtype != np.uint8 or own.shape != clean.shape or len(own) != threat.poisons_count:
+            threat.check(own, clean)
+        try:
+            threat.check(own, clean)
+        except ValueError as error:
+            found[t] = str(error)
+    return found
+
+
 def _numpy(values: Any) -> NDArray[Any]:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 

@@ -1,7 +1,11 @@
 """filter: one defence against one attack on one victim, for all targets.
 
-Settings: defence and its arguments, poison_class, target_class, poisons, targets. Inputs: data, victim, poisons.
-Outputs: kept.safetensors — keep (V, T, n) with the chosen variant first, k (V,) for Deep k-NN — and trials.csv.
+Settings: defence and its arguments, poison_class, target_class, poisons, targets, and for the imbalance study
+class_sizes. Inputs: data, victim, poisons. Outputs: kept.safetensors (keep (V, T, n) bool, or in the imbalance study int64, how
+many copies of a point are trained on; the chosen variant first; k (V,)) and trials.csv.
+
+The variants: of Deep k-NN every k of its sweep; in the imbalance study (zhu2022, 2.3.5.2) every number of images that
+the target class is cut to, its first ones, without and with the replication of small classes; else one.
 """
 
 from __future__ import annotations
@@ -37,33 +41,39 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     features = poisoned_sets(
         embed(victim, images, precision=precision), poison_features, trials.base_positions_in_fine_tune
     )
-
     defence = load(DEFENCES, settings["defence"])
-    if settings["defence"] == "deep_knn":
+    largest = int(labels.bincount().max())
+    ks, extra = [0], [{}]
+    present = np.ones((1, len(labels)), dtype=bool)
+    if "class_sizes" in settings:
+        keep, present, extra, tensors = _imbalance(defence, settings, features, labels)
+        ks = [settings["k"]] * len(extra)
+    elif settings["defence"] == "deep_knn":
         ks = [settings["k"], *(k for k in settings["sweep"] if k != settings["k"])]
         detector = defence(k=settings["k"], include_self=settings["include_self"])
-        kept = np.stack([detector.sweep(one, labels, ks) for one in features], axis=1)  # (V, T, n)
+        keep = np.stack([detector.sweep(one, labels, ks) == 1 for one in features], axis=1)  # (V, T, n)
+        tensors, extra = {}, [{} for _ in ks]
+        present = np.ones((len(ks), len(labels)), dtype=bool)
     else:
-        ks = [0]
         arguments = {k: v for k, v in settings.items() if k in defence().get_params()}
-        kept = np.stack(
+        keep = np.stack(
             [_each(defence, arguments, run.seed, t).fit_predict(x, labels) for t, x in enumerate(features)]
-        )
-        kept = kept[None]
-    keep = torch.from_numpy(kept == 1)
+        )[None]
+        keep, tensors = keep == 1, {}
 
-    largest_class = int(labels.bincount().max())
     is_poison = np.zeros(len(labels), dtype=bool)
     is_poison[trials.base_positions_in_fine_tune.numpy()] = True
     rows: list[dict[str, Any]] = []
     for variant, k in enumerate(ks):
+        here = present[variant]
         for t, index in enumerate(trials.target_index):
-            found = detection(~keep[variant, t].numpy(), is_poison)
+            found = detection(keep[variant, t][here] == 0, is_poison[here])
             rows.append(
                 {
                     "target": int(index),
                     "k": k or "",
-                    "normalised_k": k / largest_class if k else "",
+                    "normalised_k": k / largest if k else "",
+                    **extra[variant],
                     "chosen": int(variant == 0),
                     "poisons": found.poisons,
                     "poisons_removed": found.poisons_removed,
@@ -73,7 +83,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
                 }
             )
     chosen = [row for row in rows if row["chosen"]]
-    save_file({"keep": keep.contiguous(), "k": torch.tensor(ks)}, run.output("kept.safetensors"))
+    kept = torch.from_numpy(np.ascontiguousarray(keep))
+    save_file({"keep": kept, "k": torch.tensor(ks), **tensors}, run.output("kept.safetensors"))
     run.finish(
         {
             "poisons_removed_frac": sum(r["poisons_removed"] for r in chosen)
@@ -84,6 +95,35 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         },
         trials=(list(rows[0]), [list(row.values()) for row in rows]),
     )
+
+
+def _imbalance(defence, settings: dict, features, labels):
+    """Deep k-NN on sets whose target class has lost images: copies kept (V, T, n), who is there (V, n), rows, tensors."""
+    import numpy as np
+    import torch
+
+    from relearn.methods.deep_knn import replicate
+
+    own = labels.numpy()
+    rank = np.flatnonzero(own == settings["target_class"])
+    sizes = sorted({*settings["class_sizes"], len(rank)}, reverse=True)  # the balanced set first
+    detector = defence(k=settings["k"], include_self=settings["include_self"])
+    keeps, presents, extra = [], [], []
+    for size in sizes:
+        there = np.ones(len(own), dtype=bool)
+        there[rank[size:]] = False
+        points = np.flatnonzero(there)
+        for copies in (False, True):
+            rows = points[replicate(own[points])] if copies else points
+            kept = np.zeros((len(features), len(own)), dtype=np.int64)
+            for t, one in enumerate(features):
+                answer = detector.fit_predict(one[torch.from_numpy(rows)], own[rows]) == 1
+                np.add.at(kept[t], rows[answer], 1)
+            keeps.append(kept)
+            presents.append(there)
+            extra.append({"class_size": size, "class_size_frac": size / len(rank), "replicated": int(copies)})
+    tensors = {key: torch.tensor([one[key] for one in extra]) for key in ("class_size", "replicated")}
+    return np.stack(keeps), np.stack(presents), extra, tensors
 
 
 def _each(defence, arguments: dict, seed: int, target: int):

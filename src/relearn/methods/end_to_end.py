@@ -1,0 +1,71 @@
+"""End-to-end victims: all layers of a pre-trained network train on the poisoned set (zhu2022, 2.2.8.3).
+
+The text says Adam, a learning rate of 1e-4 and "overfit"; weight decay 5e-4, 60 epochs, x0.1 after epochs 30 and 45,
+batches of 64 and frozen batch statistics (the network stays in evaluation mode, Dropout off) are the released code's.
+Each attack has a network of its own here: nothing is shared between targets, as every layer moves.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from relearn.methods.fit import Fitted, fit
+
+
+def fine_tune_network(
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    epochs: int = 60,
+    batch_size: int = 64,
+    lr: float = 1.0e-4,
+    weight_decay: float = 5.0e-4,
+    milestones: Sequence[int] = (30, 45),
+    seed: int = 0,
+    precision: str = "fp32",
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[nn.Module, Fitted]:
+    """A copy of ``network``, trained on (n, C, H, W) images with all its layers; ``network`` itself stays as it is.
+
+    Args:
+        images: uint8, or floats in [0, 1].
+        labels: (n,) int64, as the victim sees them.
+        epochs, batch_size, lr, weight_decay, milestones, seed, precision: as in :func:`relearn.methods.fit.fit`.
+
+    Raises:
+        ValueError: what ``fit`` raises. Divergence is the outcome of the returned ``Fitted``.
+    """
+    tuned = copy.deepcopy(network)
+    for parameter in tuned.parameters():
+        parameter.requires_grad_(True)
+    fitted = fit(
+        tuned,
+        (images, labels),
+        loss=lambda logits, y: cross_entropy(logits.float(), y),
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=lr,
+        optimizer="adam",
+        weight_decay=weight_decay,
+        schedule="step",
+        milestones=milestones,
+        training_mode=False,
+        seed=seed,
+        precision=precision,
+        progress=progress,
+    )
+    return tuned, fitted
+
+
+@torch.no_grad()
+def predictions(network: nn.Module, images: Tensor, batch: int = 512) -> Tensor:
+    """Classes (n,) that a network gives uint8 images (n, C, H, W); on the CPU."""
+    device = next(network.parameters()).device
+    parts = [network(part.to(device).float() / 255.0).argmax(-1).cpu() for part in images.split(batch)]
+    return torch.cat(parts)

@@ -1,0 +1,47 @@
+"""subset: a prepared data set of which only a range of each class's pre-training images is left.
+
+For networks that share only a part of their pre-training images (zhu2022, 2.2.8.2: substitutes know the first half of
+each class, a victim the middle half, the second half or all of it). Everything else stays: pool, fine-tuning set, test
+set. Mean and standard deviation are those of the images that are left.
+
+Settings: start, stop: shares of a class's pre-training images, 0 <= start < stop <= 1. Input: data. Output: data.safetensors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+NEEDS_TORCH = False
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    """See the module. Device and precision play no part.
+
+    Raises:
+        ValueError: a range without an image in it, or a file that is no prepared data set.
+    """
+    import json
+
+    import numpy as np
+    from safetensors import safe_open
+
+    from relearn.data.images import channel_statistics
+    from relearn.data.split import class_range
+    from relearn.steps.prepare import write
+
+    path = inputs["data"][0]
+    with safe_open(path, framework="np") as file:
+        header = (file.metadata() or {}).get("relearn")
+        if header is None:
+            raise ValueError(f"{path}: not a prepared data set, header 'relearn' missing")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    told = json.loads(header)
+    index = tensors["pretrain"]
+    labels = tensors["labels"][index]
+    smallest = int(np.bincount(labels).min())
+    start, stop = round(settings["start"] * smallest), round(settings["stop"] * smallest)
+    tensors["pretrain"] = index[class_range(labels, start, stop)]
+    tensors["mean"], tensors["std"] = channel_statistics(tensors["images"][tensors["pretrain"]])
+    write(run.output("data.safetensors"), tensors, dataset=told["data set"], classes=tuple(told["classes"]))
+    run.finish({"pretrain_count": float(len(tensors["pretrain"])), "per_class_count": float(stop - start)})
