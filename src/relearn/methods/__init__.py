@@ -14,6 +14,10 @@ from typing import Any
 ATTACKS = {
     "feature_collision": "relearn.methods.feature_collision:craft",
     "convex_polytope": "relearn.methods.convex_polytope:craft",
+    "multi_layer": "relearn.methods.multi_layer:craft",
+    "bullseye_polytope": "relearn.methods.bullseye_polytope:craft",
+    "gradient_matching": "relearn.methods.gradient_matching:craft",
+    "white_box_collision": "relearn.methods.white_box_collision:craft",
 }
 
 DEFENCES = {

@@ -28,20 +28,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from relearn.maths import simplex_least_squares
 from relearn.methods import crafting
 
 
 def loss(features: Tensor, target: Tensor, coefficients: Tensor) -> Tensor:
     """One substitute's part of eq. 2.3: features (..., k, d), target (..., d), c (..., k) → (...)."""
-    # Σ c = 1, so the target may go inside the sum: no cancellation between large features
-    residual = (coefficients.unsqueeze(-1) * (features - target.unsqueeze(-2))).sum(-2)
-    return 0.5 * residual.square().sum(-1) / target.square().sum(-1)
+    return 0.5 * crafting.relative_residual(features, target, coefficients)
 
 
 def objective(features: Tensor, target: Tensor, coefficients: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The attack as the crafting loop wants it: coefficients solved from the last ones, then the loss."""
-    c = simplex_least_squares(features.detach(), target.detach(), start=coefficients)
+    c = crafting.convex_coefficients(features, target, coefficients)
     return loss(features, target, c), c
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
+
+from relearn.methods import ATTACKS, crafting, load
 
 
 class TinyNet(nn.Module):
@@ -25,9 +27,14 @@ class TinyNet(nn.Module):
         self.register_buffer("std", torch.tensor([0.2, 0.25]).reshape(1, 2, 1, 1))
         self.double()
 
+    body: ClassVar = ((),)  # as a network of one block in its last stage
+
+    def stages(self, x: Tensor) -> list[Tensor]:
+        first = self.norm(self.conv((x - self.mean) / self.std))
+        return [first, self.dropout(torch.relu(first))]
+
     def features(self, x: Tensor) -> Tensor:
-        x = self.norm(self.conv((x - self.mean) / self.std))
-        return self.dropout(torch.relu(x)).mean((2, 3))
+        return self.stages(x)[-1].mean((2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
@@ -37,6 +44,47 @@ class Problem(NamedTuple):
     substitutes: list[TinyNet]
     bases: Tensor
     targets: Tensor
+
+
+class Memory:
+    """A checkpoint in memory."""
+
+    def __init__(self) -> None:
+        self.states: list[dict] = []
+
+    def load(self) -> dict | None:
+        return self.states[-1] if self.states else None
+
+    def save(self, state: dict) -> None:
+        self.states.append(state)
+
+
+OWN_ARGUMENTS = {
+    "multi_layer as released": {"form": "as_released"},
+    "gradient_matching": {"poison_class": 1},
+    "gradient_matching head": {"poison_class": 1, "parameters": "head"},
+    "white_box_collision": {"mu": 40.0},
+    "white_box_collision watermark": {"mu": 40.0, "watermark": 0.2},
+}
+"""Arguments of an attack's own; an attack that has variants stands here once more for each."""
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture(params=sorted({*ATTACKS, *OWN_ARGUMENTS}))
+def attack(request: pytest.FixtureRequest) -> Callable[..., crafting.Crafted]:
+    """An attack with its own arguments; the one on a known network gets the first of the substitutes."""
+    name = request.param.split()[0]
+    method = load(ATTACKS, name)
+
+    def craft(substitutes, bases: Tensor, targets: Tensor, **options) -> crafting.Crafted:
+        known = substitutes[-1:] if name == "white_box_collision" else substitutes
+        return method(known, bases, targets, **OWN_ARGUMENTS.get(request.param, {}) | options)
+
+    return craft
 
 
 @pytest.fixture

@@ -11,24 +11,6 @@ from relearn.methods import ATTACKS, convex_polytope, crafting, feature_collisio
 SETTINGS = {"eps": 0.1, "lr": 0.04, "iterations": 8, "dropout": True, "seed": 0}
 
 
-@pytest.fixture(params=sorted(ATTACKS))
-def attack(request):
-    return load(ATTACKS, request.param)
-
-
-class Memory:
-    """A checkpoint in memory."""
-
-    def __init__(self) -> None:
-        self.states: list[dict] = []
-
-    def load(self) -> dict | None:
-        return self.states[-1] if self.states else None
-
-    def save(self, state: dict) -> None:
-        self.states.append(state)
-
-
 class Spy:
     """An objective that keeps the features it was given."""
 
@@ -40,98 +22,6 @@ class Spy:
         self.poisons.append(features.detach())
         self.targets.append(target)
         return feature_collision.loss(features, target), None
-
-
-# --- contract of every attack ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("eps", [0.1, 8 / 255])
-@pytest.mark.parametrize("dropout", [False, True])
-def test_poisons_stay_in_the_ball_also_after_quantisation(attack, problem, eps: float, dropout: bool) -> None:
-    found = attack(*problem, **SETTINGS | {"eps": eps, "dropout": dropout, "iterations": 20})
-    assert found.poisons.shape == (4, 3, 2, 5, 5) and found.outcome == "ok"
-    crafting.assert_in_ball(found.poisons, problem.bases, eps)
-    levels = crafting.quantise(found.poisons, problem.bases, eps)
-    crafting.assert_in_ball(levels, (255 * problem.bases).round().to(torch.uint8), eps + 1e-9)
-    assert (found.poisons - problem.bases).abs().max() > 0.9 * eps  # the ball is felt
-    loose = attack(*problem, **SETTINGS | {"eps": 0.5, "dropout": dropout, "iterations": 20})
-    with pytest.raises(
-        ValueError, match="leave the ball"
-    ):  # the control: without the ball they would leave it
-        crafting.assert_in_ball(loose.poisons, problem.bases, eps)
-
-
-def test_ten_targets_in_one_call_are_ten_alone(attack, problem) -> None:
-    settings = SETTINGS | {"dropout": False, "iterations": 15}
-    together = attack(*problem, **settings)
-    parts = attack(*problem, **settings, target_batch=3)
-    for i in range(4):
-        alone = attack(problem.substitutes, problem.bases, problem.targets[i : i + 1], **settings)
-        for one in (together, parts):
-            torch.testing.assert_close(one.poisons[i], alone.poisons[0], rtol=0, atol=1e-9)
-            torch.testing.assert_close(one.final_loss[i], alone.final_loss[0], rtol=1e-8, atol=0)
-    other = attack(*problem._replace(targets=problem.targets.flip(0)), **settings)
-    assert (other.poisons[0] - together.poisons[0]).abs().max() > 1e-3
-
-
-def test_bases_of_their_own_for_each_target(attack, problem) -> None:
-    settings = SETTINGS | {"dropout": False}
-    bases = torch.stack([problem.bases, problem.bases.flip(0), problem.bases, problem.bases])
-    found = attack(problem.substitutes, bases, problem.targets, **settings)
-    shared = attack(problem.substitutes, problem.bases.flip(0), problem.targets, **settings)
-    torch.testing.assert_close(found.poisons[1], shared.poisons[1], rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("target_dropout", ["resampled", "fixed", "off"])
-def test_a_resumed_run_gives_the_same_bits(attack, problem, target_dropout: str) -> None:
-    options = SETTINGS | {"target_dropout": target_dropout, "watch": (3, problem.substitutes[:1])}
-    whole = attack(*problem, **options)
-    memory = Memory()
-
-    def stop(done: int, total: int) -> None:
-        if done == 5:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        attack(*problem, **options, checkpoint=memory, checkpoint_every=2, progress=stop)
-    assert [state["iteration"] for state in memory.states] == [2, 4, 5]
-    for state in memory.states[:]:
-        memory.states = [state]
-        torch.manual_seed(int(state["iteration"]))  # whatever the global state is
-        resumed = attack(*problem, **options, checkpoint=memory)
-        assert torch.equal(resumed.poisons, whole.poisons) and torch.equal(
-            resumed.final_loss, whole.final_loss
-        )
-        assert resumed.history == whole.history
-
-
-def test_networks_are_lent_and_returned(attack, problem) -> None:
-    first = problem.substitutes[0].train()
-    first.head.bias.requires_grad_(False)
-    before = {name: value.clone() for name, value in first.state_dict().items()}
-    random = torch.get_rng_state()
-    attack(*problem, **SETTINGS)
-    assert all(
-        torch.equal(before[name], value) for name, value in first.state_dict().items()
-    )  # BN statistics too
-    assert all(parameter.grad is None for parameter in first.parameters())
-    assert [name for name, p in first.named_parameters() if not p.requires_grad] == ["head.bias"]
-    assert all(module.training for module in first.modules())
-    assert torch.equal(torch.get_rng_state(), random)
-
-
-def test_the_loss_falls_and_the_history_has_its_sum_and_mean(attack, problem) -> None:
-    rows = []
-    settings = SETTINGS | {"dropout": False, "eps": 0.3, "iterations": 60}
-    found = attack(
-        *problem, **settings, log=lambda step, **metrics: rows.append({"iteration": step, **metrics})
-    )
-    assert rows == found.history and [row["iteration"] for row in rows] == list(range(1, 61))
-    assert all(row["loss_mean"] == row["loss_sum"] / 2 for row in rows)
-    assert float(found.final_loss.mean()) < 0.3 * rows[0]["loss_sum"]
-
-
-# --- the pieces ---------------------------------------------------------------------------
 
 
 def test_first_loss_is_the_objective_of_the_clean_bases(problem) -> None:
@@ -242,38 +132,18 @@ def test_watching_a_victim_changes_nothing(problem, tiny_net) -> None:
     first = convex_polytope.craft(*problem, **SETTINGS | {"iterations": 2}).poisons
     value, c = crafting.evaluate(convex_polytope.objective, [victim], first, problem.targets)
     assert abs(float(value.mean()) - watched.history[2]["watch"][0]) < 1e-12
-    assert c is not None and c.shape == (1, 4, 3)
+    assert c[0] is not None and c[0].shape == (4, 3)
 
 
 def test_coefficients_are_those_of_the_final_poisons(problem) -> None:
     found = convex_polytope.craft(*problem, **SETTINGS)
-    assert found.coefficients is not None and (found.coefficients.sum(-1) == 1).all()
+    assert all((c.sum(-1) == 1).all() for c in found.coefficients)
     total = torch.zeros(4, dtype=torch.float64)
     for net, c in zip(problem.substitutes, found.coefficients):
         features = net.eval().features(found.poisons.flatten(0, 1)).unflatten(0, (4, 3))
         total += convex_polytope.loss(features, net.features(problem.targets), c)
     torch.testing.assert_close(found.final_loss, total)
-    assert feature_collision.craft(*problem, **SETTINGS).coefficients is None
-
-
-@pytest.mark.parametrize("kind", ["features", "loss"])
-def test_a_loss_that_is_not_finite_stops_the_run(attack, problem, kind: str) -> None:
-    """The poisons are those of before the failing iteration, and still in the ball."""
-
-    class Fails(nn.Module):
-        calls = 0
-
-        def features(self, x: Tensor) -> Tensor:
-            self.calls += x.requires_grad
-            broken = x.new_full((), torch.nan if kind == "features" else 1e200)  # whose square is infinite
-            return problem.substitutes[0].features(x) * (broken if self.calls == 4 else 1.0)
-
-    found = attack(
-        [problem.substitutes[0], Fails()], *problem[1:], **SETTINGS | {"dropout": False}, pixel_std=0.2
-    )
-    assert (found.outcome, found.outcome_step) == ("diverged", 4) and len(found.history) == 3
-    assert found.outcome_reason and "not finite" in found.outcome_reason
-    crafting.assert_in_ball(found.poisons, problem.bases, 0.1)
+    assert feature_collision.craft(*problem, **SETTINGS).coefficients == [None, None]
 
 
 def test_bfloat16_stays_near_float32(problem) -> None:

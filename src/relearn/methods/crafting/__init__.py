@@ -8,7 +8,7 @@ objective and its gradient with respect to the pixels → one Adam step (no sign
 All targets are crafted in one batch per substitute. Their losses are summed and Adam works element by
 element, so T targets in one call are T attacks that know nothing of each other. Substitutes are visited one
 after another and their gradients added: memory holds the graph of one substitute, whatever their number or
-    the iterations'.
+    the iterations', and `target_batch` bounds the targets in it.
 
 Where the text is ambiguous:
 
@@ -22,17 +22,24 @@ Where the text is ambiguous:
 """
 
 from relearn.methods.crafting.ball import assert_in_ball, quantise
-from relearn.methods.crafting.loop import Checkpoint, Crafted, Objective, craft, evaluate
+from relearn.methods.crafting.evaluation import evaluate
+from relearn.methods.crafting.loop import Checkpoint, Crafted, craft
 from relearn.methods.crafting.networks import dropout_active, frozen
+from relearn.methods.crafting.objective import Objective, OnFeatures, Reading
+from relearn.methods.crafting.polytope import convex_coefficients, relative_residual
 
 __all__ = [
     "Checkpoint",
     "Crafted",
     "Objective",
+    "OnFeatures",
+    "Reading",
     "assert_in_ball",
+    "convex_coefficients",
     "craft",
     "dropout_active",
     "evaluate",
     "frozen",
     "quantise",
+    "relative_residual",
 ]

@@ -77,7 +77,7 @@ def pixel_std_of(substitutes: Sequence[nn.Module], given: Any, poisons: Tensor) 
     return std.reshape(1, 1, -1, 1, 1)
 
 
-def parts_of(count: int, batch: int | None) -> list[slice]:
-    """Consecutive slices of at most `batch` (default all) that cover `count` targets."""
-    size = batch or count
+def parts_of(count: int, *batches: int | None) -> list[slice]:
+    """Consecutive slices that cover `count` targets, none longer than any of `batches` (None: no bound)."""
+    size = min([batch for batch in batches if batch is not None], default=count)
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]

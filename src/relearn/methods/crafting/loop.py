@@ -1,4 +1,4 @@
-"""The loop itself, and the evaluation of finished poisons."""
+"""The loop itself."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
-from relearn.methods.crafting.networks import dropout_active, features_of, frozen, has_dropout, seeded
+from relearn.methods.crafting.evaluation import evaluate, usable
+from relearn.methods.crafting.networks import dropout_active, frozen, seeded
+from relearn.methods.crafting.objective import Objective, OnFeatures, as_objective, reading
 from relearn.methods.crafting.state import State
-
-
-class Objective(Protocol):
-    """An attack: features (T, k, d), target (T, d), last coefficients → loss (T,), coefficients (T, k)."""
-
-    def __call__(
-        self, features: Tensor, target: Tensor, coefficients: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]: ...
+from relearn.methods.crafting.target_side import TargetSide
 
 
 class Checkpoint(Protocol):
@@ -38,8 +33,12 @@ class Crafted:
 
     Attributes:
         poisons: (T, k, C, H, W), pixels in [0, 1], inside the ball; `quantise` makes 8-bit images of them.
+        bases: (T, k, C, H, W) the centres of the ball: the clean bases, unless the attack starts elsewhere.
         final_loss: (T,) the objective at the final poisons, summed over substitutes, Dropout off.
-        coefficients: (m, T, k) of the same evaluation; None where the objective has none.
+        coefficients: of the same evaluation, for each substitute (T, k), or with an axis for its layers
+            (T, L, k), or None where the objective has none.
+        watched: (V, T) the objective at the final poisons in the V watched networks, Dropout off; None where
+            none are watched.
         history: a row per iteration, measured before its step: iteration (from 1), loss_sum (over
             substitutes; mean over targets), loss_mean (loss_sum / m, the axis of figure 2.3), and watch (a
             loss for each watched network) where watched.
@@ -48,8 +47,10 @@ class Crafted:
     """
 
     poisons: Tensor
+    bases: Tensor
     final_loss: Tensor
-    coefficients: Tensor | None
+    coefficients: list[Tensor | None]
+    watched: Tensor | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     outcome: str = "ok"
     outcome_step: int | None = None
@@ -57,7 +58,7 @@ class Crafted:
 
 
 def craft(
-    objective: Objective,
+    objective: Objective | OnFeatures,
     substitutes: Sequence[nn.Module],
     bases: Tensor,
     targets: Tensor,
@@ -80,9 +81,11 @@ def craft(
     """Craft poisons for every target.
 
     Args:
-        objective: the attack's objective.
-        substitutes: networks with `features(images (B, C, H, W)) -> (B, d)`, which standardise the pixels
-            themselves. They run in evaluation mode and get no weight gradients; their state is put back.
+        objective: the attack; for one on pooled features a function (features (T, k, d), target (T, d), last
+            coefficients or None) -> loss (T,), coefficients (T, k) or None is enough.
+        substitutes: networks with what the objective reads (`features(images (B, C, H, W)) -> (B, d)`), which
+            standardise the pixels themselves. They run in evaluation mode and get no weight gradients; their
+            state is put back.
         bases: clean poison images, (k, C, H, W) for all targets or (T, k, C, H, W), pixels in [0, 1].
         targets: (T, C, H, W), pixels in [0, 1].
         eps: largest change of a pixel, on the [0, 1] scale.
@@ -110,37 +113,36 @@ def craft(
             not finite is no error but the outcome "diverged".
     """
     check(substitutes, bases, targets, eps, lr, iterations, target_dropout, precision, target_batch)
-    state = State(bases.expand(len(targets), *bases.shape[-4:]).clone(), eps)
+    objective = as_objective(objective)
+    bases = bases.expand(len(targets), *bases.shape[-4:])
+    state = State(bases.clone(), eps)
     std = pixel_std_of(substitutes, pixel_std, state.poisons)
+    parts = parts_of(len(targets), target_batch, objective.at_once)
     watched = list(watch[1]) if watch else []
     reason = None
+
+    def losses_in(networks: Sequence[nn.Module]) -> tuple[Tensor, list[Tensor | None]]:
+        options: dict[str, Any] = {"precision": precision, "target_batch": target_batch}
+        return evaluate(objective, networks, state.poisons, targets, **options)
 
     with ExitStack() as stack:
         stack.enter_context(frozen([*substitutes, *watched]))
         stack.enter_context(seeded(seed, targets.device))
         for net in substitutes:
             stack.enter_context(dropout_active(net, dropout))
-        kept: list[Tensor | None] = [None] * len(substitutes)  # target features that do not change
-        for i, net in enumerate(substitutes):
-            if not (dropout and target_dropout == "resampled" and has_dropout(net)):
-                with dropout_active(net, dropout and target_dropout == "fixed"):
-                    kept[i] = _target_features(net, targets, precision, target_batch)
+        masks = target_dropout if dropout else "off"
+        target_side = TargetSide(objective, substitutes, targets, masks, precision, parts)
         if checkpoint is not None and (saved := checkpoint.load()) is not None:
             state.restore(saved, iterations)
 
         while state.iteration < iterations:
             step = state.iteration + 1
-            loss, gradient, reason = _gradient(
-                objective, substitutes, state, targets, kept, precision, target_batch
-            )
+            loss, gradient, reason = _gradient(objective, substitutes, state, target_side, parts, precision)
             if reason is not None:
                 break
             row: dict[str, Any] = {"iteration": step, "loss_sum": loss, "loss_mean": loss / len(substitutes)}
             if watch and (step % watch[0] == 0 or step == iterations):
-                seen, _ = evaluate(
-                    objective, watched, state.poisons, targets, precision=precision, target_batch=target_batch
-                )
-                row["watch"] = seen.mean(-1).tolist()
+                row["watch"] = losses_in(watched)[0].mean(-1).tolist()
             state.step(gradient, std, lr)
             state.history.append(row)
             if checkpoint is not None and (step % checkpoint_every == 0 or step == iterations):
@@ -155,84 +157,45 @@ def craft(
                     checkpoint.save(state.dump())
                 raise
 
-    losses, coefficients = evaluate(
-        objective, substitutes, state.poisons, targets, precision=precision, target_batch=target_batch
-    )
-    result = Crafted(state.poisons, losses.sum(0), coefficients, state.history)
+    losses, coefficients = losses_in(substitutes)
+    result = Crafted(state.poisons, bases, losses.sum(0), coefficients)
+    result.history = state.history
+    if watched:
+        result.watched = losses_in(watched)[0]
     if reason is not None:
         result.outcome, result.outcome_step, result.outcome_reason = "diverged", state.iteration + 1, reason
     return result
-
-
-@torch.no_grad()
-def evaluate(
-    objective: Objective,
-    networks: Sequence[nn.Module],
-    poisons: Tensor,
-    targets: Tensor,
-    *,
-    precision: str = "fp32",
-    target_batch: int | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """The objective at poisons (T, k, C, H, W) in each of m networks, Dropout off.
-
-    Returns:
-        losses (m, T), NaN where features are not finite (or their squares), and coefficients (m, T, k),
-        None where there are none.
-    """
-    losses = poisons.new_full((len(networks), len(targets)), math.nan)
-    coefficients: Tensor | None = None
-    with frozen(networks):
-        for i, net in enumerate(networks):
-            for part in parts_of(len(targets), target_batch):
-                features = _poison_features(net, poisons[part], precision)
-                target = features_of(net, targets[part], precision)
-                if not _usable(features, target):
-                    continue
-                losses[i, part], c = objective(features, target, None)
-                if c is not None:
-                    if coefficients is None:
-                        coefficients = c.new_full((*losses.shape, c.shape[-1]), math.nan)
-                    coefficients[i, part] = c
-    return losses, coefficients
 
 
 def _gradient(
     objective: Objective,
     substitutes: Sequence[nn.Module],
     state: State,
-    targets: Tensor,
-    kept: Sequence[Tensor | None],
+    target_side: TargetSide,
+    parts: Sequence[slice],
     precision: str,
-    target_batch: int | None,
 ) -> tuple[float, Tensor, str | None]:
     """Loss (sum over substitutes, mean over targets), its gradient for the poisons, what was not finite."""
     gradient = torch.zeros_like(state.poisons)
     total = state.poisons.new_zeros(())
-    for i, (net, target_features) in enumerate(zip(substitutes, kept)):
+    for i, net in enumerate(substitutes):
         found: list[Tensor] = []
-        for part in parts_of(len(targets), target_batch):
-            if target_features is None:
-                target = features_of(net, targets[part], precision)
-            else:
-                target = target_features[part]
+        for part in parts:
+            target = target_side.of(i, part)
             poisons = state.poisons[part].detach().requires_grad_()
-            features = _poison_features(net, poisons, precision)
-            if not _usable(features, target):
-                return (
-                    math.nan,
-                    gradient,
-                    f"features of substitute {i} are not finite, or their squares are not",
-                )
+            read = reading(objective.read, net, poisons, precision)
+            if not usable(read, target):
+                what = f"what is read of substitute {i} is not finite, or its squares are not"
+                return math.nan, gradient, what
             last = state.coefficients[i][part] if i in state.coefficients else None
-            loss, coefficients = objective(features, target, last)
+            loss, coefficients = objective.part(part).loss(read, target, last)
             gradient[part] += torch.autograd.grad(loss.sum(), poisons)[0]
             total = total + loss.detach().sum()
             if coefficients is not None:
                 found.append(coefficients)
         if found:
             state.coefficients[i] = torch.cat(found)
-    mean = float(total) / len(targets)
+    mean = float(total) / len(state.poisons)
     if not math.isfinite(mean):
         return mean, gradient, "the loss is not finite"
     if not torch.isfinite(gradient).all():
@@ -243,18 +206,3 @@ def _gradient(
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
     watched = {f"watch_{i}": value for i, value in enumerate(row.get("watch", ()))}
     return {"loss_sum": row["loss_sum"], "loss_mean": row["loss_mean"]} | watched
-
-
-def _usable(features: Tensor, target: Tensor) -> bool:
-    """Whether squares can be summed: one number shows NaN, infinity and overflow in any feature."""
-    with torch.no_grad():
-        return math.isfinite(features.square().sum() + target.square().sum())
-
-
-def _poison_features(net: nn.Module, poisons: Tensor, precision: str) -> Tensor:
-    return features_of(net, poisons.flatten(0, 1), precision).unflatten(0, poisons.shape[:2])
-
-
-def _target_features(net: nn.Module, targets: Tensor, precision: str, target_batch: int | None) -> Tensor:
-    parts = parts_of(len(targets), target_batch)
-    return torch.cat([features_of(net, targets[part], precision) for part in parts])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 DROPOUT_LAYERS = (
     nn.Dropout,
@@ -62,14 +61,6 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         for index in indices:
             torch.cuda.default_generators[index].manual_seed(seed)
         yield
-
-
-def features_of(net: Any, images: Tensor, precision: str) -> Tensor:
-    """Penultimate features (B, d) of images (B, C, H, W), in their dtype; a graph only if they need one."""
-    grad = torch.enable_grad() if images.requires_grad else torch.no_grad()
-    with grad, torch.autocast(images.device.type, torch.bfloat16, enabled=precision == "bf16"):
-        features: Tensor = net.features(images)
-    return features.to(images.dtype)
 
 
 @contextmanager

@@ -1,0 +1,54 @@
+"""An attack's loss at given poisons, in any network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.crafting.arguments import parts_of
+from relearn.methods.crafting.networks import frozen
+from relearn.methods.crafting.objective import Objective, OnFeatures, Reading, as_objective, reading
+
+
+@torch.no_grad()
+def evaluate(
+    objective: Objective | OnFeatures,
+    networks: Sequence[nn.Module],
+    poisons: Tensor,
+    targets: Tensor,
+    *,
+    precision: str = "fp32",
+    target_batch: int | None = None,
+) -> tuple[Tensor, list[Tensor | None]]:
+    """The objective at poisons (T, k, C, H, W) in each of m networks, Dropout off.
+
+    Returns:
+        losses (m, T), NaN where what the attack reads is not finite (or its squares), and for each network
+        the coefficients (T, ...), None where there are none.
+    """
+    objective = as_objective(objective)
+    losses = poisons.new_full((len(networks), len(targets)), math.nan)
+    coefficients: list[Tensor | None] = [None] * len(networks)
+    with frozen(networks):
+        for i, net in enumerate(networks):
+            for part in parts_of(len(targets), target_batch, objective.at_once):
+                found = reading(objective.read, net, poisons[part], precision)
+                target = reading(objective.read_target, net, targets[part], precision)
+                if not usable(found, target):
+                    continue
+                losses[i, part], c = objective.part(part).loss(found, target, None)
+                if c is not None:
+                    whole = coefficients[i]
+                    if whole is None:
+                        whole = coefficients[i] = c.new_full((len(targets), *c.shape[1:]), math.nan)
+                    whole[part] = c
+    return losses, coefficients
+
+
+def usable(poisons: Reading, target: Reading) -> bool:
+    """Whether squares can be summed: one number shows NaN, infinity and overflow in any entry."""
+    with torch.no_grad():
+        return math.isfinite(sum(torch.linalg.vector_norm(one).square() for one in (*poisons, *target)))

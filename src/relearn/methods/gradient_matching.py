@@ -1,0 +1,168 @@
+r"""Gradient matching, "Witches' Brew" (Geiping et al., ICLR 2021). Not of zhu2022.
+
+.. math:: \min_{\{x_p^{(j)}\}} \sum_{i=1}^m 1 - \cos\!\Big( \nabla_{\theta^{(i)}} L^{(i)}(x_t, y_p),\;
+          \tfrac1k \sum_{j=1}^k \nabla_{\theta^{(i)}} L^{(i)}(x_p^{(j)}, y_p) \Big)
+          \quad\text{s.t.}\quad \|x_p^{(j)} - x_b^{(j)}\|_\infty \le \varepsilon
+
+=======  ========================================================  ===========================  ======
+symbol   meaning                                                   code                         shape
+=======  ========================================================  ===========================  ======
+y_p      class of the poisons, which the target is to get          ``poison_class``             ()
+L        cross-entropy in substitute i (evaluation mode)           ``cross_entropy``            (B,)
+∇L(x_t)  gradient of the target's loss for y_p                     ``target[0]``                (T, P)
+mean ∇L  mean gradient of the poisons' loss for their own label    ``poisons[0]``               (T, P)
+=======  ========================================================  ===========================  ======
+
+A victim who learns the poisons then takes a step that also learns the target as y_p. Each target has poisons,
+and so a cosine, of its own.
+
+`parameters="all"`: every parameter of the network. The pixels' gradient goes through the parameters' gradient
+(a second derivative), one target at a time, because a mean gradient belongs to one target. `"head"`: the last
+linear layer alone, all that a victim learns in the transfer setting; for z = W φ + b it is known in closed
+form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with :math:`r = \mathrm{softmax}(z) - e_{y_p}`, so that an
+iteration costs no more than one of the attacks on features.
+
+Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of
+the poisons, no restarts, no decay of the learning rate; the sum over substitutes of one loss each; Dropout
+may stay on; budget and number of iterations are those of zhu2022's attacks, so that all attacks are compared
+alike. The cross-entropy is written so that r keeps its digits where a network is sure of y_p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import logsigmoid
+
+from relearn.methods import crafting
+
+PARAMETERS = ("all", "head")
+
+
+class _Matching(crafting.Objective):
+    def __init__(self, poison_class: int) -> None:
+        self.poison_class = poison_class
+
+    def read_target(self, net: nn.Module, targets: Tensor) -> crafting.Reading:
+        return self.read(net, targets.unsqueeze(1))  # the mean gradient of one image
+
+    def loss(
+        self, poisons: crafting.Reading, target: crafting.Reading, last: Tensor | None
+    ) -> tuple[Tensor, None]:
+        return 1 - cosine(poisons[0], target[0]), None
+
+
+class AllParameters(_Matching):
+    """Gradients by differentiation; for networks images → logits."""
+
+    at_once = 1
+
+    def read(self, net: nn.Module, poisons: Tensor) -> crafting.Reading:
+        parameters = {name: one.detach().requires_grad_() for name, one in net.named_parameters()}
+        gradients = []
+        with torch.enable_grad():
+            for images in poisons:
+                logits = functional_call(net, parameters, (images,)).to(images.dtype)
+                loss = cross_entropy(logits, self.poison_class).mean()
+                found = torch.autograd.grad(
+                    loss,
+                    list(parameters.values()),
+                    create_graph=poisons.requires_grad,
+                    materialize_grads=True,
+                )
+                gradients.append(torch.cat([one.flatten() for one in found]))
+        return [torch.stack(gradients)]
+
+
+class Head(_Matching):
+    """Gradients in closed form; for networks with `features` and a linear `head`."""
+
+    def read(self, net: Any, poisons: Tensor) -> crafting.Reading:
+        features = net.features(poisons.flatten(0, 1)).to(poisons.dtype)
+        with torch.autocast(poisons.device.type, enabled=False):  # r needs its digits
+            residuals = softmax_minus_label(net.head(features), self.poison_class)
+            inputs = torch.cat([features, torch.ones_like(features[:, :1])], 1)
+            residuals, inputs = (one.unflatten(0, poisons.shape[:2]) for one in (residuals, inputs))
+            return [(residuals.mT @ inputs).flatten(1) / poisons.shape[1]]
+
+
+def cross_entropy(logits: Tensor, label: int) -> Tensor:
+    """-log softmax(logits)_label = log(1 + exp(logsumexp of the others - logit)): (B, C) → (B,)."""
+    logit, others = _split(logits, label)
+    return -logsigmoid(logit - others.logsumexp(1))
+
+
+def softmax_minus_label(logits: Tensor, label: int) -> Tensor:
+    """Gradient of the cross-entropy for the logits, without the cancellation of p_label - 1: (B, C) → same."""
+    logit, others = _split(logits, label)
+    missed = torch.sigmoid(others.logsumexp(1) - logit).unsqueeze(1)  # 1 - p_label
+    rest = missed * others.softmax(1)
+    return torch.cat([rest[:, :label], -missed, rest[:, label:]], 1)
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Of vectors (..., P) → (...), whatever their lengths; 0 where one of them is zero."""
+    a, b = _near_one(a), _near_one(b)
+    lengths = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
+    return (a * b).sum(-1) / lengths.clamp_min(1e-6)  # 1 or more, unless one of them is zero
+
+
+def _near_one(vector: Tensor) -> Tensor:
+    """Divided by the largest entry: squares of the gradients of a sure network would be lost in float32."""
+    largest = vector.detach().abs().amax(-1, keepdim=True)
+    return vector / torch.where(largest > 0, largest, 1)
+
+
+def _split(logits: Tensor, label: int) -> tuple[Tensor, Tensor]:
+    if not 0 <= label < logits.shape[1]:
+        raise ValueError(f"poison_class is {label}; allowed: 0 to {logits.shape[1] - 1}")
+    return logits[:, label], torch.cat([logits[:, :label], logits[:, label + 1 :]], 1)
+
+
+def objective(poison_class: int, parameters: str = "all") -> crafting.Objective:
+    """The attack as the crafting loop wants it.
+
+    Raises:
+        ValueError: `parameters` that are not "all" or "head".
+    """
+    if parameters not in PARAMETERS:
+        raise ValueError(f"parameters is {parameters!r}; allowed: {', '.join(PARAMETERS)}")
+    return AllParameters(poison_class) if parameters == "all" else Head(poison_class)
+
+
+def craft(
+    substitutes: Sequence[nn.Module],
+    bases: Tensor,
+    targets: Tensor,
+    *,
+    poison_class: int,
+    parameters: str = "all",
+    eps: float = 0.1,
+    lr: float = 0.04,
+    iterations: int = 4000,
+    dropout: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> crafting.Crafted:
+    """Craft by gradient matching; the defaults are those of zhu2022's attacks (section 2.2.8).
+
+    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
+    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `poison_class` (the label of the
+    bases) and `parameters` as above.
+    """
+    return crafting.craft(
+        objective(poison_class, parameters),
+        substitutes,
+        bases,
+        targets,
+        eps=eps,
+        lr=lr,
+        iterations=iterations,
+        dropout=dropout,
+        seed=seed,
+        **options,
+    )

@@ -1,0 +1,119 @@
+r"""Feature collision in a network that the attacker knows (zhu2022, eq. 2.1), and its watermark (section 2.3.3).
+
+.. math:: x_p = \arg\min_x \|x - x_b\|_2^2 + \mu \|\phi(x) - \phi(x_t)\|_2^2
+          \quad\text{s.t.}\quad \|x - x_b\|_\infty \le \varepsilon, \qquad
+          x_b \leftarrow \gamma x_t + (1 - \gamma) x_b
+
+======  ============================================  ===============  ================
+symbol  meaning                                       code             shape
+======  ============================================  ===============  ================
+x       poisons, pixels in [0, 1]                     ``poisons[1]``   (T, k, C, H, W)
+x_b     bases, with the watermark                     ``self.bases``   (T, k, C, H, W)
+φ(x)    features of the poisons                       ``poisons[0]``   (T, k, d)
+φ(x_t)  features of the target                        ``target[0]``    (T, d)
+μ       weight of the collision                       ``mu``           ()
+γ       opacity of the target's watermark on a base   ``watermark``    ()
+======  ============================================  ===============  ================
+
+Every poison collides by itself: k of them are k attacks on the same target. The one substitute is the victim.
+
+The equation has no ball. Here it has one, around the base with its watermark, because that is what the
+equation starts from and what it stays near to; ``eps=1`` is the equation alone. A watermark is meant to be
+seen and is not counted in ε: the change from the clean base is up to ε + γ |x_t - x_b|. It is rounded to 8
+bits, so that poisons can be; ``Crafted.bases`` holds the centres of the balls.
+
+μ is not given in the text. Default: 4 · (pixels of an image / features)², the rule of the attack's inventors
+(Shafahi et al., NeurIPS 2018) in this equation's form. Differs from the paper: they minimise by
+forward-backward splitting (a gradient step on the collision, then a proximal step on the distance). Here both
+terms go through the loop's Adam, since no step size is given, and so that ε, learning rate, iterations,
+history and checkpoints mean the same as for every other attack; the minimiser is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods import crafting
+
+
+class Collision(crafting.Objective):
+    """Eq. 2.1, summed over a target's poisons; bases (T, k, C, H, W)."""
+
+    def __init__(self, bases: Tensor, mu: float | None = None) -> None:
+        self.bases, self.mu = bases, mu
+
+    def read(self, net: nn.Module, poisons: Tensor) -> crafting.Reading:
+        return [*super().read(net, poisons), poisons]
+
+    def loss(
+        self, poisons: crafting.Reading, target: crafting.Reading, last: Tensor | None
+    ) -> tuple[Tensor, None]:
+        features, images = poisons
+        mu = 4 * (images[0, 0].numel() / features.shape[-1]) ** 2 if self.mu is None else self.mu
+        distance = (images - self.bases).square().flatten(1).sum(1)
+        collision = (features - target[0].unsqueeze(1)).square().flatten(1).sum(1)
+        return distance + mu * collision, None
+
+    def part(self, part: slice) -> Collision:
+        return Collision(self.bases[part], self.mu)
+
+
+def watermarked(bases: Tensor, targets: Tensor, opacity: float) -> Tensor:
+    """γ x_t + (1 - γ) x_b as 8-bit images: bases (..., k, C, H, W), targets (T, C, H, W) → (T, k, C, H, W).
+
+    Without a watermark (γ = 0) the bases are returned as they are.
+
+    Raises:
+        ValueError: an opacity outside [0, 1).
+    """
+    if not 0 <= opacity < 1:
+        raise ValueError(f"watermark is {opacity}; allowed: 0 <= watermark < 1")
+    bases = bases.expand(len(targets), *bases.shape[-4:])
+    if not opacity:
+        return bases
+    return torch.round(255 * (opacity * targets.unsqueeze(1) + (1 - opacity) * bases)) / 255
+
+
+def craft(
+    substitutes: Sequence[nn.Module],
+    bases: Tensor,
+    targets: Tensor,
+    *,
+    mu: float | None = None,
+    watermark: float = 0.0,
+    eps: float = 0.1,
+    lr: float = 0.04,
+    iterations: int = 4000,
+    dropout: bool = False,
+    seed: int = 0,
+    **options: Any,
+) -> crafting.Crafted:
+    """Craft against one known network; eps, lr and iterations default to those of the other attacks.
+
+    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
+    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `mu` and `watermark` as above.
+
+    Raises:
+        ValueError: more than one network, a `mu` that is not positive, a `watermark` outside [0, 1).
+    """
+    if len(substitutes) != 1:
+        raise ValueError(f"substitutes: {len(substitutes)} networks; allowed: one, whose weights are known")
+    if mu is not None and not mu > 0:
+        raise ValueError(f"mu is {mu}; a positive number is needed")
+    bases = watermarked(bases, targets, watermark)
+    return crafting.craft(
+        Collision(bases, mu),
+        substitutes,
+        bases,
+        targets,
+        eps=eps,
+        lr=lr,
+        iterations=iterations,
+        dropout=dropout,
+        seed=seed,
+        **options,
+    )

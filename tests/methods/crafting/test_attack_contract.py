@@ -1,0 +1,116 @@
+"""What every attack keeps to, whatever its objective."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from relearn.methods import crafting
+
+SETTINGS = {"eps": 0.1, "lr": 0.04, "iterations": 8, "dropout": True, "seed": 0}
+
+
+@pytest.mark.parametrize("eps", [0.1, 8 / 255])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_poisons_stay_in_the_ball_also_after_quantisation(attack, problem, eps: float, dropout: bool) -> None:
+    found = attack(*problem, **SETTINGS | {"eps": eps, "dropout": dropout, "iterations": 20})
+    assert found.poisons.shape == (4, 3, 2, 5, 5) and found.outcome == "ok"
+    crafting.assert_in_ball(found.poisons, found.bases, eps)
+    levels = crafting.quantise(found.poisons, found.bases, eps)
+    crafting.assert_in_ball(levels, (255 * found.bases).round().to(torch.uint8), eps + 1e-9)
+    assert (found.poisons - found.bases).abs().max() > 0.9 * eps  # the ball is felt
+    loose = attack(*problem, **SETTINGS | {"eps": 0.5, "dropout": dropout, "iterations": 20})
+    with pytest.raises(
+        ValueError, match="leave the ball"
+    ):  # the control: without the ball they would leave it
+        crafting.assert_in_ball(loose.poisons, found.bases, eps)
+
+
+def test_ten_targets_in_one_call_are_ten_alone(attack, problem) -> None:
+    settings = SETTINGS | {"dropout": False, "iterations": 15}
+    together = attack(*problem, **settings)
+    parts = attack(*problem, **settings, target_batch=3)
+    for i in range(4):
+        alone = attack(problem.substitutes, problem.bases, problem.targets[i : i + 1], **settings)
+        for one in (together, parts):
+            torch.testing.assert_close(one.poisons[i], alone.poisons[0], rtol=0, atol=1e-9)
+            torch.testing.assert_close(one.final_loss[i], alone.final_loss[0], rtol=1e-8, atol=0)
+    other = attack(*problem._replace(targets=problem.targets.flip(0)), **settings)
+    assert (other.poisons[0] - together.poisons[0]).abs().max() > 1e-3
+
+
+def test_bases_of_their_own_for_each_target(attack, problem) -> None:
+    settings = SETTINGS | {"dropout": False}
+    bases = torch.stack([problem.bases, problem.bases.flip(0), problem.bases, problem.bases])
+    found = attack(problem.substitutes, bases, problem.targets, **settings)
+    shared = attack(problem.substitutes, problem.bases.flip(0), problem.targets, **settings)
+    torch.testing.assert_close(found.poisons[1], shared.poisons[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("target_dropout", ["resampled", "fixed", "off"])
+def test_a_resumed_run_gives_the_same_bits(attack, problem, memory, target_dropout: str) -> None:
+    options = SETTINGS | {"target_dropout": target_dropout, "watch": (3, problem.substitutes[:1])}
+    whole = attack(*problem, **options)
+
+    def stop(done: int, total: int) -> None:
+        if done == 5:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        attack(*problem, **options, checkpoint=memory, checkpoint_every=2, progress=stop)
+    assert [state["iteration"] for state in memory.states] == [2, 4, 5]
+    for state in memory.states[:]:
+        memory.states = [state]
+        torch.manual_seed(int(state["iteration"]))  # whatever the global state is
+        resumed = attack(*problem, **options, checkpoint=memory)
+        assert torch.equal(resumed.poisons, whole.poisons) and torch.equal(
+            resumed.final_loss, whole.final_loss
+        )
+        assert resumed.history == whole.history
+
+
+def test_networks_are_lent_and_returned(attack, problem) -> None:
+    first = problem.substitutes[0].train()
+    first.head.bias.requires_grad_(False)
+    before = {name: value.clone() for name, value in first.state_dict().items()}
+    random = torch.get_rng_state()
+    attack(*problem, **SETTINGS)
+    assert all(
+        torch.equal(before[name], value) for name, value in first.state_dict().items()
+    )  # BN statistics too
+    assert all(parameter.grad is None for parameter in first.parameters())
+    assert [name for name, p in first.named_parameters() if not p.requires_grad] == ["head.bias"]
+    assert all(module.training for module in first.modules())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_the_loss_falls_and_the_history_has_its_sum_and_mean(attack, problem) -> None:
+    rows = []
+    settings = SETTINGS | {"dropout": False, "eps": 0.3, "iterations": 60}
+    found = attack(
+        *problem, **settings, log=lambda step, **metrics: rows.append({"iteration": step, **metrics})
+    )
+    assert rows == found.history and [row["iteration"] for row in rows] == list(range(1, 61))
+    assert all(row["loss_mean"] == row["loss_sum"] / len(found.coefficients) for row in rows)
+    assert float(found.final_loss.mean()) < 0.3 * rows[0]["loss_sum"]
+
+
+@pytest.mark.parametrize("kind", ["features", "loss"])
+def test_a_loss_that_is_not_finite_stops_the_run(attack, problem, kind: str) -> None:
+    """The poisons are those of before the failing iteration, and still in the ball."""
+
+    class Fails(type(problem.substitutes[0])):
+        done = 0
+
+        def stages(self, x: Tensor) -> list[Tensor]:
+            broken = x.new_full((), torch.nan if kind == "features" else 1e160)  # whose square is infinite
+            now = self.done == 3 and x.requires_grad
+            return [one * (broken if now else 1.0) for one in super().stages(x)]
+
+    fails = Fails(3)
+    options = {"dropout": False, "progress": lambda done, count: setattr(fails, "done", done)}
+    found = attack([problem.substitutes[0], fails], *problem[1:], **SETTINGS | options)
+    assert (found.outcome, found.outcome_step) == ("diverged", 4) and len(found.history) == 3
+    assert found.outcome_reason and "not finite" in found.outcome_reason
+    crafting.assert_in_ball(found.poisons, found.bases, 0.1)
