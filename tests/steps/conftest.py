@@ -1,4 +1,4 @@
-"""One tiny chain of real steps on the real digits, made once: prepare → pretrain → craft → filter → train → evaluate."""
+"""One tiny chain of real steps on the real digits, made once: prepare → pretrain → craft → filter → train."""
 
 from __future__ import annotations
 
@@ -85,13 +85,6 @@ def chain(tmp_path_factory) -> Chain:
     chain.step("train", "filtered", POISONED, **inputs, kept="filter/kept.safetensors")
     inputs.pop("poisons")
     chain.step("train", "clean", {**TRIALS, **FINE_TUNING, "attack": "clean"}, **inputs)
-    chain.step(
-        "evaluate",
-        "evaluate",
-        {"protocol": "accuracy", "calibration_bins": 10},
-        data="prepare/data.safetensors",
-        network="victim/weights.safetensors",
-    )
     return chain
 
 

@@ -45,3 +45,43 @@ def test_a_random_defence_draws_anew_for_each_target(chain):
     chain.step("filter", "evicted", settings, **inputs, poisons="craft/poisons.safetensors")
     keep = load_file(chain.path("evicted/kept.safetensors"))["keep"][0]
     assert (~keep).sum(1).tolist() == [20, 20, 20] and not torch.equal(keep[0], keep[1])
+
+
+def test_imbalance_by_hand_and_copies_are_counted(chain, read_trials):
+    """The target class cut to its first n images; with replication every class is as large as the largest again."""
+    settings = {**chain.trials, "defence": "deep_knn", "k": 30, "include_self": False, "class_sizes": [2, 7]}
+    inputs = {
+        "data": "prepare/data.safetensors",
+        "victim": "victim/weights.safetensors",
+        "poisons": "craft/poisons.safetensors",
+    }
+    chain.step("filter", "imbalance", settings, {"setting": "imbalance"}, **inputs)
+    kept = load_file(chain.path("imbalance/kept.safetensors"))
+    assert kept["class_size"].tolist() == [20, 20, 7, 7, 2, 2] and kept["replicated"].tolist() == [0, 1] * 3
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    images, labels = data.fine_tune()
+    frogs = (labels == chain.trials["target_class"]).nonzero().flatten()
+    trials = data.trials(**chain.trials)
+    victim = files.load(chain.path("victim/weights.safetensors"))
+    images[trials.base_positions_in_fine_tune] = load_file(chain.path("craft/poisons.safetensors"))[
+        "poisons"
+    ][1]
+    points = torch.tensor([i for i in range(len(labels)) if i not in frogs[2:].tolist()])
+    features = embed(victim, images)[points]
+    copies = torch.cat([torch.arange(len(points)), *([(labels[points] == 6).nonzero().flatten()] * 9)])
+    for variant, rows in ((4, torch.arange(len(points))), (5, copies)):
+        answer = DeepKNN(k=30).fit_predict(features[rows], labels[points][rows])
+        by_hand = torch.zeros(len(labels), dtype=torch.int64)
+        by_hand.index_add_(0, points[rows], torch.from_numpy((answer == 1).astype("int64")))
+        assert torch.equal(kept["keep"][variant, 1], by_hand)
+    rows = read_trials(chain.path("imbalance"))
+    assert {row["class_size_frac"] for row in rows} == {"1.0", "0.35", "0.1"}
+    absent = kept["keep"][4][:, frogs[2:]]
+    assert int(absent.sum()) == 0
+    assert all(
+        int(row["poisons"]) + int(row["clean"]) == len(points) for row in rows if row["class_size"] == "2"
+    )
+    chain.step("train", "imbalanced", chain.poisoned, **inputs, kept="imbalance/kept.safetensors")
+    trained = read_trials(chain.path("imbalanced"))
+    assert [row["class_size"] for row in trained[:6]] == ["20", "20", "7", "7", "2", "2"]
+    assert [row["chosen"] for row in trained[:6]] == ["1", "0", "0", "0", "0", "0"]

@@ -6,7 +6,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relearn import cli
 from relearn.data.arrays import load_prepared
 from relearn.measures.embed import embed
 from relearn.methods.transfer import fine_tune
@@ -63,25 +62,70 @@ def test_with_all_poisons_dropped_all_targets_see_the_same_training(chain, read_
     assert {row["poisons_count"] for row in rows} == {"0"}
 
 
-def test_a_poison_outside_its_ball_is_refused_before_scoring(chain, tmp_path, capsys):
+def test_a_poison_outside_its_ball_is_a_failed_attack_with_its_reason(chain, read_trials, tmp_path):
+    """The other targets are scored as before; the control shows that the flag alone decides."""
     poisons = load_file(chain.path("craft/poisons.safetensors"))["poisons"]
     poisons[2, 1] = 255 - poisons[2, 1]
     save_file({"poisons": poisons}, tmp_path / "poisons.safetensors")
-    words = [
-        "train",
-        "--settings",
-        json.dumps(chain.poisoned),
-        "--out",
-        str(chain.path("refused")),
-        "--device",
-        "cpu",
-    ]
-    for name, file in INPUTS.items():
-        words += ["--input", name, str(chain.path(file))]
-    assert cli.main([*words, "--input", "poisons", str(tmp_path / "poisons.safetensors")]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("relearn train:") and "eps" in error
-    assert not (chain.path("refused") / "record.json").exists()
+    wants_any = {**chain.poisoned, "poison_class": chain.trials["poison_class"]}
+    record = chain.step(
+        "train", "outside", wants_any, **INPUTS, poisons=str(tmp_path / "poisons.safetensors")
+    )
+    rows = read_trials(chain.path("outside"))
+    assert rows[2]["success"] == "0" and record["metrics"]["rejected_count"] == 1
+    assert any("eps allows" in note and rows[2]["target"] in note for note in record["notes"])
+    assert rows[:2] == read_trials(chain.path("train"))[:2]
+    assert len(rows) == 3  # counted, not dropped
+
+
+def test_what_the_crafting_run_rejected_stays_rejected(chain, read_trials, tmp_path):
+    crafted = load_file(chain.path("craft/poisons.safetensors"))
+    crafted["rejected"] = torch.tensor([1, 0, 0], dtype=torch.uint8)
+    save_file(crafted, tmp_path / "poisons.safetensors")
+    record = chain.step(
+        "train", "marked", chain.poisoned, **INPUTS, poisons=str(tmp_path / "poisons.safetensors")
+    )
+    assert record["metrics"]["rejected_count"] == 1
+    assert read_trials(chain.path("marked"))[0]["success"] == "0"
+
+
+def test_test_features_of_the_clean_run_give_the_same_numbers(chain, read_trials):
+    given = {**INPUTS, "poisons": "craft/poisons.safetensors", "features": "clean/features.safetensors"}
+    chain.step("train", "with_features", chain.poisoned, **given)
+    assert read_trials(chain.path("with_features")) == read_trials(chain.path("train"))
+
+
+def test_end_to_end_by_hand(chain, read_trials):
+    """Every layer moves, by Adam on the poisoned images, the batch statistics frozen."""
+    from torch.nn.functional import cross_entropy
+
+    settings = {**chain.poisoned, "setting": "end_to_end", "epochs": 2, "batch_size": 200, "lr": 0.01}
+    settings |= {"weight_decay": 5.0e-4, "milestones": [1], "targets": 2, "test_images": 30}
+    chain.step("train", "whole", settings, **INPUTS, poisons="craft/poisons.safetensors")
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    trials = data.trials(**{**chain.trials, "targets": 2})
+    net = files.load(chain.path("victim/weights.safetensors")).eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    images, labels = data.fine_tune()
+    images[trials.base_positions_in_fine_tune] = load_file(chain.path("craft/poisons.safetensors"))[
+        "poisons"
+    ][1]
+    adam = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5.0e-4)
+    for epoch in range(2):  # one batch of all images an epoch: their order plays no part
+        adam.param_groups[0]["lr"] = 0.01 * (0.1 if epoch >= 1 else 1.0)
+        adam.zero_grad()
+        cross_entropy(net(images.float() / 255), labels).backward()
+        adam.step()
+    test_images, test_labels = (part[:30] for part in data.test())
+    with torch.no_grad():
+        right = (net(test_images.float() / 255).argmax(1) == test_labels).float().mean()
+        predicted = net(trials.target_images[1:].float() / 255).argmax(1)
+    rows = read_trials(chain.path("whole"))
+    assert len(rows) == 2 and int(rows[1]["predicted"]) == int(predicted)
+    assert float(rows[1]["test_accuracy_frac"]) == pytest.approx(float(right), abs=0.04)
+    after = net.state_dict()
+    assert any(not torch.equal(before[name], after[name]) for name in before if name.startswith("stem"))
+    assert all(torch.equal(before[name], after[name]) for name in before if "running" in name)
 
 
 def test_the_clean_run_has_no_threat_and_the_poisoned_ones_say_how_much_was_known(chain):

@@ -56,10 +56,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             log=run.log,
             checkpoint=Checkpoint(run.work / "craft"),
         )
-    centres = bases.expand_as(crafted.poisons) if crafted.centres is None else crafted.centres
     finite = crafted.poisons.flatten(1).isfinite().all(1)
-    poisons = quantise(crafted.poisons.nan_to_num(0.0), centres, settings["eps"]).cpu()
-    centre_images = (centres * 255.0).round().byte().cpu()
+    poisons = quantise(crafted.poisons.nan_to_num(0.0), crafted.bases, settings["eps"]).cpu()
+    centres = (crafted.bases * 255.0).round().byte().cpu()  # the bases, unless the attack starts elsewhere
     labels = data.fine_tune()[1]
     threat = ThreatModel(
         knowledge="white_box" if settings["attack"].startswith("white_box") else "transfer",
@@ -69,7 +68,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         fine_tune_count=len(labels),
         setting="transfer",
     )
-    rejected = rejections(poisons, centre_images, threat)
+    rejected = rejections(poisons, centres, threat)
     for t in (~finite.cpu()).nonzero().flatten().tolist():
         rejected[t] = "not finite"
     numbers = trials.target_index.tolist()
@@ -77,8 +76,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     for t in rejected:
         flags[t] = 1
     tensors = {"poisons": poisons.contiguous(), "rejected": flags}
-    if crafted.centres is not None:
-        tensors["centres"] = centre_images.contiguous()
+    if not bool((centres == trials.base_images).all()):
+        tensors["centres"] = centres.contiguous()
     save_file(tensors, run.output("poisons.safetensors"))
     gallery = {
         "target": trials.target_images[:GALLERY],

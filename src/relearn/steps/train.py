@@ -109,6 +109,7 @@ def _transfer(run, settings, inputs, device, precision) -> None:
         test = load_file(inputs["features"][0])["test"].to(device)
     else:
         test = embed(victim, test_images, precision=precision)
+    if given.poisons is None:
         save_file({"test": test.cpu().contiguous()}, run.output("features.safetensors"))
     accuracy = _accuracies(heads, test, test_labels.to(device))
     target_features = embed(victim, trials.target_images, precision=precision)
