@@ -1,7 +1,7 @@
 """The command line: `relearn <step> …` for the steps of the pipeline, `relearn <verb> …` for everything around them.
 
 Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate.
-Verbs: render, track, ui, jobs, adopt, recover, code, validate.
+Verbs: render, track, ui, jobs, adopt, recover, code, validate, warm.
 Exit codes: see `relearn.exits`.
 """
 
@@ -14,10 +14,10 @@ import os
 import sys
 from pathlib import Path
 
-from relearn import exits
+from relearn import exits, warm
 
 STEPS = ("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate")
-VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "code", "validate")
+VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "code", "validate", "warm")
 PAPERS = {"poisoning": "zhu2022"}
 
 
@@ -34,9 +34,14 @@ def main(argv: list[str] | None = None) -> int:
         if argv and argv[0] == name:
             _module(name).add_arguments(sub)
     args = parser.parse_args(argv)
-    return exits.guarded(
-        args.command, lambda: run_step(args) if args.command in STEPS else _module(args.command).main(args)
-    )
+
+    def call() -> int:
+        if args.command not in STEPS:
+            return _module(args.command).main(args)
+        done = warm.start(argv, args.threads)
+        return run_step(args) if done is None else done
+
+    return exits.guarded(args.command, call)
 
 
 def _module(name: str):

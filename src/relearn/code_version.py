@@ -36,7 +36,8 @@ PLUMBING = frozenset(
     f"{PACKAGE}.{name}"
     for name in (
         *("cli", "console", "exits", "interrupt", "parents", "memory", "devices"),
-        *("record", "record_file", "spool", "durable", "provenance", "checkpoint"),
+        *("warm", "warm_server", "warm_job"),
+        *("record", "record_file", "spool", "durable", "provenance", "checkpoint", "tensors_file"),
         *("tracked", "tracking", "tracking_store"),
         *("params", "spelling", "faults", "schema", "code_version"),
     )
