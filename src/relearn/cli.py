@@ -17,7 +17,7 @@ from pathlib import Path
 from relearn import exits, warm
 
 STEPS = ("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate")
-VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "code", "validate", "warm")
+VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "setups", "code", "validate", "warm")
 PAPERS = {"poisoning": "zhu2022"}
 
 

@@ -25,6 +25,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     from relearn.checkpoint import Checkpoint
     from relearn.console import Progress
+    from relearn.data import setups
     from relearn.data.arrays import load_prepared
     from relearn.measures.attack_success import ThreatModel, rejections
     from relearn.methods import ATTACKS, load
@@ -117,7 +118,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         outcome_step=crafted.outcome_step,
         outcome_reason=crafted.outcome_reason,
         threat_model=threat.to_dict(),
-        notes=[f"target {numbers[t]} rejected: {why}" for t, why in rejected.items()],
+        notes=[
+            f"set-up: {setups.matching(data, settings) or 'of its own'}",
+            *(f"target {numbers[t]} rejected: {why}" for t, why in rejected.items()),
+        ],
     )
 
 

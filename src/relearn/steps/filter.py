@@ -43,7 +43,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     )
     defence = load(DEFENCES, settings["defence"])
     largest = int(labels.bincount().max())
-    ks, extra = [0], [{}]
+    ks: list[int] = [0]
+    extra: list[dict[str, Any]] = [{}]
     present = np.ones((1, len(labels)), dtype=bool)
     if "class_sizes" in settings:
         keep, present, extra, tensors = _imbalance(defence, settings, features, labels)

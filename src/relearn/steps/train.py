@@ -170,6 +170,10 @@ def _end_to_end(run, settings, inputs, device, precision) -> None:
     state = checkpoint.load() or {"rows": [], "done": 0, "outcome": "ok", "outcome_step": None}
     with Progress("train end to end") as progress:
         for t in range(state["done"], sets):
+
+            def told(done: int, steps: int, before: int = t) -> None:
+                progress(before * steps + done, sets * steps)
+
             images = given.images.clone()
             if given.poisons is not None:
                 images[trials.base_positions_in_fine_tune] = given.poisons[t]
@@ -180,7 +184,7 @@ def _end_to_end(run, settings, inputs, device, precision) -> None:
                 **recipe,
                 seed=run.seed,
                 precision=precision,
-                progress=lambda done, all_, t=t: progress(t * all_ + done, sets * all_),
+                progress=told,
             )
             if fitted.outcome != "ok" and state["outcome"] == "ok":
                 state["outcome"], state["outcome_step"] = fitted.outcome, fitted.outcome_step
