@@ -25,8 +25,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "torchvision_schema": set(),
     # parameters and records: nothing of the mathematics
     "params": {"faults", "spelling"},
-    "faults": {"schema", "spelling"},
-    "schema": set(),
+    "faults": {"schema", "schema_rules", "spelling"},
+    "schema": {"schema_rules"},
+    "schema_rules": set(),
     "spelling": set(),
     "record": {"record_file", "durable", "interrupt", "provenance", "spool", "tensors_file"},
     "tensors_file": set(),

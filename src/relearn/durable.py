@@ -197,6 +197,14 @@ def lock_is_free(path: Path) -> bool:
         os.close(descriptor)
 
 
+def holder(path: Path) -> int | None:
+    """The process that holds the lock at `path`, as it wrote itself down (0 if it did not); None while it is free."""
+    if lock_is_free(path):
+        return None
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    return int(text) if text.isdigit() else 0
+
+
 def _flock(descriptor: int, kind: int) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

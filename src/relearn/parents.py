@@ -46,7 +46,7 @@ def watch(named: str | None = None) -> None:
     """
     here = _place()
     names = (os.environ.get(VARIABLE, "") if named is None else named).split(",")
-    ours = [name for name in names if name and here and name.startswith(here)]
+    ours = [name for name in names if here and name.startswith(here) and _pid(name) != os.getpid()]
     if ours:
         threading.Thread(target=_wait, args=(ours,), name="parents", daemon=True).start()
 

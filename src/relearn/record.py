@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from relearn import interrupt, provenance, spool
+from relearn import interrupt, provenance, spool, tensors_file
 from relearn.durable import Busy, Lock, canonical, digest, probe, public, sweep, sync, write
 from relearn.interrupt import Interrupted, install_signal_handlers
 from relearn.record_file import (
@@ -196,6 +196,7 @@ class Run:
     def _input(self, path: Path) -> dict[str, str]:
         try:
             found = digest(path)
+            fault = tensors_file.fault_of(path) if path.suffix == ".safetensors" else None
         except OSError as error:
             raise RecordError(
                 f"{path}: {error.strerror}, it is an input of step {self._what['step']}"
@@ -208,6 +209,8 @@ class Run:
                     f"{path}: torn or edited, sha256 {found[:16]}…, its record says {made['sha256'][:16]}…; "
                     "`relearn recover` clears it for its step to run again"
                 )
+        if fault:
+            raise RecordError(f"{path}: {fault}")
         return {"path": self._relative(path), "sha256": found}
 
     def _relative(self, path: Path) -> str:

@@ -1,0 +1,31 @@
+"""Whether a safetensors file is whole, without reading its tensors. Standard library only.
+
+A safetensors file is eight bytes (the length n of its header, little-endian), n bytes of JSON that give each tensor's
+range of bytes, and the bytes. The library that reads it says what is wrong and not in which file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+LONGEST_HEADER = 100_000_000  # bytes, the format's own limit
+
+
+def fault_of(path: Path) -> str | None:
+    """What keeps a file from being a whole safetensors file, in a few words; None where nothing does.
+
+    Raises OSError where it cannot be read.
+    """
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(LONGEST_HEADER, size - 8):
+            return "no safetensors file, or cut short"
+        try:
+            header = json.loads(file.read(length))
+            ends = [int(told["data_offsets"][1]) for name, told in header.items() if name != "__metadata__"]
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            return "no safetensors file, its header cannot be read"
+    expected = 8 + length + max(ends, default=0)
+    return None if size == expected else f"{size} bytes, its header says {expected}"
