@@ -46,16 +46,26 @@ def test_good_values_have_no_fault_and_settled_types() -> None:
             [],
             "found [], allowed: a list with at least one value, each a whole number >= 0",
         ),
-        ("poisoning.train.reset_head", 0, "found 0, allowed: true or false"),
+        ("poisoning.train.transfer.reset_head", 0, "found 0, allowed: true or false"),
         (
             "poisoning.prepare.dataset",
             "cifar",
             "found 'cifar' (text), allowed: digits, cifar10; nearest: cifar10",
         ),
-        ("poisoning.train", 3, "found 3, allowed: a mapping of setting, epochs"),
-        ("poisoning.train.epochs", {"a": 1}, "found a mapping, allowed: a whole number >= 1"),
-        ("poisoning.train.epochs", None, "found nothing, allowed: a whole number >= 1"),
-        ("poisoning.train.setting", "end", "allowed: transfer"),
+        ("poisoning.train", 3, "found 3, allowed: a mapping of transfer, end_to_end"),
+        ("poisoning.train.transfer.epochs", {"a": 1}, "found a mapping, allowed: a whole number >= 1"),
+        ("poisoning.train.transfer.epochs", None, "found nothing, allowed: a whole number >= 1"),
+        ("poisoning.studies.overlap.attack", "polytope", "allowed: convex_polytope"),
+        (
+            "poisoning.studies.dropout.victims",
+            ["ResNet"],
+            "found 'ResNet' (text), allowed: SENet18, ResNet50, ",
+        ),
+        (
+            "poisoning.studies.white_box.victim",
+            "GoogLeNet",
+            "found GoogLeNet, allowed: one of pretrain.victims.architectures: SENet18, ",
+        ),
     ],
 )
 def test_a_wrong_value_is_shown_with_what_is_allowed(key: str, value: object, text: str) -> None:
@@ -83,8 +93,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(key: str, meant: str) -> N
 
 def test_a_missing_key_says_what_belongs_there() -> None:
     tree = copy.deepcopy(BASE)
-    del tree["poisoning"]["train"]["lr"]
-    assert said(tree) == ["poisoning.train.lr: missing, allowed: a number > 0"]
+    del tree["poisoning"]["train"]["transfer"]["lr"]
+    assert said(tree) == ["poisoning.train.transfer.lr: missing, allowed: a number > 0"]
 
 
 @settings(deadline=None)

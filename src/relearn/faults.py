@@ -16,7 +16,7 @@ def check(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[KeyPath
     """The values with every type settled, and the faults: key path, text, whether the key is missing."""
     from pydantic import ValidationError
 
-    from relearn import schema
+    from relearn import schema, schema_rules
 
     tree = schema.json_schema()
     settled = dict(values)
@@ -37,7 +37,7 @@ def check(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[KeyPath
             value = value[name]
         return value
 
-    for path, text in schema.conflicts(get):
+    for path, text in schema_rules.conflicts(get):
         faults.append((path, text, False))
     return settled, faults
 
