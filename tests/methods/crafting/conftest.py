@@ -22,7 +22,7 @@ class TinyNet(nn.Module):
             self.conv, self.norm = nn.Conv2d(2, 6, 3, padding=1), nn.BatchNorm2d(6)
             self.norm.running_mean = torch.randn(6)
             self.norm.running_var = torch.rand(6) + 0.5
-        self.dropout, self.head = nn.Dropout(dropout), nn.Linear(6, 3)
+            self.dropout, self.head = nn.Dropout(dropout), nn.Linear(6, 3)
         self.register_buffer("mean", torch.full((1, 2, 1, 1), 0.5))
         self.register_buffer("std", torch.tensor([0.2, 0.25]).reshape(1, 2, 1, 1))
         self.double()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from relearn.methods import crafting
+from relearn.methods import bullseye_polytope, crafting
 
 SETTINGS = {"eps": 0.1, "lr": 0.04, "iterations": 8, "dropout": True, "seed": 0}
 
@@ -36,6 +38,10 @@ def test_ten_targets_in_one_call_are_ten_alone(attack, problem) -> None:
         for one in (together, parts):
             torch.testing.assert_close(one.poisons[i], alone.poisons[0], rtol=0, atol=1e-9)
             torch.testing.assert_close(one.final_loss[i], alone.final_loss[0], rtol=1e-8, atol=0)
+    for one in (together, parts):  # in parts, losses of iterations and of the result are the same too
+        torch.testing.assert_close(
+            [row["loss_sum"] for row in one.history], [row["loss_sum"] for row in together.history]
+        )
     other = attack(*problem._replace(targets=problem.targets.flip(0)), **settings)
     assert (other.poisons[0] - together.poisons[0]).abs().max() > 1e-3
 
@@ -109,8 +115,61 @@ def test_a_loss_that_is_not_finite_stops_the_run(attack, problem, kind: str) -> 
             return [one * (broken if now else 1.0) for one in super().stages(x)]
 
     fails = Fails(3)
+    with torch.no_grad():  # never the poison class: no gradient of the loss is zero
+        fails.head.weight[1] = fails.head.weight.amin(0) - 1
     options = {"dropout": False, "progress": lambda done, count: setattr(fails, "done", done)}
     found = attack([problem.substitutes[0], fails], *problem[1:], **SETTINGS | options)
     assert (found.outcome, found.outcome_step) == ("diverged", 4) and len(found.history) == 3
     assert found.outcome_reason and "not finite" in found.outcome_reason
     crafting.assert_in_ball(found.poisons, found.bases, 0.1)
+
+
+def live_bytes() -> int:
+    """Of all tensors that Python knows."""
+    gc.collect()
+    storages = {}
+    for one in gc.get_objects():
+        if type(one) in (Tensor, nn.Parameter):
+            storages[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+    return sum(storages.values())
+
+
+def bytes_after(craft, problem, extra: list[Tensor] | None = None) -> list[int]:
+    """Live bytes after 3 and 30 iterations."""
+    seen: list[int] = []
+
+    def look(done: int, count: int) -> None:
+        if extra is not None:
+            extra.append(torch.rand(2, 5, 5))
+        if done in (3, 30):
+            seen.append(live_bytes())
+
+    craft(*problem, **SETTINGS | {"iterations": 30}, progress=look)
+    return seen
+
+
+def test_memory_does_not_grow_with_the_iterations(attack, problem) -> None:
+    early, late = bytes_after(attack, problem)
+    assert early == late
+
+
+def test_the_memory_test_sees_one_image_an_iteration(problem) -> None:
+    early, late = bytes_after(bullseye_polytope.craft, problem, [])
+    assert late == early + 27 * 2 * 5 * 5 * 4
+
+
+def test_any_attack_is_evaluated_in_any_network(attack, problem, tiny_net) -> None:
+    """Final losses in watched networks: Dropout off, and no influence on the poisons."""
+    victims = [tiny_net(9), problem.substitutes[1]]
+    plain = attack(*problem, **SETTINGS)
+    found = attack(*problem, **SETTINGS, watch=(4, victims))
+    assert plain.watched is None and torch.equal(plain.poisons, found.poisons)
+    assert found.watched is not None and found.watched.shape == (2, 4)
+    assert torch.isfinite(found.watched).all() and (found.watched[0] != found.watched[1]).all()
+    total = found.final_loss
+    if len(found.coefficients) == 1:  # the known network is the second one
+        torch.testing.assert_close(found.watched[1], total)
+    else:
+        first = attack(*problem, **SETTINGS, watch=(4, problem.substitutes))
+        torch.testing.assert_close(first.watched.sum(0), total)
+    assert [row["iteration"] for row in found.history if "watch" in row] == [4, 8]

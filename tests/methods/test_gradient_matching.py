@@ -1,0 +1,157 @@
+"""Cosine of parameter gradients: against slow differentiation, finite differences and sure networks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from relearn.methods import gradient_matching
+from relearn.methods.gradient_matching import cosine, cross_entropy, softmax_minus_label
+from relearn.models import create
+
+LABEL = 2
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    net = create("ResNet18", classes=4, in_channels=1, width=0.0625, depth=0.5, mean=[0.5], std=[0.1])
+    with torch.no_grad():  # a fresh network says the same of every image
+        net.head.weight *= 20
+    return net.double().eval()
+
+
+def images(k: int = 3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    poisons = torch.rand(2, k, 1, 8, 8, generator=generator, dtype=torch.float64)
+    return poisons, torch.rand(2, 1, 8, 8, generator=generator, dtype=torch.float64)
+
+
+def slow_gradient(net: nn.Module, image: Tensor) -> list[Tensor]:
+    """Of torch's cross-entropy of one image, by parameter."""
+    loss = nn.functional.cross_entropy(net(image.unsqueeze(0)), torch.tensor([LABEL]))
+    return list(torch.autograd.grad(loss, list(net.parameters())))
+
+
+def flat(gradients: list[Tensor]) -> Tensor:
+    return torch.cat([one.flatten() for one in gradients])
+
+
+def slow_loss(net: nn.Module, poisons: Tensor, target: Tensor, head: bool) -> float:
+    def of(image: Tensor) -> Tensor:
+        gradients = slow_gradient(net, image)
+        return flat(gradients[-2:] if head else gradients)
+
+    a, b = of(target), sum(of(image) for image in poisons) / len(poisons)
+    return 1 - float(a @ b / (a.norm() * b.norm()))
+
+
+def loss_of(attack, net: nn.Module, poisons: Tensor, targets: Tensor) -> Tensor:
+    return attack.loss(attack.read(net, poisons), attack.read_target(net, targets), None)[0]
+
+
+@pytest.mark.parametrize("parameters", ["all", "head"])
+def test_loss_equals_one_minus_the_cosine_of_slow_gradients(parameters: str) -> None:
+    net, (poisons, targets) = small(), images()
+    found = loss_of(gradient_matching.objective(LABEL, parameters), net, poisons, targets).detach()
+    for t in range(2):
+        assert abs(float(found[t]) - slow_loss(net, poisons[t], targets[t], parameters == "head")) < 1e-10
+    assert (found > 0.01).all() and (found < 2).all()
+
+
+def test_head_in_closed_form_is_the_last_part_of_all_parameters() -> None:
+    net, (poisons, _) = small(), images()
+    weight, bias = list(net.parameters())[-2:]
+    assert weight is net.head.weight and bias is net.head.bias
+    everything = gradient_matching.objective(LABEL).read(net, poisons)[0]
+    found = gradient_matching.objective(LABEL, "head").read(net, poisons)[0].unflatten(1, (4, -1))
+    ours = torch.cat([found[:, :, :-1].flatten(1), found[:, :, -1]], 1)
+    torch.testing.assert_close(ours, everything[:, -ours.shape[1] :])
+    mean = sum(flat(slow_gradient(net, image)) for image in poisons[1]) / 3
+    torch.testing.assert_close(everything[1], mean)
+
+
+@pytest.mark.parametrize("parameters", ["all", "head"])
+def test_gradient_for_the_pixels_equals_finite_differences(parameters: str) -> None:
+    """A second derivative, where all parameters are matched."""
+    net, (poisons, targets) = small(), images(2)
+    attack = gradient_matching.objective(LABEL, parameters)
+    poisons = poisons.requires_grad_()
+    gradient = torch.autograd.grad(loss_of(attack, net, poisons, targets).sum(), poisons)[0]
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(6):
+        way = torch.randn(poisons.shape, generator=generator, dtype=torch.float64)
+        with torch.no_grad():
+            up, down = (loss_of(attack, net, poisons + h * way, targets).sum() for h in (1e-6, -1e-6))
+        slope = float((gradient * way).sum())
+        assert abs(slope) > 1e-3 and abs(slope - float(up - down) / 2e-6) < 1e-4 * abs(slope)
+
+
+@pytest.mark.parametrize("parameters", ["all", "head"])
+def test_copies_of_the_target_match_it_exactly(parameters: str) -> None:
+    net, (_, targets) = small(), images()
+    attack = gradient_matching.objective(LABEL, parameters)
+    copies = targets.unsqueeze(1).expand(2, 3, 1, 8, 8)
+    assert (loss_of(attack, net, copies, targets).abs() < 1e-12).all()
+    assert (loss_of(attack, net, copies.flip(0), targets) > 1e-3).all()  # each target has poisons of its own
+
+
+def test_crafting_in_a_network_brings_the_target_nearer_to_the_class() -> None:
+    """What the attack is for: one step of the head on the poisons raises the target's probability more."""
+    net, (poisons, targets) = small(), images()
+    bases = poisons[0]
+    options = {"poison_class": LABEL, "parameters": "head", "eps": 0.2, "iterations": 40, "dropout": False}
+    found = gradient_matching.craft([net], bases, targets, **options)
+    for t in range(2):
+        gains = []
+        for trained in (bases, found.poisons[t]):
+            step = sum(flat(slow_gradient(net, image)[-2:]) for image in trained)
+            step = step / step.norm()
+            gains.append(float(step @ flat(slow_gradient(net, targets[t])[-2:])))
+        assert gains[1] > gains[0]
+
+
+# --- the pieces ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", [0, 2, 4])
+def test_cross_entropy_and_its_gradient_equal_torchs(label: int) -> None:
+    logits = 3 * torch.randn(6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    logits = logits.requires_grad_()
+    theirs = nn.functional.cross_entropy(logits, torch.full((6,), label), reduction="none")
+    torch.testing.assert_close(cross_entropy(logits, label), theirs)
+    gradient = torch.autograd.grad(theirs.sum(), logits)[0]
+    torch.testing.assert_close(softmax_minus_label(logits, label), gradient)
+    assert torch.autograd.gradgradcheck(lambda z: cross_entropy(z, label), logits)
+
+
+def test_a_sure_network_keeps_its_gradient_in_float32() -> None:
+    """Where p rounds to 1, softmax - label is 0: the cosine would be lost."""
+    logits = torch.tensor([[30.0, 1.0, -2.0]])
+    exact = torch.softmax(logits.double(), 1) - torch.tensor([1.0, 0.0, 0.0])
+    exact[0, 0] = -exact[0, 1:].sum()
+    torch.testing.assert_close(softmax_minus_label(logits, 0).double(), exact, rtol=1e-5, atol=0)
+    assert float(torch.softmax(logits, 1)[0, 0] - 1) == 0  # the control
+    logits.requires_grad_()
+    gradient = torch.autograd.grad(cross_entropy(logits, 0).sum(), logits)[0]
+    torch.testing.assert_close(gradient.double(), exact, rtol=1e-5, atol=0)
+
+
+def test_cosine_is_that_of_directions_whatever_the_lengths() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 3, 7, generator=generator)
+    expected = torch.cosine_similarity(a.double(), b.double()).float()
+    torch.testing.assert_close(cosine(a, b), expected)
+    torch.testing.assert_close(cosine(1e-30 * a, 1e25 * b), expected)  # whose squares float32 does not hold
+    zero = torch.zeros(3, 7, requires_grad=True)
+    assert (cosine(zero, b) == 0).all()
+    assert torch.isfinite(torch.autograd.grad(cosine(zero, b).sum(), zero)[0]).all()
+
+
+def test_arguments_are_refused_by_name() -> None:
+    net, (poisons, targets) = small(), images()
+    with pytest.raises(ValueError, match="parameters is 'tail'; allowed: all, head"):
+        gradient_matching.craft([net], poisons, targets, poison_class=1, parameters="tail")
+    for parameters in ("all", "head"):
+        with pytest.raises(ValueError, match="poison_class is 4; allowed: 0 to 3"):
+            gradient_matching.craft([net], poisons, targets, poison_class=4, parameters=parameters)
