@@ -57,11 +57,6 @@ def test_good_values_have_no_fault_and_settled_types() -> None:
         ("poisoning.train.transfer.epochs", None, "found nothing, allowed: a whole number >= 1"),
         ("poisoning.studies.overlap.attack", "polytope", "allowed: convex_polytope"),
         (
-            "poisoning.studies.dropout.victims",
-            ["ResNet"],
-            "found 'ResNet' (text), allowed: SENet18, ResNet50, ",
-        ),
-        (
             "poisoning.studies.white_box.victim",
             "GoogLeNet",
             "found GoogLeNet, allowed: one of pretrain.victims.architectures: SENet18, ",
@@ -74,6 +69,12 @@ def test_a_wrong_value_is_shown_with_what_is_allowed(key: str, value: object, te
     assert text in line
 
 
+def test_a_wrong_value_of_a_list_is_named_by_its_place() -> None:
+    (line,) = said(changed("poisoning.studies.dropout.victims", ["SENet18", "ResNet"]))
+    assert line.startswith("poisoning.studies.dropout.victims[1]: found 'ResNet' (text), allowed: SENet18, ")
+    assert "; nearest: ResNet" in line
+
+
 @pytest.mark.parametrize(
     ("key", "meant"),
     [
@@ -81,7 +82,7 @@ def test_a_wrong_value_is_shown_with_what_is_allowed(key: str, value: object, te
         ("poisoning.craft.atacks", "nearest known name: attacks;"),
         ("poisoning.craft.Poisons", "nearest known name: poisons;"),
         ("poisoning.filter.deep_knn.neighbours_k", "allowed here: k, sweep, include_self"),
-        ("poisoning.craft.milestones", "nearest known name: poisoning.train.milestones;"),
+        ("poisoning.craft.milestones", "nearest known name: poisoning.train.end_to_end.milestones;"),
         ("poisonning", "nearest known name: poisoning;"),
     ],
 )
