@@ -35,31 +35,19 @@ if TYPE_CHECKING:
 VARIABLE, DEBUG, OFF = "RELEARN_WARM", "RELEARN_WARM_DEBUG", "off"
 PATIENCE_S = 5.0  # for a server that listens and does not answer
 THREADS = 1  # the server's own: libraries of linear algebra fix theirs when they are loaded
-REQUEST, READY, REFUSED, GO, DONE = b"request", b"ready", b"refused ", b"\0", b"done "
+HELLO, REQUEST, READY, REFUSED, GO, DONE = b"hello", b"request", b"ready", b"refused ", b"\0", b"done "
 FORWARDED = tuple(
     signal.Signals[f"SIG{one}"] for one in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "CONT")
 )
 DISPOSED = (*FORWARDED, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGXCPU)
 
 # Read while Python, the C library, torch or a library of linear algebra is loaded; a later value would be too late.
-EARLY = (
-    *("PYTHON", "LD_", "MALLOC_", "JE_", "GLIBC_", "LC_", "LANG", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX"),
-    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "VECLIB_", "NUMEXPR_", "DNNL_", "ONEDNN_"),
-    *(
-        "TORCH",
-        "PYTORCH",
-        "ATEN_",
-        "CUDA",
-        "CUBLAS_",
-        "CUDNN_",
-        "NVIDIA_",
-        "NCCL_",
-        "TRITON_",
-        "HIP_",
-        "ROCR_",
-    ),
-    *("NPY_", "NUMPY_", "SCIPY_", "SKLEARN_", "JOBLIB_", "HF_", "TIMM_"),
+_EARLY = (
+    "PYTHON LD_ MALLOC_ JE_ GLIBC_ LC_ LANG TZ VIRTUAL_ENV CONDA_PREFIX OMP_ GOMP_ KMP_ MKL_ OPENBLAS_ GOTO_ VECLIB_"
+    " NUMEXPR_ DNNL_ ONEDNN_ TORCH PYTORCH ATEN_ CUDA CUBLAS_ CUDNN_ NVIDIA_ NCCL_ TRITON_ HIP_ ROCR_ NPY_ NUMPY_"
+    " SCIPY_ SKLEARN_ JOBLIB_ HF_ TIMM_"
 )
+EARLY = tuple(_EARLY.split())
 inside = False  # whether this process is a server's child: it starts no other
 
 
@@ -183,6 +171,10 @@ def _offer(connection: socket.socket, argv: list[str]) -> bytes:
     """Say what is to be done; nothing happens yet."""
     import socket
 
+    if (
+        connection.recv(1000) != HELLO
+    ):  # before our streams are on their way, where a stuck server would hold them open
+        raise ConnectionError("no warm server, or one that ends")
     umask = os.umask(0o077)
     os.umask(umask)
     what: dict[str, Any] = {"stamp": stamp(), "argv": argv, "program": sys.argv[0], "umask": umask}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import io
 import os
 import signal
 import sys
@@ -67,7 +68,8 @@ def _dress(asked: Mapping[str, Any], descriptors: list[int]) -> None:
     for one in descriptors:
         os.close(one)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=stream is sys.stderr or stream.isatty())  # type: ignore[union-attr]
+        if isinstance(stream, io.TextIOWrapper) and not stream.write_through:  # as with PYTHONUNBUFFERED
+            stream.reconfigure(line_buffering=stream is sys.stderr or stream.isatty())
     os.umask(asked["umask"])
     os.environ.clear()
     os.environ.update(asked["environment"])

@@ -131,6 +131,8 @@ class Server:
             connection.close()
             return
         connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            connection.send(warm.HELLO)
         job = Job(connection)
         self.jobs.append(job)
         self.selector.register(connection, selectors.EVENT_READ, lambda: self._hear(job))
@@ -164,10 +166,8 @@ class Server:
             with os.fdopen(job.descriptors.pop(), "rb") as file:
                 file.seek(0)
                 asked = json.loads(file.read())
-            same = asked["stamp"] == self.stamp
-            reason = (
-                self.refuses(asked["argv"]) if same else "code, environment or limits are not the server's"
-            )
+            other = [part for part in self.stamp if asked["stamp"].get(part) != self.stamp[part]]
+            reason = f"the server has other {', '.join(other)}" if other else self.refuses(asked["argv"])
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
         else:

@@ -61,6 +61,7 @@ class Scratch:
             ),
             "PRETEND_CALLS": str(self.calls_file),
             "OMP_NUM_THREADS": "1",
+            "RELEARN_WARM": "off",  # jobs are pretended: there is nothing to import for them
             "XDG_CACHE_HOME": str(root / "cache"),
             "HOME": str(root),  # neither engine reads or writes the settings of the person who runs the tests
         }

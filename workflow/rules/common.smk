@@ -5,12 +5,14 @@ import sys
 from pathlib import Path
 
 from relearn import params as reader
+from relearn import parents
 from relearn.code_version import code_version
 from relearn.data import module_of as dataset_module
 from relearn.methods import ATTACKS, DEFENCES
 from relearn.models import module_of as network_module
 from relearn.record import canonical
 
+parents.announce()  # a job ends when this process is gone
 PARAMS = reader.load("params.yaml", scale=config.get("scale"))
 MACHINE = reader.machine(config, "params.yaml")
 if hidden := reader.hidden_line("params.yaml", PARAMS["scale"]):
@@ -42,6 +44,10 @@ def method_module(registry, name):
 
 
 TRACKER_STOP = f"{ROOT}/spool/.stop"
+HELPERS = {}  # processes that run as long as this one; a name set below `onstart:` would be lost at its end
+
+
+include: "warm.smk"
 
 
 onstart:
@@ -58,19 +64,23 @@ onstart:
         "--stop-file",
         TRACKER_STOP,
     ]
-    TRACKER = subprocess.Popen(command, stdout=tracker_log, stderr=tracker_log, stdin=subprocess.DEVNULL)
+    HELPERS["tracker"] = subprocess.Popen(
+        command, stdout=tracker_log, stderr=tracker_log, stdin=subprocess.DEVNULL
+    )
+    HELPERS["warm"] = start_warm(open(f"{ROOT}/spool/warm.log", "ab"))
 
 
-def stop_tracker():
+def stop_helpers():
     """Let the importer take the last records in and end."""
-    if "TRACKER" in globals():
+    stop_warm(HELPERS.pop("warm", None))
+    if "tracker" in HELPERS:
         Path(TRACKER_STOP).touch()
-        TRACKER.wait()
+        HELPERS.pop("tracker").wait()
 
 
 onsuccess:
-    stop_tracker()
+    stop_helpers()
 
 
 onerror:
-    stop_tracker()
+    stop_helpers()
