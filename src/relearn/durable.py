@@ -87,10 +87,13 @@ def write(path: Path | str, content: bytes) -> None:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in RESOURCE_FAULTS:
-            raise OSError(
-                error.errno, f"{os.strerror(error.errno)} ({_free(path.parent)} free)", str(path)
-            ) from error
+            raise refusal(error.errno, path) from error
         raise
+
+
+def refusal(number: int, path: Path) -> OSError:
+    """The error of a disk that refuses `path`, with the space that is free there."""
+    return OSError(number, f"{os.strerror(number)} ({_free(path.parent)} free)", str(path))
 
 
 def probe(folder: Path) -> None:

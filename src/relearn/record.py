@@ -14,6 +14,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from relearn import interrupt, provenance, spool, tensors_file
-from relearn.durable import Busy, Lock, canonical, digest, probe, public, sweep, sync, write
+from relearn.durable import Busy, Lock, canonical, digest, probe, public, refusal, sweep, sync, write
 from relearn.interrupt import Interrupted, install_signal_handlers
 from relearn.record_file import (
     NAME,
@@ -319,11 +320,19 @@ class Run:
         sync(path)
         return {"path": name, "sha256": digest(path)}
 
+    def _named(self, error: BaseException | None) -> BaseException | None:
+        """The library that writes safetensors hides a full disk in a text without the file's name."""
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if type(error).__name__ != "SafetensorError" or number is None or not self._outputs:
+            return error
+        return refusal(int(number[1]), list(self._outputs.values())[-1])
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             if not self._finished and self.done is None:
+                error = self._named(error)
                 if not (self.out / NAME).exists():  # outputs without a record may be half written
                     for path in self._outputs.values():
                         path.unlink(missing_ok=True)
@@ -337,6 +346,8 @@ class Run:
                 lines = (str(error) or type(error).__name__).splitlines() or [type(error).__name__]
                 reason = lines[0] if killed else f"{type(error).__name__}: {lines[0]}"
                 self._spool.end(spool.KILLED if killed else spool.FAILED, reason, cpu_s=cpu)
+                if isinstance(error, OSError) and kind is not type(error):
+                    raise error
         finally:
             self._lock.__exit__(None, None, None)
 

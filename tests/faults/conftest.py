@@ -19,7 +19,7 @@ from relearn import record, spool
 
 HERE = Path(__file__).resolve().parent
 RUNS = Path("results/mini/runs/poisoning")
-SPLIT = {"dataset": "digits", "pretrain_per_class": 12, "fine_tune_per_class": 10, "pool_per_class": 14}
+SPLIT = {"dataset": "digits", "pretrain_per_class": 8, "fine_tune_per_class": 10, "pool_per_class": 14}
 TRAINING = {
     "epochs": 20,
     "batch_size": 40,
@@ -141,7 +141,7 @@ class Desk:
 
     def spool(self) -> Path:
         """The one spool that is no finished run's of `prepare`."""
-        files = [path for path in (self.root / "results/mini/spool").glob("*.jsonl")]
+        files = (self.root / "results/mini/spool").glob("*.jsonl")
         (one,) = [path for path in files if (told := spool.tell(path)) and told.start["step"] != "prepare"]
         return one
 
@@ -211,9 +211,3 @@ def reference(nursery: Nursery, prepared: Path, tmp_path_factory: pytest.TempPat
         job = desk.run(*words)
         assert job.wait() == 0, job.said
     return desk
-
-
-def mounting(job: Job) -> None:
-    """Skip where this user may not mount."""
-    if "PermissionError" in job.said and "unshare" in job.said:
-        pytest.skip("needs the right to mount a small file system")
