@@ -14,6 +14,7 @@ rule evaluate:
     output:
         record=f"{ROBUSTNESS_RUN}/record.json",
         trials=f"{ROBUSTNESS_RUN}/trials.csv",
+        curves=f"{ROBUSTNESS_RUN}/loss_curves.csv",
     log:
         f"{ROOT}/logs/evaluate/robustness/{{role}}/{{network}}/seed{{seed}}.log",
     benchmark:

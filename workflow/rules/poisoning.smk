@@ -44,7 +44,7 @@ PLANE = STUDIES["feature_plane"]
 FEW = STUDIES["end_to_end"]  # fewer substitutes: set S2 of the text
 SUBSTITUTES = networks(PRETRAIN["substitutes"])
 ROLES = {
-    "substitute": list(dict.fromkeys(SUBSTITUTES + networks(FEW["substitutes"]))),
+    "substitute": list(dict.fromkeys(SUBSTITUTES + (networks(FEW["substitutes"]) if FEW["victims"] else []))),
     "victim": undropped(dict.fromkeys([*VICTIMS, PLANE["victim"]])),
     "substitute_half": networks(OVERLAP["substitutes"]) if OVERLAP["victims"] else [],
     "victim_half": undropped(OVERLAP["victims"]),
@@ -158,8 +158,8 @@ def craft_settings(wildcards):
         settings["dropout"] = False
     if is_watched(wildcards.attack) and DROPOUT["victims"]:
         settings |= {"watch_every": DROPOUT["watch_every"], "watched": DROPOUT["victims"]}
-    if wildcards.attack.startswith("multi_layer"):
-        settings["targets"] = FEW["targets"]
+    if wildcards.attack.startswith("multi_layer") or wildcards.attack.endswith("_s2"):
+        settings["targets"] = FEW["targets"]  # made for the end-to-end victims alone
     return canonical(settings)
 
 
@@ -361,7 +361,7 @@ PLANE_SETTINGS = {
     "protocol": "feature_plane",
     "attack": PLANE["attack"],
     "target": PLANE["target"],
-    "k": POISONING["filter"]["deep_knn"]["k"],
+    **{key: POISONING["filter"]["deep_knn"][key] for key in ("k", "include_self")},
 }
 
 # render

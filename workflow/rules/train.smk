@@ -57,6 +57,8 @@ rule train_clean:
         f"{ROOT}/logs/train/{{setting}}/clean/{{defence}}/{{victim}}/seed{{seed}}.log",
     benchmark:
         f"{ROOT}/benchmarks/train/{{setting}}/clean/{{defence}}/{{victim}}/seed{{seed}}.tsv"
+    wildcard_constraints:
+        setting="transfer|overlap_half|overlap_disjoint",
     conda:
         ENVIRONMENT
     threads: 1
@@ -77,3 +79,11 @@ rule train_clean:
         " --label victim={wildcards.victim} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
         " --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"
+
+
+use rule train_clean as train_clean_end_to_end with:  # no features that another run could read
+    output:
+        record=f"{CLEAN_RUN}/record.json",
+        trials=f"{CLEAN_RUN}/trials.csv",
+    wildcard_constraints:
+        setting="end_to_end",
