@@ -27,6 +27,9 @@ DEFENCES = {
     "random_eviction": "relearn.methods.random_eviction:RandomEviction",
 }
 
+# What a defence does to a set with small classes before it looks for neighbours (zhu2022, 2.3.5.2).
+REPLICATIONS = {"deep_knn": "relearn.methods.deep_knn:replicate"}
+
 
 def load(registry: Mapping[str, str], name: str) -> Any:
     """The function or class that a registry (ATTACKS, DEFENCES) lists under a name.

@@ -103,12 +103,13 @@ def _imbalance(defence, settings: dict, features, labels):
     import numpy as np
     import torch
 
-    from relearn.methods.deep_knn import replicate
+    from relearn.methods import REPLICATIONS, load
 
     own = labels.numpy()
     rank = np.flatnonzero(own == settings["target_class"])
     sizes = sorted({*settings["class_sizes"], len(rank)}, reverse=True)  # the balanced set first
     detector = defence(k=settings["k"], include_self=settings["include_self"])
+    replicate = load(REPLICATIONS, settings["defence"])
     keeps, presents, extra = [], [], []
     for size in sizes:
         there = np.ones(len(own), dtype=bool)
