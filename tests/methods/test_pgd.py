@@ -158,8 +158,11 @@ def test_more_restarts_and_more_steps_never_spare_an_image():
 
 def test_a_misclassified_point_is_kept_before_one_of_larger_loss():
     """The images are misclassified, and this loss leads to where they are correct: its larger values must not win."""
-    net, (images, _) = Linear(), problem(shape=(1, 3, 3), classes=2)
+    net, (images, _) = Linear(seed=1), problem(shape=(1, 3, 3), classes=2)
+    net.bias.data.zero_()
     labels = 1 - net(images).argmax(1)
+    direction = (net.weight[labels] - net.weight[1 - labels]).detach().reshape(images.shape)
+    assert bool((net((images + direction.sign()).clamp(0, 1)).argmax(1) == labels).all())  # there it leads
 
     def turned(logits, y, reduction):
         return -cross_entropy(logits, y, reduction=reduction)
