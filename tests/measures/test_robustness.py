@@ -220,6 +220,15 @@ def test_clean_errors_count_as_broken_and_batches_change_nothing(trained):
     assert whole.metrics() == pytest.approx(parts.metrics())
 
 
+def test_clean_errors_count_whatever_the_attack_says(trained):
+    images, _ = problem()
+    labels = trained(images).argmax(1)
+    labels[100:130] = 1 - labels[100:130]  # misclassified, and not among those that this attack breaks
+    attack, _ = scripted(fine)
+    found = robustness(attack, trained, images, labels, eps=(0.01, 0.02), steps=8, restarts=1)
+    assert found.accuracy == pytest.approx((80 / 150, 50 / 150)) and found.clean_accuracy == 120 / 150
+
+
 def test_names_in_the_record_carry_eps_in_255ths(trained):
     names = measured(trained, eps=(2 / 255, 0.0313725)).metrics()
     assert {"pgd_accuracy_eps_2_255_frac", "pgd_accuracy_eps_8_255_frac"} <= set(names)
