@@ -71,6 +71,17 @@ def test_head_in_closed_form_is_the_last_part_of_all_parameters() -> None:
     torch.testing.assert_close(everything[1], mean)
 
 
+@pytest.mark.parametrize("name", ["GoogLeNet", "DPN92", "MobileNetV2", "DenseNet121"])
+def test_targets_side_by_side_are_one_after_another(name: str) -> None:
+    torch.manual_seed(0)
+    net = create(name, classes=4, in_channels=1, width=0.0625, depth=0.5).double().eval()
+    poisons, _ = images(2)
+    found = gradient_matching.objective(LABEL).read(net, poisons)[0]
+    for t in range(2):
+        slow = sum(flat(slow_gradient(net, image)) for image in poisons[t]) / 2
+        torch.testing.assert_close(found[t], slow)
+
+
 @pytest.mark.parametrize("parameters", ["all", "head"])
 def test_gradient_for_the_pixels_equals_finite_differences(parameters: str) -> None:
     """A second derivative, where all parameters are matched."""
@@ -109,6 +120,16 @@ def test_crafting_in_a_network_brings_the_target_nearer_to_the_class() -> None:
             step = step / step.norm()
             gains.append(float(step @ flat(slow_gradient(net, targets[t])[-2:])))
         assert gains[1] > gains[0]
+
+
+def test_large_networks_take_fewer_targets_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (poisons, targets) = small(), images()
+    options = {"poison_class": LABEL, "eps": 0.1, "lr": 0.04, "iterations": 3, "dropout": False}
+    together = gradient_matching.craft([net], poisons, targets, **options)
+    monkeypatch.setattr(gradient_matching, "GRADIENTS_AT_ONCE", 1)
+    alone = gradient_matching.craft([net], poisons, targets, **options)
+    torch.testing.assert_close(together.poisons, alone.poisons, rtol=0, atol=1e-9)
+    torch.testing.assert_close(together.final_loss, alone.final_loss)
 
 
 # --- the pieces ---------------------------------------------------------------------------

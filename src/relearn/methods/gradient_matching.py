@@ -17,10 +17,11 @@ A victim who learns the poisons then takes a step that also learns the target as
 and so a cosine, of its own.
 
 `parameters="all"`: every parameter of the network. The pixels' gradient goes through the parameters' gradient
-(a second derivative), one target at a time, because a mean gradient belongs to one target. `"head"`: the last
-linear layer alone, all that a victim learns in the transfer setting; for z = W φ + b it is known in closed
-form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with :math:`r = \mathrm{softmax}(z) - e_{y_p}`, so that an
-iteration costs no more than one of the attacks on features.
+(a second derivative, always in the images' own precision); targets share a pass up to GRADIENTS_AT_ONCE
+numbers. `"head"`: the last linear layer alone, all that a victim learns in the transfer setting; for
+z = W φ + b it is known in closed form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with
+:math:`r = \mathrm{softmax}(z) - e_{y_p}`, so that an iteration costs no more than one of the attacks on
+features.
 
 Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of
 the poisons, no restarts, no decay of the learning rate; the sum over substitutes of one loss each; Dropout
@@ -35,12 +36,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad, vmap
 from torch.nn.functional import logsigmoid
 
 from relearn.methods import crafting
 
 PARAMETERS = ("all", "head")
+GRADIENTS_AT_ONCE = 2**24  # numbers; beyond them batches gain nothing, and one target's graph is large
 
 
 class _Matching(crafting.Objective):
@@ -57,25 +59,19 @@ class _Matching(crafting.Objective):
 
 
 class AllParameters(_Matching):
-    """Gradients by differentiation; for networks images → logits."""
+    """Gradients by differentiation; for networks images → logits that `torch.func.vmap` can go through."""
 
     at_once = 1
 
     def read(self, net: nn.Module, poisons: Tensor) -> crafting.Reading:
-        parameters = {name: one.detach().requires_grad_() for name, one in net.named_parameters()}
-        gradients = []
-        with torch.enable_grad():
-            for images in poisons:
-                logits = functional_call(net, parameters, (images,)).to(images.dtype)
-                loss = cross_entropy(logits, self.poison_class).mean()
-                found = torch.autograd.grad(
-                    loss,
-                    list(parameters.values()),
-                    create_graph=poisons.requires_grad,
-                    materialize_grads=True,
-                )
-                gradients.append(torch.cat([one.flatten() for one in found]))
-        return [torch.stack(gradients)]
+        def mean_loss(parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+            return cross_entropy(functional_call(net, parameters, (images,)), self.poison_class).mean()
+
+        parameters = {name: one.detach() for name, one in net.named_parameters()}
+        # the targets side by side, each with a gradient of its own
+        with torch.enable_grad(), torch.autocast(poisons.device.type, enabled=False):
+            found = vmap(grad(mean_loss), in_dims=(None, 0), randomness="different")(parameters, poisons)
+        return [torch.cat([one.flatten(1) for one in found.values()], 1)]
 
 
 class Head(_Matching):
@@ -154,8 +150,12 @@ def craft(
     checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `poison_class` (the label of the
     bases) and `parameters` as above.
     """
+    attack = objective(poison_class, parameters)
+    if parameters == "all" and substitutes:
+        largest = max(sum(one.numel() for one in net.parameters()) for net in substitutes)
+        attack.at_once = max(1, GRADIENTS_AT_ONCE // max(largest, 1))
     return crafting.craft(
-        objective(poison_class, parameters),
+        attack,
         substitutes,
         bases,
         targets,
