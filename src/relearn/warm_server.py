@@ -24,6 +24,7 @@ from typing import Any
 
 from relearn import warm, warm_job
 
+DEVICES = ("/dev/nvidia", "/dev/kfd")
 POLL_S = 0.5  # how soon the end of the parent is noticed
 
 
@@ -54,7 +55,7 @@ class Server:
         refuses: says in words why a job is to be started plainly, "" where it is not.
 
     Raises:
-        ValueError: another server answers there, or this process has more than one thread.
+        ValueError: another server answers there, or this process has a second thread or an open device.
     """
 
     def __init__(
@@ -68,6 +69,10 @@ class Server:
         if (threads := len(os.listdir("/proc/self/task"))) != 1:
             raise ValueError(
                 f"{threads} threads run in the warm server, only a process with one can be forked"
+            )
+        if device := _open_device():
+            raise ValueError(
+                f"an import has opened {device} in the warm server, and a device survives no fork"
             )
         self.path, self.run, self.stamp, self.refuses = path, run, stamp, refuses
         self.parent = os.getppid() if parent is None else parent
@@ -211,6 +216,15 @@ class Server:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         while job.descriptors:
             os.close(job.descriptors.pop())
+
+
+def _open_device() -> str:
+    """An accelerator that this process has open, "" where there is none."""
+    for one in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if (file := os.readlink(f"/proc/self/fd/{one}")).startswith(DEVICES):
+                return file
+    return ""
 
 
 def _listen(path: Path) -> socket.socket:
