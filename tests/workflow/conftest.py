@@ -26,10 +26,26 @@ PARTS = (
     "src/relearn",
 )
 
-# A small grid: every kind of run is there, few of each.
+# A small grid: every kind of run is there, few of each; one network is attacked in every study, the other in one.
+ALONE = "SENet18"
 FEW: dict[str, Any] = {
-    "poisoning.pretrain.substitutes.architectures": ["SENet18"],
-    "poisoning.pretrain.victims.architectures": ["SENet18", "ResNet18"],
+    "poisoning.pretrain.substitutes.architectures": [ALONE],
+    "poisoning.pretrain.victims.architectures": [ALONE, "ResNet18"],
+    "poisoning.studies.transfer": {
+        "feature_collision": ["deep_knn", "l2_outliers", "one_class_svm", "random_eviction"],
+        "convex_polytope": ["deep_knn", "random_eviction", "adversarial_training"],
+        "bullseye_polytope": [],
+        "gradient_matching": [],
+    },
+    "poisoning.studies.dropout.attacks": ["feature_collision"],
+    "poisoning.studies.dropout.victims": [ALONE],
+    "poisoning.studies.overlap.substitutes.architectures": [ALONE],
+    "poisoning.studies.overlap.victims": [ALONE],
+    "poisoning.studies.end_to_end.substitutes.architectures": [ALONE],
+    "poisoning.studies.end_to_end.victims": [ALONE],
+    "poisoning.studies.imbalance.victims": [ALONE],
+    "poisoning.studies.white_box.victim": ALONE,
+    "poisoning.studies.feature_plane.victim": ALONE,
 }
 
 
@@ -90,6 +106,11 @@ class Scratch:
         env = {**self.env, "PYTHONPATH": os.pathsep.join([self.env["PYTHONPATH"], str(HERE)])}
         subprocess.run([sys.executable, "-c", code], cwd=self.root, env=env, check=True, capture_output=True)
 
+    def values(self) -> dict[str, Any]:
+        """What its params.yaml says."""
+        values: dict[str, Any] = yaml.safe_load((self.root / "params.yaml").read_text())
+        return values
+
     def calls(self) -> list[str]:
         """The steps that ran since the last question, each by the end of its folder."""
         lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
@@ -117,3 +138,9 @@ class Scratch:
 @pytest.fixture
 def scratch(tmp_path: Path) -> Scratch:
     return Scratch(tmp_path / "checkout")
+
+
+@pytest.fixture
+def scratch_at() -> type[Scratch]:
+    """Make a scratch checkout in a folder of one's choice."""
+    return Scratch

@@ -26,6 +26,7 @@ from relearn import cli
 from relearn.steps import code, jobs
 
 CODE = Path("results/code.json")
+STAGE_OF = {"subset": "prepare", "harden": "pretrain"}  # steps that have no stage of their own
 
 
 def finish() -> None:
@@ -63,7 +64,7 @@ def write_code(plan: list[jobs.Job]) -> None:
 
 
 def name_of(job: jobs.Job) -> str:
-    """A run by the end of its folder: train/clean/none/ResNet18/seed0."""
+    """A run by the end of its folder: train/transfer/clean/none/ResNet18/seed0."""
     return job.folder.partition(f"/runs/{job.study}/")[2] if job.record else job.rule
 
 
@@ -110,7 +111,7 @@ def called(graph: Any, changed: list[str], stale: list[str]) -> list[str]:
 
 def stage_of(name: str) -> str:
     step = name.partition("/")[0]
-    return "render@all" if step == "render" else f"{step}@poisoning"
+    return "render@all" if step == "render" else f"{STAGE_OF.get(step, step)}@poisoning"
 
 
 @contextlib.contextmanager

@@ -15,13 +15,34 @@ from pathlib import Path
 
 ARTEFACTS = {
     "prepare": ["data.safetensors"],
+    "subset": ["data.safetensors"],
     "pretrain": ["weights.safetensors"],
-    "craft": ["poisons.safetensors"],
+    "harden": ["weights.safetensors"],
+    "craft": ["poisons.safetensors", "gallery.safetensors", "history.csv"],
     "filter": ["kept.safetensors"],
     "train": [],
     "evaluate": [],
 }
-TRIALS = ("craft", "filter", "train")
+TRIALS = ("craft", "filter", "train", "evaluate")
+WITHOUT_TRIALS = ("hull",)
+
+
+def artefacts(command: str, labels: dict[str, str]) -> list[str]:
+    """What a run leaves beside its record and its trials."""
+    names = list(ARTEFACTS[command])
+    if command == "train" and labels["attack"] == "clean" and labels["setting"] != "end_to_end":
+        names.append("features.safetensors")
+    if labels.get("protocol") == "robustness":
+        names.append("loss_curves.csv")
+    return names
+
+
+def content(name: str, text: str) -> bytes:
+    """A file of its kind that says where it comes from: safetensors without tensors, or a line of text."""
+    if not name.endswith(".safetensors"):
+        return f"{name} {text}\n".encode()
+    header = json.dumps({"__metadata__": {name: text}}).encode()
+    return len(header).to_bytes(8, "little") + header
 
 
 def step(args: argparse.Namespace) -> None:
@@ -45,9 +66,9 @@ def step(args: argparse.Namespace) -> None:
         code_version=args.code,
     )
     with run:
-        for name in ARTEFACTS[args.command]:
-            run.output(name).write_text(f"{name} {text}\n")
-        with_trials = args.command in TRIALS or labels.get("protocol") == "accuracy"
+        for name in artefacts(args.command, labels):
+            run.output(name).write_bytes(content(name, text))
+        with_trials = args.command in TRIALS and labels.get("protocol") not in WITHOUT_TRIALS
         run.finish({"test_accuracy_frac": 0.5}, trials=(["target"], [[text]]) if with_trials else None)
 
 
