@@ -166,7 +166,7 @@ def craft_settings(wildcards):
 def craft_code(wildcards):
     name = plain_name(wildcards.attack)
     paths = [*substitutes_of(wildcards), *watched_of(wildcards)]
-    found = {path.split("/")[-3].rpartition("-drop")[0] for path in paths}
+    found = {Path(path).parts[-3].rpartition("-drop")[0] for path in paths}
     method = method_module(ATTACKS, METHOD_OF.get(name, name))
     return code_version("relearn.steps.craft", method, *(network_module(one) for one in sorted(found)))
 

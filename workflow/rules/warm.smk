@@ -15,7 +15,7 @@ def start_warm(log):
         socket = f"{lock_folder()}/warm-{os.getpid()}.sock"
     except (OSError, ValueError):  # no folder of the user's own: every job starts plainly
         return None
-    os.environ["RELEARN_WARM"] = socket
+    os.environ.update(RELEARN_WARM=socket)
     return subprocess.Popen(
         ["relearn", "warm", "--socket", socket], stdout=log, stderr=log, stdin=subprocess.DEVNULL
     )
