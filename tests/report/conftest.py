@@ -1,7 +1,11 @@
-"""Record folders of a whole small study, written through the record API, with outcomes a test chooses."""
+"""Record folders of a whole small study, written through the record API, with outcomes a test chooses.
+
+``Study`` is the transfer study; what the other settings and protocols add is in pretend.py.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from relearn.report.runs import load
 REPORTED = Path(__file__).parents[2] / "workflow" / "reported"
 VICTIMS = ("SENet18", "ResNet18", "MobileNetV2", "DenseNet121")
 ATTACKS = ("feature_collision", "convex_polytope")
-DEFENCES = ("deep_knn", "l2_outliers", "one_class_svm", "random_eviction")
+DEFENCES = ("deep_knn", "l2_outliers", "one_class_svm", "random_eviction", "adversarial_training")
 SWEEP = (50, 10, 75, 200)  # the chosen k first
 CLASS_SIZE, FINE_TUNE, POISONS = 50, 500, 5
 
@@ -33,6 +37,7 @@ def write_run(
     rows: Iterable[Mapping[str, Any]] = (),
     outcome: str = "ok",
     threat_model: Mapping[str, Any] | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> Path:
     """One record below ``root/runs/poisoning/<step>/<place>/seed<seed>``."""
     out = root / "runs" / "poisoning" / step / place / f"seed{seed}"
@@ -47,6 +52,8 @@ def write_run(
         seed=seed,
         settings=settings or {},
     ) as run:
+        for name, content in (files or {}).items():
+            run.output(name).write_bytes(content)
         trials = (list(rows[0]), [list(row.values()) for row in rows]) if rows else None
         failed = outcome != "ok"
         run.finish(
@@ -60,6 +67,24 @@ def write_run(
     return out
 
 
+def write_classifier(root: Path, role: str, victim: str, accuracy: float, seed: int = 0) -> None:
+    """A network's robustness record: clean, PGD at two eps, two corruptions at two severities."""
+    network = f"{victim}-drop0"
+    labels = {"protocol": "robustness", "role": role, "network": network, "architecture": victim}
+    rows: list[dict[str, Any]] = [{"kind": "clean", "name": "", "level": "", "accuracy_frac": accuracy}]
+    rows += [
+        {"kind": "pgd", "name": "linf", "level": eps, "accuracy_frac": accuracy - 10 * eps}
+        for eps in (0.01, 0.03)
+    ]
+    rows += [
+        {"kind": "corruption", "name": name, "level": severity, "accuracy_frac": accuracy - cost * severity}
+        for name, cost in (("fog", 0.02), ("frost", 0.04))
+        for severity in (1, 2)
+    ]
+    metrics = {"test_accuracy_frac": accuracy}
+    write_run(root, "evaluate", f"robustness/{role}/{network}", labels, metrics, seed=seed, rows=rows)
+
+
 class Study:
     """What each trial of the study gives; a test replaces the answers it cares about."""
 
@@ -71,13 +96,15 @@ class Study:
     black_box: tuple[str, ...] = ("MobileNetV2", "DenseNet121")
     accuracy: float = 0.9
     hull: Mapping[str, float] | None = None
+    roles: tuple[str, ...] = ("victim",)
+    extras: tuple[Callable[..., None], ...] = ()  # what pretend.py writes besides
 
     def success(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> bool:
         """Undefended: feature collision on every fourth target, convex polytope on every second."""
         if attack == "clean" or defence == "deep_knn":
             return False
         every = 4 if attack == "feature_collision" else 2
-        return target % every == 0 and defence != "l2_outliers"
+        return target % every == 0 and defence not in ("l2_outliers", "adversarial_training")
 
     def test_accuracy(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> float:
         return 0.9
@@ -98,8 +125,10 @@ class Study:
                 for attack in self.attacks:
                     for defence in ("none", *self.defences):
                         self._train(root, attack, defence, victim, seed)
-                        if defence != "none":
+                        if defence not in ("none", "adversarial_training"):
                             self._filter(root, attack, defence, victim, seed)
+        for extra in self.extras:
+            extra(root, self)
         if self.hull is not None:
             write_run(
                 root,
@@ -115,10 +144,8 @@ class Study:
         return SWEEP if defence == "deep_knn" else (None,)
 
     def _victim(self, root: Path, victim: str, seed: int) -> None:
-        network = f"{victim}-drop0"
-        labels = {"protocol": "accuracy", "role": "victim", "network": network, "architecture": victim}
-        metrics = {"test_accuracy_frac": self.accuracy}
-        write_run(root, "evaluate", f"accuracy/victim/{network}", labels, metrics, seed=seed)
+        for role in self.roles:
+            write_classifier(root, role, victim, self.accuracy, seed)
 
     def _train(self, root: Path, attack: str, defence: str, victim: str, seed: int) -> None:
         rows = [
@@ -139,8 +166,8 @@ class Study:
         write_run(
             root,
             "train",
-            f"{attack}/{defence}/{victim}",
-            {"attack": attack, "defence": defence, "victim": victim},
+            f"transfer/{attack}/{defence}/{victim}",
+            {"setting": "transfer", "attack": attack, "defence": defence, "victim": victim},
             metrics,
             seed=seed,
             rows=rows,
@@ -165,8 +192,8 @@ class Study:
                         "mcc": mcc,
                     }
                 )
-        labels = {"attack": attack, "defence": defence, "victim": victim}
-        write_run(root, "filter", f"{attack}/{defence}/{victim}", labels, {}, seed=seed, rows=rows)
+        labels = {"setting": "transfer", "attack": attack, "defence": defence, "victim": victim}
+        write_run(root, "filter", f"transfer/{attack}/{defence}/{victim}", labels, {}, seed=seed, rows=rows)
 
 
 def evidence_of(root: Path) -> Evidence:
@@ -182,15 +209,23 @@ def make_study(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def make(**changes: Any) -> Path:
         study = type("Changed", (Study,), changes)()
-        return study.write(tmp_path_factory.mktemp("results"))
+        with pytest.MonkeyPatch.context() as patched:  # hundreds of records; none has to survive a power cut
+            patched.setattr(os, "fsync", lambda _: None)
+            return study.write(tmp_path_factory.mktemp("results"))
 
     return make
 
 
 @pytest.fixture(scope="session")
 def root(make_study: Callable[..., Path]) -> Path:
-    """The study as Study describes it."""
-    return make_study()
+    """The study as Study describes it, with all that pretend.py adds."""
+    from . import pretend
+
+    extras = (
+        *(pretend.overlap(), pretend.end_to_end(), pretend.additions, pretend.imbalance()),
+        *(pretend.craft(), pretend.protocols()),
+    )
+    return make_study(extras=extras, roles=("victim", "victim_disjoint", "robust"))
 
 
 @pytest.fixture(scope="session")

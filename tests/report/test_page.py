@@ -8,10 +8,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from relearn.report import artefacts, claims, cost, coverage, figures, page, table
+from relearn.report import analysis, artefacts, claims, cost, coverage, page, table
+from relearn.report.runs import select
 
 from .conftest import REPORTED
 
+TEXT = analysis.Analysis("2026-11-20", "1234567", "reproduced", "scale", "Too few targets.", "Scale medium.")
 NASTY = "<script>alert(1)</script> & \"quoted\" 'single'"
 VOID = {"meta", "br", "img"}
 
@@ -37,11 +39,13 @@ class Balance(HTMLParser):
 
 @pytest.fixture(scope="module")
 def make_page(root, evidence):
-    defined = artefacts.load(REPORTED)
+    loaded = artefacts.load(REPORTED)
+    defined = {name: artefacts.expanded(artefact, evidence.runs) for name, artefact in loaded.items()}
     tables = {n: table.build(a, evidence, REPORTED) for n, a in defined.items() if a.kind == "table"}
     for artefact in defined.values():
         if artefact.kind == "figure":
-            figures.render(artefact, evidence, REPORTED, root / "figures")
+            (root / "figures").mkdir(exist_ok=True)
+            (root / "figures" / f"{artefact.id}.png").write_bytes(b"a picture of " + artefact.id.encode())
     judged = claims.judge_all(claims.load(REPORTED / "claims.yaml"), {"poisoning": evidence})
     parts = {
         "scale": "mini",
@@ -54,6 +58,7 @@ def make_page(root, evidence):
         "coverages": [coverage.cover(artefact, evidence) for artefact in defined.values()],
         "deviations": [("poisoning.train.epochs", "60", "null", "not stated")],
         "no_deviations": "",
+        "explained": analysis.explain(judged, {("k_rule", "mini"): TEXT}, "mini"),
         "errata": {
             "Z1": {k: k for k in ("paper", "place", "printed", "corrected", "counter_example", "status")}
         },
@@ -85,7 +90,7 @@ def test_nothing_is_loaded_from_elsewhere(make_page):
     assert "script" not in reader.tags and "link" not in reader.tags
     assert not re.search(r"https?://", made)
     pictures = [link for link in reader.links if link.startswith("data:image/png;base64,")]
-    assert len(pictures) == 2
+    assert len(pictures) == sum(artefact.kind == "figure" for artefact in make_page[1]["artefacts"]) == 10
     others = [link for link in reader.links if link not in pictures and not link.startswith("#")]
     assert others and all(not link.startswith("/") for link in others)
 
@@ -97,7 +102,7 @@ def test_links_lead_to_runs(make_page, root):
     assert runs and all((root / link).is_file() for link in runs)
 
 
-@pytest.mark.parametrize("place", ["title", "claim", "problem", "deviation", "erratum"])
+@pytest.mark.parametrize("place", ["title", "claim", "problem", "deviation", "erratum", "analysis"])
 def test_no_text_becomes_markup(make_page, place):
     html, parts = make_page
     artefact, claim = parts["artefacts"][0], parts["claims"][0]
@@ -106,6 +111,7 @@ def test_no_text_becomes_markup(make_page, place):
         "claim": {"claims": [replace(claim, says=NASTY, reasons=(NASTY,)), *parts["claims"][1:]]},
         "problem": {"problems": [NASTY]},
         "deviation": {"deviations": [(NASTY, NASTY, "", "")]},
+        "analysis": {"explained": [analysis.Explained(claim, replace(TEXT, text=NASTY, experiment=NASTY))]},
         "erratum": {"errata": {"Z1": {**parts["errata"]["Z1"], "printed": NASTY}}},
     }[place]
     made = html(**changes)
@@ -115,13 +121,30 @@ def test_no_text_becomes_markup(make_page, place):
     assert not reader.open
 
 
+def test_claims_that_did_not_come_out_are_explained_or_said_not_to_be(make_page):
+    html, parts = make_page
+    contradicted = next(claim for claim in parts["claims"] if claim.id == "k_rule")
+    made = html(explained=[analysis.Explained(contradicted, TEXT), analysis.Explained(contradicted, None)])
+    assert "Too few targets." in made and "2026-11-20, commit 1234567" in made
+    assert analysis.NONE_WRITTEN in made
+    assert "Every judged claim came out." in html(explained=[])
+
+
+def test_additions_are_marked(make_page):
+    made = make_page[0]()
+    assert "addition.robustness <small>(addition)</small>" in made
+    total = coverage.total(make_page[1]["coverages"])
+    assert f"{total[0]} of {total[1]}. Additions" in made.replace("\n", " ")
+
+
 def test_unknown_deviations_say_why(make_page):
     assert "no published settings" in make_page[0](deviations=None, no_deviations="no published settings")
 
 
 def test_cost_is_summed_by_step(evidence):
     found = {one.step: one for one in cost.per_step(evidence.runs)}
-    assert found["train"].runs == 4 * (1 + 2 * 5) and found["filter"].runs == 4 * 2 * 4
+    both = [select(evidence.runs, {"step": step}) for step in ("train", "filter")]
+    assert [found[step].runs for step in ("train", "filter")] == [len(runs) for runs in both]
     walls = [run.record["cost"]["wall_s"] for run in evidence.runs if run.step == "filter"]
     assert found["filter"].wall_s == pytest.approx(sum(walls))
     peaks = [run.record["cost"]["peak_memory_bytes"] or 0 for run in evidence.runs if run.step == "train"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -109,7 +110,7 @@ def test_artefacts_name_files_rows_and_metrics_that_exist():
 
 
 def test_an_artefact_with_an_unknown_column_is_refused(tmp_path):
-    raw = yaml.safe_load((REPORTED / "artefacts.yaml").read_text())
+    raw = json.loads(json.dumps(yaml.safe_load((REPORTED / "artefacts.yaml").read_text())))  # no shared rows
     raw["artefacts"]["zhu2022.table2.1"]["rows"][0]["only"] = ["colour"]
     (tmp_path / "artefacts.yaml").write_text(yaml.safe_dump(raw))
     with pytest.raises(

@@ -26,8 +26,8 @@ def train(root, defence, victim, outcomes, seed=0, attack="convex_polytope", out
         {"target": t, "k": k, "chosen": 1, "predicted": 0, "success": s, "test_accuracy_frac": 0.8 + t / 100}
         for t, s in enumerate(outcomes)
     ]
-    labels = {"attack": attack, "defence": defence, "victim": victim}
-    place = f"{attack}/{defence}/{victim}"
+    labels = {"setting": "transfer", "attack": attack, "defence": defence, "victim": victim}
+    place = f"transfer/{attack}/{defence}/{victim}"
     write_run(root, "train", place, labels, {}, seed=seed, rows=rows, outcome=outcome)
 
 
@@ -86,8 +86,8 @@ def test_every_cell_is_there_and_says_why_it_is_empty(two_victims):
 def test_cells_name_their_runs(two_victims):
     runs = cell(two_victims, "random_eviction", "test_accuracy").runs
     assert runs == (
-        "runs/poisoning/train/convex_polytope/random_eviction/DPN92/seed0",
-        "runs/poisoning/train/convex_polytope/random_eviction/SENet18/seed0",
+        "runs/poisoning/train/transfer/convex_polytope/random_eviction/DPN92/seed0",
+        "runs/poisoning/train/transfer/convex_polytope/random_eviction/SENet18/seed0",
     )
 
 
@@ -136,7 +136,7 @@ def test_attacks_do_not_mix(evidence):
 
 
 def test_a_trial_without_the_column_is_named(tmp_path):
-    labels = {"attack": "convex_polytope", "defence": "none", "victim": "SENet18"}
+    labels = {"setting": "transfer", "attack": "convex_polytope", "defence": "none", "victim": "SENet18"}
     write_run(
         tmp_path, "train", "convex_polytope/none/SENet18", labels, {}, rows=[{"target": 0, "chosen": 1}]
     )
@@ -155,3 +155,51 @@ def test_records_of_another_scale_are_left_out_by_name(tmp_path):
     runs, problems = load(tmp_path, "mini")
     assert not runs
     assert problems == ["runs/poisoning/train/a/none/b/seed0: found scale small, allowed: mini"]
+
+
+def test_every_network_has_a_row_and_every_eps_a_column(evidence):
+    robust = artefacts.expanded(ARTEFACTS["addition.robustness"], evidence.runs)
+    assert len(robust.rows) == 3 * 4 and robust.rows[0].title == "DenseNet121-drop0 (victim)"
+    assert [column.title for column in robust.columns] == [
+        "Clean",
+        "PGD, eps 0.01",
+        "PGD, eps 0.03",
+        "Corruptions",
+    ]
+    cells = table.build(robust, evidence, REPORTED)
+    one = {c.column.title: c.mean for c in cells if c.row.id == "robust/SENet18-drop0"}
+    # accuracy 0.9, less ten times eps, less 0.02 or 0.04 a severity of 1 or 2
+    wanted = {"Clean": 0.9, "PGD, eps 0.01": 0.8, "PGD, eps 0.03": 0.6, "Corruptions": 0.9 - 0.03 * 1.5}
+    assert one == pytest.approx(wanted)
+    assert all(c.status == "measured" and "/evaluate/robustness/" in c.runs[0] for c in cells)
+
+
+def test_an_unknown_quantity_is_refused():
+    from relearn.report.quantities import quantity
+
+    with pytest.raises(ValueError, match="found quantity colour, allowed: attack_success"):
+        quantity("colour")
+
+
+def test_an_addition_stands_beside_no_paper(evidence):
+    from relearn.report import table_formats
+
+    ours = ARTEFACTS["addition.bullseye_polytope"]
+    header, lines = table_formats.shown(ours, table.build(ours, evidence, REPORTED))
+    assert "Paper" not in header and "Deviation" not in header and header[0] == "Defence"
+    assert dict(zip(header, lines[-1]))["MCC"] == "0.500 ± 0.000 (4)"
+
+
+def test_a_rejected_poison_counts_as_a_failure(tmp_path):
+    # the train step writes no success for it; the rate is of all four, not of the three that were let in
+    train(tmp_path, "none", "SENet18", [1, 0, 1, 1])
+    assert cell(build(tmp_path), "none", "defence_success").mean == pytest.approx(1 / 4)
+
+
+def test_another_setting_is_another_population(tmp_path):
+    train(tmp_path, "none", "SENet18", [1, 1])
+    labels = {"setting": "end_to_end", "attack": "convex_polytope", "defence": "none", "victim": "SENet18"}
+    row = {"target": 0, "k": None, "chosen": 1, "success": 0, "test_accuracy_frac": 0.1}
+    write_run(tmp_path, "train", "end_to_end/convex_polytope/none/SENet18", labels, {}, rows=[row])
+    found = cell(build(tmp_path), "none", "defence_success")
+    assert (found.mean, found.trials) == (0.0, 2)

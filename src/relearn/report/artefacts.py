@@ -5,8 +5,8 @@ The definitions lie in ``workflow/reported/artefacts.yaml``; no table or figure 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,11 @@ Where = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of an artefact: a filter on runs; ``only`` names the columns that apply to it (None: all)."""
+    """One line of an artefact: a filter on runs; ``only`` names the columns that apply to it (None: all).
+
+    A row with ``in_grid`` False is not part of the published artefact and not counted as such. ``along``
+    names the sweep that the row runs over; ``reference`` filters the runs that it is drawn against.
+    """
 
     id: str
     title: str
@@ -23,6 +27,8 @@ class Row:
     only: tuple[str, ...] | None = None
     note: str = ""
     in_grid: bool = True
+    along: str | None = None
+    reference: Where | None = None
 
     def applies(self, column: str) -> bool:
         return self.only is None or column in self.only
@@ -51,7 +57,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Artefact:
-    """One table or figure of a paper; ``members`` are the published values of the label ``over``."""
+    """One table or figure; ``members`` are the published values of the label ``over``.
+
+    An ``addition`` is ours: no paper shows it, and coverage does not count it as published. ``head`` titles
+    the column of row titles. ``sweeps`` are the published values that a row runs over besides its members.
+    ``stated`` are published values that a figure draws as lines, each with the words for it.
+    """
 
     id: str
     paper: str
@@ -68,9 +79,12 @@ class Artefact:
     common: Where = field(default_factory=dict)
     published: Mapping[str, Source] = field(default_factory=dict)
     renderer: str | None = None
-    reference: Row | None = None
-    sweep: tuple[int, ...] = ()
-    absent: tuple[Mapping[str, Any], ...] = ()
+    reference: str | None = None
+    sweeps: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    stated: tuple[Mapping[str, Any], ...] = ()
+    addition: bool = False
+    head: str = "Defence"
+    expand: Mapping[str, Any] = field(default_factory=dict)
 
 
 def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:
@@ -101,7 +115,6 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
         columns = tuple(Column(**column) for column in values.pop("columns"))
         rows = tuple(_row(row) for row in values.pop("rows"))
         over = values.pop("over")
-        reference = values.pop("reference", None)
         artefact = Artefact(
             id=name,
             where=tuple(values.pop("where")),
@@ -112,9 +125,8 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
             published={
                 label: Source(**source) for label, source in (values.pop("published", None) or {}).items()
             },
-            reference=_row(reference) if reference else None,
-            sweep=tuple(values.pop("sweep", {}).get("values", ())),
-            absent=tuple(values.pop("not_in_this_version", ())),
+            sweeps={label: tuple(swept) for label, swept in values.pop("sweeps", {}).items()},
+            stated=tuple(values.pop("stated", ())),
             **values,
         )
     except (KeyError, TypeError) as error:
@@ -127,6 +139,34 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
                     f"{path}: {name}: row {row.id}: found column {column}, allowed: {', '.join(known)}"
                 )
     return artefact
+
+
+def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
+    """The artefact with a row a network that was measured, and a column a level that some run has.
+
+    Which networks there are and at which eps they are attacked is a matter of params.yaml, not of this file.
+    """
+    if not artefact.expand:
+        return artefact
+    labels, order = artefact.expand["rows"], artefact.expand["order"]
+    mine = [run for run in runs if any(run.matches(where) for where in artefact.where)]
+    named = {tuple(run.labels[label] for label in labels) for run in mine}
+    rows = tuple(
+        Row("/".join(names), artefact.expand["title"].format(*names), dict(zip(labels, names)))
+        for names in sorted(named, key=lambda names: (order.index(names[0]), names))
+    )
+    columns: list[Column] = []
+    for column in artefact.columns:
+        kind, every, _ = column.quantity.partition("_accuracy@*")
+        if not every:
+            columns.append(column)
+            continue
+        levels = sorted({float(row["level"]) for run in mine for row in run.trials if row["kind"] == kind})
+        for level in levels:
+            quantity = f"{kind}_accuracy@{level:g}"
+            title = column.title.replace("*", f"{level:g}")
+            columns.append(replace(column, id=quantity, title=title, quantity=quantity))
+    return replace(artefact, rows=rows, columns=tuple(columns))
 
 
 def _row(raw: Mapping[str, Any]) -> Row:

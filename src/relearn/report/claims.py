@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from relearn.report.verdicts import ORDER, shortcomings, weakest
 
 #: predicates by section of claims.yaml, which is named as the study
 PREDICATES = {"poisoning": claims_poisoning.PREDICATES}
+Accuracies = Callable[[str], Mapping[str, float | None]]  # of a role's networks, by architecture
 KEYS = {"kind", "source", "says", "predicate"}
 
 
@@ -93,23 +94,34 @@ def judge_all(
     judged = []
     for section, entries in claims.items():
         known = evidence.get(section)
-        accuracies = known.victim_accuracies() if known else {}
         for name, entry in entries.items():
             predicate = PREDICATES.get(section, {}).get(name)
             if predicate and known:
                 finding = predicate(known)
             else:
                 finding = Finding(missing=["no predicate in this version" if not predicate else "no runs"])
-            fields: dict[str, Any] = {**entry, **judge(finding, accuracies)}
+            fields: dict[str, Any] = {
+                **entry,
+                **judge(finding, known.victim_accuracies if known else _unknown),
+            }
             judged.append(Claim(section=section, id=name, **fields))
     return judged
 
 
-def judge(finding: Finding, accuracies: Mapping[str, float | None]) -> dict[str, Any]:
-    """Verdict, deciding comparison and reasons of one finding, as fields of Claim."""
+def _unknown(role: str) -> Mapping[str, float | None]:
+    return {}
+
+
+def judge(finding: Finding, accuracies: Accuracies) -> dict[str, Any]:
+    """Verdict, deciding comparison and reasons of one finding, as fields of Claim.
+
+    Args:
+        finding: what the predicate says.
+        accuracies: by role, the test accuracy of each architecture's network.
+    """
     parts = tuple(finding.parts)
     missing = tuple(finding.missing)
-    if not parts:
+    if not any(isinstance(part, Exact) or part.decides for part in parts):
         return {"verdict": "not_run", "missing": missing, "reasons": missing}
     exact = [part for part in parts if isinstance(part, Exact)]
     if exact:
@@ -117,13 +129,13 @@ def judge(finding: Finding, accuracies: Mapping[str, float | None]) -> dict[str,
         worst = next(word for word in ("contradicted", "partial", "reproduced") if word in words)
         main = exact[words.index(worst)]
         return {"verdict": worst, "numbers_say": worst, "main": main, "parts": parts, "missing": missing}
-    compared = [part for part in parts if isinstance(part, Comparison)]
+    compared = [part for part in parts if isinstance(part, Comparison) and part.decides]
     says = weakest(part.verdict for part in compared)
     reasons = list(
         dict.fromkeys(
             reason
             for part in compared
-            for reason in shortcomings(part.pairs, accuracies, part.victims_needed)
+            for reason in shortcomings(part.pairs, accuracies(part.role), part.victims_needed)
         )
     )
     return {

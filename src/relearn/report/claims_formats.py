@@ -110,7 +110,10 @@ def _details(claim: Claim) -> list[str]:
     lines += ["", *(f"- {line}" for line in remarks(claim))]
     for part in claim.parts:
         method = part.method if isinstance(part, Comparison) else "exact"
-        lines.append(f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({method})")
+        aside = "" if isinstance(part, Exact) or part.decides else "shown beside the claim, does not decide; "
+        lines.append(
+            f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({aside}{method})"
+        )
         lines += [f"  - {note}" for note in part.notes]
     if claim.runs:
         lines += ["", f"<details><summary>{len(claim.runs)} runs</summary>", ""]
@@ -154,4 +157,6 @@ def _part(part: Comparison | Exact) -> dict[str, Any]:
         found = {"effect": ends.estimate, "unit": part.unit}
         low, high = (end if math.isfinite(end) else None for end in (ends.low, ends.high))
         interval = {"low": low, "high": high, "method": part.method}
-    return {"comparison": part.name, **found, **interval, "says": part.verdict, "notes": list(part.notes)}
+    decides = isinstance(part, Exact) or part.decides
+    said = {"says": part.verdict, "decides": decides, "notes": list(part.notes)}
+    return {"comparison": part.name, **found, **interval, **said}

@@ -6,7 +6,7 @@ all its victims and seeds, because one target's trials share their images and po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relearn.report.quantities import Key, Trial
@@ -18,7 +18,11 @@ DIFFERENCE = (-1.0, 1.0)  # of two yes-or-no outcomes
 
 @dataclass(frozen=True)
 class Comparison:
-    """One effect against one claimed side. ``keys`` are the trials (victim, seed, target) behind it."""
+    """One effect against one claimed side. ``keys`` are the trials (victim, seed, target) behind it.
+
+    ``decides`` is False for what is shown beside the claim and does not judge it; ``role`` is that of the
+    networks whose accuracy must suffice.
+    """
 
     name: str
     interval: Interval
@@ -30,6 +34,8 @@ class Comparison:
     notes: tuple[str, ...] = ()
     victims_needed: int = MIN_VICTIMS
     difference: bool = False
+    decides: bool = True
+    role: str = "victim"
 
     @property
     def verdict(self) -> str:
@@ -67,6 +73,14 @@ class Finding:
     notes: Sequence[str] = field(default_factory=tuple)
 
 
+def finding(parts: Mapping[str, Comparison | None]) -> Finding:
+    """What could be compared, and by name what could not."""
+    return Finding(
+        [part for part in parts.values() if part],
+        [f"no runs for {name}" for name, part in parts.items() if part is None],
+    )
+
+
 def paired_difference(
     name: str,
     left: Iterable[Trial],
@@ -76,25 +90,38 @@ def paired_difference(
     bounds: tuple[float, float] | None = None,
     notes: Sequence[str] = (),
     victims_needed: int = MIN_VICTIMS,
+    unit: str = "fraction",
+    decides: bool = True,
+    role: str = "victim",
 ) -> Comparison | None:
-    """Mean of left minus right over the trials that both have; None where they share none."""
-    first = {trial.key: trial for trial in left}
-    second = {trial.key: trial for trial in right}
-    keys = tuple(sorted(first.keys() & second.keys()))
-    if not keys:
+    """Mean of left minus right over the trials that both have; None where they share none.
+
+    Several class sizes of one (victim, seed, target) are paired size by size and then averaged, so that an
+    attack counts once.
+    """
+    first = {(trial.key, trial.balance): trial for trial in left}
+    second = {(trial.key, trial.balance): trial for trial in right}
+    both = sorted(first.keys() & second.keys())
+    if not both:
         return None
-    differences = [first[key].value - second[key].value for key in keys]
+    found: dict[Key, list[float]] = {}
+    for pair in both:
+        found.setdefault(pair[0], []).append(first[pair].value - second[pair].value)
+    keys = tuple(found)
+    differences = [sum(values) / len(values) for values in found.values()]
     return Comparison(
         name,
         clustered_mean(differences, [target for _, _, target in keys], bounds),
         claimed,
-        "fraction",
+        unit,
         "difference paired by victim, seed and target; bootstrap over targets",
         keys,
-        _runs([first[key] for key in keys] + [second[key] for key in keys]),
+        _runs([first[pair] for pair in both] + [second[pair] for pair in both]),
         tuple(notes),
         victims_needed,
         difference=True,
+        decides=decides,
+        role=role,
     )
 
 

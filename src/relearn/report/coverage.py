@@ -1,7 +1,8 @@
 """How much of each published artefact has been measured: cells with records of all that the paper shows.
 
-A cell is one row, one column and one victim (and one k, where a figure sweeps k). What this version does not
-measure counts as defined.
+A cell is one row, one column and one victim (and one k or class size, where a figure sweeps them); of a
+picture or a curve, one panel or line. What this version does not measure counts as defined. An addition of
+ours is counted by itself and marked: its cells are no published cells.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
 
 FIELDS = (
     *("artefact", "scale", "cells_measured", "cells_defined", "share_frac"),
-    *("methods_measured", "methods_defined", "methods_missing"),
+    *("methods_measured", "methods_defined", "methods_missing", "addition"),
 )
 
 
@@ -27,48 +29,75 @@ class Coverage:
     defined: int
     methods: int
     missing: tuple[str, ...]
+    addition: bool = False
 
     def line(self) -> str:
         lacking = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
-        return f"{self.artefact}: {self.measured} of {self.defined} cells measured{lacking}"
+        ours = "addition, " if self.addition else ""
+        return f"{self.artefact}: {ours}{self.measured} of {self.defined} cells measured{lacking}"
 
     def row(self, scale: str) -> list[object]:
-        share = self.measured / self.defined
+        share = self.measured / self.defined if self.defined else None
         methods = (self.methods - len(self.missing), self.methods, "; ".join(self.missing))
-        return [self.artefact, scale, self.measured, self.defined, share, *methods]
+        return [self.artefact, scale, self.measured, self.defined, share, *methods, int(self.addition)]
 
 
 def cover(artefact: Artefact, evidence: Evidence) -> Coverage:
-    """Count the cells of one artefact; additions of ours (rows outside the published grid) do not count."""
+    """Count the cells of one artefact; rows outside the published grid do not count."""
     measured = defined = 0
     missing = []
     rows = [row for row in artefact.rows if row.in_grid]
     for row in rows:
         columns = [column for column in artefact.columns if row.applies(column.id)]
         found = sum(_measured(artefact, row, column, evidence) for column in columns)
-        defined += len(columns) * len(artefact.members) * max(len(artefact.sweep), 1)
+        # without published members (an expanded addition) a row is its own
+        defined += len(columns) * max(len(artefact.members), 1) * _steps(artefact, row)
         measured += found
         if not found:
             missing.append(row.title)
-    defined += sum(part["cells"] for part in artefact.absent)
-    missing += [part["title"] for part in artefact.absent]
-    return Coverage(artefact.id, measured, defined, len(rows) + len(artefact.absent), tuple(missing))
+    return Coverage(artefact.id, measured, defined, len(rows), tuple(missing), artefact.addition)
+
+
+def _steps(artefact: Artefact, row: Row) -> int:
+    if row.along is None:
+        return 1
+    return len(artefact.sweeps[row.along]) * (
+        2 if row.along == "balance" else 1
+    )  # with and without replication
 
 
 def _measured(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> int:
     filters = ({"study": artefact.study}, artefact.common, row.where)
-    trials = evidence.trials(column.quantity, *filters, sweep=bool(artefact.sweep))
-    if artefact.sweep:
-        ks = set(artefact.sweep)
-        return len(
-            {
-                (trial.victim, trial.k)
-                for trial in trials
-                if trial.victim in artefact.members and trial.k in ks
-            }
-        )
-    return len({trial.victim for trial in trials if trial.victim in artefact.members})
+    if column.quantity.startswith("file:"):
+        runs = [run for run in select(evidence.runs, *artefact.where[:1], *filters) if _there(run, column)]
+        names = {{"step": run.step, **run.labels}.get(artefact.over) for run in runs}
+        return len(names & set(artefact.members))
+    trials = evidence.trials(column.quantity, *filters, sweep=row.along is not None)
+    if artefact.members:
+        trials = [trial for trial in trials if trial.victim in artefact.members]
+    if row.along == "k":
+        ks = set(artefact.sweeps["k"])
+        return len({(trial.victim, trial.k) for trial in trials if trial.k in ks})
+    if row.along == "balance":
+        shown = {round(value, 4) for value in artefact.sweeps["balance"]}
+        cells = {(trial.victim, round(trial.balance or 0.0, 4), trial.replicated) for trial in trials}
+        return len({cell for cell in cells if cell[1] in shown})
+    return len({trial.victim for trial in trials})
+
+
+def _there(run: Run, column: Column) -> bool:
+    """Whether a run has the file of ``file:NAME``, with a column that begins as in ``file:NAME#BEGIN``."""
+    name, _, begin = column.quantity.removeprefix("file:").partition("#")
+    if run.diverged or run.file(name) is None:
+        return False
+    return not begin or any(key.startswith(begin) for row in run.rows(name)[:1] for key in row)
 
 
 def table(coverages: Sequence[Coverage], scale: str) -> list[list[object]]:
     return [coverage.row(scale) for coverage in coverages]
+
+
+def total(coverages: Sequence[Coverage]) -> tuple[int, int]:
+    """Cells measured and cells defined, of the published artefacts alone."""
+    published = [one for one in coverages if not one.addition]
+    return sum(one.measured for one in published), sum(one.defined for one in published)

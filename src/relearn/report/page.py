@@ -9,9 +9,10 @@ from typing import Any
 
 from relearn.report import claims_formats as formats
 from relearn.report import cost, table_formats
+from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
-from relearn.report.coverage import Coverage
+from relearn.report.coverage import Coverage, total
 from relearn.report.page_template import STYLE, TEMPLATE
 from relearn.report.runs import Run
 from relearn.report.table import Cell
@@ -30,12 +31,14 @@ def html(
     deviations: Sequence[Sequence[str]] | None,
     no_deviations: str,
     errata: Mapping[str, Any],
+    explained: Sequence[Explained] = (),
 ) -> str:
     """The page. Every text is escaped; links are relative to ``root``, where tables and figures lie already.
 
     Args:
         deviations: key, value here, published value, source; None where they are not known, and
             ``no_deviations`` says why.
+        explained: the judged claims that did not come out, each with what is written about it.
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -58,6 +61,9 @@ def html(
         deviations=deviations,
         no_deviations=no_deviations,
         errata=errata,
+        explained=explained,
+        none_written=NONE_WRITTEN,
+        total=total(coverages),
         costs=cost.per_step(runs),
     )
 
@@ -70,10 +76,10 @@ def _artefact(
     if artefact.kind == "table":
         header, lines = table_formats.shown(artefact, tables[artefact.id])
         stems = [f"tables/{artefact.id}{kind}" for kind in (".csv", f".{artefact.over}s.csv", ".tex")]
-        return {**shown, "header": header, "lines": lines, "files": stems}
+        return {**shown, "header": header, "lines": lines, "picture": "", "files": stems}
     picture = (root / "figures" / f"{artefact.id}.png").read_bytes()
     stems = [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]
-    return {**shown, "lines": [], "picture": base64.b64encode(picture).decode("ascii"), "files": stems}
+    return {**shown, "picture": base64.b64encode(picture).decode("ascii"), "files": stems}
 
 
 def _sections(claims: Sequence[Claim]) -> dict[str, dict[str, list[Any]]]:

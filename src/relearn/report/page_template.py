@@ -46,7 +46,7 @@ TEMPLATE = """<!doctype html>
 {%- endfor %}
 </p>
 <nav>
-<a href="#claims">Claims</a> <a href="#artefacts">Tables and figures</a> <a href="#coverage">Coverage</a>
+<a href="#claims">Claims</a> <a href="#analysis">Why not</a> <a href="#artefacts">Tables and figures</a> <a href="#coverage">Coverage</a>
 <a href="#deviations">Deviations</a> <a href="#errata">Errata</a> <a href="#cost">Cost</a>
 </nav>
 {%- if problems %}
@@ -85,10 +85,26 @@ draws targets.</p>
 {%- endfor %}
 </ul>
 
+<h2 id="analysis">Claims that did not come out, and why</h2>
+{%- for one in explained %}
+<h3><code>{{ one.claim.id }}</code> <span class="verdict {{ one.claim.verdict }}">
+{{- one.claim.verdict.replace('_', ' ') }}</span></h3>
+{%- if one.analysis %}
+{%- if one.stale %}<p class="muted">Out of date: written for the verdict {{ one.analysis.verdict }}.</p>{% endif %}
+<p>{{ one.analysis.text }}</p>
+{%- if one.analysis.experiment %}<p>Experiment: {{ one.analysis.experiment }}</p>{% endif %}
+<p class="muted">Cause: {{ one.analysis.cause }}; {{ one.analysis.date }}, commit {{ one.analysis.commit }}</p>
+{%- else %}
+<p class="muted">{{ none_written }}</p>
+{%- endif %}
+{%- else %}
+<p class="muted">Every judged claim came out.</p>
+{%- endfor %}
+
 <h2 id="artefacts">Tables and figures</h2>
 {%- for item in artefacts %}
 <h3 id="{{ item.id }}">{{ item.id }}: {{ item.title }}</h3>
-{%- if item.lines %}
+{%- if not item.picture %}
 <div class="wide"><table>
 <tr>{% for head in item.header %}<th>{{ head }}</th>{% endfor %}</tr>
 {%- for line in item.lines %}
@@ -104,12 +120,14 @@ draws targets.</p>
 {%- endfor %}
 
 <h2 id="coverage">Coverage</h2>
-<p>Cells with records, of all cells that the paper shows (8 victims, all defences, the whole sweep).</p>
+<p>Cells with records, of all cells that the paper shows (8 victims, all defences, the whole sweep):
+{{ total[0] }} of {{ total[1] }}. Additions of ours are listed and not counted.</p>
 <table>
 <tr><th>artefact</th><th>cells measured</th><th>cells defined</th>
 <th>methods measured</th><th>methods defined</th><th>without a cell</th></tr>
 {%- for one in coverages %}
-<tr><td>{{ one.artefact }}</td><td>{{ one.measured }}</td><td>{{ one.defined }}</td>
+<tr><td>{{ one.artefact }}{% if one.addition %} <small>(addition)</small>{% endif %}</td>
+<td>{{ one.measured }}</td><td>{{ one.defined }}</td>
 <td>{{ one.methods - one.missing|length }}</td><td>{{ one.methods }}</td>
 <td>{{ one.missing|join(', ') }}</td></tr>
 {%- endfor %}

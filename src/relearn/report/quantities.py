@@ -8,14 +8,23 @@ Two populations of attacks are in use, and both are reported:
   the public code of the defence counts), so without a defence it is 0. Where no attack succeeds it has no
   value.
 
-A run of Deep k-NN holds a row for every k of its sweep; without a stated k the chosen one counts.
+A run of Deep k-NN holds a row for every k of its sweep; without a stated k the chosen one counts. A run of
+the imbalance study holds a row for every class size, with and without replication; the chosen one is balanced.
+
+What diverged:
+
+* a victim whose fine-tuning diverged says nothing about the attack: its run is left out, and the report
+  counts it ("[1 diverged]");
+* a poison that was rejected (not finite, or outside its ball) was never scored: the attack has failed. The
+  train step writes success 0 for it and a note with the reason, and every rate here counts it as a failure;
+  a crafting that diverged as a whole is nothing but rejected poisons.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relearn.report.artefacts import Where
@@ -27,7 +36,10 @@ Row = Mapping[str, Any]  # of a trials.csv
 
 @dataclass(frozen=True)
 class Trial:
-    """One number: of one target on one victim of one seed, at one k (None: the defence has no k)."""
+    """One number: of one target on one victim of one seed, at one k (None: the defence has no k).
+
+    ``balance`` is n/N of the imbalance study (None elsewhere), ``replicated`` whether n was made up to N.
+    """
 
     victim: str
     seed: int
@@ -35,6 +47,8 @@ class Trial:
     k: int | None
     value: float
     folder: str
+    balance: float | None = None
+    replicated: bool = False
 
     @property
     def key(self) -> Key:
@@ -43,12 +57,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Quantity:
-    """Which step measures it, how a row says it, whether it is yes or no, over which attacks."""
+    """Which step measures it, how a row says it, whether it is yes or no, over which attacks.
+
+    ``member`` is the label that names whom a run is of, ``rows`` says which of its rows count.
+    """
 
     step: str
     value: Callable[[Row], float | None]
     binary: bool = False
     effective: bool = False
+    member: str = "victim"
+    rows: Callable[[Row], bool] | None = None
 
 
 def _number(name: str) -> Callable[[Row], float | None]:
@@ -74,77 +93,115 @@ QUANTITIES = {
 }
 
 
+def quantity(name: str) -> Quantity:
+    """A quantity by name: one of QUANTITIES, or ``<kind>_accuracy`` of the robustness protocol.
+
+    ``clean_accuracy``, ``corruption_accuracy`` (mean over corruptions and severities) and
+    ``pgd_accuracy@<eps>`` with eps as the record writes it.
+
+    Raises:
+        ValueError: a name that is none of these.
+    """
+    if name in QUANTITIES:
+        return QUANTITIES[name]
+    kind, _, level = name.partition("_accuracy")
+    if kind not in ("clean", "pgd", "corruption"):
+        raise ValueError(f"found quantity {name}, allowed: {', '.join(QUANTITIES)}, <kind>_accuracy")
+
+    def rows(row: Row) -> bool:
+        return row["kind"] == kind and (not level or f"{float(row['level']):g}" == level.removeprefix("@"))
+
+    return Quantity("evaluate", _number("accuracy_frac"), member="architecture", rows=rows)
+
+
 class Evidence:
     """All runs of one study at one scale, asked by quantity."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = list(runs)
-        self._effective: dict[str, set[Key]] = {}
+        self._effective: dict[tuple[str, str], set[Key]] = {}
 
-    def of(self, quantity: str, *filters: Where) -> list[Run]:
+    def of(self, name: str, *filters: Where) -> list[Run]:
         """The runs that measure this quantity; diverged ones among them."""
-        return select(self.runs, {"step": QUANTITIES[quantity].step}, *filters)
+        return select(self.runs, {"step": quantity(name).step}, *filters)
 
-    def trials(self, quantity: str, *filters: Where, sweep: bool = False) -> list[Trial]:
+    def trials(self, name: str, *filters: Where, sweep: bool = False) -> list[Trial]:
         """The quantity of every trial of the runs that did not diverge.
 
         Args:
-            quantity: a key of QUANTITIES.
+            name: as ``quantity`` takes it.
             filters: what the runs must agree with.
-            sweep: every k instead of the chosen one.
+            sweep: every k and every class size instead of the chosen one.
 
         Raises:
             ValueError: naming the run, for a trials.csv that lacks a column or holds no number.
         """
-        kind = QUANTITIES[quantity]
+        kind = quantity(name)
         found = []
-        for run in self.of(quantity, *filters):
+        for run in self.of(name, *filters):
             if run.diverged:
                 continue
-            attacks = self.effective(run.labels["attack"]) if kind.effective else None
+            attacks = self._effective_for(run) if kind.effective else None
             for row in run.trials:
-                if not sweep and row.get("chosen") == 0:
+                if (not sweep and row.get("chosen") == 0) or (kind.rows and not kind.rows(row)):
                     continue
-                try:
-                    value = kind.value(row)
-                    key = run.labels["victim"], run.seed, int(row["target"])
-                    k = row.get("k") or None
-                except (KeyError, TypeError, ValueError) as error:
-                    problem = f"{type(error).__name__} {error}"
-                    raise ValueError(f"{run.folder}/trials.csv: {quantity}: {problem}") from None
-                if value is not None and (attacks is None or key in attacks):
-                    found.append(Trial(*key, k, value, run.folder))
+                trial = _trial(kind, name, run, row)
+                if trial and (attacks is None or trial.key in attacks):
+                    found.append(trial)
         return found
 
-    def effective(self, attack: str) -> set[Key]:
-        """The (victim, seed, target) of which this attack succeeds without a defence."""
-        if attack not in self._effective:
-            undefended = self.trials("attack_success", {"attack": attack, "defence": "none"})
-            self._effective[attack] = {trial.key for trial in undefended if trial.value}
-        return self._effective[attack]
+    def effective(self, setting: str, attack: str) -> set[Key]:
+        """The (victim, seed, target) of which this attack succeeds in this setting without a defence."""
+        if (setting, attack) not in self._effective:
+            undefended = {"setting": setting, "attack": attack, "defence": "none"}
+            trials = self.trials("attack_success", undefended)
+            self._effective[setting, attack] = {trial.key for trial in trials if trial.value}
+        return self._effective[setting, attack]
+
+    def _effective_for(self, run: Run) -> set[Key]:
+        setting = run.labels["setting"]
+        # the imbalance study starts from the attacks that work on the balanced set, as the public code does
+        return self.effective("transfer" if setting == "imbalance" else setting, run.labels["attack"])
 
     def normalised_k(self) -> dict[int, float]:
-        """k divided by the size of the largest class, for every k that a filter run used."""
+        """k divided by the size of the largest class, for every k of the sweep."""
+        swept = {"step": "filter", "setting": "transfer", "defence": "deep_knn"}
         return {
             row["k"]: float(row["normalised_k"])
-            for run in select(self.runs, {"step": "filter", "defence": "deep_knn"})
+            for run in select(self.runs, swept)
             for row in run.trials
             if row["k"] and row["normalised_k"] is not None
         }
 
-    def victim_accuracies(self) -> dict[str, float | None]:
+    def victim_accuracies(self, role: str = "victim") -> dict[str, float | None]:
         """Test accuracy of each victim before any fine-tuning: the least over its seeds."""
         found: dict[str, list[float]] = defaultdict(list)
-        for run in select(self.runs, {"step": "evaluate", "protocol": "accuracy", "role": "victim"}):
+        for run in select(self.runs, {"step": "evaluate", "protocol": "robustness", "role": role}):
             accuracy = run.metrics.get("test_accuracy_frac")
             if accuracy is not None:
                 found[run.labels["architecture"]].append(accuracy)
         return {victim: min(values) for victim, values in found.items()}
 
-    def black_box_victims(self, attack: str) -> set[str]:
+    def black_box_victims(self, attack: str, setting: str = "transfer") -> set[str]:
         """Victims whose architecture no substitute has, as the threat models of the runs say."""
+        where = {"step": "train", "setting": setting, "attack": attack, "defence": "none"}
         return {
             run.labels["victim"]
-            for run in select(self.runs, {"step": "train", "attack": attack, "defence": "none"})
+            for run in select(self.runs, where)
             if (run.record["threat_model"] or {}).get("knowledge") == "black_box"
         }
+
+
+def _trial(kind: Quantity, name: str, run: Run, row: Row) -> Trial | None:
+    try:
+        value = kind.value(row)
+        if value is None:
+            return None
+        target = int(row["target"]) if "target" in row else 0
+        found = Trial(run.labels[kind.member], run.seed, target, row.get("k") or None, value, run.folder)
+        if row.get("class_size_frac") is None:
+            return found
+        return replace(found, balance=float(row["class_size_frac"]), replicated=bool(row["replicated"]))
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"{type(error).__name__} {error}"
+        raise ValueError(f"{run.folder}/trials.csv: {name}: {problem}") from None

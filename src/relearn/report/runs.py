@@ -50,7 +50,16 @@ class Run:
     @cached_property
     def trials(self) -> list[dict[str, Any]]:
         """The rows of trials.csv; an empty cell is None."""
-        return records.trials(dict(self.record))
+        return self.rows("trials.csv")
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a CSV file beside the record."""
+        return records.trials(dict(self.record), name)
+
+    def file(self, name: str) -> Path | None:
+        """A file beside the record, None if the record names no such output or it is not there."""
+        path = Path(self.record["path"]) / name
+        return path if name in self.record["outputs"] and path.is_file() else None
 
     def matches(self, where: Where) -> bool:
         return matches(where, self.study, self.step, self.labels)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.quantities import QUANTITIES, Evidence, Trial
+from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.statistics import mean_spread, wilson
 
 STATUSES = ("measured", "diverged", "not_run", "not_applicable", "no_value")
@@ -91,7 +91,7 @@ def _cell(
     members = {name: found[name] for name in [*artefact.members, *sorted(found)] if name in found}
     mean, spread = mean_spread([sum(values) / len(values) for values in members.values()])
     total = sum(trial.value for trial in trials)
-    ends = wilson(total, len(trials)) if QUANTITIES[column.quantity].binary else None
+    ends = wilson(total, len(trials)) if quantity(column.quantity).binary else None
     return Cell(
         row,
         column,

@@ -55,10 +55,11 @@ def title(column: Column) -> str:
 def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text: each measured column, beside it what others publish of it."""
     labels = [label for label in LABELS if label == "paper" or label in artefact.published]
-    header = ["Defence" if artefact.over == "victim" else "Row"]
+    header = [artefact.head]
+    beside = {column for column in artefact.columns if column.published_metric and not artefact.addition}
     for column in artefact.columns:
         header.append(title(column))
-        if column.published_metric:
+        if column in beside:
             header += [label.capitalize() for label in labels] + ["Deviation"]
     lines = []
     for row in artefact.rows:
@@ -66,7 +67,7 @@ def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[li
         for column in artefact.columns:
             cell = next(cell for cell in cells if cell.row is row and cell.column is column)
             line.append(text(cell))
-            if column.published_metric:
+            if column in beside:
                 line += [number(cell.published.get(label), column.unit) for label in labels]
                 away = cell.deviation()
                 line.append(number(away[1] if away else None, column.unit, signed=True))

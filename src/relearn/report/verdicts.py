@@ -1,7 +1,7 @@
 """From an effect and its interval to one word, by the definitions at the head of claims.yaml.
 
 ============  =====================================  =============================================
-verdict       claim "above a threshold"              claim "within a margin"
+verdict       claim "above (below) a threshold"      claim "within a margin"
 ============  =====================================  =============================================
 reproduced    interval wholly on the claimed side    interval wholly inside the margin
 direction     estimate on it, interval crosses       estimate inside, interval reaches out
@@ -58,6 +58,28 @@ class Above:
 
 
 @dataclass(frozen=True)
+class Below:
+    """The effect is smaller than a threshold."""
+
+    threshold: float = 0.0
+
+    def holds(self, value: float) -> bool:
+        return value < self.threshold
+
+    def wholly(self, interval: Interval) -> bool:
+        return self.holds(interval.high)
+
+    def misses(self, interval: Interval) -> bool:
+        return interval.low > self.threshold
+
+    def times(self, factor: float) -> Below:
+        return Below(self.threshold * factor)
+
+    def __str__(self) -> str:
+        return f"< {self.threshold:g}"
+
+
+@dataclass(frozen=True)
 class Within:
     """The effect lies in a closed range: equivalence, not merely no difference."""
 
@@ -80,7 +102,7 @@ class Within:
         return f"in [{self.low:g}, {self.high:g}]"
 
 
-Side = Above | Within
+Side = Above | Below | Within
 
 
 def verdict(claimed: Side, interval: Interval) -> str:

@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--artefact", action="append", metavar="ID", help="only the files of this table or figure"
     )
+    parser.add_argument("--strict", action="store_true", help="status 1 where a cell is not measured")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -39,14 +40,15 @@ def main(args: argparse.Namespace) -> int:
 
     if not (args.reported / "artefacts.yaml").is_file():
         raise FileNotFoundError(f"--reported: no file {args.reported / 'artefacts.yaml'}")
-    defined = artefacts.load(args.reported)
+    loaded = artefacts.load(args.reported)
     for name in args.artefact or ():
-        if name not in defined:
-            raise ValueError(f"--artefact: found {name}, allowed: {', '.join(defined)}")
+        if name not in loaded:
+            raise ValueError(f"--artefact: found {name}, allowed: {', '.join(loaded)}")
     found, problems = runs.load(args.root, args.scale)
     for problem in problems:
         print(f"render: left out: {problem}")
-    evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(defined)}
+    evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
+    defined = {name: artefacts.expanded(one, evidence[one.study].runs) for name, one in loaded.items()}
 
     tables, coverages = {}, []
     for name in args.artefact or defined:
@@ -61,9 +63,11 @@ def main(args: argparse.Namespace) -> int:
         print(coverages[-1].line())
     if not args.artefact:
         _whole(args, found, problems, defined, evidence, tables, coverages)
-    incomplete = [one.artefact for one in coverages if one.measured < one.defined]
+    measured, cells = coverage.total(coverages)
+    print(f"coverage: {measured} of {cells} published cells measured")
+    incomplete = [one.artefact for one in coverages if one.measured < one.defined and not one.addition]
     print(f"incomplete: {', '.join(incomplete)}" if incomplete else "complete: every cell is measured")
-    return 0
+    return 1 if args.strict and incomplete else 0
 
 
 def _studies(defined: dict[str, Any]) -> list[str]:
@@ -82,14 +86,15 @@ def _whole(
     """Claims, coverage, deviations, the small file of metrics, and the page that shows them all."""
     import yaml
 
-    from relearn.report import claims, claims_formats, coverage, page, summary, table_formats
+    from relearn.report import analysis, claims, claims_formats, coverage, page, summary, table_formats
 
     root, scale = args.root, args.scale
     judged = claims.judge_all(claims.load(args.reported / "claims.yaml"), evidence)
+    explained = analysis.explain(judged, analysis.load(args.reported / "analysis.yaml"), scale)
     deviations, why = _deviations(args.params, scale, root / "deviations.md")
     errata = yaml.safe_load((args.reported / "errata.yaml").read_text(encoding="utf-8"))
     text = {
-        "claims.md": claims_formats.markdown(judged, scale),
+        "claims.md": claims_formats.markdown(judged, scale) + analysis.markdown(explained),
         "claims.json": claims_formats.as_json(judged, scale),
         "coverage.csv": table_formats.csv_text(coverage.FIELDS, coverage.table(coverages, scale)),
         "metrics.json": summary.metrics(scale, judged, coverages, tables),
@@ -105,6 +110,7 @@ def _whole(
             deviations=deviations,
             no_deviations=why,
             errata=errata,
+            explained=explained,
         ),
     }
     for name, content in text.items():

@@ -1,6 +1,7 @@
 """One file a figure: ``points`` gathers what is plotted, ``draw`` plots nothing else; the points stay as CSV.
 
-Pictures are byte-stable: equal points give equal files.
+What a point holds under ``pictures`` is drawn and not written. Figures are byte-stable: equal points give
+equal files.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact
 from relearn.report.quantities import Evidence
 
-RENDERERS = ("fig2_5", "fig2_11")
+RENDERERS = ("toy", "poisons", "curves", "qualitative", "bars", "defended", "plane", "fig2_11")
 
 
 def render(artefact: Artefact, evidence: Evidence, reported: str | Path, folder: Path) -> list[Path]:
@@ -49,7 +50,8 @@ def _write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path:
     import csv
 
     with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, fields, lineterminator="\n")
+        shown = [name for name in fields if name != "pictures"]
+        table = csv.DictWriter(file, shown, lineterminator="\n", extrasaction="ignore")
         table.writeheader()
         table.writerows({name: "" if value is None else value for name, value in p.items()} for p in points)
     return path

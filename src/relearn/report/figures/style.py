@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: one colour a method, the same in every figure (the colour-blind palette of seaborn)
-COLOURS = {"feature_collision": "#0173B2", "convex_polytope": "#DE8F05"}
+#: one colour a method, the same in every figure (the colour-blind palette of seaborn; shades for its variants)
+COLOURS = {
+    "feature_collision": "#0173B2",
+    "convex_polytope": "#DE8F05",
+    "multi_layer": "#B3440B",
+    "multi_layer_as_released": "#CA9161",
+    "bullseye_polytope": "#029E73",
+    "gradient_matching": "#CC78BC",
+    "overlap_half": "#F3C77B",
+    "overlap_full": "#DE8F05",
+    "overlap_disjoint": "#8A5703",
+}
 INK = "#222222"
 MUTED = "#6b6b6b"
 SHADE = "#e9e9e4"
@@ -37,3 +47,18 @@ def empty_figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def not_run(axes: Any) -> None:
+    """Says inside a panel that there is nothing to show yet."""
+    axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color=MUTED)
+
+
+def in_percent(axis: Any) -> None:
+    """Labels a fraction's axis in percent."""
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+
+
+def two_lines(victim: str) -> str:
+    """A long architecture name, broken at its hyphen."""
+    return victim.replace("-", "\n", 1)

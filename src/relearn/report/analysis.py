@@ -1,0 +1,98 @@
+"""Why a claim did not come out at a scale: words that a person wrote, kept as data and shown with the verdict.
+
+The texts lie in ``workflow/reported/analysis.yaml``, by claim and scale, each with its day, the commit of the
+runs that it speaks of and the verdict that it explains; a text for another verdict is shown as out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relearn.report.claims import Claim
+
+CAUSES = ("scale", "seed", "paper", "method", "open")
+REQUIRED = {"date", "commit", "verdict", "cause", "text"}
+KEYS = REQUIRED | {"experiment"}
+NONE_WRITTEN = "No analysis is written for this scale."
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One text: ``cause`` is where it sees the reason, ``experiment`` what would tell or has told."""
+
+    date: str
+    commit: str
+    verdict: str
+    cause: str
+    text: str
+    experiment: str = ""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A claim that was judged and not reproduced, with its analysis, if any, and whether that is out of date."""
+
+    claim: Claim
+    analysis: Analysis | None
+
+    @property
+    def stale(self) -> bool:
+        return self.analysis is not None and self.analysis.verdict != self.claim.verdict
+
+
+def load(path: str | Path) -> dict[tuple[str, str], Analysis]:
+    """All texts by (claim, scale); none where there is no file.
+
+    Raises:
+        ValueError: naming file, claim and scale, for a missing or unknown key or an unknown cause.
+    """
+    import yaml
+
+    path = Path(path)
+    if not path.is_file():
+        return {}
+    found = {}
+    for claim, scales in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).items():
+        for scale, entry in scales.items():
+            at = f"{path}: {claim}.{scale}"
+            if not REQUIRED <= set(entry) <= KEYS:
+                allowed = f"{', '.join(sorted(REQUIRED))}, and experiment"
+                raise ValueError(f"{at}: found {', '.join(sorted(entry))}, allowed: {allowed}")
+            if entry["cause"] not in CAUSES:
+                raise ValueError(f"{at}.cause: found {entry['cause']}, allowed: {', '.join(CAUSES)}")
+            found[str(claim), str(scale)] = Analysis(
+                **{key: str(value).strip() for key, value in entry.items()}
+            )
+    return found
+
+
+def explain(
+    claims: Sequence[Claim], texts: Mapping[tuple[str, str], Analysis], scale: str
+) -> list[Explained]:
+    """Every claim that was judged and is not reproduced, in their order."""
+    return [
+        Explained(claim, texts.get((claim.id, scale)))
+        for claim in claims
+        if claim.parts and claim.verdict != "reproduced"
+    ]
+
+
+def markdown(explained: Sequence[Explained]) -> str:
+    """The section as Markdown, empty where every judged claim came out."""
+    if not explained:
+        return ""
+    lines = ["## Why not", ""]
+    for one in explained:
+        lines += [f"### {one.claim.id}: {one.claim.verdict.replace('_', ' ')}", ""]
+        if one.analysis is None:
+            lines += [NONE_WRITTEN, ""]
+            continue
+        if one.stale:
+            lines += [f"Out of date: written for the verdict {one.analysis.verdict}.", ""]
+        lines += [one.analysis.text, ""]
+        if one.analysis.experiment:
+            lines += [f"Experiment: {one.analysis.experiment}", ""]
+        lines += [f"Cause: {one.analysis.cause}; {one.analysis.date}, commit {one.analysis.commit}.", ""]
+    return "\n".join(lines)

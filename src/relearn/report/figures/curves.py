@@ -1,0 +1,84 @@
+"""zhu2022, figure 2.3: the attacks' loss along crafting, on the substitutes and on victims, with and without Dropout."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact
+from relearn.report.figures.style import COLOURS, INK, empty_figure, not_run, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("attack", "dropout", "network", "iteration", "loss", "seeds", "runs")
+WITHOUT = "_no_dropout"  # ends the name of an attack that was crafted on substitutes without Dropout
+WATCH = "watch_"  # of a column of history.csv; the victim's architecture follows
+SUBSTITUTES, VICTIMS = "substitutes", "victims"  # the second is the mean over the watched ones
+COLOUR = {SUBSTITUTES: COLOURS["feature_collision"], VICTIMS: COLOURS["convex_polytope"]}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row an attack, network and iteration, the mean over seeds; per substitute for the substitutes."""
+    found = []
+    for row in artefact.rows:
+        values: dict[tuple[str, int], list[float]] = defaultdict(list)
+        runs = [run for run in select(evidence.runs, *artefact.where, row.where) if run.file("history.csv")]
+        for run in runs:
+            if run.diverged:
+                continue
+            for line in run.rows("history.csv"):
+                watched = {
+                    k.removeprefix(WATCH): v for k, v in line.items() if k.startswith(WATCH) and v is not None
+                }
+                if watched:
+                    watched[VICTIMS] = sum(watched.values()) / len(watched)
+                for network, loss in {SUBSTITUTES: line["loss_mean"], **watched}.items():
+                    if loss is not None:
+                        values[network, line["iteration"]].append(float(loss))
+        folders = " ".join(run.folder for run in runs)
+        attack, dropout = row.id.removesuffix(WITHOUT), int(not row.id.endswith(WITHOUT))
+        for (network, iteration), losses in values.items():
+            mean = sum(losses) / len(losses)
+            found.append(dict(zip(FIELDS, (attack, dropout, network, iteration, mean, len(losses), folders))))
+    return found
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """A panel an attack; solid with Dropout, dashed without."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    attacks = [row for row in artefact.rows if not row.id.endswith(WITHOUT)]
+    with styled():
+        figure = empty_figure(9.2, 4.0)
+        grid = figure.subplots(1, len(attacks))
+        for axes, row in zip(grid, attacks):
+            here = [point for point in points if point["attack"] == row.id]
+            axes.set_title(row.title)
+            axes.set_xlabel("Iteration")
+            despine(ax=axes, left=True)
+            if not here:
+                not_run(axes)
+                continue
+            for network in dict.fromkeys(point["network"] for point in here):
+                for dropout in (1, 0):
+                    line = [p for p in here if (p["network"], p["dropout"]) == (network, dropout)]
+                    xs, ys = ([point[name] for point in line] for name in ("iteration", "loss"))
+                    axes.plot(xs, ys, ls="-" if dropout else (0, (4, 2)), **_stroke(network))
+            axes.set_yscale("log")
+        grid[0].set_ylabel("Loss")
+        handles = [
+            Line2D([], [], color=COLOUR[SUBSTITUTES], lw=1.8, label="Substitutes"),
+            Line2D([], [], color=COLOUR[VICTIMS], lw=1.8, label="Watched victims"),
+            Line2D([], [], color=INK, lw=1.4, label="Crafted with Dropout"),
+            Line2D([], [], color=INK, lw=1.4, ls=(0, (4, 2)), label="without"),
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
+    return figure
+
+
+def _stroke(network: str) -> dict[str, Any]:
+    if network in COLOUR:
+        return {"color": COLOUR[network], "lw": 1.8, "zorder": 4}
+    return {"color": COLOUR[VICTIMS], "lw": 0.8, "alpha": 0.4, "zorder": 3}

@@ -1,0 +1,88 @@
+"""zhu2022, figure 2.10: the feature space of one victim with one attack's poisons, and what Deep k-NN removes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact
+from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, not_run, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("victim", "attack", "target", "kind", "x", "y", "kept", "runs")
+LOOKS: dict[str, dict[str, Any]] = {  # drawn in this order
+    "other": {"marker": ".", "color": "#c4c4c4", "s": 16},
+    "target_class": {"marker": "o", "color": COLOURS["feature_collision"], "s": 26},
+    "poison_class": {"marker": "s", "color": COLOURS["convex_polytope"], "s": 26},
+    "target": {"marker": "*", "color": INK, "s": 330},
+    "poison": {"marker": "D", "color": "#B3440B", "s": 30},  # over the target that they surround
+}
+WORDS = {
+    "other": "Other classes",
+    "target_class": "Target's class",
+    "poison_class": "Poisons' class",
+    "poison": "Poison",
+    "target": "Target",
+}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """The points of one run: of a published victim where there is one, else of the first."""
+    runs = [run for run in select(evidence.runs, *artefact.where) if not run.diverged]
+    runs.sort(key=lambda run: (run.labels[artefact.over] not in artefact.members, run.folder))
+    return [
+        {"victim": run.labels["victim"], "attack": run.labels["attack"], "runs": run.folder}
+        | {name: row[name] for name in ("target", "kind", "x", "y", "kept")}
+        for run in runs[:1]
+        for row in run.trials
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """All points on the left, those that Deep k-NN keeps on the right."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    with styled():
+        figure = empty_figure(9.2, 4.6)
+        grid = figure.subplots(1, 2, sharex=True, sharey=True)
+        if not points:
+            for axes in grid:
+                not_run(axes)
+            return figure
+        attack = next(
+            (row.title for row in artefact.rows if row.id == points[0]["attack"]), points[0]["attack"]
+        )
+        for axes, filtered in zip(grid, (False, True)):
+            _panel(axes, points, filtered)
+            axes.set_xlabel("Along the line between the two classes")
+            despine(ax=axes, left=True)
+        published = ", ".join(artefact.members)
+        note = "" if points[0]["victim"] in artefact.members else f" (published: {published})"
+        grid[0].set_title(f"{attack} on {points[0]['victim']}{note}")
+        poisons = [point for point in points if point["kind"] == "poison"]
+        removed = sum(point["kept"] == 0 for point in poisons)
+        grid[1].set_title(f"After Deep k-NN: {removed} of {len(poisons)} poisons removed")
+        grid[0].set_ylabel("Largest rest")
+        kinds = {point["kind"] for point in points}
+        handles: list[Any] = [
+            grid[0].scatter([], [], label=WORDS[kind], **look)
+            for kind, look in LOOKS.items()
+            if kind in kinds
+        ]
+        handles.append(Line2D([], [], marker="x", ls="", color=INK, ms=7, label="Removed"))
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _panel(axes: Any, points: list[dict[str, Any]], filtered: bool) -> None:
+    for rank, (kind, look) in enumerate(LOOKS.items()):
+        here = [p for p in points if p["kind"] == kind and not (filtered and p["kept"] == 0)]
+        axes.scatter([p["x"] for p in here], [p["y"] for p in here], zorder=2 + rank, lw=0, **look)
+    if filtered:
+        gone = [p for p in points if p["kept"] == 0]
+        for kinds, colour, size in ((False, MUTED, 22), (True, "#B3440B", 46)):
+            here = [p for p in gone if (p["kind"] == "poison") == kinds]
+            xs, ys = [p["x"] for p in here], [p["y"] for p in here]
+            axes.scatter(xs, ys, marker="x", color=colour, s=size, lw=1.1, zorder=8)

@@ -1,0 +1,75 @@
+"""Analyses are found by claim and scale, refused when incomplete, and out of date when the verdict moves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from relearn.report import analysis, claims
+
+from .conftest import REPORTED
+
+ENTRY = {"date": "2026-11-20", "commit": "1234567", "verdict": "direction", "cause": "scale", "text": "Few."}
+
+
+@pytest.fixture(scope="module")
+def judged(evidence):
+    return claims.judge_all(claims.load(REPORTED / "claims.yaml"), {"poisoning": evidence})
+
+
+def write(folder, entry, claim="cp_beats_fc", scale="mini"):
+    path = folder / "analysis.yaml"
+    path.write_text(yaml.safe_dump({claim: {scale: entry}}))
+    return path
+
+
+def test_the_file_can_be_read_and_speaks_of_known_claims():
+    known = {name for section in claims.load(REPORTED / "claims.yaml").values() for name in section}
+    assert {claim for claim, _ in analysis.load(REPORTED / "analysis.yaml")} <= known
+
+
+def test_no_file_is_no_analysis(tmp_path):
+    assert analysis.load(tmp_path / "analysis.yaml") == {}
+
+
+def test_what_did_not_come_out_is_listed_with_its_text(judged, tmp_path):
+    missed = [claim.id for claim in judged if claim.parts and claim.verdict != "reproduced"]
+    assert missed and "knn_beats_baselines" in missed
+    texts = analysis.load(write(tmp_path, ENTRY, "knn_beats_baselines"))
+    found = {one.claim.id: one for one in analysis.explain(judged, texts, "mini")}
+    assert list(found) == missed
+    assert found["knn_beats_baselines"].analysis.text == "Few."
+    assert all(one.analysis is None for name, one in found.items() if name != "knn_beats_baselines")
+    elsewhere = analysis.explain(judged, texts, "small")
+    assert all(one.analysis is None for one in elsewhere)
+
+
+def test_a_text_for_another_verdict_is_out_of_date(judged, tmp_path):
+    claim = replace(judged[0], verdict="direction")
+    texts = analysis.load(write(tmp_path, ENTRY, claim.id))
+    assert not analysis.explain([claim], texts, "mini")[0].stale
+    moved = analysis.explain([replace(claim, verdict="contradicted")], texts, "mini")
+    assert moved[0].stale and "Out of date: written for the verdict direction" in analysis.markdown(moved)
+
+
+def test_markdown_says_what_is_not_written(judged):
+    text = analysis.markdown(analysis.explain(judged, {}, "mini"))
+    assert text.count(analysis.NONE_WRITTEN) == text.count("### ")
+    assert analysis.markdown([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"text": None}, "cp_beats_fc.mini: found cause, commit, date, verdict, allowed"),
+        ({"mood": "good"}, "found cause, commit, date, mood"),
+        ({"cause": "weather"}, "cp_beats_fc.mini.cause: found weather, allowed: scale"),
+    ],
+)
+def test_an_incomplete_text_is_refused(tmp_path, change, message):
+    entry = {key: value for key, value in {**ENTRY, **change}.items() if value is not None}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        analysis.load(write(tmp_path, entry))
