@@ -567,6 +567,14 @@ def test_a_silent_run_whose_lock_is_free_is_killed_and_comes_back_when_it_resume
     assert "reason" not in one.data.tags
 
 
+def test_a_dead_run_dated_in_the_future_is_closed() -> None:
+    run = killed(0, {0: 0.5})
+    os.utime(run.spool, (2.0e9 + time.time(), 2.0e9 + time.time()))
+    tracking.import_spool(ROOT)
+    (one,) = stored()
+    assert one.info.status == spool.KILLED
+
+
 def test_a_running_run_whose_files_are_gone_is_closed() -> None:
     gone = killed(0, {0: 0.5})
     finished(1)
@@ -645,6 +653,25 @@ def revision(change: str | None = None) -> str:
             connection.execute("UPDATE alembic_version SET version_num = ?", (change,))
             connection.commit()
         return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+def test_a_database_that_others_keep_busy_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody holds the database for longer than SQLite waits by itself, once; for ever is one line."""
+    finished(0)
+    with closing(sqlite3.connect("mlflow.db", check_same_thread=False)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        timer = threading.Timer(7.0, other.rollback)
+        timer.start()
+        told = tracking.import_spool(ROOT)
+        timer.join()
+    assert (told.created, told.statuses) == (1, {"FINISHED": 1}) and points() == 2 + 4
+
+    def locked(importer: object) -> None:
+        raise TrackingError("mlflow.db: (sqlite3.OperationalError) database is locked")
+
+    monkeypatch.setattr(tracking.Importer, "_pass", locked)
+    with pytest.raises(TrackingError, match="database is locked"):
+        tracking.import_spool(ROOT)
 
 
 def test_a_newer_schema_is_refused_and_left_alone() -> None:

@@ -158,3 +158,23 @@ def test_equal_images_keep_every_attack_finite(attack: str, case: str) -> None:
     )
     assert found.poisons.isfinite().all() and found.final_loss.isfinite().all()
     assert found.outcome == "ok"
+
+
+class Mute(Features):
+    """Every image has the features zero: no direction, no length to divide by."""
+
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        return super().features(images) * 0.0
+
+
+@pytest.mark.parametrize("attack", sorted(set(ATTACKS) - {"multi_layer"}))
+def test_features_of_length_zero_have_a_stated_result(attack: str) -> None:
+    torch.manual_seed(0)
+    images = torch.rand(3, 3, 2, 2)
+    method = load(ATTACKS, attack)
+    named = {"poison_class": 1, "target_class": 2}
+    more = {name: value for name, value in named.items() if name in inspect.signature(method).parameters}
+    ball = {"eps": 0.1, "lr": 0.04, "iterations": 3, "dropout": False, "seed": 0}
+    found = method([Mute(0).eval()], images[:2], images[2:], **ball, **more)
+    assert found.poisons.isfinite().all() and found.outcome in ("ok", "diverged")
+    assert found.outcome == "ok" or ("not finite" in found.outcome_reason and found.outcome_step == 1)

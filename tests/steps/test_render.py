@@ -72,6 +72,11 @@ def test_a_part_of_a_study_is_rendered_and_called_incomplete(partial, capsys):
     assert "not run" in (partial / "tables/zhu2022.table2.2.md").read_text()
 
 
+def test_strict_makes_a_status_of_it(partial):
+    assert call(partial, "--strict") == 1
+    assert (partial / "report.html").stat().st_size > 0
+
+
 def test_metrics_hold_effects_verdicts_and_cells(partial):
     call(partial)
     found = json.loads((partial / "metrics.json").read_text())
