@@ -17,7 +17,7 @@ from dvc.repo import Repo
 with Repo() as repo:
     print(json.dumps({
         stage.addressing: {
-            "cmd": stage.cmd,
+            "cmd": stage.cmd if isinstance(stage.cmd, str) else stage.cmd[-1],  # after its mkdir
             "outs": [out.def_path for out in stage.outs],
             "kept": all(out.persist for out in stage.outs),
             "cached": all(out.use_cache for out in stage.outs),
