@@ -47,13 +47,16 @@ class Checkout:
             f'#!/bin/sh\n[ "$1" = track ] && exit 0\nexec "{sys.executable}" -m relearn.cli "$@"\n'
         )
         scratch.set(SHORT | dict(only_senet(yaml.safe_load((self.root / "params.yaml").read_text()))))
+        self.engines: list[subprocess.Popen[bytes]] = []
         self.env = {**scratch.env, "DVC_NO_ANALYTICS": "1"}
         self.env.pop("RELEARN_PARENTS", None)
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         log = open(self.root / "engine.log", "ab")  # noqa: SIM115
         with log:
-            return subprocess.Popen(command, cwd=self.root, env=self.env, stdout=log, stderr=log)
+            engine = subprocess.Popen(command, cwd=self.root, env=self.env, stdout=log, stderr=log)
+        self.engines.append(engine)
+        return engine
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -71,6 +74,19 @@ class Checkout:
         locks = (self.root / "results/mini/work").glob("*.lock")
         return [pid for pid in map(holder, locks) if pid is not None]
 
+    def signal_jobs(self, number: int) -> list[int]:
+        found = self.jobs_alive()
+        for pid in found:
+            os.kill(pid, number)
+        return found
+
+    def close(self) -> None:
+        """Leave nobody behind, also where a test has failed."""
+        for engine in self.engines:
+            engine.kill()
+            engine.wait()
+        self.signal_jobs(signal.SIGKILL)
+
     def until(self, so: Any, seconds: float = 120.0, engine: subprocess.Popen[bytes] | None = None) -> None:
         deadline = time.monotonic() + seconds
         while not so():
@@ -80,29 +96,32 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(scratch_at: Any, tmp_path: Path) -> Checkout:
-    return Checkout(scratch_at(tmp_path / FOLDER))
+def checkout(scratch_at: Any, tmp_path: Path) -> Iterator[Checkout]:
+    made = Checkout(scratch_at(tmp_path / FOLDER))
+    yield made
+    made.close()
 
 
 def test_a_killed_snakemake_takes_its_jobs_along_and_recover_clears_the_way(checkout: Checkout) -> None:
     command = ["snakemake", "--cores", "1", f"{NETWORK}/record.json"]
     engine = checkout.start(*command)
     checkout.until(checkout.training, engine=engine)
-    (job,) = checkout.jobs_alive()
-    os.kill(job, signal.SIGSTOP)  # however slow the next commands start, it is still there
+    (job,) = checkout.signal_jobs(signal.SIGSTOP)  # however slow the next commands start, it is still there
     second = checkout.run(*command)
     assert second.returncode != 0 and "cannot be locked" in second.stderr, second.stderr
     told = checkout.run("relearn", "recover")
     assert told.returncode == 4, told.stderr
-    assert (
-        f"running: snakemake, process {engine.pid}\n" in told.stdout
-        and "Snakemake's lock: held" in told.stdout
-    )
+    for line in (
+        f"running: snakemake, process {engine.pid}\n",
+        f"running: pretrain victim SENet18-drop0 SENet18 seed0, process {job}\n",
+        "Snakemake's lock: held, see above\n",
+    ):
+        assert line in told.stdout
 
     engine.send_signal(signal.SIGKILL)
     engine.wait()
-    os.kill(job, signal.SIGCONT)
-    checkout.until(lambda: not checkout.jobs_alive(), 30)
+    checkout.signal_jobs(signal.SIGCONT)
+    checkout.until(lambda: not checkout.jobs_alive(), 60)
     (story,) = checkout.stories().values()
     assert (story.status, story.reason) == (spool.KILLED, "stopped by SIGTERM")
     told = checkout.run("relearn", "recover")
@@ -121,21 +140,20 @@ def test_a_killed_snakemake_takes_its_jobs_along_and_recover_clears_the_way(chec
 def test_a_killed_dvc_takes_snakemake_along_and_the_next_one_succeeds(checkout: Checkout) -> None:
     engine = checkout.start("dvc", "repro", "pretrain@poisoning")
     checkout.until(checkout.training, engine=engine)
-    (job,) = checkout.jobs_alive()
-    os.kill(job, signal.SIGSTOP)
+    jobs = checkout.signal_jobs(signal.SIGSTOP)
     refused = checkout.run("snakemake", "--cores", "1", f"{NETWORK}/record.json")
     assert refused.returncode != 0 and "cannot be locked" in refused.stderr, refused.stderr
     engine.send_signal(signal.SIGKILL)
     engine.wait()
-    os.kill(job, signal.SIGCONT)
+    checkout.signal_jobs(signal.SIGCONT)
     locks = checkout.root / ".snakemake/locks"
-    checkout.until(lambda: not checkout.jobs_alive() and not list(locks.glob("*.lock")), 60)
+    checkout.until(lambda: not checkout.jobs_alive() and not list(locks.glob("*.lock")), 120)
     again = checkout.run("dvc", "repro", "pretrain@poisoning")
     assert again.returncode == 0, again.stdout + again.stderr
     made, problems = record.read_all(checkout.root / "results/mini/runs")
     assert not problems and any("resumed: finished by attempt 2" in one["notes"] for one in made)
     attempts = [told.attempts for told in checkout.stories().values()]
-    assert sorted(attempts) == [1] * (len(attempts) - 1) + [2]
+    assert 1 <= attempts.count(2) <= len(jobs) and set(attempts) <= {1, 2}
     assert os.path.exists(checkout.root / "dvc.lock")
 
 
