@@ -146,6 +146,30 @@ def test_coefficients_are_those_of_the_final_poisons(problem) -> None:
     assert feature_collision.craft(*problem, **SETTINGS).coefficients == [None, None]
 
 
+@pytest.mark.parametrize("dropout", [False, True])
+def test_without_memory_the_targets_are_halved(problem, dropout: bool) -> None:
+    """With the same bits as if the smaller batch had been asked for."""
+
+    class Small(type(problem.substitutes[0])):
+        most, calls = 6, 0
+
+        def features(self, x: Tensor) -> Tensor:
+            self.calls += x.requires_grad
+            if x.requires_grad and len(x) > self.most:
+                raise torch.OutOfMemoryError
+            return super().features(x)
+
+    nets = [problem.substitutes[0], Small(2)]  # the first one has drawn masks and solved coefficients by then
+    settings = SETTINGS | {"dropout": dropout}
+    found = convex_polytope.craft(nets, *problem[1:], **settings)
+    assert nets[1].calls == 1 + 8 * 2  # three poisons each: four targets do not fit, two do
+    asked = convex_polytope.craft(*problem, **settings, target_batch=2)
+    assert torch.equal(found.poisons, asked.poisons) and found.history == asked.history
+    nets[1].most = 2
+    with pytest.raises(torch.OutOfMemoryError):
+        convex_polytope.craft(nets, *problem[1:], **settings)
+
+
 def test_bfloat16_stays_near_float32(problem) -> None:
     nets = [net.float() for net in problem.substitutes]
     settings = SETTINGS | {"dropout": False, "iterations": 30, "eps": 0.3}

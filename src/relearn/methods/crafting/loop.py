@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
 from relearn.methods.crafting.evaluation import evaluate, usable
-from relearn.methods.crafting.networks import dropout_active, frozen, seeded
+from relearn.methods.crafting.networks import (
+    dropout_active,
+    frozen,
+    random_state,
+    seeded,
+    set_random_state,
+)
 from relearn.methods.crafting.objective import Objective, OnFeatures, as_objective, reading
 from relearn.methods.crafting.state import State
 from relearn.methods.crafting.target_side import TargetSide
@@ -98,7 +104,8 @@ def craft(
         pixel_std: per channel, or one number; Adam moves pixels / pixel_std. Default: the substitutes' own
             `std` buffer, 1 where they have none.
         precision: "fp32" (no autocast: the images' own dtype) or "bf16" (autocast around the substitutes).
-        target_batch: targets per forward pass, to bound memory; default all. Changes only the Dropout masks.
+        target_batch: targets per forward pass, to bound memory; default all, and halved as often as an
+            accelerator has no memory left. Changes only the Dropout masks.
         watch: (every, networks): the loss in these networks too, Dropout off, so often and at the last
             iteration.
         progress: called as progress(finished, iterations) after each iteration.
@@ -137,7 +144,20 @@ def craft(
 
         while state.iteration < iterations:
             step = state.iteration + 1
-            loss, gradient, reason = _gradient(objective, substitutes, state, target_side, parts, precision)
+            before = random_state(targets.device), dict(state.coefficients)
+            try:
+                loss, gradient, reason = _gradient(
+                    objective, substitutes, state, target_side, parts, precision
+                )
+            except torch.OutOfMemoryError:
+                size = parts[0].stop - parts[0].start
+                if size == 1:
+                    raise
+                target_batch = (size + 1) // 2
+                parts = parts_of(len(targets), target_batch, objective.at_once)
+                set_random_state(targets.device, before[0])
+                state.coefficients = before[1]
+                continue
             if reason is not None:
                 break
             row: dict[str, Any] = {"iteration": step, "loss_sum": loss, "loss_mean": loss / len(substitutes)}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 DROPOUT_LAYERS = (
     nn.Dropout,
@@ -61,6 +61,19 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         for index in indices:
             torch.cuda.default_generators[index].manual_seed(seed)
         yield
+
+
+def random_state(device: torch.device) -> list[Tensor]:
+    """The global random state of the CPU and of `device`."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+
+
+def set_random_state(device: torch.device, states: Sequence[Tensor]) -> None:
+    """What `random_state` gave, put back."""
+    torch.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state(states[1], device)
 
 
 @contextmanager
