@@ -36,6 +36,7 @@ SERVER = f"""
 import os, sys
 from pathlib import Path
 from relearn import warm, warm_server
+os.setpgid(0, 0) if os.getpgrp() != os.getpid() else None
 stamp = warm.stamp()
 {JOB}
 refuses = lambda argv: "not for this step" if argv[0] == "cold" else ""
@@ -56,7 +57,7 @@ sys.exit(done)
 """
 HARMLESS = "print('here', flush=True)"
 READY = "import os, time; print(os.getpid(), flush=True)\n"
-WAITS = READY + "time.sleep(60)"
+WAITS = READY + "time.sleep(20)"
 STEPS_ON = (
     READY + "from relearn import interrupt\ninterrupt.install_signal_handlers(60)\nprint('on', flush=True)\n"
 )
@@ -258,7 +259,7 @@ def test_a_stopped_client_stops_the_job_and_takes_it_along_when_it_goes_on(path:
         assert process.wait(10) == 143
 
 
-def test_ctrl_c_in_a_terminal_reaches_the_job_once(path: Path) -> None:
+def test_ctrl_c_in_a_terminal_reaches_the_job_once(tmp_path: Path) -> None:
     """Once: with the second the job would end at once. And its output reaches the terminal."""
     code = READY + (
         "import signal\nseen = []\nsignal.signal(signal.SIGINT, lambda *_: seen.append(1))\n"
@@ -266,9 +267,20 @@ def test_ctrl_c_in_a_terminal_reaches_the_job_once(path: Path) -> None:
         "while not seen: time.sleep(0.01)\n"
         "time.sleep(0.3)\nprint('seen', len(seen), flush=True)\ncode = 9"
     )
+    both = [
+        [sys.executable, "-c", SERVER, str(tmp_path / "socket")],
+        [sys.executable, "-c", CLIENT, "step", code],
+    ]
+    shell = (
+        "import json, signal, subprocess, sys\nserver, client = json.loads(sys.argv[1])\n"
+        "signal.signal(signal.SIGINT, lambda *_: None)\n"
+        "process = subprocess.Popen(server, stdout=subprocess.PIPE)\nprocess.stdout.readline()\n"
+        "code = subprocess.call(client)\nassert process.poll() is None\nprocess.terminate()\nsys.exit(code)"
+    )
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execve(sys.executable, [sys.executable, "-c", CLIENT, "step", code], environment(path))
+        env = environment(tmp_path / "socket")
+        os.execve(sys.executable, [sys.executable, "-c", shell, json.dumps(both)], env)
     text = b""
     with os.fdopen(terminal, "r+b", buffering=0) as screen:
         while b"on True" not in text:
@@ -283,7 +295,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_job_once(path: Path) -> None:
 
 def test_a_job_does_not_outlive_its_client(path: Path) -> None:
     """Nor do its own children; a job beside it goes on."""
-    family = READY.replace("print(", "child = os.fork()\nif child: print(child, ", 1) + "time.sleep(60)"
+    family = READY.replace("print(", "child = os.fork()\nif child: print(child, ", 1) + "time.sleep(20)"
     with client(path, WAITS) as other, client(path, family) as process:
         beside = pid_of(other)
         child, job = map(int, process.stdout.readline().split())

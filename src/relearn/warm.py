@@ -39,7 +39,7 @@ HELLO, REQUEST, READY, REFUSED, GO, DONE = b"hello", b"request", b"ready", b"ref
 FORWARDED = tuple(
     signal.Signals[f"SIG{one}"] for one in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "CONT")
 )
-DISPOSED = (*FORWARDED, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGXCPU)
+DISPOSED = (*FORWARDED, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGXCPU)
 
 # Read while Python, the C library, torch or a library of linear algebra is loaded; a later value would be too late.
 _EARLY = (

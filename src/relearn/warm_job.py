@@ -50,7 +50,7 @@ def become(
         if _prctl is not None:
             _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == server:
-            os.setsid()
+            os.setpgid(0, 0)
             for one in foreign:
                 one.close()
             _dress(asked, descriptors)
@@ -79,6 +79,9 @@ def _dress(asked: Mapping[str, Any], descriptors: list[int]) -> None:
     for number in warm.DISPOSED:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in asked["ignored"] else usual)
+    signal.signal(
+        signal.SIGTTOU, signal.SIG_IGN
+    )  # to a terminal that minds, the job is one in the background
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()  # unpredictable, as after an import; `random` does this by itself
     if (tempfile := sys.modules.get("tempfile")) is not None:

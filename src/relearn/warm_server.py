@@ -208,6 +208,8 @@ class Server:
             with contextlib.suppress(OSError):
                 job.connection.send(warm.REFUSED + str(error).encode())
             self._forget(job)
+        with contextlib.suppress(OSError):  # here too: whoever comes first
+            os.setpgid(job.pid or 0, job.pid or 0)
         if job.pid == 0:
             # Its own connection stays open: the client sees its end only when server and job are both dead.
             others = [other for other in self.jobs if other is not job]

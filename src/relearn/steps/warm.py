@@ -44,7 +44,9 @@ def main(args: argparse.Namespace) -> int:
     if not sys.platform.startswith("linux"):
         raise ValueError(f"{sys.platform}: warm starts need Linux; every job starts plainly here")
     with contextlib.suppress(PermissionError):  # a Ctrl-C is for the clients, who hand it on
-        os.setsid()
+        os.setpgid(
+            0, 0
+        )  # no session of its own: the scheduler of Linux gives each session a share of the processors
     stamp = warm.stamp()  # before the imports: what is edited from here on is other code
     os.environ.update(ALONE)
     gc.disable()
