@@ -72,6 +72,13 @@ class Misleading(Saturated):
         return self.net(Turned.apply(x))
 
 
+class Noisy(Saturated):
+    """A randomised defence: the gradient of one draw says little about the next."""
+
+    def forward(self, x):
+        return self.net(x + 0.3 * torch.randn_like(x))
+
+
 def measured(net, eps=EPS, wrong=0, **change):
     """``wrong``: so many images get a false label, for clean errors."""
     images, labels = problem()
@@ -123,13 +130,15 @@ def test_the_accuracy_of_a_linear_model_is_the_share_of_margins_beyond_eps():
         (Rounding, {"gradient_exists", "loss_rises", "unbounded_wins"}),
         (Saturated, {"gradient_exists", "unbounded_wins"}),
         (Misleading, {"loss_rises"}),
+        (Noisy, {"repeatable"}),
     ],
 )
 def test_masked_gradients_are_flagged(trained, mask, flags):
-    """The negative controls: the first two make the attack look weak although the network is as fragile as before."""
+    """The negative controls: three of them make the attack look weak although the network is as fragile as before."""
     honest, found = measured(trained), measured(mask(trained))
     assert found.masked and flags <= failed(found), failed(found)
-    assert found.accuracy[-1] > honest.accuracy[-1] + 0.1
+    if mask is not Noisy:  # whose worst point of several draws is broken easily
+        assert found.accuracy[-1] > honest.accuracy[-1] + 0.1
     assert found.metrics()["masked_gradient_flags_count"] == len(failed(found))
 
 

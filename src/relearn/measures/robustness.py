@@ -8,6 +8,7 @@ Carlini et al. 2019 (arXiv 1902.06705, section 5) and the flags of AutoAttack (C
 ===================  =====================================================================  ==================
 check                value                                                                  passes if
 ===================  =====================================================================  ==================
+repeatable           share of images whose prediction changes in a second pass              ≤ 0
 gradient_exists      share of images whose input gradient is exactly zero                   ≤ 0.01
 loss_rises           least rise of the attack's mean loss over all ε, start to end, nats    > 0
 loss_converged       share of the rise that the last quarter of the steps brings            ≤ 0.25
@@ -40,6 +41,7 @@ from torch.nn.functional import cross_entropy
 STEP = 2.5  # step size in units of ε / steps
 UNBOUNDED = 1.0
 LIMITS = {
+    "repeatable": 0.0,
     "gradient_exists": 0.01,
     "loss_rises": 0.0,
     "loss_converged": 0.25,
@@ -140,7 +142,7 @@ def robustness(
         raise ValueError(f"eps is {list(eps)}; allowed: ascending, in (0, 1], [0,1] pixel scale")
     if steps < 1 or restarts < 1:
         raise ValueError(f"steps is {steps}, restarts {restarts}; allowed: at least 1")
-    clean, vanished = _clean(logits, images, labels, batch)
+    clean, changed, vanished = _clean(logits, images, labels, batch)
 
     def attacked(radius: float, steps: int, restarts: int, seed: int) -> tuple[Tensor, Tensor]:
         found = attack(eps=radius, step_size=STEP * radius / steps, steps=steps, restarts=restarts, seed=seed)
@@ -157,6 +159,7 @@ def robustness(
     unbounded, _ = attacked(UNBOUNDED, steps, 1, seed)
     skipped = [_share(broken[small] & ~broken[large]) for small, large in pairwise(eps)]
     values = {
+        "repeatable": changed,
         "gradient_exists": vanished,
         "loss_rises": min(float(curve[:, -1].mean() - curve[:, 0].mean()) for curve in curves.values()),
         "loss_converged": _late(curves[checked].mean(0)),
@@ -186,9 +189,10 @@ def _check(name: str, value: float) -> Check:
 
 def _clean(
     logits: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, batch: int | None
-) -> tuple[Tensor, float]:
-    """Which images the network gets right, and the share of all whose input gradient is zero in every pixel."""
-    right, zero = [], []
+) -> tuple[Tensor, float, float]:
+    """Which images the network gets right; the shares of all whose prediction changes in a second pass and whose input gradient is
+    zero in every pixel."""
+    right, changed, zero = [], [], []
     for x, y in _batches(images, labels, batch):
         x = x.detach().requires_grad_(True)
         with torch.enable_grad():
@@ -196,10 +200,13 @@ def _clean(
             loss = cross_entropy(found, y, reduction="sum")
             # A network that rounds may cut the graph altogether: no gradient at all.
             gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
-        right.append((found.detach().argmax(1) == y).cpu())
+            again = logits(x.detach()).argmax(1)
+        predicted = found.detach().argmax(1)
+        right.append((predicted == y).cpu())
+        changed.append((predicted != again).cpu())
         none = torch.ones(len(x), dtype=torch.bool)
         zero.append(none if gradient is None else (gradient.flatten(1) == 0).all(1).cpu())
-    return torch.cat(right), _share(torch.cat(zero))
+    return torch.cat(right), _share(torch.cat(changed)), _share(torch.cat(zero))
 
 
 @torch.no_grad()
