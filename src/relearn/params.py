@@ -78,13 +78,17 @@ def hidden_by_overlay(path: str | Path = "params.yaml", scale: str | None = None
     return [key for key, value in leaves(overlay.values).items() if key in below and below[key] != value]
 
 
-def hidden_line(path: str | Path = "params.yaml", scale: str | None = None) -> str:
-    """One line that names the values hidden by the overlay in force; "" where there are none."""
+def hidden_line(
+    path: str | Path = "params.yaml", scale: str | None = None, most: int | None = None
+) -> str:
+    """One line that names the values hidden by the overlay in force, at most so many; "" where there are none."""
     keys = hidden_by_overlay(path, scale)
     if not keys:
         return ""
-    over = overlay_file(path, scale or read(path).values["scale"])
-    return f"{over} hides {len(keys)} values of {path}: {', '.join(keys)}"
+    chosen = scale or read(path).values["scale"]
+    named = keys if most is None or len(keys) <= most else keys[:most]
+    rest = f" and others (`relearn validate --scale {chosen}` names all)" if len(named) < len(keys) else ""
+    return f"{overlay_file(path, chosen)} hides {len(keys)} values of {path}: {', '.join(named)}{rest}"
 
 
 def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from relearn.record import canonical
 parents.announce()  # a job ends when this process is gone
 PARAMS = reader.load("params.yaml", scale=config.get("scale"))
 MACHINE = reader.machine(config, "params.yaml")
-if hidden := reader.hidden_line("params.yaml", PARAMS["scale"]):
+if hidden := reader.hidden_line("params.yaml", PARAMS["scale"], most=4):
     print(hidden, file=sys.stderr)
 if MACHINE["mirror"]:
     os.environ.update(RELEARN_MIRROR=MACHINE["mirror"])
