@@ -3,50 +3,28 @@
 Two full-width ResNet18 substitutes, 5 poisons, 32 × 32. Reference: forward and gradient for the images of the
 same substitutes (evaluation mode, no weight gradients) on the same images, and nothing else. Where Dropout
 is on, the target's features are drawn afresh in each iteration, so the target belongs to the images; another
-line counts its forward pass as overhead. Another: ten targets in one call against one alone, per target.
-Gradient matching of all parameters needs second derivatives: its reference is still the bare passes.
+line counts its forward pass as overhead. Last line: ten targets in one call against one alone, per target.
 
 Only iterations are timed, from the end of the first to the end of the last: neither set-up nor the
-evaluation of the result. Last lines: the process's resident memory along a run of many iterations.
+evaluation of the result.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import resource
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import torch
 from timing import compare, report
 from torch import Tensor, nn
 
-from relearn.methods import (
-    bullseye_polytope,
-    convex_polytope,
-    crafting,
-    feature_collision,
-    gradient_matching,
-    multi_layer,
-    white_box_collision,
-)
+from relearn.methods import convex_polytope, crafting, feature_collision
 from relearn.models import create
 
 POISONS, SIZE, TARGETS = 5, 32, 10
-STATM = Path("/proc/self/statm")
-MATCHING = {"poison_class": 1}
-NEW_ATTACKS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "multi-layer": (multi_layer, {}),
-    "multi-layer as released": (multi_layer, {"form": "as_released"}),
-    "bullseye polytope": (bullseye_polytope, {}),
-    "gradient matching, head": (gradient_matching, MATCHING | {"parameters": "head"}),
-    "gradient matching, all parameters": (gradient_matching, MATCHING),
-    "white-box collision, one network": (white_box_collision, {}),
-}
 
 
 class Stopwatch:
@@ -86,25 +64,11 @@ def bare(
     return run
 
 
-def memory(craft: Callable[..., Any], iterations: int) -> dict[str, float | None]:
-    """Resident MiB after a tenth, half and all of the iterations; None where the system does not tell."""
-    looks = {iterations // 10: "early_mib", iterations // 2: "half_mib", iterations: "late_mib"}
-    seen: dict[str, float | None] = dict.fromkeys(looks.values())
-
-    def look(done: int, count: int) -> None:
-        if done in looks and STATM.exists():
-            seen[looks[done]] = int(STATM.read_text().split()[1]) * resource.getpagesize() / 2**20
-
-    craft(iterations=iterations, progress=look)
-    return seen
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="crafting iterations against bare passes: CPU time")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--laps", type=int, default=3, help="iterations a call; all but the first are timed")
-    parser.add_argument("--iterations", type=int, default=100, help="of the runs whose memory is watched")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -143,27 +107,7 @@ def main() -> None:
         craft(convex_polytope, one, False, 2),
         TARGETS,
     )
-    for name, (attack, own) in NEW_ATTACKS.items():
-        count = 1 if attack is white_box_collision else 2
-        craft_one = functools.partial(
-            attack.craft, nets[:count], bases, one, lr=0.04, dropout=False, iterations=laps, **own
-        )
-        ours = functools.partial(craft_one, progress=watch.lap)
-        line(f"{name}, Dropout off / bare", ours, bare(watch, nets[:count], bases, None, False, laps))
-    narrow = [create("ResNet18", dropout=0.25, width=0.25)]
-    for name, (attack, own) in NEW_ATTACKS.items():
-        many = functools.partial(attack.craft, narrow, bases[..., ::2, ::2], one[..., ::2, ::2], **own)
-        rows.append({"iteration": f"{name}: memory", **memory(many, arguments.iterations)})
-    report(
-        "crafting",
-        rows,
-        substitutes="2 x ResNet18",
-        poisons=POISONS,
-        size=SIZE,
-        wanted_ratio=1.10,
-        wanted_ratio_multi_layer=1.25,
-        memory_iterations=arguments.iterations,
-    )
+    report("crafting", rows, substitutes="2 x ResNet18", poisons=POISONS, size=SIZE, wanted_ratio=1.10)
 
 
 if __name__ == "__main__":
