@@ -81,7 +81,7 @@ def write_classifier(root: Path, role: str, victim: str, accuracy: float, seed: 
         for name, cost in (("fog", 0.02), ("frost", 0.04))
         for severity in (1, 2)
     ]
-    metrics = {"test_accuracy_frac": accuracy}
+    metrics = {"test_accuracy_frac": accuracy, "masked_gradient_flags_count": float(role == "robust")}
     write_run(root, "evaluate", f"robustness/{role}/{network}", labels, metrics, seed=seed, rows=rows)
 
 

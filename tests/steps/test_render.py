@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from relearn.record import Run
+from relearn.report import figures
 from relearn.steps import render
 
 REPOSITORY = Path(__file__).parents[2]
@@ -27,8 +28,8 @@ def call(root: Path, *more: str, scale: str = "mini") -> int:
 
 
 def train(root: Path, attack: str, successes: list[int], victim: str = "ResNet18") -> None:
-    out = root / "runs/poisoning/train" / attack / "none" / victim / "seed0"
-    labels = {"attack": attack, "defence": "none", "victim": victim}
+    out = root / "runs/poisoning/train/transfer" / attack / "none" / victim / "seed0"
+    labels = {"setting": "transfer", "attack": attack, "defence": "none", "victim": victim}
     run = Run(
         out,
         study="poisoning",
@@ -47,6 +48,19 @@ def train(root: Path, attack: str, successes: list[int], victim: str = "ResNet18
         )
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """Figures are drawn, and saved as empty pictures: what is in them is tested in tests/report."""
+
+    def save(figure, stem):
+        paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf")]
+        for path in paths:
+            path.write_bytes(b"a picture")
+        return paths
+
+    monkeypatch.setattr(figures, "save", save)
+
+
 @pytest.fixture(scope="module")
 def partial(tmp_path_factory):
     """Two attacks on one victim, without any defence: most of every artefact is missing."""
@@ -60,7 +74,8 @@ def test_a_part_of_a_study_is_rendered_and_called_incomplete(partial, capsys):
     assert call(partial) == 0
     said = capsys.readouterr().out.splitlines()
     assert "zhu2022.fig2.5: 2 of 16 cells measured" in said
-    assert said[-1].startswith("incomplete: zhu2022.fig2.5, zhu2022.table2.1")
+    assert said[-1].startswith("incomplete: zhu2022.fig2.1, zhu2022.fig2.2, ")
+    assert "addition" not in said[-1] and any(line.startswith("coverage: ") for line in said)
     for name in WHOLE:
         assert (partial / name).stat().st_size > 0
     for name in ("zhu2022.table2.1", "zhu2022.table2.2"):
@@ -114,7 +129,7 @@ def test_nothing_at_all_is_a_report_too(tmp_path, capsys):
 def test_an_edited_record_is_left_out_by_name(partial, tmp_path, capsys):
     root = tmp_path / "edited"
     shutil.copytree(partial / "runs", root / "runs")
-    file = root / "runs/poisoning/train/convex_polytope/none/ResNet18/seed0/record.json"
+    file = root / "runs/poisoning/train/transfer/convex_polytope/none/ResNet18/seed0/record.json"
     file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
     assert call(root) == 0
     said = capsys.readouterr().out
@@ -132,7 +147,7 @@ def test_another_scale_finds_nothing_of_this_one(partial, tmp_path, capsys):
 
 
 def test_wrong_words_are_refused_in_one_line(tmp_path):
-    with pytest.raises(ValueError, match=r"--artefact: found zhu2022.fig9, allowed: zhu2022.fig2.5, "):
+    with pytest.raises(ValueError, match=r"--artefact: found zhu2022.fig9, allowed: zhu2022.fig2.1, "):
         call(tmp_path, "--artefact", "zhu2022.fig9")
     with pytest.raises(FileNotFoundError, match=r"artefacts\.yaml"):
         call(tmp_path, "--reported", str(tmp_path))
@@ -142,7 +157,7 @@ def test_importing_the_step_and_the_report_costs_nothing():
     heavy = ("pandas", "seaborn", "matplotlib", "jinja2", "mlflow", "torch", "scipy")
     code = (
         "import sys, relearn.steps.render, relearn.report.claims, relearn.report.page,"
-        " relearn.report.table_formats, relearn.report.figures.fig2_5, relearn.report.figures.fig2_11;"
+        f" relearn.report.table_formats, {', '.join(f'relearn.report.figures.{name}' for name in figures.RENDERERS)};"
         f" print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -151,8 +151,19 @@ def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
     labels, order = artefact.expand["rows"], artefact.expand["order"]
     mine = [run for run in runs if any(run.matches(where) for where in artefact.where)]
     named = {tuple(run.labels[label] for label in labels) for run in mine}
+    flag = artefact.expand.get("flag")  # a metric that is above 0 where the row's numbers are in doubt
+    doubted = {
+        tuple(run.labels[label] for label in labels)
+        for run in mine
+        if flag and (run.metrics.get(flag) or 0) > 0
+    }
     rows = tuple(
-        Row("/".join(names), artefact.expand["title"].format(*names), dict(zip(labels, names)))
+        Row(
+            "/".join(names),
+            artefact.expand["title"].format(*names),
+            dict(zip(labels, names)),
+            note=artefact.expand["note"] if names in doubted else "",
+        )
         for names in sorted(named, key=lambda names: (order.index(names[0]), names))
     )
     columns: list[Column] = []
