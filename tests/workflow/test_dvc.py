@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from relearn.report import artefacts
 from relearn.steps import jobs
 
 LIST = """
@@ -52,6 +53,17 @@ def test_every_file_of_the_dag_is_an_output_of_the_stage_that_may_make_it(
             words = stages[makers[0]]["cmd"].split()
             assert job.rule in words[words.index("--allowed-rules") + 1 : words.index("--")]
             assert f"{stage}_all" in words[words.index("--") + 1 :]
+
+
+def test_the_report_promises_every_table_and_figure(scratch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(scratch.root)
+    (report,) = (job for job in jobs.plan() if job.rule == "render")
+    made = {Path(path).name for path in report.outputs if Path(path).parent.name in ("tables", "figures")}
+    kinds = {"table": ("csv", "md", "tex"), "figure": ("csv", "png", "pdf")}
+    known = artefacts.load("workflow/reported").values()
+    assert made == {f"{one.id}.{kind}" for one in known for kind in kinds[one.kind]}
+    read = {Path(path).name for path in report.inputs}
+    assert {path.name for path in Path("workflow/reported").glob("*.yaml")} <= read
 
 
 def test_stages_are_few_and_named_after_step_and_study(stages: dict[str, dict[str, Any]]) -> None:

@@ -14,8 +14,10 @@ rule render:
         filtered=rules.filter_all.input,
         trained=rules.train_all.input,
         evaluated=rules.evaluate_all.input,
-        published="workflow/reported/artefacts.yaml",
-        claims="workflow/reported/claims.yaml",
+        reported=expand(
+            "workflow/reported/{name}.yaml",
+            name=["artefacts", "claims", "analysis", "errata"],
+        ),
     output:
         report(
             expand(f"{ROOT}/tables/{{table}}.csv", table=TABLES),
