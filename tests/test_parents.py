@@ -27,8 +27,8 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 def test_the_end_of_the_named_process_is_a_sigterm_and_nothing_before_it() -> None:
     one, other = sleeper(), sleeper()
+    child = watcher(f"{parents._name(one.pid)},{parents._name(other.pid)}", 60)
     try:
-        child = watcher(f"{parents._name(one.pid)},{parents._name(other.pid)}", 60)
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         time.sleep(0.2)
         assert child.poll() is None
@@ -37,6 +37,7 @@ def test_the_end_of_the_named_process_is_a_sigterm_and_nothing_before_it() -> No
         assert child.returncode == -signal.SIGTERM
         assert said == f"process {other.pid}, which started this one, is gone\n"
     finally:
+        child.kill()
         for process in (one, other):
             process.kill()
             process.wait()
