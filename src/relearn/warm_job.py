@@ -50,7 +50,6 @@ def become(
         if _prctl is not None:
             _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == server:
-            os.setpgid(0, 0)
             for one in foreign:
                 one.close()
             _dress(asked, descriptors)

@@ -157,7 +157,7 @@ class Server:
             os.close(one)
         if job.pid is not None and text:
             for number in text:
-                _kill(job, signal.SIGSTOP if number == signal.SIGTSTP else number)
+                _kill(job, number)
         elif job.pid is not None:
             self.selector.unregister(job.connection)
             _kill(job, signal.SIGKILL)
@@ -208,7 +208,7 @@ class Server:
             with contextlib.suppress(OSError):
                 job.connection.send(warm.REFUSED + str(error).encode())
             self._forget(job)
-        with contextlib.suppress(OSError):  # here too: whoever comes first
+        with contextlib.suppress(OSError):  # a group of its own, in server and child: whoever comes first
             os.setpgid(job.pid or 0, job.pid or 0)
         if job.pid == 0:
             # Its own connection stays open: the client sees its end only when server and job are both dead.
