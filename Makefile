@@ -34,10 +34,10 @@ format: $(READY)
 benchmark: $(READY)  ## speed and memory, each against its reference in the same run
 	for script in benchmarks/[a-z]*.py; do case $$script in */timing.py) ;; *) $(BIN)/python $$script || exit 1;; esac; done
 
-publish:  ## copy what the project stands by (SCALE=mini) to results/published: report, tables, figures, claims, records; no weights
-	rm -rf results/published/$(SCALE) && mkdir -p results/published/$(SCALE)
+publish:  ## copy what the project stands by (SCALE=mini) to results/published: report, tables, figures, claims, records and what renders them; no weights
+	mkdir -p results/published/$(SCALE) && find results/published/$(SCALE) -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
 	cd results/$(SCALE) && cp -r tables figures claims.md claims.json coverage.csv deviations.md metrics.json report.html ../published/$(SCALE)/
-	cd results/$(SCALE) && find runs -name record.json -o -name trials.csv | tar -cf - -T - | tar -xf - -C ../published/$(SCALE)
+	cd results/$(SCALE) && find runs '(' -name '*.json' -o -name '*.csv' -o -name gallery.safetensors ')' | tar -cf - -T - | tar -xf - -C ../published/$(SCALE)
 
 clean:  ## what the pipeline made, not what is published
 	rm -rf results/mini results/small results/medium results/paper
