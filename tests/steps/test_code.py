@@ -14,7 +14,7 @@ from relearn.steps import code, jobs
 from relearn.steps.code import versions
 from relearn.steps.jobs import Job
 
-RECORD = "results/mini/runs/poisoning/filter/feature_collision/deep_knn/ResNet18/seed0/record.json"
+RECORD = "results/mini/runs/poisoning/filter/transfer/feature_collision/deep_knn/ResNet18/seed0/record.json"
 RUN = Job(
     rule="filter",
     command="relearn filter",
@@ -34,7 +34,7 @@ RUN = Job(
 DRAWN = replace(
     RUN, rule="render", step="render", study="", record=None, outputs=("results/mini/a.md",), code="c"
 )
-NAME = "feature_collision/deep_knn/ResNet18/seed0"
+NAME = "transfer/feature_collision/deep_knn/ResNet18/seed0"
 
 
 def test_each_run_stands_under_its_study_and_step() -> None:
