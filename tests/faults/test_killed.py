@@ -129,7 +129,9 @@ def test_a_killed_attack_is_one_run_in_mlflow_with_each_step_once(desk: Any, ref
         assert [step for (step,) in store.execute(asked)] == list(range(1, 141))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_a_told_attack_keeps_every_iteration(desk: Any, reference: Any, number: int, code: int) -> None:
     shutil.copytree(reference.path("net"), desk.path("net"))
     job = desk.run(*desk.craft())

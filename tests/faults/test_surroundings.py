@@ -83,6 +83,7 @@ def test_locale_timezone_and_hash_seed_change_no_byte(desk: Any, reference: Any)
     )
 
 
+@pytest.mark.slow
 def test_one_core_no_vector_units_no_shared_memory(desk: Any) -> None:
     """torch without AVX, on one core, where /dev/shm is a disk of one page: it works, if slower."""
     limits = f"""

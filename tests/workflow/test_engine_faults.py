@@ -87,7 +87,7 @@ class Checkout:
             engine.wait()
         self.signal_jobs(signal.SIGKILL)
 
-    def until(self, so: Any, seconds: float = 300.0, engine: subprocess.Popen[bytes] | None = None) -> None:
+    def until(self, so: Any, seconds: float = 600.0, engine: subprocess.Popen[bytes] | None = None) -> None:
         deadline = time.monotonic() + seconds
         while not so():
             ended = engine is not None and engine.poll() is not None
