@@ -53,6 +53,23 @@ def test_grey_images_and_few_poisons_are_drawn(make_study):
     }
 
 
+def test_an_edited_gallery_is_refused_by_name(make_study):
+    root = make_study(attacks=(), defences=(), targets=2, victims=("SENet18",), extras=(pretend.craft(),))
+    file = next(root.rglob("convex_polytope/seed0/gallery.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(ValueError, match=r"craft/convex_polytope/seed0/gallery.safetensors: torn or edited"):
+        points_of(poisons, "fig2.2", evidence_of(root))
+
+
+def test_far_points_do_not_press_the_rest_together(evidence):
+    artefact = ARTEFACTS["zhu2022.fig2.10"]
+    points = points_of(plane, "fig2.10", evidence)
+    far = [*points, {**points[0], "x": 1000.0}]
+    drawn = plane.draw(artefact, far)
+    assert drawn.axes[0].get_xlim()[1] < 10 and "(1 outside)" in drawn.axes[1].get_xlabel()
+    assert "outside" not in plane.draw(artefact, points).axes[1].get_xlabel()
+
+
 def test_who_fell_is_read_from_the_transfer_runs(evidence):
     found = {(p["series"], p["target"]): p for p in points_of(qualitative, "fig2.4", evidence)}
     everyone = "DenseNet121 MobileNetV2 ResNet18 SENet18"

@@ -21,7 +21,7 @@ CLASS_A = np.array(
 CLASS_B = np.array([[0.9, -0.2], [1.0, 0.7], [1.1, -0.8], [1.5, 0.2], [1.7, -0.6], [2.0, 0.4], [1.8, 1.0]])
 TARGET = np.array([-0.5, 0.0])
 POISONS = {
-    "feature_collision": np.array([[0.05, 0.2], [0.05, -0.2]]),
+    "feature_collision": np.array([[0.12, 0.2], [0.12, -0.2]]),
     "convex_polytope": np.array([[-0.5, 0.85], [-0.5, -0.85]]),
 }
 PENALTY = 1e4  # large: a hard margin, the classes are separable

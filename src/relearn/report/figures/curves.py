@@ -67,6 +67,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     xs, ys = ([point[name] for point in line] for name in ("iteration", "loss"))
                     axes.plot(xs, ys, ls="-" if dropout else (0, (4, 2)), **_stroke(network))
             axes.set_yscale("log")
+            for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+                formatted(lambda value, _: f"{value:g}")
         grid[0].set_ylabel("Loss")
         handles = [
             Line2D([], [], color=COLOUR[SUBSTITUTES], lw=1.8, label="Substitutes"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relearn.durable import digest
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -30,13 +31,21 @@ class Gallery:
 
 
 def gallery(artefact: Artefact, row: Row, evidence: Evidence) -> Gallery | None:
-    """The images of a row's attack, None where nothing was crafted or crafting diverged."""
+    """The images of a row's attack, None where nothing was crafted or crafting diverged.
+
+    Raises:
+        ValueError: naming the file, if its bytes are not those that the record names.
+    """
     from safetensors.numpy import load_file
 
     runs = [run for run in select(evidence.runs, *artefact.where, row.where) if not run.diverged]
     for run in sorted(runs, key=lambda run: run.seed):
         path = run.file(GALLERY)
         if path:
+            if digest(path) != run.record["outputs"][GALLERY]["sha256"]:
+                raise ValueError(
+                    f"{run.folder}/{GALLERY}: torn or edited, its bytes do not match the record's sha256"
+                )
             found = {name: np.moveaxis(images, -3, -1) for name, images in load_file(path).items()}
             numbers = [int(one["target"]) for one in run.trials[: len(found["target"])]]
             return Gallery(run, numbers, *(found[name] for name in ("target", "base", "poison")))

@@ -58,6 +58,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             _panel(axes, points, filtered)
             axes.set_xlabel("Along the line between the two classes")
             despine(ax=axes, left=True)
+        outside = _zoom(grid[0], points)
+        if outside:
+            grid[1].set_xlabel(f"{grid[1].get_xlabel()} ({outside} outside)")
         published = ", ".join(artefact.members)
         note = "" if points[0]["victim"] in artefact.members else f" (published: {published})"
         grid[0].set_title(f"{attack} on {points[0]['victim']}{note}")
@@ -74,6 +77,24 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         handles.append(Line2D([], [], marker="x", ls="", color=INK, ms=7, label="Removed"))
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
+
+
+def _zoom(axes: Any, points: list[dict[str, Any]]) -> int:
+    """Few far points must not press all others together: limits around the middle 96%; how many lie outside."""
+    import numpy as np
+
+    inside = np.ones(len(points), dtype=bool)
+    for name, limit in (("x", axes.set_xlim), ("y", axes.set_ylim)):
+        values = np.array([point[name] for point in points], dtype=float)
+        low, high = np.quantile(values, [0.02, 0.98])
+        margin = 0.5 * (high - low) or 1.0
+        low, high = (
+            max(low - margin, values.min() - 0.1 * margin),
+            min(high + margin, values.max() + 0.1 * margin),
+        )
+        limit(low, high)
+        inside &= (low <= values) & (values <= high)
+    return int((~inside).sum())
 
 
 def _panel(axes: Any, points: list[dict[str, Any]], filtered: bool) -> None:

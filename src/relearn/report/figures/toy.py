@@ -21,7 +21,7 @@ LOOKS = {
         "lw": 2,
         "s": 60,
     },
-    "target": {"marker": "*", "color": INK, "s": 170},
+    "target": {"marker": "*", "color": INK, "s": 120},
 }
 WORDS = {"class_a": "Target's class", "class_b": "Poisons' class", "poison": "Poison", "target": "Target"}
 
