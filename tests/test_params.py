@@ -245,7 +245,9 @@ def test_a_value_that_the_overlay_hides_is_announced_and_no_other(folder: Path) 
     assert line.endswith("poisoning.craft.targets, poisoning.craft.poisons, poisoning.seeds")
     assert params.hidden_by_overlay(path, "mini") == []
     short = params.hidden_line(path, "small", most=1)
-    assert short.startswith(line.split(",")[0]) and short.endswith("`relearn validate --scale small` names all)")
+    assert short.startswith(line.split(",")[0]) and short.endswith(
+        "`relearn validate --scale small` names all)"
+    )
     assert params.hidden_line(path, "small", most=3) == line
     assert params.hidden_line(path) == ""
 
