@@ -68,7 +68,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     axes.plot(xs, ys, ls="-" if dropout else (0, (4, 2)), **_stroke(network))
             axes.set_yscale("log")
             for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-                formatted(lambda value, _: f"{value:g}")
+                formatted(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
         grid[0].set_ylabel("Loss")
         handles = [
             Line2D([], [], color=COLOUR[SUBSTITUTES], lw=1.8, label="Substitutes"),
