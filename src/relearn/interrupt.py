@@ -46,7 +46,10 @@ def install_signal_handlers(grace_s: float = GRACE_S) -> None:
         global _requested
         if _requested == signal.SIGINT and number == signal.SIGINT:
             os._exit(130)
-        first, _requested = _requested is None, number  # before the line is out: who reads it may signal again
+        first, _requested = (
+            _requested is None,
+            number,
+        )  # before the line is out: who reads it may signal again
         if first:
             sys.stderr.write(f"{signal.Signals(number).name}: stopping at the next safe point\n")
             signal.setitimer(signal.ITIMER_REAL, grace_s)

@@ -78,9 +78,7 @@ def hidden_by_overlay(path: str | Path = "params.yaml", scale: str | None = None
     return [key for key, value in leaves(overlay.values).items() if key in below and below[key] != value]
 
 
-def hidden_line(
-    path: str | Path = "params.yaml", scale: str | None = None, most: int | None = None
-) -> str:
+def hidden_line(path: str | Path = "params.yaml", scale: str | None = None, most: int | None = None) -> str:
     """One line that names the values hidden by the overlay in force, at most so many; "" where there are none."""
     keys = hidden_by_overlay(path, scale)
     if not keys:

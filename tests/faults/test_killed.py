@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import shutil
@@ -16,9 +15,10 @@ from typing import Any
 import pytest
 
 from relearn import spool
-from relearn.methods.crafting import craft
 
-EVERY = inspect.signature(craft).parameters["checkpoint_every"].default
+from .conftest import CRAFT
+
+EVERY = CRAFT["iterations"] // 10  # as steps/craft.py says, at most 100
 
 
 def steps(desk: Any) -> list[list[int]]:

@@ -56,6 +56,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             progress=progress,
             log=run.log,
             checkpoint=Checkpoint(run.work / "craft"),
+            checkpoint_every=max(1, min(100, settings["iterations"] // 10)),
         )
     finite = crafted.poisons.flatten(1).isfinite().all(1)
     poisons = quantise(crafted.poisons.nan_to_num(0.0), crafted.bases, settings["eps"]).cpu()

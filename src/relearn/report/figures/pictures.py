@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relearn.durable import digest
+from relearn.record import digest
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
