@@ -91,7 +91,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         handles: list[Any] = [Patch(color=COLOURS[row.id], label=row.title) for row in rows]
         if artefact.reference:
             handles.append(Line2D([], [], color=INK, lw=1.6, label=artefact.reference))
-        columns = len(handles) if len(handles) < 5 else 3
+        wide = sum(len(handle.get_label()) for handle in handles) > 75  # letters that fit beside each other
+        columns = 3 if wide or len(handles) > 4 else len(handles)
         figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)
         despine(ax=axes, left=True)
     return figure
