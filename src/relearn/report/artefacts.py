@@ -175,7 +175,7 @@ def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
         levels = sorted({float(row["level"]) for run in mine for row in run.trials if row["kind"] == kind})
         for level in levels:
             quantity = f"{kind}_accuracy@{level:g}"
-            title = column.title.replace("*", f"{level:g}")
+            title = column.title.replace("*", f"{255 * level:.3g}/255")  # an eps, as people say it
             columns.append(replace(column, id=quantity, title=title, quantity=quantity))
     return replace(artefact, rows=rows, columns=tuple(columns))
 
