@@ -18,7 +18,7 @@ PROGRAM = [sys.executable, "-m", "relearn.cli"]
 WEIRD = "a b;c $(touch owned) `touch owned` & 'q\" é中文 -x " + "long" * 30
 
 
-@pytest.mark.parametrize("when", [0.0, time.time() + 10 * 365 * 86400])
+@pytest.mark.parametrize("when", [0.0, time.time() + 10 * 365 * 86400], ids=["1970", "in ten years"])
 def test_times_of_files_decide_nothing(desk: Any, reference: Any, when: float) -> None:
     """Inputs and a half-done run dated 1970, or in ten years: it resumes, and its result is the same."""
     job = desk.run(*desk.pretrain())
