@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from relearn import record
 from relearn.steps.adopt import arrivals, place, put_in_order, refuse, survey
@@ -66,7 +68,8 @@ def make(job: Job, root: Path, text: str = "bytes") -> None:
     )
     with run:
         for path in job.outputs[1:]:
-            run.output(Path(path).name).write_text(f"{job.step} {text}")
+            letters = np.frombuffer(f"{job.step} {text}".encode(), dtype=np.uint8)
+            save_file({"letters": letters}, run.output(Path(path).name))
         run.finish({"poisons_count": 5})
 
 
