@@ -170,7 +170,12 @@ def test_every_network_has_a_row_and_every_eps_a_column(evidence):
     cells = table.build(robust, evidence, REPORTED)
     one = {c.column.title: c.mean for c in cells if c.row.id == "robust/SENet18-drop0"}
     # accuracy 0.9, less ten times eps, less 0.02 or 0.04 a severity of 1 or 2
-    wanted = {"Clean": 0.9, "PGD, eps 2.55/255": 0.8, "PGD, eps 7.65/255": 0.6, "Corruptions": 0.9 - 0.03 * 1.5}
+    wanted = {
+        "Clean": 0.9,
+        "PGD, eps 2.55/255": 0.8,
+        "PGD, eps 7.65/255": 0.6,
+        "Corruptions": 0.9 - 0.03 * 1.5,
+    }
     assert one == pytest.approx(wanted)
     assert all(c.status == "measured" and "/evaluate/robustness/" in c.runs[0] for c in cells)
 
