@@ -1,0 +1,127 @@
+"""The whole chapter at mini, and what a killed attack costs: both from scratch in a folder of their own.
+
+`chapter_s`: wall seconds of `snakemake --cores 2` on a copy of this checkout, nothing made before (bound: 360). Wall time, because the
+promise is one of waiting; say what else the machine did. `redone`: iterations that an attack computes twice when `kill -9` meets it
+somewhere in the middle, over several kills, against the interval of its checkpoints (bound: one interval).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from timing import report
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ("Snakefile", "workflow", "params.yaml", "params", "src", "results/.gitkeep")
+ITERATIONS, KILLS = 200, 5
+
+
+def chapter(folder: Path) -> dict[str, float]:
+    """Wall seconds and CPU seconds of everything, and how many jobs it were."""
+    for part in PARTS:
+        source, target = ROOT / part, folder / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy(source, target)
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "MLFLOW_DISABLE_TELEMETRY": "true"}
+    before, start = os.times(), time.perf_counter()
+    done = subprocess.run(
+        ["snakemake", "--cores", "2"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wall, after = time.perf_counter() - start, os.times()
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return {
+        "chapter_s": wall,
+        "chapter_cpu_s": cpu,
+        "jobs": done.stderr.count("Finished jobid"),
+        "wanted_s": 360.0,
+    }
+
+
+def killed(folder: Path) -> dict[str, float]:
+    """An attack on one network of the finished chapter, killed at a random iteration and started again."""
+    runs = Path("results/mini/runs/poisoning")
+    settings = {
+        "attack": "convex_polytope",
+        "eps": 0.2,
+        "lr": 0.04,
+        "iterations": ITERATIONS,
+        "dropout": True,
+    }
+    settings |= {"poison_class": 1, "target_class": 8, "poisons": 5, "targets": 20}
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "RELEARN_WARM": "off"}
+    redone = []
+    for kill in range(KILLS):
+        out = f"killed/runs/poisoning/craft/{kill}"
+        command = [sys.executable, "-m", "relearn.cli", "craft", "--settings", json.dumps(settings)]
+        command += [
+            "--input",
+            "data",
+            f"{runs}/prepare/digits/data.safetensors",
+            "--out",
+            out,
+            "--device",
+            "cpu",
+        ]
+        weights = "pretrain/substitute/SENet18-drop0.2/seed0/weights.safetensors"
+        command += ["--input", "substitutes", f"{runs}/{weights}", "--label", "attack=convex_polytope"]
+        job = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
+        at = random.Random(kill).randrange(20, ITERATIONS - 20)
+        while not (spool := _spool(folder)) or _steps(spool)[-1] < at:
+            time.sleep(0.02)
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+        subprocess.run(command, cwd=folder, env=environment, check=True, stderr=subprocess.DEVNULL)
+        steps = _steps(spool)
+        redone.append(len(steps) - len(set(steps)))
+        shutil.rmtree(folder / "killed")
+    return {"kills": KILLS, "redone_most": max(redone), "interval": ITERATIONS // 10}
+
+
+def _spool(folder: Path) -> Path | None:
+    found = list((folder / "killed").glob("**/spool/*.jsonl"))
+    return found[0] if found and _steps(found[0]) else None
+
+
+def _steps(spool: Path) -> list[int]:
+    steps = []
+    for line in spool.read_bytes().splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:  # the line that the kill has cut
+            continue
+        if "step" in event:
+            steps.append(event["step"])
+    return steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--note", default="", help="what else the machine did")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        row = {**chapter(Path(folder)), **killed(Path(folder)), "note": args.note}
+    report("chapter", [row])
+
+
+if __name__ == "__main__":
+    main()
