@@ -109,7 +109,7 @@ def _steps(spool: Path) -> list[int]:
             event = json.loads(line)
         except ValueError:  # the line that the kill has cut
             continue
-        if "step" in event:
+        if isinstance(event.get("step"), int):  # the first line has the name of the step under it
             steps.append(event["step"])
     return steps
 
