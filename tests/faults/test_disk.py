@@ -118,20 +118,3 @@ def test_out_of_memory_is_a_resource_and_names_the_peak(desk: Any) -> None:
     assert job.last.startswith("relearn pretrain: out of memory, the peak was ")
     assert "MiB of host memory" in job.last and "Traceback" not in job.said
     assert desk.story().status == spool.FAILED and desk.leftovers() == []
-
-
-def test_less_at_once_goes_on_where_all_at_once_does_not_fit(desk: Any) -> None:
-    """256 rows of 1 MiB each do not fit into 100 MiB; halved twice they do."""
-    work = """
-import torch
-from relearn.memory import halving
-sizes = []
-def run(rows):
-    sizes.append(rows)
-    return sum(float(torch.ones(rows, 2**18).sum()) for _ in range(256 // rows))
-assert halving(run, 256) == 256 * 2**18
-assert sizes[0] == 256 and sizes[-1] < 100 and sizes == [256 // 2**i for i in range(len(sizes))], sizes
-"""
-    job = desk.start(HOLD.format(more=100_000) + work)
-    assert job.wait() == 0, job.said
-    assert job.said.startswith("out of memory with 256 at once (peak ") and "going on with 128\n" in job.said

@@ -2,7 +2,7 @@
 
 The workflow starts it by itself where it runs many jobs on this machine. By hand::
 
-    relearn warm --socket /tmp/warm.sock & export RELEARN_WARM=/tmp/warm.sock
+    relearn warm --socket warm.sock & export RELEARN_WARM=$PWD/warm.sock
 
 It ends with the process that started it, on SIGTERM or on Ctrl-C.
 """
