@@ -30,6 +30,20 @@ DEFENCES = {
 # What a defence does to a set with small classes before it looks for neighbours (zhu2022, 2.3.5.2).
 REPLICATIONS = {"deep_knn": "relearn.methods.deep_knn:replicate"}
 
+# What sets the parameters of a network before it trains; the contract is in methods/initialised.py.
+INITIALISATIONS = {
+    "gradinit": "relearn.methods.gradinit:gradinit",
+    "metainit": "relearn.methods.metainit:metainit",
+    "kaiming": "relearn.methods.variance_scaling:kaiming",
+    "xavier": "relearn.methods.variance_scaling:xavier",
+    "orthogonal": "relearn.methods.orthogonal:orthogonal",
+    "lsuv": "relearn.methods.orthogonal:lsuv",
+    "fixup": "relearn.methods.fixup:fixup",
+    "extra_epoch": "relearn.methods.extra_epoch:extra_epoch",
+    "admin": "relearn.methods.admin:admin",
+    "t_fixup": "relearn.methods.t_fixup:t_fixup",
+}
+
 
 def load(registry: Mapping[str, str], name: str) -> Any:
     """The function or class that a registry (ATTACKS, DEFENCES) lists under a name.
