@@ -22,6 +22,15 @@ MODELS: dict[str, str] = {
     "MobileNetV2": "relearn.models.mobilenet:MobileNetV2",
     "GoogLeNet": "relearn.models.googlenet:GoogLeNet",
     "DenseNet121": "relearn.models.densenet:DenseNet121",
+    "VGG-19": "relearn.models.vgg:VGG19",
+    "VGG-19-BN": "relearn.models.vgg:VGG19BN",
+    "ResNet-110": "relearn.models.cifar_resnet:ResNet110",
+    "ResNet-110-BN": "relearn.models.cifar_resnet:ResNet110BN",
+    "ResNet-1202": "relearn.models.cifar_resnet:ResNet1202",
+    "ResNet-1202-BN": "relearn.models.cifar_resnet:ResNet1202BN",
+    "FixUpResNet-110": "relearn.models.cifar_resnet:FixUpResNet110",
+    "ResNet-110-SkipInit": "relearn.models.cifar_resnet:SkipInitResNet110",
+    "ResNet-110-ReZero": "relearn.models.cifar_resnet:ReZeroResNet110",
 }
 """Name of a network → ``module:Class``."""
 
@@ -50,7 +59,10 @@ def create(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Classifier:
-    """Build a network in CIFAR form; torch's default initialisation, from torch's global generator.
+    """Build a network in CIFAR form; its weights are drawn from torch's global generator.
+
+    The eight networks of the poisoning chapter have torch's default initialisation, those of the chapter on
+    initialisation their published start (:mod:`relearn.models.published_start`).
 
     Args:
         name: one of :data:`MODELS`.

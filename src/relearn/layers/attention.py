@@ -1,0 +1,82 @@
+r"""Multi-head scaled dot-product attention with separate query, key and value maps.
+
+Vaswani et al., "Attention Is All You Need" (2017), section 3.2.2.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+
+class MultiHeadAttention(nn.Module):
+    r"""Attention of x to a memory z.
+
+    .. math::
+        q = W_q x + b_q, \quad k = W_k z + b_k, \quad v = W_v z + b_v, \quad
+        y = W_o\,[\mathrm{softmax}(q_h k_h^\top / \sqrt{d/H})\, v_h]_{h=1..H} + b_o
+
+    ======  ==========================  ===========  =============
+    symbol  meaning                     code         shape
+    ======  ==========================  ===========  =============
+    x       what asks                   ``x``        (B, T, d)
+    z       what is attended to         ``memory``   (B, S, d)
+    W_*     maps, each its own Linear   ``q k v out``  (d, d)
+    H       heads                       ``heads``
+    ======  ==========================  ===========  =============
+
+    Facts (tests/layers/test_attention.py): equals ``torch.nn.MultiheadAttention`` with the same weights; a
+    masked position of the memory has no influence; with ``causal`` position t sees positions up to t alone.
+
+    The maps are separate modules, because the per-layer statistics of zhu2022 (figures 4.9 and 4.10) tell
+    queries, keys and values apart. torch's fused kernels have no second derivative: whoever differentiates
+    twice (GradInit, MetaInit) chooses the mathematical kernel by ``torch.nn.attention.sdpa_kernel``.
+
+    Args:
+        dim: width d, a multiple of ``heads``.
+        heads: H.
+        dropout: probability of dropping an attention weight, in training mode.
+
+    Raises:
+        ValueError: ``dim`` is no multiple of ``heads``, or a probability outside [0, 1).
+    """
+
+    def __init__(self, dim: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if heads < 1 or dim < 1 or dim % heads:
+            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        self.heads = heads
+        self.dropout = dropout
+        self.q = nn.Linear(dim, dim)
+        self.k = nn.Linear(dim, dim)
+        self.v = nn.Linear(dim, dim)
+        self.out = nn.Linear(dim, dim)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, *, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Output (B, T, d); ``mask``: bool, True = may be seen, broadcast to (B, H, T, S)."""
+        return self.attend(x, *self.project(memory), mask=mask, causal=causal)
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, S, d/H) of a memory: what a decoder keeps between its steps."""
+        return self._split(self.k(memory)), self._split(self.v(memory))
+
+    def attend(
+        self, x: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Output (B, T, d) for keys and values of :meth:`project`."""
+        mixed = scaled_dot_product_attention(
+            self._split(self.q(x)),
+            keys,
+            values,
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=causal,
+        )
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)

@@ -1,0 +1,183 @@
+"""Residual networks made for CIFAR: 6 n + 2 layers of 16, 32, 64 channels (He et al., CVPR 2016, section 4.2).
+
+In the versions of zhu2022, section 4.3.1: with and without batch normalisation, FixUp's, SkipInit's, ReZero's.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn.functional import pad, relu
+
+from relearn.layers.scalar import Scale, Shift
+from relearn.models.classifier import Trunk
+from relearn.models.conv_norm import conv
+from relearn.models.published_start import PublishedStart
+from relearn.models.scaling import repeats, scaled
+
+
+def norm(channels: int, wanted: bool) -> nn.Module:
+    return nn.BatchNorm2d(channels) if wanted else nn.Identity()
+
+
+class Shortcut(nn.Module):
+    """Every ``stride``-th pixel, batch normalisation if wanted, then channels of zeros up to ``outputs``.
+
+    He et al.'s option A has no parameters; the networks of zhu2022 (as those of FixUp's authors) normalise here
+    where they normalise elsewhere: 16 + 32 scales and as many shifts. Without a stride it is the identity.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, normalised: bool) -> None:
+        super().__init__()
+        self.stride, self.missing = stride, outputs - inputs
+        self.norm = norm(inputs, normalised and stride > 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.stride == 1:
+            return x
+        seen = self.norm(x[:, :, :: self.stride, :: self.stride])
+        return pad(seen, (0, 0, 0, 0, 0, self.missing))
+
+
+class Block(nn.Module):
+    """y = relu(s · norm(conv(dropout(relu(norm(conv(x)))))) + shortcut(x)), both convolutions 3 × 3.
+
+    Convolutions have biases exactly where nothing normalises. ``scale``: the first value of s, or None for a
+    network without s.
+    """
+
+    def __init__(
+        self, inputs: int, planes: int, stride: int, dropout: float, normalised: bool, scale: float | None
+    ) -> None:
+        super().__init__()
+        self.conv1 = conv(inputs, planes, 3, stride=stride, bias=not normalised)
+        self.norm1 = norm(planes, normalised)
+        self.dropout = nn.Dropout(dropout)
+        self.conv2 = conv(planes, planes, 3, bias=not normalised)
+        self.norm2 = norm(planes, normalised)
+        self.scale = nn.Identity() if scale is None else Scale(scale)
+        self.shortcut = Shortcut(inputs, planes, stride, normalised)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(relu(self.norm1(self.conv1(x))))
+        return relu(self.scale(self.norm2(self.conv2(hidden))) + self.shortcut(x))
+
+
+class FixUpBlock(nn.Module):
+    """A block with one number where a normalisation was (Zhang, Dauphin, Ma, ICLR 2019, figure 1).
+
+    h = relu(conv₁(x + b₁) + b₂), y = relu(s · conv₂(dropout(h) + b₃) + b₄ + shortcut(x))
+
+    The shortcut that halves the size reads x + b₁, as in the published network; the convolutions have no biases.
+    """
+
+    def __init__(self, inputs: int, planes: int, stride: int, dropout: float) -> None:
+        super().__init__()
+        self.before1, self.after1 = Shift(), Shift()
+        self.conv1 = conv(inputs, planes, 3, stride=stride)
+        self.dropout = nn.Dropout(dropout)
+        self.before2, self.after2 = Shift(), Shift()
+        self.conv2 = conv(planes, planes, 3)
+        self.scale = Scale()
+        self.shortcut = Shortcut(inputs, planes, stride, False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shifted = self.before1(x)
+        hidden = self.dropout(relu(self.after1(self.conv1(shifted))))
+        branch = self.after2(self.scale(self.conv2(self.before2(hidden))))
+        return relu(branch + self.shortcut(x if self.shortcut.stride == 1 else shifted))
+
+
+class ResNet110(PublishedStart):
+    """Three stages of 18 blocks with 16, 32, 64 channels; 1,723,914 parameters for 10 classes of RGB images.
+
+    The first block of stages 2 and 3 halves the size. Dropout (the published network has none) sits between the
+    two convolutions of a block. In training, autograd keeps four maps a block: what the convolutions read and
+    what the normalisations read (without them, two); see tests/models/test_cifar_resnet.py.
+    """
+
+    blocks: ClassVar[int] = 18
+    normalised: ClassVar[bool] = False
+    scale: ClassVar[float | None] = None
+
+    def block(self, inputs: int, planes: int, stride: int, dropout: float) -> nn.Module:
+        return Block(inputs, planes, stride, dropout, self.normalised, self.scale)
+
+    def first(self, inputs: int, outputs: int) -> nn.Sequential:
+        """The stem: 3 × 3 convolution, normalisation, ReLU."""
+        layer = conv(inputs, outputs, 3, bias=not self.normalised)
+        return nn.Sequential(layer, norm(outputs, self.normalised), nn.ReLU())
+
+    def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
+        channels = scaled(16, width)
+        stem = self.first(in_channels, channels)
+        stages: list[nn.Sequential] = []
+        for published, stride in ((16, 1), (32, 2), (64, 2)):
+            planes = scaled(published, width)
+            stage = nn.Sequential()
+            for index in range(repeats(self.blocks, depth)):
+                stage.append(self.block(channels, planes, stride if index == 0 else 1, dropout))
+                channels = planes
+            stages.append(stage)
+        return Trunk(stem, stages, channels)
+
+    def branches(self) -> list[tuple[nn.Conv2d, ...]]:
+        """The weighted layers of every residual branch, in the order of the forward pass."""
+        return [(one.conv1, one.conv2) for one in self.modules() if isinstance(one, Block | FixUpBlock)]
+
+
+class ResNet110BN(ResNet110):
+    """With batch normalisation, in the two halving shortcuts too; 1,728,058 parameters."""
+
+    normalised = True
+
+
+class ResNet1202(ResNet110):
+    """Three stages of 200 blocks; 19,376,458 parameters."""
+
+    blocks = 200
+
+
+class ResNet1202BN(ResNet110BN):
+    """Three stages of 200 blocks, batch normalisation; 19,421,370 parameters."""
+
+    blocks = 200
+
+
+class SkipInitResNet110(ResNet110):
+    """No normalisation; every branch times a number that starts at 0; 1,723,968 parameters.
+
+    SkipInit (De, Smith, NeurIPS 2020) on the network of the chapter; theirs are pre-activation networks.
+    """
+
+    scale = 0.0
+
+
+class ReZeroResNet110(ResNet110BN):
+    """Batch normalisation kept; every branch times a number that starts at 0; 1,728,112 parameters.
+
+    ReZero (Bachlechner et al., UAI 2021, section 5) on the network of the chapter.
+    """
+
+    scale = 0.0
+
+
+class FixUpResNet110(ResNet110):
+    """FixUp's architecture; 1,720,138 parameters, 272 of them numbers in the place of normalisations.
+
+    Starts as zhu2022's released code starts it, at plain Kaiming: no branch is zero. FixUp's own
+    initialisation is :func:`relearn.methods.fixup.fixup`.
+    """
+
+    def block(self, inputs: int, planes: int, stride: int, dropout: float) -> nn.Module:
+        return FixUpBlock(inputs, planes, stride, dropout)
+
+    def first(self, inputs: int, outputs: int) -> nn.Sequential:
+        return nn.Sequential(conv(inputs, outputs, 3), Shift(), nn.ReLU())
+
+    def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
+        trunk = super().trunk(in_channels, width, depth, dropout)
+        # The number before the linear layer: added to every pixel, it adds to their mean.
+        trunk.stages[-1].append(Shift())  # type: ignore[operator]
+        return trunk

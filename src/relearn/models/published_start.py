@@ -1,0 +1,87 @@
+"""Networks whose constructor leaves the weights as their published code does, instead of torch's default.
+
+The chapter on initialisation (zhu2022, chapter 4) starts each network from its own "Kaiming" initialisation;
+:meth:`PublishedStart.start` is that initialisation, drawn anew on request.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import init
+
+from relearn.layers.scalar import Scale, Shift
+from relearn.models.classifier import Classifier
+
+
+class PublishedStart(Classifier):
+    r"""A classifier with a start of its own; a subclass says which by two class attributes.
+
+    =================  ==========================================================  ==================
+    layer              ``conv_start = "fan_out"``                                  ``"torch"``
+    =================  ==========================================================  ==================
+    convolution        W ~ N(0, 2 / (outputs · kernel²)), b = 0 (He et al. 2015,   W, b uniform within
+                       eq. 14)                                                     1 / sqrt(fan-in)
+    normalisation      scale 1, shift 0                                            the same
+    linear ``head``    W uniform within 1 / sqrt(inputs), or N(0, head_std²);      W, b uniform within
+                       b = 0                                                       1 / sqrt(fan-in)
+    scalar layers      their own: FixUp 1, SkipInit and ReZero 0, shifts 0         the same
+    =================  ==========================================================  ==================
+
+    fan-in is inputs · kernel².
+
+    Args:
+        classes, in_channels, width, depth, dropout, mean, std: as in :func:`relearn.models.create`.
+    """
+
+    conv_start: ClassVar[Literal["fan_out", "torch"]] = "fan_out"
+    head_std: ClassVar[float | None] = None
+
+    def __init__(self, **arguments: object) -> None:
+        super().__init__(**arguments)  # type: ignore[arg-type]
+        self.start()
+
+    def start(self, generator: torch.Generator | None = None) -> None:
+        """Draw every parameter anew, in place; buffers (running statistics, μ, σ) stay.
+
+        Args:
+            generator: a CPU generator, or None for torch's global one. Draws are made on the CPU in the order of
+                ``modules()``, so that every device gets the same numbers.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                self._start_layer(module, generator)
+            elif isinstance(module, nn.BatchNorm2d):
+                init.ones_(module.weight)
+                init.zeros_(module.bias)
+            elif isinstance(module, Scale | Shift):
+                module.reset_parameters()
+
+    def _start_layer(self, layer: nn.Conv2d | nn.Linear, generator: torch.Generator | None) -> None:
+        bound = layer.weight[0].numel() ** -0.5
+
+        def uniform(tensor: Tensor) -> Tensor:
+            return init.uniform_(tensor, -bound, bound, generator)
+
+        def normal(tensor: Tensor) -> Tensor:
+            if isinstance(layer, nn.Linear):
+                return init.normal_(tensor, 0.0, self.head_std or 0.0, generator)
+            deviation = math.sqrt(2 / (layer.weight.shape[0] * layer.weight[0, 0].numel()))
+            return init.normal_(tensor, 0.0, deviation, generator)
+
+        plain = self.conv_start == "torch" or (isinstance(layer, nn.Linear) and self.head_std is None)
+        _draw(layer.weight, uniform if plain else normal)
+        if layer.bias is not None:
+            _draw(layer.bias, uniform if self.conv_start == "torch" else init.zeros_)
+
+
+@torch.no_grad()
+def _draw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
+    """Fill a parameter through a tensor on the CPU, in at least single precision; nothing on the meta device."""
+    if not parameter.is_meta:
+        dtype = torch.promote_types(parameter.dtype, torch.float32)
+        parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))

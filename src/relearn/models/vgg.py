@@ -1,0 +1,57 @@
+"""VGG-19 in CIFAR form, with and without batch normalisation (Simonyan, Zisserman, ICLR 2015; zhu2022, 4.3.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import nn
+
+from relearn.models.classifier import Trunk
+from relearn.models.conv_norm import conv
+from relearn.models.published_start import PublishedStart
+from relearn.models.scaling import repeats, scaled
+
+
+def layer(inputs: int, outputs: int, norm: bool, dropout: float) -> list[nn.Module]:
+    """3 × 3 convolution with a bias (also before a normalisation), normalisation if wanted, ReLU, Dropout."""
+    between = [nn.BatchNorm2d(outputs)] if norm else []
+    return [conv(inputs, outputs, 3, bias=True), *between, nn.ReLU(), nn.Dropout(dropout)]
+
+
+def pool() -> nn.MaxPool2d:
+    """Maximum over 2 × 2 pixels: H → ceil(H / 2), so that a map of one pixel passes as it is.
+
+    The published network floors, which is the same for 32 × 32 and leaves nothing of 8 × 8.
+    """
+    return nn.MaxPool2d(2, ceil_mode=True)
+
+
+class VGG19(PublishedStart):
+    """Sixteen convolutions, one linear layer; 20,029,514 parameters for 10 classes of RGB images.
+
+    Five stages of 2, 2, 4, 4, 4 convolutions with 64, 128, 256, 512, 512 channels. A maximum over 2 × 2 pixels
+    begins stages 2 to 5 and ends the fifth, so that 32 × 32 pixels become one. The head starts at N(0, 0.01²).
+    Dropout (the published network has none) is after each ReLU.
+    """
+
+    norm: ClassVar[bool] = False
+    head_std = 0.01
+
+    def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
+        channels = in_channels
+        stages: list[nn.Sequential] = []
+        for published, count in ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4)):
+            stage = nn.Sequential(*([pool()] if stages else []))
+            for _ in range(repeats(count, depth)):
+                outputs = scaled(published, width)
+                stage.extend(layer(channels, outputs, self.norm, dropout))
+                channels = outputs
+            stages.append(stage)
+        stages[-1].append(pool())
+        return Trunk(nn.Identity(), stages, channels)
+
+
+class VGG19BN(VGG19):
+    """VGG-19 with batch normalisation after each convolution; 20,040,522 parameters."""
+
+    norm = True
