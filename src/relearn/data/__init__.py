@@ -1,6 +1,7 @@
 """Data sets by name, each one file with ``load(folder) -> Images``; their split and their prepared form.
 
 ``DATASETS`` names the loader of each data set as text: a module is imported only when its set is asked for.
+``CORPORA`` does so for translation, each one file with ``load(folder) -> Corpus`` (see ``relearn.data.sentence_pairs``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 DATASETS = {
     "digits": "relearn.data.digits:load",
     "cifar10": "relearn.data.cifar10:load",
+}
+CORPORA = {
+    "number_words": "relearn.data.number_words:load",
+    "multi30k": "relearn.data.multi30k:load",
+    "iwslt14": "relearn.data.iwslt14:load",
 }
 
 
