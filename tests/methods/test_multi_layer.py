@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from relearn.methods import convex_polytope, crafting, feature_collision, multi_layer
-from relearn.models import MODELS, create
+from relearn.models import create
+from relearn.schema import Architecture
 
+NETWORKS = sorted(get_args(Architecture))
 PAPER, RELEASED = multi_layer.Paper(), multi_layer.AsReleased()
 
 
@@ -19,7 +23,7 @@ def readings(seed: int, widths: tuple[int, ...] = (12, 7, 4)) -> tuple[list[Tens
 
 
 def narrow(name: str, depth: float = 0.5) -> nn.Module:
-    torch.manual_seed(sorted(MODELS).index(name))
+    torch.manual_seed(NETWORKS.index(name))
     return create(name, width=0.0625, depth=depth, std=[0.25] * 3).double().eval()
 
 
@@ -77,7 +81,7 @@ def test_gradient_equals_finite_differences_of_the_minimum(attack: crafting.Obje
             assert abs(float(gradient[tuple(index)]) - (values[0] - values[1]) / 2e-5) < 1e-8
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_is_split_where_it_halves_the_size(name: str) -> None:
     net, images = narrow(name), torch.rand(2, 3, 32, 32, dtype=torch.float64)
     stages = net.stages(images)
@@ -144,7 +148,7 @@ def test_released_loss_has_a_collision_where_a_polytope_was_meant() -> None:
     torch.testing.assert_close(loss - without, collision)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_released_layers_are_the_second_to_last_block_and_the_penultimate_features(name: str) -> None:
     net, images = narrow(name, depth=1.0), torch.rand(2, 3, 16, 16, dtype=torch.float64)
     inner, last = RELEASED.layers(net, images)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from relearn.models import MODELS, create
+from relearn.models import create
 from relearn.models.classifier import set_dropout
 
 TINY = {"width": 0.05, "depth": 0.3}
@@ -36,7 +36,7 @@ PLACES = {
 }
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=STAGES)
 def name(request):
     return request.param
 
