@@ -31,6 +31,11 @@ MODELS: dict[str, str] = {
     "FixUpResNet-110": "relearn.models.cifar_resnet:FixUpResNet110",
     "ResNet-110-SkipInit": "relearn.models.cifar_resnet:SkipInitResNet110",
     "ResNet-110-ReZero": "relearn.models.cifar_resnet:ReZeroResNet110",
+    "WRN-28-10": "relearn.models.wide_resnet:WideResNet28",
+    "DenseNet-100": "relearn.models.densenet_cifar:DenseNet100",
+    "DenseNet-100-BN": "relearn.models.densenet_cifar:DenseNet100BN",
+    "timm-ResNet-50-BN": "relearn.models.timm_resnet50:TimmResNet50",
+    "timm-ResNet-50-FixUp": "relearn.models.timm_resnet50:FixUpResNet50",
 }
 """Name of a network → ``module:Class``."""
 
