@@ -9,12 +9,17 @@ configfile: "params.yaml"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/poisoning.smk"
+include: "workflow/rules/gradinit.smk"
 include: "workflow/rules/prepare.smk"
 include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/craft.smk"
 include: "workflow/rules/filter.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/gradinit_data.smk"
+include: "workflow/rules/initialise.smk"
+include: "workflow/rules/learn.smk"
+include: "workflow/rules/probe.smk"
 include: "workflow/rules/render.smk"
 
 

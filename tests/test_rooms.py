@@ -26,7 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # parameters and records: nothing of the mathematics
     "params": {"faults", "spelling"},
     "faults": {"schema", "schema_rules", "spelling"},
-    "schema": {"schema_rules"},
+    "schema": {"schema_rules", "schema_gradinit", "schema_types"},
+    "schema_gradinit": {"schema_types"},
+    "schema_types": {"schema_rules"},
     "schema_rules": set(),
     "spelling": set(),
     "record": {"record_file", "durable", "interrupt", "provenance", "spool", "tensors_file"},

@@ -1,6 +1,7 @@
 """The command line: `relearn <step> …` for the steps of the pipeline, `relearn <verb> …` for everything around them.
 
-Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate.
+Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate (poisoning);
+prepare, corpus, initialise, learn, translate, probe (gradinit).
 Verbs: render, track, ui, jobs, adopt, recover, code, validate, warm.
 Exit codes: see `relearn.exits`.
 """
@@ -16,9 +17,12 @@ from pathlib import Path
 
 from relearn import exits, warm
 
-STEPS = ("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate")
+STEPS = (
+    *("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate"),
+    *("corpus", "initialise", "learn", "translate", "probe"),
+)
 VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "setups", "code", "validate", "warm")
-PAPERS = {"poisoning": "zhu2022"}
+PAPERS = {"poisoning": "zhu2022", "gradinit": "zhu2022"}
 
 
 def main(argv: list[str] | None = None) -> int:

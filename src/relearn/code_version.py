@@ -39,7 +39,16 @@ PLUMBING = frozenset(
         *("warm", "warm_server", "warm_job"),
         *("record", "record_file", "spool", "durable", "provenance", "checkpoint", "tensors_file"),
         *("tracked", "tracking", "tracking_store"),
-        *("params", "spelling", "faults", "schema", "schema_rules", "code_version"),
+        *(
+            "params",
+            "spelling",
+            "faults",
+            "schema",
+            "schema_gradinit",
+            "schema_types",
+            "schema_rules",
+            "code_version",
+        ),
     )
 )
 

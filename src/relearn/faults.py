@@ -22,7 +22,7 @@ def check(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[KeyPath
     settled = dict(values)
     faults: list[tuple[KeyPath, str, bool]] = []
     try:
-        settled = schema.Params.model_validate(settled).model_dump()
+        settled = schema.Params.model_validate(settled).model_dump(by_alias=True)
     except ValidationError as error:
         for item in error.errors(include_url=False):
             faults.append((item["loc"], _said(item, tree), item["type"] == "missing"))

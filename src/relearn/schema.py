@@ -10,12 +10,26 @@ machine that only runs steps does not need it.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from relearn.schema_rules import CLASSES
+from relearn.schema_gradinit import GradInit
+from relearn.schema_types import (
+    Class,
+    Count,
+    Milestones,
+    Multiple,
+    NotNegative,
+    Positive,
+    Section,
+    Seeds,
+    Share,
+    Unique,
+    Unique0,
+    ascending,
+    unique,
+)
 
 Scale = Literal["mini", "small", "medium", "paper"]
 Architecture = Literal[
@@ -25,35 +39,7 @@ Architecture = Literal[
 Defence = Literal["deep_knn", "l2_outliers", "one_class_svm", "random_eviction", "adversarial_training"]
 
 
-def _unique(items: list[Any]) -> list[Any]:
-    if len(set(items)) != len(items):
-        raise ValueError("values that differ from each other")
-    return items
-
-
-def _ascending(items: list[Any]) -> list[Any]:
-    if any(low >= high for low, high in pairwise(items)):
-        raise ValueError("ascending values without repetition")
-    return items
-
-
-Count = Annotated[int, Field(ge=1)]
-Class = Annotated[int, Field(ge=0, lt=CLASSES)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Multiple = Annotated[float, Field(gt=0, le=4)]
-Unique = Field(min_length=1, json_schema_extra={"uniqueItems": True})
-Unique0 = Field(json_schema_extra={"uniqueItems": True})
-Ascending = Field(json_schema_extra={"uniqueItems": True})
-Milestones = Annotated[list[Count], Ascending, AfterValidator(_ascending)]
-Architectures = Annotated[list[Architecture], Unique, AfterValidator(_unique)]
-
-
-class Section(BaseModel):
-    """A mapping whose keys are all known and all present."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
 
 
 class Prepare(Section):
@@ -65,7 +51,7 @@ class Prepare(Section):
 
 class Substitutes(Section):
     architectures: Architectures
-    dropout: Annotated[list[Share], Unique, AfterValidator(_unique)]
+    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
 
 
 class Victims(Section):
@@ -161,7 +147,7 @@ class Craft(Section):
 
 class DeepKNN(Section):
     k: Count
-    sweep: Annotated[list[Count], Unique, AfterValidator(_ascending)]
+    sweep: Annotated[list[Count], Unique, AfterValidator(ascending)]
     include_self: bool
 
 
@@ -208,8 +194,8 @@ class Train(Section):
     end_to_end: EndToEnd
 
 
-Names = Annotated[list[Architecture], Unique0, AfterValidator(_unique)]
-Defences = Annotated[list[Defence], Unique0, AfterValidator(_unique)]
+Names = Annotated[list[Architecture], Unique0, AfterValidator(unique)]
+Defences = Annotated[list[Defence], Unique0, AfterValidator(unique)]
 
 
 class TransferStudy(Section):
@@ -220,9 +206,7 @@ class TransferStudy(Section):
 
 
 class DropoutStudy(Section):
-    attacks: Annotated[
-        list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(_unique)
-    ]
+    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
     watch_every: Count
     victims: Names
 
@@ -237,7 +221,7 @@ class EndToEndStudy(Section):
     attacks: Annotated[
         list[Literal["convex_polytope", "multi_layer", "multi_layer_as_released"]],
         Unique0,
-        AfterValidator(_unique),
+        AfterValidator(unique),
     ]
     substitutes: Substitutes
     victims: Names
@@ -245,17 +229,15 @@ class EndToEndStudy(Section):
 
 
 class ImbalanceStudy(Section):
-    attacks: Annotated[
-        list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(_unique)
-    ]
+    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
     victims: Names
     k: Count
-    class_sizes: Annotated[list[Count], Unique, AfterValidator(_ascending)]
+    class_sizes: Annotated[list[Count], Unique, AfterValidator(ascending)]
 
 
 class WhiteBoxStudy(Section):
     attacks: Annotated[
-        list[Literal["white_box_collision", "white_box_watermark"]], Unique0, AfterValidator(_unique)
+        list[Literal["white_box_collision", "white_box_watermark"]], Unique0, AfterValidator(unique)
     ]
     victim: Architecture
 
@@ -277,7 +259,7 @@ class Studies(Section):
 
 
 class Pgd(Section):
-    eps: Annotated[list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(_ascending)]
+    eps: Annotated[list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(ascending)]
     steps: Count
     restarts: Count
     images: Count
@@ -301,7 +283,7 @@ class Evaluate(Section):
 
 
 class Poisoning(Section):
-    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(_unique)]
+    seeds: Seeds
     prepare: Prepare
     pretrain: Pretrain
     harden: Harden
@@ -317,6 +299,7 @@ class Params(Section):
 
     scale: Scale
     poisoning: Poisoning
+    gradinit: GradInit
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from relearn import params as reader
 from relearn import parents
 from relearn.code_version import code_version
+from relearn.data import CORPORA
 from relearn.data import module_of as dataset_module
-from relearn.methods import ATTACKS, DEFENCES
+from relearn.methods import ATTACKS, DEFENCES, INITIALISATIONS
 from relearn.models import module_of as network_module
 from relearn.record import canonical
 
@@ -36,11 +37,18 @@ wildcard_constraints:
     setting="transfer|end_to_end|overlap_full|overlap_half|overlap_disjoint|imbalance",
     part="first_half|middle_half|second_half",
     victim=r"[A-Za-z0-9-]+",
+    suite="grid|first_steps",
+    initialisation=r"[a-z_0-9.-]+",
+    recipe=r"[a-z_0-9.-]+",
 
 
 def method_module(registry, name):
     """The module behind a registered method, for its code version."""
     return registry[name].partition(":")[0]
+
+
+def corpus_module(name):
+    return method_module(CORPORA, name)
 
 
 TRACKER_STOP = f"{ROOT}/spool/.stop"

@@ -14,6 +14,9 @@ rule render:
         filtered=rules.filter_all.input,
         trained=rules.train_all.input,
         evaluated=rules.evaluate_all.input,
+        initialised=rules.initialise_all.input,
+        learned=rules.learn_all.input,
+        probed=rules.probe_all.input,
         reported=expand(
             "workflow/reported/{name}.yaml",
             name=["artefacts", "claims", "analysis", "errata"],

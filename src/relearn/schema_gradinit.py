@@ -1,0 +1,264 @@
+"""What params.yaml may say of ``gradinit`` (zhu2022, chapter 4)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, Field, create_model
+
+from relearn.schema_types import (
+    Count,
+    Multiple,
+    NotNegative,
+    Positive,
+    Section,
+    Seeds,
+    Share,
+    Unique0,
+    unique,
+)
+
+Overlap = Annotated[float, Field(ge=0, le=1)]
+NetworkName = Literal[
+    "VGG-19",
+    "VGG-19-BN",
+    "ResNet-110",
+    "ResNet-110-BN",
+    "ResNet-1202",
+    "ResNet-1202-BN",
+    "WRN-28-10",
+    "FixUpResNet-110",
+    "DenseNet-100",
+    "DenseNet-100-BN",
+    "ResNet-110-SkipInit",
+    "ResNet-110-ReZero",
+    "timm-ResNet-50-BN",
+    "timm-ResNet-50-FixUp",
+]
+FirstInitialisation = Literal[
+    "kaiming",
+    "xavier",
+    "orthogonal",
+    "lsuv",
+    "metainit",
+    "metainit_random_sign",
+    "metainit_real_sign",
+    "extra_epoch_constant",
+    "extra_epoch_warmup",
+    "gradinit",
+    "gradinit_fix_bn",
+    "gradinit_only_bn",
+]
+Networks = Annotated[list[NetworkName], Unique0, AfterValidator(unique)]
+Start = Annotated[
+    str,
+    Field(
+        pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)$"
+    ),
+]
+TranslationRun = Annotated[
+    str,
+    Field(
+        pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)"
+        r"/(adam|adam_warmup|radam|radam_warmup|sgd)$"
+    ),
+]
+
+
+class Images(Section):
+    dataset: Literal["digits", "cifar10", "imagenet"]
+    train_per_class: Annotated[int, Field(ge=2)]
+
+
+class CorpusOf(Section):
+    dataset: Literal["number_words", "multi30k", "iwslt14"]
+    vocabulary: Annotated[int, Field(ge=50)]
+    max_length: Annotated[int, Field(ge=4)]
+    train_pairs: Annotated[int, Field(ge=0)]
+    test_pairs: Annotated[int, Field(ge=0)]
+
+
+class ImageNetwork(Section):
+    width: Multiple
+    depth: Multiple
+    deep_depth: Multiple
+
+
+class FreeTau(Section):
+    half: Positive
+    same: Positive
+    same_large: Positive
+
+
+Tau = create_model(  # type: ignore[call-overload]
+    "Tau",
+    __base__=Section,
+    **{name.replace("-", "_"): (Positive, Field(alias=name)) for name in get_args(NetworkName)},
+)
+"""A learning rate of the scales for each network; names with hyphens are no Python names, so they are aliases."""
+
+
+class Adam(Section):
+    eta: Positive
+    gamma: Positive
+
+
+class MetaInit(Section):
+    lr: Positive
+    momentum: Share
+
+
+class Lsuv(Section):
+    tolerance: Positive
+    iterations: Count
+
+
+class Initialise(Section):
+    batch_size: Annotated[int, Field(ge=2)]
+    iterations: Count
+    eta: Positive
+    gamma: Positive
+    overlap: Overlap
+    min_scale: Share
+    normalised: bool
+    tau: Tau  # type: ignore[valid-type]
+    free_tau: FreeTau
+    penalties: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    adam: Adam
+    metainit: MetaInit
+    lsuv: Lsuv
+
+
+class TrainImages(Section):
+    epochs: Count
+    batch_size: Annotated[int, Field(ge=2)]
+    lr: Positive
+    momentum: Share
+    weight_decay: NotNegative
+    crop_padding: Annotated[int, Field(ge=0, le=8)]
+    flip: bool
+    cutout: Annotated[int, Field(ge=0)]
+    clip_norm: Positive
+    mixup: Positive
+
+
+class AdamW(Section):
+    lr: Positive
+    weight_decay: NotNegative
+
+
+class Scalars(Section):
+    lr: Positive
+    low_lr: Positive
+
+
+class ImageGrid(Section):
+    kaiming: Networks
+    gradinit: Networks
+    metainit: Networks
+    metainit_random_sign: Networks
+    metainit_real_sign: Networks
+    extra_epoch_constant: Networks
+    extra_epoch_warmup: Networks
+    fixup: Networks
+    gradinit_overlap: Networks
+    gradinit_free: Networks
+    gradinit_penalty: Networks
+    gradinit_fix_bn: Networks
+    gradinit_only_bn: Networks
+    xavier: Networks
+    orthogonal: Networks
+    lsuv: Networks
+    none: Networks
+
+
+class FirstSteps(Section):
+    networks: Networks
+    initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]
+    width: Multiple
+    depth: Multiple
+    steps: Count
+    batch_size: Annotated[int, Field(ge=2)]
+    iterations: Count
+
+
+class Probe(Section):
+    networks: Networks
+    batches: Annotated[int, Field(ge=2)]
+    batch_size: Annotated[int, Field(ge=2)]
+    variance_draws: Annotated[int, Field(ge=100)]
+
+
+class Transformer(Section):
+    dim: Count
+    ffn: Count
+    heads: Count
+    layers: Count
+    dropout: Share
+
+
+class InitialiseTranslation(Section):
+    max_tokens: Count
+    iterations: Count
+    tau: Positive
+    min_scale: Share
+
+
+class TrainTranslation(Section):
+    steps: Count
+    schedule_steps: Count
+    warmup_steps: Count
+    max_tokens: Count
+    lr: Positive
+    sgd_lr: Positive
+    betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
+    weight_decay: NotNegative
+    label_smoothing: Share
+    evaluations: Count
+
+
+class Beam(Section):
+    size: Count
+    length_penalty: NotNegative
+    extra: Count
+    factor: Positive
+
+
+class HeatMap(Section):
+    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
+    lr: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    beta2: Annotated[list[Share], Unique0, AfterValidator(unique)]
+
+
+class ProbeTranslation(Section):
+    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
+    batches: Annotated[int, Field(ge=2)]
+
+
+class Translation(Section):
+    network: Transformer
+    initialise: InitialiseTranslation
+    adam: Adam
+    sgd: Adam
+    train: TrainTranslation
+    beam: Beam
+    runs: Annotated[list[TranslationRun], Unique0, AfterValidator(unique)]
+    grid: HeatMap
+    probe: ProbeTranslation
+
+
+class GradInit(Section):
+    seeds: Seeds
+    images: Images
+    corpus: CorpusOf
+    network: ImageNetwork
+    initialise: Initialise
+    train: TrainImages
+    adamw: AdamW
+    scalars: Scalars
+    networks: ImageGrid
+    adamw_networks: Networks
+    scalar_networks: Networks
+    first_steps: FirstSteps
+    probe: Probe
+    translation: Translation

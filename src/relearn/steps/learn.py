@@ -1,0 +1,98 @@
+"""learn: train an image network from a start that `initialise` made, and test it after every epoch.
+
+Settings: the recipe: optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm, mixup (null: without),
+scalars (true: every weight learns a scalar factor beside it), test_images (0: all), augmentation. Input: data, start.
+Output: history.csv.
+
+The learning rate follows a cosine to 0 at the last step. Normalisation layers decay no weights, as released; in FixUp's networks
+biases and scalars learn at a tenth of the rate.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+from typing import Any
+
+NEEDS_TORCH = True
+BLOCKS = 10  # a run of so many steps, not epochs, writes its loss so often
+
+
+def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import torch
+
+    from relearn.checkpoint import Checkpoint
+    from relearn.console import Progress
+    from relearn.measures.accuracy import accuracy
+    from relearn.measures.embed import embed
+    from relearn.methods.augmentation import mixup
+    from relearn.methods.fit import fit
+    from relearn.methods.learned_scalars import learned_scalars
+    from relearn.steps.task_images import Images
+    from relearn.steps.tasks import seed_of
+
+    task = Images(settings, inputs["data"][0], device)
+    model = task.network(inputs["start"][0])
+    seed = seed_of(run.labels, run.seed, "task", "network")  # the same order and augmentation for every start
+    count = settings["test_images"] or len(task.test_labels)
+    test_images, test_labels = task.test_images[:count], task.test_labels[:count]
+    clocks = [time.perf_counter()]
+    seconds: list[float] = []
+
+    def evaluate(net: Any) -> dict[str, float]:
+        seconds.append(time.perf_counter() - clocks[-1])
+        with torch.no_grad():
+            logits = net.head(embed(net, test_images, precision=precision)).cpu()
+        clocks.append(time.perf_counter())
+        return {"test_accuracy_frac": accuracy(logits, test_labels)}
+
+    steps, epochs = settings["steps"], settings["epochs"]
+    with Progress(f"learn {run.labels['network']} {run.labels['initialisation']}") as progress:
+        with learned_scalars(model, active=settings["scalars"]):
+            fitted = fit(
+                model,
+                (task.images, task.labels),
+                loss=task.loss,
+                epochs=epochs,
+                steps=steps,
+                batch_size=settings["batch_size"],
+                lr=settings["lr"],
+                optimizer=settings["optimizer"],
+                momentum=settings["momentum"],
+                weight_decay=settings["weight_decay"],
+                decay="no_norm",
+                lr_scale={"*.bias": 0.1, "*.scale*": 0.1} if "FixUp" in run.labels["network"] else None,
+                clip_norm=settings["clip_norm"],
+                schedule="cosine",
+                augment=task.augment,
+                mix=mixup(settings["mixup"], task.classes) if settings["mixup"] else None,
+                evaluate=evaluate,
+                seed=seed,
+                precision=precision,
+                log=run.log,
+                progress=progress,
+                checkpoint=Checkpoint(run.work / "fit"),
+            )
+    rows = fitted.history
+    fields = list(dict.fromkeys(key for row in rows for key in row)) or ["epoch"]
+    with run.output("history.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    tested = [row["test_accuracy_frac"] for row in rows if "test_accuracy_frac" in row]
+    chance = float((test_labels == test_labels.mode().values).double().mean())
+    # A run that diverges has been as good as it was before; one that never got so far answers one class.
+    metrics = {"accbest_frac": max(tested, default=chance), "steps_count": float(fitted.steps)}
+    if tested:
+        metrics["accfinal_frac"] = tested[-1]
+    if tested and epochs:
+        metrics |= {"acc1_frac": tested[0], "epoch_s": sum(seconds[: len(tested)]) / len(tested)}
+    if rows:
+        metrics |= {"loss_first_nats": rows[0]["loss"], "train_loss_nats": rows[-1]["loss"]}
+    run.finish(
+        metrics,
+        outcome=fitted.outcome,
+        outcome_step=fitted.outcome_step,
+        outcome_reason="loss not finite" if fitted.outcome == "diverged" else None,
+    )

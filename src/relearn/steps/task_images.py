@@ -1,0 +1,90 @@
+"""Image classification as a task: the prepared images, all of them for training, and the networks of ``relearn.models``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from relearn.data.arrays import load_prepared
+from relearn.methods.augmentation import compose, crop_and_flip, cutout
+from relearn.methods.source import Resident, pixels
+from relearn.models import create, files
+
+
+class Images:
+    """Training images (N, C, H, W) uint8 and labels on ``device``; everything that the split left for training is trained on.
+
+    Args:
+        settings: ``crop_padding``, ``flip``, ``cutout`` (side of the hole in pixels; 0: none).
+        data: what `relearn prepare` wrote.
+        device: where images, networks and batches lie.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], data: Path, device: str) -> None:
+        prepared = load_prepared(data)
+        index = torch.cat([prepared.tensors["pretrain"], prepared.tensors["pool"]]).sort().values
+        self.images, self.labels = prepared.images[index].to(device), prepared.labels[index].to(device)
+        self.test_images, self.test_labels = prepared.test()
+        self.mean, self.std = prepared.mean.tolist(), prepared.std.tolist()
+        self.classes, self.device = len(prepared.classes), torch.device(device)
+        steps = [crop_and_flip(settings["crop_padding"], settings["flip"])]
+        if settings["cutout"]:
+            # The published code cuts behind the normalisation and writes zeros: the channels' means before it.
+            steps.append(cutout(settings["cutout"], fill=self.mean))
+        self.augment = compose(*steps)
+
+    @staticmethod
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross entropy in nats; labels may be classes or probabilities."""
+        return cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels)
+
+    def describe(self, network: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments of ``relearn.models.create`` for a network (name, width, depth) on these images."""
+        channels = self.images.shape[1]
+        return {
+            **network,
+            "classes": self.classes,
+            "in_channels": channels,
+            "mean": self.mean,
+            "std": self.std,
+        }
+
+    def create(self, network: Mapping[str, Any]) -> nn.Module:
+        described = self.describe(network)
+        model = create(**described).to(self.device)
+        model.description = described  # type: ignore[assignment]  # what a file needs to build it again
+        return model
+
+    def network(self, path: Path) -> nn.Module:
+        from safetensors import safe_open
+
+        model = files.load(path, self.device)
+        with safe_open(path, "pt") as file:
+            model.description = json.loads(file.metadata()["network"])  # type: ignore[assignment]
+        return model
+
+    def save(self, model: nn.Module, path: Path) -> None:
+        description: dict[str, Any] = model.description  # type: ignore[assignment]
+        files.save(model, path, description)
+
+    def steps_per_epoch(self, size: int) -> int:
+        return Resident((self.images, self.labels), size).batches_per_epoch
+
+    def batches(self, seed: int, size: int) -> Iterator[Sequence[Any]]:
+        generator = torch.Generator().manual_seed(seed)
+        source = Resident((self.images, self.labels), size)
+        while True:
+            for batch in source.epoch(generator):
+                if len(batch[0]) < min(size, len(self.images)):
+                    continue  # every batch alike, so that each has the same weight
+                images, labels = pixels(batch, self.device, channels_last=False)
+                yield self.augment(images, generator), labels
+
+    def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
+        return self.batches(seed, min(round(size * (2.0 - overlap)), len(self.images)))
