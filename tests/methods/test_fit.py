@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relearn.methods.fit import crop_and_flip, fit, learning_rate, plain_gradient
+from relearn.methods.fit import fit, plain_gradient
 
 
 def toy(seed: int = 0, samples: int = 12):
@@ -33,21 +33,6 @@ class Memory:
         self.saves += 1
         if self.saves == self.stop_after:
             raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("step,expected", [(0, 0.4), (50, 0.2), (100, 0.0)])
-def test_cosine_passes_its_three_fixed_points(step, expected):
-    assert learning_rate(0.4, "cosine", step, 100) == pytest.approx(expected)
-
-
-def test_step_schedule_divides_by_ten_at_each_milestone():
-    rates = [learning_rate(1.0, "step", t, 10, (4, 7)) for t in range(10)]
-    assert rates == pytest.approx([1.0] * 4 + [0.1] * 3 + [0.01] * 3)
-
-
-def test_unknown_schedule_names_what_is_allowed():
-    with pytest.raises(ValueError, match="found 'linear', allowed are cosine, step, constant"):
-        learning_rate(1.0, "linear", 0, 1)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -157,29 +142,6 @@ def test_every_sample_is_used_once_an_epoch_but_a_lone_last_one():
     seen.clear()
     fit(nn.Linear(5, 2), (x, torch.arange(9)), loss=None, epochs=1, batch_size=4, lr=0.0, gradient=watch)
     assert len(set(seen)) == len(seen) == 8
-
-
-def test_crop_cuts_each_image_out_of_its_padded_self():
-    torch.manual_seed(0)
-    images = torch.rand(40, 2, 6, 6)
-    cropped = crop_and_flip(2, False)(images, torch.Generator().manual_seed(1))
-    padded = nn.functional.pad(images, (2, 2, 2, 2))
-    offsets = set()
-    for image, source in zip(cropped, padded, strict=True):
-        hits = [
-            (r, c) for r in range(5) for c in range(5) if torch.equal(image, source[:, r : r + 6, c : c + 6])
-        ]
-        assert len(hits) == 1
-        offsets.update(hits)
-    assert len(offsets) > 10  # each image has an offset of its own
-
-
-def test_flip_mirrors_about_half_of_the_images_and_only_horizontally():
-    images = torch.rand(200, 1, 4, 5)
-    flipped = crop_and_flip(0, True)(images, torch.Generator().manual_seed(0))
-    mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(flipped, images, strict=True)]
-    assert all(m or torch.equal(a, b) for m, a, b in zip(mirrored, flipped, images, strict=True))
-    assert 70 < sum(mirrored) < 130
 
 
 def test_eight_bit_images_become_pixels_between_zero_and_one():

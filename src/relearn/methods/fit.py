@@ -1,31 +1,43 @@
 """The one training loop.
 
-Everything that trains in this package trains here: a classifier, a stack of linear heads, later a language model. What changes
-from study to study is an argument: the loss, the augmentation, the schedule and, above all, the *gradient step*.
+Everything that trains in this package trains here: a classifier, a translator, a stack of linear heads, later a language model. What
+changes from study to study is an argument: the loss, the augmentation, the schedule and, above all, the *gradient step*.
 
 A gradient strategy is a function ``gradient(model, loss, batch) -> loss value`` that leaves the gradient of one step in
 ``parameter.grad``. :func:`plain_gradient` is ordinary back-propagation; adversarial training and the like are other strategies,
 never other loops.
 
 The loop is deterministic and resumes exactly: every epoch draws its order, its augmentation and its dropout masks from generators
-seeded by (seed, epoch) alone, so that nothing but parameters, optimiser moments and the epoch number has to be kept.
+seeded by (seed, epoch) alone. Between two epochs nothing but parameters, optimiser moments and the epoch number has to be kept; in the
+middle of one also the generators' states and how many batches were seen, which are made once more and skipped.
+
+Under ``torchrun`` every process calls it alike and gets its share of every batch, see :mod:`relearn.methods.parallel`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
+import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from relearn.methods import fit_state, parallel
+from relearn.methods.augmentation import Augment, Mix, crop_and_flip
+from relearn.methods.compilation import compiled
+from relearn.methods.ledger import Ledger
+from relearn.methods.optimisers import make_optimiser
+from relearn.methods.schedules import learning_rate
+from relearn.methods.source import Batch, Resident, Source, outputs, pixels, rows, share
+
+__all__ = ["Checkpoint", "Fitted", "Source", "crop_and_flip", "fit", "learning_rate", "plain_gradient"]
+
 Loss = Callable[..., Tensor]
-Gradient = Callable[[nn.Module, Loss, Sequence[Tensor]], Tensor]
-Augment = Callable[[Tensor, torch.Generator], Tensor]
+Gradient = Callable[[nn.Module, Loss, Sequence[Any]], Tensor]
 
 
 class Checkpoint(Protocol):
@@ -41,10 +53,12 @@ class Fitted:
     """How a training run ended.
 
     Attributes:
-        outcome: ``ok`` or ``diverged`` (a loss that is not finite). Divergence is a result, not an exception.
-        outcome_step: the optimisation step of the divergence, else ``None``.
-        history: one dict an epoch: ``epoch``, ``loss`` (mean over samples), ``lr``.
-        steps: optimisation steps taken, resumed ones included.
+        outcome: ``ok`` or ``diverged`` (a loss that is not finite, or beyond ``diverged_above``). Divergence is a result, not an exception.
+        outcome_step: the optimisation step of the divergence (1 is the first), else ``None``.
+        history: one dict a row (an epoch, or ``history_steps`` steps): ``epoch`` (epochs done, a fraction in the middle of one), ``step``
+            (steps done), ``loss`` (mean over the samples since the last row), ``lr`` (of the last step), ``gradient_norm`` (mean over
+            steps, before clipping; with ``clip_norm`` only), and what ``evaluate`` returned.
+        steps: optimisation steps taken, resumed ones included. A divergence is found some steps late; its step is exact.
     """
 
     outcome: str = "ok"
@@ -53,209 +67,306 @@ class Fitted:
     steps: int = 0
 
 
-def plain_gradient(model: nn.Module, loss: Loss, batch: Sequence[Tensor]) -> Tensor:
-    """Back-propagation of ``loss(model(x), *rest)`` for ``batch = (x, *rest)``."""
-    value = loss(model(batch[0]), *batch[1:])
+def plain_gradient(model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
+    """Back-propagation of ``loss(model(x), *rest)`` for ``batch = (x, *rest)``; a tuple ``x`` is splatted."""
+    value = loss(outputs(model, batch[0]), *batch[1:])
     value.backward()
     return value.detach()
 
 
-def learning_rate(lr: float, schedule: str, step: int, steps: int, milestones: Sequence[int] = ()) -> float:
-    r"""Learning rate of optimisation step ``step`` (0-based) of ``steps``.
-
-    ``cosine``: :math:`\eta_t = \eta\,(1 + \cos(\pi t / T)) / 2`. ``step``: :math:`\eta_t = \eta \cdot 0.1^{|\{m : m \le t\}|}`
-    with ``milestones`` in steps. ``constant``: :math:`\eta`.
-
-    Raises:
-        ValueError: for another name.
-    """
-    if schedule == "cosine":
-        return lr * (1.0 + math.cos(math.pi * step / steps)) / 2.0
-    if schedule == "step":
-        return lr * 0.1 ** sum(step >= milestone for milestone in milestones)
-    if schedule == "constant":
-        return lr
-    raise ValueError(f"schedule: found {schedule!r}, allowed are cosine, step, constant")
-
-
-def crop_and_flip(padding: int, flip: bool) -> Augment:
-    """Augmentation of image batches (B, C, H, W): a random crop after zero padding, then a random horizontal flip.
-
-    Each image has its own offset and its own coin, drawn from the given generator on the CPU (so that the draw does not depend on the
-    device); the work is done where the images are, without a loop.
-    """
-
-    def augment(images: Tensor, generator: torch.Generator) -> Tensor:
-        batch, _, height, width = images.shape
-        if padding:
-            offsets = torch.randint(0, 2 * padding + 1, (2, batch), generator=generator).to(images.device)
-            padded = nn.functional.pad(images, (padding,) * 4)
-            rows = offsets[0][:, None] + torch.arange(height, device=images.device)
-            columns = offsets[1][:, None] + torch.arange(width, device=images.device)
-            which = torch.arange(batch, device=images.device)[:, None, None]
-            images = padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(
-                0, 3, 1, 2
-            )
-        if flip:
-            coins = torch.rand(batch, generator=generator).to(images.device) < 0.5
-            images = torch.where(coins[:, None, None, None], images.flip(3), images)
-        return images
-
-    return augment
-
-
 def fit(
     model: nn.Module,
-    data: Sequence[Tensor],
+    data: Sequence[Tensor] | Source,
     *,
     loss: Loss,
-    epochs: int,
-    batch_size: int,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
     lr: float,
     optimizer: str = "sgd",
     momentum: float = 0.9,
+    nesterov: bool = False,
+    betas: tuple[float, float] = (0.9, 0.999),
     weight_decay: float = 0.0,
+    decay: str = "all",
+    lr_scale: Mapping[str, float] | None = None,
     schedule: str = "cosine",
-    milestones: Sequence[int] = (),
+    schedule_steps: int | None = None,
+    warmup_steps: int = 0,
+    milestones: Sequence[float] = (),
+    clip_norm: float | None = None,
     augment: Augment | None = None,
+    mix: Mix | None = None,
     gradient: Gradient = plain_gradient,
     training_mode: bool = True,
     seed: int = 0,
     precision: str = "fp32",
+    compile: bool | str = False,
+    terms: Callable[..., Tensor | float] | None = None,
+    diverged_above: float | None = None,
+    check_every: int = 100,
+    evaluate: Callable[[nn.Module], Mapping[str, float]] | None = None,
+    evaluate_every: int = 1,
+    history_steps: int | None = None,
     log: Callable[..., None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 1,
+    checkpoint_steps: int | None = None,
 ) -> Fitted:
-    """Train ``model`` in place on tensors that are already where they are needed.
+    """Train ``model`` in place.
 
     Args:
-        model: called with the first tensor of a batch; floating point, its parameters' device decides.
-        data: tensors of the same first dimension; the first is the input. ``uint8`` inputs are images and become floats in [0, 1].
+        model: called with the first item of a batch (see :mod:`relearn.methods.source`); its parameters' device decides.
+        data: tensors of the same first dimension, of which the first is the input, best on that device already; or a ``Source`` of
+            batches. ``uint8`` inputs are images and become floats in [0, 1] on the device.
         loss: ``loss(output, *rest)`` → scalar, a mean over the batch.
-        epochs, batch_size: a last batch of a single sample is left out (batch normalisation cannot use it).
-        lr, schedule, milestones: see :func:`learning_rate`; ``milestones`` are counted in epochs here.
-        optimizer: ``sgd`` (with ``momentum``) or ``adam`` (betas 0.9, 0.999); ``weight_decay`` is the L2 term of the gradient.
-        augment: applied to float inputs, see :func:`crop_and_flip`.
+        epochs, steps: how long; the shorter one if both are given, at least one is needed.
+        batch_size: for tensors; a last batch of a single sample is left out (batch normalisation cannot use it).
+        optimizer, lr, momentum, nesterov, betas, weight_decay, decay, lr_scale: see :func:`relearn.methods.optimisers.make_optimiser`.
+        schedule, warmup_steps: of the learning rate, step by step, see :func:`learning_rate`.
+        schedule_steps: the schedule's length; all of ``epochs`` by default, also if ``steps`` ends earlier, else ``steps``.
+        milestones: of the ``step`` schedule, in epochs.
+        clip_norm: the whole gradient's L2 norm is scaled down to it; ``inf`` only writes the norm down.
+        augment: applied to the float input, mixing afterwards to the batch: see :mod:`relearn.methods.augmentation`.
         gradient: the strategy that makes one step's gradient.
         training_mode: ``False`` keeps the model in eval mode (frozen batch statistics, no dropout).
         seed: of the order, the augmentation and the dropout masks.
         precision: ``fp32``, or ``bf16`` for autocast (and channels_last for image inputs).
-        log: called once an epoch as ``log(step, loss=…, lr=…)``.
+        compile: False, True, or ``auto`` (on CUDA only), see :func:`relearn.methods.compilation.compiled`.
+        terms: ``terms(*rest)`` → over how many terms ``loss`` takes its mean (tokens, say); the batch's rows by default. Weighs the
+            history's mean, and the processes' shares in data parallel training.
+        diverged_above: a loss beyond it counts as a divergence.
+        check_every: steps between two looks for divergence; each waits for the device once.
+        evaluate: ``evaluate(model)`` in eval mode, every ``evaluate_every`` rows of the history and at the end; its numbers join the row.
+            It may draw random numbers: training does not notice.
+        history_steps: a row so many steps, instead of one an epoch.
+        log: called at every row as ``log(step, loss=…, lr=…, …)``.
         progress: called once a step as ``progress(done, all)``.
-        checkpoint: resumed from when it holds a state; saved every ``checkpoint_every`` epochs.
+        checkpoint: resumed from when it holds a state; saved every ``checkpoint_every`` epochs, and every ``checkpoint_steps`` steps.
+
+    In data parallel training only the first process logs, reports progress and saves; every one evaluates.
 
     Raises:
-        ValueError: unknown optimizer, schedule or precision; tensors of unequal length; fewer than 2 samples.
+        ValueError: an unknown or impossible setting; tensors of unequal length; fewer than 2 samples; no parameter to train.
     """
-    count = len(data[0])
-    if any(len(tensor) != count for tensor in data):
-        raise ValueError(f"data: tensors of unequal length {[len(tensor) for tensor in data]}")
-    if count < 2:
-        raise ValueError(f"data: {count} samples, at least 2 are needed")
+    if isinstance(data, Source):
+        if batch_size is not None:
+            raise ValueError(
+                f"batch_size: found {batch_size}, but the source makes the batches: leave it out"
+            )
+        source = data
+    else:
+        if batch_size is None:
+            raise ValueError("batch_size: missing, tensors need one")
+        source = Resident(data, batch_size)
     if precision not in ("fp32", "bf16"):
         raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")
-    per_epoch = count // batch_size + (count % batch_size > 1)
-    steps = epochs * per_epoch
-    learning_rate(lr, schedule, 0, max(steps, 1))
-    stepper = _optimizer(model, optimizer, lr, momentum, weight_decay)
-    fitted, first_epoch = Fitted(), 0
-    state = checkpoint.load() if checkpoint else None
-    if state is not None:
-        first_epoch = _restore(state, model, stepper, fitted)
+    _at_least_one(
+        check_every=check_every,
+        evaluate_every=evaluate_every,
+        history_steps=history_steps,
+        checkpoint_every=checkpoint_every,
+        checkpoint_steps=checkpoint_steps,
+        schedule_steps=schedule_steps,
+    )
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"clip_norm: found {clip_norm}, allowed is more than 0, or none at all")
+    per_epoch = source.batches_per_epoch
+    planned = None if epochs is None else epochs * per_epoch
+    length = _length(planned, steps)
+    horizon = schedule_steps or planned or length
+    milestone_steps = [milestone * per_epoch for milestone in milestones]
+    learning_rate(lr, schedule, 0, max(horizon, 1), (), warmup_steps)
+    stepper = make_optimiser(
+        model,
+        optimizer,
+        lr=lr,
+        momentum=momentum,
+        nesterov=nesterov,
+        betas=betas,
+        weight_decay=weight_decay,
+        decay=decay,
+        lr_scale=lr_scale,
+    )
+    trained = [parameter for group in stepper.param_groups for parameter in group["params"]]
+    device = trained[0].device
+    rank, size = parallel.world()
+    if isinstance(source, Resident) and source.smallest < size:
+        raise ValueError(
+            f"batch_size: the last batch has {source.smallest} rows for {size} processes: choose another one"
+        )
 
-    device = next(model.parameters()).device
-    if data[0].dim() == 4 and precision == "bf16":
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    model.train(training_mode)
-    for epoch in range(first_epoch, epochs):
-        # Seeded by (seed, epoch): a resumed run draws what the uninterrupted one would have drawn.
-        epoch_seed = zlib.crc32(f"{seed}/{epoch}".encode())
-        generator = torch.Generator().manual_seed(epoch_seed)
-        torch.manual_seed(epoch_seed)
-        values, sizes, rate = [], [], lr
-        for batch in _batches(data, batch_size, generator, augment, precision):
-            rate = learning_rate(lr, schedule, fitted.steps, steps, [m * per_epoch for m in milestones])
-            for group in stepper.param_groups:
-                group["lr"] = rate
-            stepper.zero_grad(set_to_none=True)
-            with _autocast(device, precision):
-                value = gradient(model, loss, batch)
-            stepper.step()
-            values.append(value)
-            sizes.append(len(batch[0]))
-            fitted.steps += 1
-            if progress:
-                progress(fitted.steps, steps)
-        losses = torch.stack(values).double().cpu()  # the one host synchronisation of an epoch
-        if not losses.isfinite().all():
-            first = int((~losses.isfinite()).nonzero()[0])
-            fitted.outcome, fitted.outcome_step = "diverged", fitted.steps - len(values) + first + 1
-            break
-        mean = float((losses * torch.tensor(sizes)).sum() / sum(sizes))
-        fitted.history.append({"epoch": epoch + 1.0, "loss": mean, "lr": rate})
-        if log:
-            log(fitted.steps, loss=mean, lr=rate)
-        if checkpoint and (epoch + 1) % checkpoint_every == 0 and epoch + 1 < epochs:
-            checkpoint.save(_state(model, stepper, fitted, epoch + 1))
-    model.eval()
+    fitted, epoch, done, rate = Fitted(), 0, 0, lr
+    ledger = Ledger(diverged_above, parallel.add_up if size > 1 else None)
+    resumed: dict[str, Tensor] | None = None
+    state = checkpoint.load() if checkpoint and rank == 0 else None
+    if size > 1:
+        state = parallel.from_first(state)
+        parallel.same_start(model)
+    if state is not None:
+        fit_state.restore(state, model, stepper)
+        fitted.steps, fitted.history = int(state["steps"]), list(state["history"])
+        epoch, done = int(state["epoch"]), int(state.get("done", 0))
+        ledger.restore(state.get("ledger", ledger.state()))
+        rate = float(state.get("rate", lr))
+        if done:
+            # Another number of processes than before: the loop's own draws are everybody's, the rest begins anew.
+            random = state["random"]
+            resumed = random.get(str(rank), {"draws": random["0"]["draws"]})
+
+    def close(position: float, last: bool) -> None:
+        """A row of the history."""
+        row = {"epoch": float(position), "step": float(fitted.steps), **ledger.row(), "lr": rate}
+        if evaluate and (last or (len(fitted.history) + 1) % evaluate_every == 0):
+            row.update(_evaluated(model, evaluate, training_mode, device))
+        fitted.history.append(row)
+        if log and rank == 0:
+            log(fitted.steps, **{key: value for key, value in row.items() if key not in ("epoch", "step")})
+
+    def save() -> None:
+        assert checkpoint is not None
+        random = {str(rank): fit_state.random_state(device, draws)} if done else {}
+        if size > 1:
+            random = {key: value for part in parallel.gathered(random) for key, value in part.items()}
+        if rank == 0:
+            kept = {"epoch": epoch, "done": done, "steps": fitted.steps, "history": fitted.history}
+            kept |= {"rate": rate, "ledger": ledger.state(), "random": random}
+            checkpoint.save({**fit_state.capture(model, stepper), **kept})
+
+    def over() -> bool:
+        return (steps is not None and fitted.steps >= steps) or (epochs is not None and epoch >= epochs)
+
+    def diverged() -> bool:
+        late = ledger.settle()
+        if late is not None:
+            fitted.outcome, fitted.outcome_step = "diverged", fitted.steps - late
+        return late is not None
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(model.eval)
+        channels_last = precision == "bf16"
+        if channels_last and any(parameter.dim() == 4 for parameter in trained):
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if size > 1:
+            stack.enter_context(parallel.synchronised(model, device))
+        take_gradient = stack.enter_context(compiled(model, compile, device))(gradient)
+        model.train(training_mode)
+        while not over() and fitted.outcome == "ok":
+            # Seeded by (seed, epoch): a resumed run draws what the uninterrupted one would have drawn.
+            epoch_seed = zlib.crc32(f"{seed}/{epoch}".encode())
+            generator = torch.Generator().manual_seed(epoch_seed)
+            # A source may draw ahead of the loop, so that what the loop itself draws comes from elsewhere.
+            draws = generator
+            if source is data:
+                draws = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{epoch}/loop".encode()))
+            torch.manual_seed(zlib.crc32(f"{seed}/{epoch}/{rank}".encode()) if rank else epoch_seed)
+            batches = itertools.islice(source.epoch(generator), done, None)
+            for index, batch in enumerate(batches):
+                if index == 0 and resumed is not None:
+                    fit_state.set_random_state(resumed, device, draws)
+                    resumed = None
+                rate = learning_rate(lr, schedule, fitted.steps, horizon, milestone_steps, warmup_steps)
+                for group in stepper.param_groups:
+                    group["lr"] = rate * group["lr_scale"]
+                batch = _prepared(batch, device, channels_last, augment, mix, draws)
+                weight = terms(*batch[1:]) if terms else rows(batch)
+                objective = loss
+                if size > 1:
+                    batch = share(batch, rank, size)
+                    objective = _weighted(loss, (terms(*batch[1:]) if terms else rows(batch)) / weight)
+                stepper.zero_grad(set_to_none=True)
+                with _autocast(device, precision):
+                    value = take_gradient(model, objective, batch)
+                if size > 1:
+                    parallel.add_gradients(trained)
+                norm = None if clip_norm is None else nn.utils.clip_grad_norm_(trained, clip_norm)
+                stepper.step()
+                ledger.add(value, weight, norm)
+                fitted.steps += 1
+                done += 1
+                if progress and rank == 0:
+                    progress(fitted.steps, length)
+                if fitted.steps % check_every == 0 and diverged():
+                    break
+                if steps is not None and fitted.steps >= steps:
+                    break
+                if history_steps and fitted.steps % history_steps == 0:
+                    if diverged():
+                        break
+                    close(epoch + done / per_epoch, False)
+                if checkpoint and checkpoint_steps and fitted.steps % checkpoint_steps == 0:
+                    if diverged():
+                        break
+                    save()
+            else:
+                if not done:
+                    raise ValueError(f"data: epoch {epoch + 1} has no batch, at least one is needed")
+                epoch, done = epoch + 1, 0
+                if diverged():
+                    break
+                if ledger and (over() or not history_steps):
+                    close(epoch, over())
+                if checkpoint and epoch % checkpoint_every == 0 and not over():
+                    save()
+        if fitted.outcome == "ok" and ledger and not diverged():
+            close(epoch + done / per_epoch, True)
     return fitted
 
 
-def _batches(
-    data: Sequence[Tensor],
-    batch_size: int,
-    generator: torch.Generator,
+def _length(planned: int | None, steps: int | None) -> int:
+    lengths = [length for length in (planned, steps) if length is not None]
+    if not lengths:
+        raise ValueError("epochs, steps: both missing, one of them is needed")
+    if min(lengths) < 0:
+        raise ValueError(f"epochs, steps: found a length of {min(lengths)} steps, allowed is 0 or more")
+    return min(lengths)
+
+
+def _at_least_one(**settings: int | None) -> None:
+    for key, value in settings.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{key}: found {value}, allowed is 1 or more")
+
+
+def _prepared(
+    batch: Batch,
+    device: torch.device,
+    channels_last: bool,
     augment: Augment | None,
-    precision: str,
-) -> Iterator[list[Tensor]]:
-    order = torch.randperm(len(data[0]), generator=generator).to(data[0].device)
-    for rows in order.split(batch_size):
-        if len(rows) < 2:
-            continue
-        batch = [tensor[rows] for tensor in data]
-        if batch[0].dtype == torch.uint8:
-            batch[0] = batch[0].float() / 255.0
-        if augment:
-            batch[0] = augment(batch[0], generator)
-        if batch[0].dim() == 4 and precision == "bf16":
-            batch[0] = batch[0].to(memory_format=torch.channels_last)
-        yield batch
+    mix: Mix | None,
+    generator: torch.Generator,
+) -> list[Any]:
+    """On the device, in floats, augmented and mixed."""
+    ready = pixels(batch, device)
+    if augment:
+        ready[0] = augment(ready[0], generator)
+    if mix:
+        ready = mix(ready, generator)
+    if channels_last and isinstance(ready[0], Tensor) and ready[0].dim() == 4:
+        ready[0] = ready[0].to(memory_format=torch.channels_last)
+    return ready
 
 
-def _optimizer(
-    model: nn.Module, name: str, lr: float, momentum: float, decay: float
-) -> torch.optim.Optimizer:
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=decay)
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr=lr, weight_decay=decay)
-    raise ValueError(f"optimizer: found {name!r}, allowed are sgd, adam")
+def _weighted(loss: Loss, share: Tensor | float) -> Loss:
+    """The part of the whole batch's mean loss that a share of so much of its terms contributes."""
+    return lambda output, *rest: loss(output, *rest) * share
+
+
+def _evaluated(
+    model: nn.Module,
+    evaluate: Callable[[nn.Module], Mapping[str, float]],
+    training_mode: bool,
+    device: torch.device,
+) -> dict[str, float]:
+    model.eval()
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        found = dict(evaluate(model))
+    model.train(training_mode)
+    return found
 
 
 def _autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
     if precision == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
-
-
-def _state(model: nn.Module, stepper: torch.optim.Optimizer, fitted: Fitted, epoch: int) -> dict[str, Any]:
-    state: dict[str, Any] = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    for index, moments in stepper.state_dict()["state"].items():
-        for name, value in moments.items():
-            if value is not None:
-                state[f"optimizer/{index}/{name}"] = torch.as_tensor(value)
-    return {**state, "epoch": epoch, "steps": fitted.steps, "history": fitted.history}
-
-
-def _restore(state: dict[str, Any], model: nn.Module, stepper: torch.optim.Optimizer, fitted: Fitted) -> int:
-    model.load_state_dict({k.removeprefix("model/"): v for k, v in state.items() if k.startswith("model/")})
-    moments: dict[int, dict[str, Tensor]] = {}
-    for key, value in state.items():
-        if key.startswith("optimizer/"):
-            _, index, name = key.split("/")
-            moments.setdefault(int(index), {})[name] = value
-    stepper.load_state_dict({"state": moments, "param_groups": stepper.state_dict()["param_groups"]})
-    fitted.steps, fitted.history = int(state["steps"]), list(state["history"])
-    return int(state["epoch"])

@@ -1,0 +1,114 @@
+"""What happens to image batches before the network sees them: whole batches, where they are, without a loop over images.
+
+Every draw comes from a generator on the CPU that the training loop gives, so that it does not depend on the device. Images are
+(B, C, H, W) floats in pixel units, [0, 1]; the networks of this package normalise inside.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+Mix = Callable[[Sequence[Any], torch.Generator], list[Any]]
+
+
+def compose(*augments: Augment) -> Augment:
+    """One after the other."""
+
+    def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+        for each in augments:
+            images = each(images, generator)
+        return images
+
+    return augment
+
+
+def crop_and_flip(padding: int, flip: bool) -> Augment:
+    """Augmentation of image batches (B, C, H, W): a random crop after zero padding, then a random horizontal flip.
+
+    Each image has its own offset and its own coin, drawn from the given generator on the CPU (so that the draw does not depend on the
+    device); the work is done where the images are, without a loop.
+    """
+
+    def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+        batch, _, height, width = images.shape
+        if padding:
+            offsets = torch.randint(0, 2 * padding + 1, (2, batch), generator=generator).to(images.device)
+            padded = nn.functional.pad(images, (padding,) * 4)
+            rows = offsets[0][:, None] + torch.arange(height, device=images.device)
+            columns = offsets[1][:, None] + torch.arange(width, device=images.device)
+            which = torch.arange(batch, device=images.device)[:, None, None]
+            images = padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(
+                0, 3, 1, 2
+            )
+        if flip:
+            coins = torch.rand(batch, generator=generator).to(images.device) < 0.5
+            images = torch.where(coins[:, None, None, None], images.flip(3), images)
+        return images
+
+    return augment
+
+
+def cutout(size: int, holes: int = 1, fill: float | Sequence[float] | Tensor = 0.0) -> Augment:
+    r"""Cutout (DeVries & Taylor 2017, arXiv 1708.04552): square holes of ``size`` × ``size`` pixels in every image.
+
+    The centre :math:`(r, c)` of each hole is uniform over the image, and the hole covers rows :math:`r - \lfloor s/2 \rfloor` to
+    :math:`r - \lfloor s/2 \rfloor + s - 1`, columns alike; what falls over the border is lost, so that some holes are smaller.
+
+    Args:
+        fill: the holes' value in pixel units, one or one a channel. Published code cuts after normalisation and writes zeros; with
+            the networks of this package, which normalise inside, give the channels' **mean**: it becomes that zero.
+
+    Raises:
+        ValueError: ``size`` or ``holes`` below 1.
+    """
+    for key, value in {"size": size, "holes": holes}.items():
+        if value < 1:
+            raise ValueError(f"cutout {key}: found {value}, allowed is 1 or more")
+    values = torch.as_tensor(fill, dtype=torch.float64)
+
+    def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+        batch, _, height, width = images.shape
+        rows = torch.randint(0, height, (batch, holes, 1), generator=generator).to(images.device)
+        columns = torch.randint(0, width, (batch, holes, 1), generator=generator).to(images.device)
+        # The position of each row (column) inside each hole: covered where it lies in [0, size).
+        down = torch.arange(height, device=images.device) - rows + size // 2
+        right = torch.arange(width, device=images.device) - columns + size // 2
+        inside = ((down >= 0) & (down < size))[..., :, None] & ((right >= 0) & (right < size))[..., None, :]
+        return torch.where(inside.any(1)[:, None], values.to(images).view(-1, 1, 1), images)
+
+    return augment
+
+
+def mixup(alpha: float, classes: int) -> Mix:
+    r"""mixup (Zhang et al. 2018, arXiv 1710.09412) of a batch ``(images, labels, *rest)``.
+
+    .. math:: \tilde x = \lambda x + (1 - \lambda)\, x_\pi, \quad \tilde y = \lambda\, e_y + (1 - \lambda)\, e_{y_\pi}, \quad
+        \lambda \sim \mathrm{Beta}(\alpha, \alpha)
+
+    with one :math:`\lambda` and one permutation :math:`\pi` a batch. Labels (B,) become probabilities (B, ``classes``), which
+    ``cross_entropy`` takes, with label smoothing too; its value is the λ-weighted mean of the two losses. Labels that are
+    probabilities already are mixed as they are. ``rest`` is left alone.
+
+    Raises:
+        ValueError: ``alpha`` ≤ 0.
+    """
+    if not alpha > 0:
+        raise ValueError(f"mixup alpha: found {alpha}, allowed is more than 0")
+
+    def mix(batch: Sequence[Any], generator: torch.Generator) -> list[Any]:
+        images, labels, *rest = batch
+        # torch's Beta draws from the global state only; Python's own takes a seed.
+        seed = int(torch.randint(2**62, (), generator=generator))
+        weight = random.Random(seed).betavariate(alpha, alpha)
+        other = torch.randperm(len(images), generator=generator).to(images.device)
+        if labels.dim() == 1:
+            labels = nn.functional.one_hot(labels, classes).to(images.dtype)
+        return [torch.lerp(images[other], images, weight), torch.lerp(labels[other], labels, weight), *rest]
+
+    return mix

@@ -1,0 +1,46 @@
+"""What the training loop keeps to resume exactly, as one dict of tensors and plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def capture(model: nn.Module, stepper: torch.optim.Optimizer) -> dict[str, Any]:
+    """The model's parameters and buffers, the optimiser's moments."""
+    state: dict[str, Any] = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    for index, moments in stepper.state_dict()["state"].items():
+        for name, value in moments.items():
+            if value is not None:
+                state[f"optimizer/{index}/{name}"] = torch.as_tensor(value)
+    return state
+
+
+def restore(state: dict[str, Any], model: nn.Module, stepper: torch.optim.Optimizer) -> None:
+    """Put back what :func:`capture` took."""
+    model.load_state_dict({k.removeprefix("model/"): v for k, v in state.items() if k.startswith("model/")})
+    moments: dict[int, dict[str, Tensor]] = {}
+    for key, value in state.items():
+        if key.startswith("optimizer/"):
+            _, index, name = key.split("/")
+            moments.setdefault(int(index), {})[name] = value
+    stepper.load_state_dict({"state": moments, "param_groups": stepper.state_dict()["param_groups"]})
+
+
+def random_state(device: torch.device, draws: torch.Generator) -> dict[str, Tensor]:
+    """The loop's own generator, torch's global one, and the device's."""
+    state = {"draws": draws.get_state(), "cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["device"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Tensor], device: torch.device, draws: torch.Generator) -> None:
+    """Put back what :func:`random_state` took."""
+    draws.set_state(state["draws"].cpu())
+    if "cpu" in state:
+        torch.set_rng_state(state["cpu"].cpu())
+    if device.type == "cuda" and "device" in state:
+        torch.cuda.set_rng_state(state["device"].cpu(), device)

@@ -1,0 +1,79 @@
+"""What the training loop writes down: every step's loss, without waiting for the device at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Ledger:
+    """Losses, their weights and gradient norms since the last row of the history.
+
+    :meth:`add` only keeps references; :meth:`settle` moves them to the host, the one synchronisation, and finds a divergence with its
+    exact step afterwards. In data parallel training a step's loss is the sum of the processes' weighted parts.
+
+    Args:
+        diverged_above: a loss beyond it counts as diverged too.
+        add_up: the sum over processes, where there are several.
+    """
+
+    def __init__(
+        self, diverged_above: float | None = None, add_up: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        self.diverged_above, self.add_up = diverged_above, add_up
+        self.losses: list[float] = []
+        self.weights: list[float] = []
+        self.norms: list[float] = []
+        self._pending: tuple[list[Tensor], list[Any], list[Tensor]] = ([], [], [])
+
+    def add(self, loss: Tensor, weight: Tensor | float, norm: Tensor | None) -> None:
+        losses, weights, norms = self._pending
+        losses.append(loss.detach())
+        weights.append(weight)
+        if norm is not None:
+            norms.append(norm)
+
+    def settle(self) -> int | None:
+        """Take in what is pending; how many steps before the last one the first divergence was, or None."""
+        losses, weights, norms = self._pending
+        self._pending = ([], [], [])
+        if not losses:
+            return None
+        values = torch.stack(losses).double()
+        if self.add_up:
+            values = self.add_up(values)
+        values = values.cpu()
+        bad = ~values.isfinite()
+        if self.diverged_above is not None:
+            bad |= values > self.diverged_above
+        if bad.any():
+            return len(values) - 1 - int(bad.nonzero()[0])
+        self.losses += values.tolist()
+        if isinstance(weights[0], Tensor):
+            weights = torch.stack(weights).tolist()
+        self.weights += [float(weight) for weight in weights]
+        if norms:
+            self.norms += torch.stack(norms).double().cpu().tolist()
+        return None
+
+    def row(self) -> dict[str, float]:
+        """The weighted mean loss, and the mean gradient norm where norms were taken; the ledger is empty afterwards."""
+        losses, weights = torch.tensor(self.losses).double(), torch.tensor(self.weights).double()
+        means = {"loss": float((losses * weights).sum() / weights.sum())}
+        if self.norms:
+            means["gradient_norm"] = sum(self.norms) / len(self.norms)
+        self.losses, self.weights, self.norms = [], [], []
+        return means
+
+    def __bool__(self) -> bool:
+        return bool(self.losses or self._pending[0])
+
+    def state(self) -> dict[str, list[float]]:
+        return {"losses": list(self.losses), "weights": list(self.weights), "norms": list(self.norms)}
+
+    def restore(self, state: Mapping[str, list[float]]) -> None:
+        self.losses, self.weights = list(state["losses"]), list(state["weights"])
+        self.norms = list(state["norms"])

@@ -1,0 +1,107 @@
+"""Optimisers by name, and which parameters decay at which rate."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+OPTIMISERS = ("sgd", "adam", "adamw", "radam")
+DECAYS = ("all", "no_norm", "no_norm_no_bias")
+# Normalisations by what they are, and by what they are called: layers of this package and of timm derive from nn.Module.
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+_NAMED_NORM = re.compile(r"Norm(\dd)?$")
+
+
+def make_optimiser(
+    model: nn.Module,
+    name: str,
+    *,
+    lr: float,
+    momentum: float = 0.9,
+    nesterov: bool = False,
+    betas: tuple[float, float] = (0.9, 0.999),
+    weight_decay: float = 0.0,
+    decay: str = "all",
+    lr_scale: Mapping[str, float] | None = None,
+) -> torch.optim.Optimizer:
+    r"""One of torch's optimisers over the parameters of ``model`` that require a gradient.
+
+    ``weight_decay`` :math:`\lambda` is the L2 term :math:`g \leftarrow g + \lambda\theta` for ``sgd``, ``adam`` and ``radam`` (Liu et al.
+    2020), and decoupled, :math:`\theta \leftarrow (1 - \eta\lambda)\theta`, for ``adamw``.
+
+    Args:
+        decay, lr_scale: see :func:`parameter_groups`; every group keeps its factor as ``group["lr_scale"]``.
+
+    Raises:
+        ValueError: another name, no parameter to train, what :func:`parameter_groups` and torch refuse.
+    """
+    groups = parameter_groups(model, weight_decay, decay, lr_scale)
+    if not groups:
+        raise ValueError("model: no parameter requires a gradient, at least one is needed")
+    rates: dict[str, Any] = {"lr": lr, "betas": tuple(betas)}
+    if name == "sgd":
+        return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov)
+    if name == "adam":
+        return torch.optim.Adam(groups, **rates)
+    if name == "adamw":
+        return torch.optim.AdamW(groups, **rates)
+    if name == "radam":
+        return torch.optim.RAdam(groups, **rates)
+    raise ValueError(f"optimizer: found {name!r}, allowed are {', '.join(OPTIMISERS)}")
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float, decay: str = "all", lr_scale: Mapping[str, float] | None = None
+) -> list[dict[str, Any]]:
+    """Parameters that require a gradient, in groups of equal weight decay and equal learning-rate factor.
+
+    Args:
+        decay: ``all`` parameters decay; ``no_norm``: the weights and biases of normalisation layers do not; ``no_norm_no_bias``: nor
+            does a parameter whose own name holds ``bias``. A normalisation is one of torch's, or a module whose class name ends in
+            ``Norm``, ``Norm1d``, …
+        lr_scale: factors of the learning rate by parameter name; keys are shell patterns (``*.bias``), the first match counts, no
+            match is 1.
+
+    Returns:
+        Groups with ``params``, ``weight_decay``, ``lr_scale`` (and ``names``, for those who look), ordered by first appearance; a tied
+        parameter appears once.
+
+    Raises:
+        ValueError: another ``decay``; a pattern that matches no parameter; a negative factor.
+    """
+    if decay not in DECAYS:
+        raise ValueError(f"decay: found {decay!r}, allowed are {', '.join(DECAYS)}")
+    scales = dict(lr_scale or {})
+    for pattern, factor in scales.items():
+        if factor < 0:
+            raise ValueError(f"lr_scale {pattern!r}: found {factor}, allowed is 0 or more")
+    normalising = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, _NORMS) or _NAMED_NORM.search(type(module).__name__)
+        for parameter in module.parameters(recurse=False)
+    }
+    unused = set(scales)
+    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        matching = [pattern for pattern in scales if fnmatch.fnmatchcase(name, pattern)]
+        unused -= set(matching)
+        if not parameter.requires_grad:
+            continue
+        spared = (decay != "all" and id(parameter) in normalising) or (
+            decay == "no_norm_no_bias" and "bias" in name.rpartition(".")[2]
+        )
+        key = (0.0 if spared else weight_decay, scales[matching[0]] if matching else 1.0)
+        group = groups.setdefault(
+            key, {"params": [], "names": [], "weight_decay": key[0], "lr_scale": key[1]}
+        )
+        group["params"].append(parameter)
+        group["names"].append(name)
+    if unused:
+        raise ValueError(f"lr_scale: {sorted(unused)[0]!r} matches no parameter of {type(model).__name__}")
+    return list(groups.values())

@@ -1,0 +1,181 @@
+r"""Data parallel training: one process a GPU, started by ``torchrun``, each with its share of every batch.
+
+.. math:: g = \sum_{r} \nabla \left( w_r\, L_r \right), \qquad w_r = n_r / n,
+
+for the mean loss :math:`L_r` over the :math:`n_r` terms of process r's share, of :math:`n` in the whole batch: exactly the
+gradient of one process on the whole batch, whatever the shares' sizes. Every process draws the same batch and the same augmentation
+and keeps its share, so that the number of processes changes nothing but the rounding (Dropout's masks excepted: each process draws
+its own).
+
+**Why torch's own process groups, and no wrapper.** ``torchrun`` and ``torch.distributed`` come with torch; accelerate and Fabric would
+add a dependency to wrap them, and own the loop that is ours. ``DistributedDataParallel`` itself reduces inside *one* backward pass of
+*one* forward pass; here a step's gradient is a strategy that may go through the network several times, forwards and backwards
+(adversarial training, gradient accumulation), which DDP's hooks would refuse or reduce half-made. So the gradient is reduced once,
+when the strategy is done, in flat buckets. What that gives up is the overlap of communication with the backward pass: 100 MB for a
+ResNet-50, about a millisecond between GPUs of one machine.
+
+**Batch normalisation** takes its statistics over all shares while the loop runs (:func:`synchronised`): torch's ``SyncBatchNorm`` on an
+accelerator; it has no CPU form, so there a differentiable all-reduce of mean and variance stands in.
+
+A strategy is handed the *weighted* loss. It must therefore be homogeneous in it: twice the loss, twice the gradient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+BUCKET = 2**23
+"""Elements of a flat bucket: 32 MiB in fp32."""
+
+
+def world() -> tuple[int, int]:
+    """(rank, number of processes); (0, 1) when no process group is open."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+@contextlib.contextmanager
+def launched(device: str = "cpu") -> Iterator[str]:
+    """Open the process group that ``torchrun`` describes in the environment, close it in the end, and give this process's device.
+
+    ``cuda`` becomes ``cuda:<LOCAL_RANK>`` and talks by NCCL, everything else by gloo. Without ``torchrun`` (no WORLD_SIZE, or 1) nothing
+    is opened and ``device`` comes back as it is.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        yield device
+        return
+    kind = torch.device(device).type
+    if kind == "cuda":
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(torch.device(device))
+    dist.init_process_group("nccl" if kind == "cuda" else "gloo")
+    try:
+        yield device
+    finally:
+        dist.destroy_process_group()
+
+
+def same_start(model: nn.Module) -> None:
+    """Give every process the first one's parameters and buffers."""
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            dist.broadcast(tensor, 0)
+
+
+def from_first(value: Any) -> Any:
+    """The first process's value, in every process."""
+    box = [value]
+    dist.broadcast_object_list(box, 0)
+    return box[0]
+
+
+def gathered(value: Any) -> list[Any]:
+    """Every process's value, in order of rank, in every process."""
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def add_up(tensor: Tensor) -> Tensor:
+    """The sum over all processes, in place."""
+    dist.all_reduce(tensor)
+    return tensor
+
+
+def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace every gradient by its sum over all processes; one all-reduce a bucket of equal dtype.
+
+    A parameter must have a gradient in every process or in none.
+    """
+    buckets: dict[torch.dtype, list[list[Tensor]]] = {}
+    for gradient in (p.grad for p in parameters if p.grad is not None):
+        queue = buckets.setdefault(gradient.dtype, [[]])
+        if queue[-1] and sum(g.numel() for g in queue[-1]) + gradient.numel() > BUCKET:
+            queue.append([])
+        queue[-1].append(gradient)
+    for bucket in (b for queue in buckets.values() for b in queue):
+        flat = add_up(torch.cat([gradient.reshape(-1) for gradient in bucket]))
+        for gradient, total in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
+            gradient.copy_(total.view_as(gradient))
+
+
+class _Sum(torch.autograd.Function):
+    """Sum over all processes, differentiable: each term's gradient is the sum of all processes' gradients of the sum."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return add_up(tensor.clone())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return add_up(gradients[0].contiguous().clone())
+
+
+class _Synchronised(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation whose statistics in training mode are those of all processes' samples together (CPU)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return nn.functional.batch_norm(
+                input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+            )
+        others = [axis for axis in range(input.dim()) if axis != 1]
+        shape = [1, -1, *[1] * (input.dim() - 2)]
+        count = add_up(torch.tensor(float(input.numel() // input.shape[1]), dtype=input.dtype))
+        mean = _Sum.apply(input.sum(others)) / count
+        centred = input - mean.view(shape)
+        variance = _Sum.apply((centred * centred).sum(others)) / count
+        if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
+            with torch.no_grad():
+                assert self.num_batches_tracked is not None
+                self.num_batches_tracked += 1
+                rate = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)
+                self.running_mean.lerp_(mean.to(self.running_mean), rate)
+                self.running_var.lerp_((variance * count / (count - 1)).to(self.running_var), rate)
+        result = centred * (variance + self.eps).rsqrt().view(shape)
+        if self.affine:
+            result = result * self.weight.view(shape) + self.bias.view(shape)
+        return result
+
+
+@contextlib.contextmanager
+def synchronised(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Inside, the model's batch normalisations take statistics over all processes; outside they are what they were.
+
+    Only the class of a module changes, and changes back: parameters, buffers, their names and the optimiser's hold on them stay.
+
+    Raises:
+        ValueError: a batch normalisation that is a class of its own, whose forward pass we do not know.
+    """
+    plain = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+    found: list[tuple[nn.Module, type]] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if type(module) is nn.SyncBatchNorm:
+                continue
+            if type(module) not in plain:
+                allowed = "BatchNorm1d, BatchNorm2d, BatchNorm3d"
+                raise ValueError(
+                    f"{name}: {type(module).__name__} in data parallel training, allowed are {allowed}"
+                )
+            found.append((module, type(module)))
+    try:
+        for module, _ in found:
+            if device.type == "cpu":
+                module.__class__ = _Synchronised
+            else:
+                module.__class__ = nn.SyncBatchNorm
+                module.process_group = None  # type: ignore[assignment]
+        yield
+    finally:
+        for module, kind in found:
+            module.__class__ = kind
+            module.__dict__.pop("process_group", None)

@@ -1,0 +1,50 @@
+"""Learning rates over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+SCHEDULES = ("cosine", "step", "constant", "linear")
+
+
+def learning_rate(
+    lr: float,
+    schedule: str,
+    step: int,
+    steps: int,
+    milestones: Sequence[float] = (),
+    warmup_steps: int = 0,
+) -> float:
+    r"""Learning rate of optimisation step :math:`t` = ``step`` (0-based) of :math:`T` = ``steps``, of which the first
+    :math:`W` = ``warmup_steps`` warm up.
+
+    .. math::
+
+        \eta_t = \eta\,\frac{t + 1}{W} \quad (t < W), \qquad \eta_t = \eta\, s\!\left(\frac{t - W}{T - W}\right) \quad (t \ge W)
+
+    ``cosine``: :math:`s(u) = (1 + \cos \pi u) / 2`. ``linear``: :math:`s(u) = 1 - u`. ``constant``: :math:`s = 1`.
+    ``step``: :math:`s = 0.1^{|\{m : m \le t\}|}` with ``milestones`` in steps from the very beginning, warm-up included.
+
+    The warm-up's last step has the full rate and its first one :math:`\eta/W`, not 0, which would be a step that does nothing. Beyond
+    :math:`T` the last value stays.
+
+    Raises:
+        ValueError: another name, or a warm-up that is negative.
+    """
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule: found {schedule!r}, allowed are {', '.join(SCHEDULES)}")
+    if warmup_steps < 0:
+        raise ValueError(f"warmup_steps: found {warmup_steps}, allowed is 0 or more")
+    if step < warmup_steps:
+        return lr * (step + 1) / warmup_steps
+    if schedule == "constant":
+        return lr
+    if schedule == "step":
+        return lr * 0.1 ** sum(step >= milestone for milestone in milestones)
+    done, whole = step - warmup_steps, steps - warmup_steps
+    if done >= whole:
+        return 0.0
+    if schedule == "linear":
+        return lr * (1.0 - done / whole)
+    return lr * (1.0 + math.cos(math.pi * done / whole)) / 2.0
