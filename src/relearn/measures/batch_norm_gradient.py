@@ -32,7 +32,7 @@ At ε = 0 (r = 1): n(n-1-y_i²)/(n² v) and n(n-2)/(n² v). The layer magnifies 
 **The printed form.** Equation 4.6 ends at n(n-1)/(n² v), as a lower bound (the relation sign is lost; 4.7 needs ≥), and 4.7 claims
 magnification for s²σ² < n(n-1)/n². As n-1-(2-r)ŷ_i² ≤ n-1, that value is an upper bound instead, of every sample and of the mean; it
 is reached by the mean only as r → 0, where the variance drowns in ε. What fails in the derivation is the auxiliary inequality below 4.6
-(erratum Z7): the terms that it drops are negative here.
+(erratum Z7): what it drops sums to less than nothing here.
 
 Facts (tests/measures/test_batch_norm_gradient.py): 4.5 is autograd's; both laws are the exact second moments of autograd's Jacobian,
 for every ε; at n = 2 and ε = 0 nothing passes; a lone outlier (y_i² = n-1) receives no gradient at ε = 0.

@@ -1,0 +1,55 @@
+"""docs/errata.md says what workflow/reported/errata.yaml says, entry by entry and word for word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import REPORTED
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/errata.md"
+ENTRIES: dict[str, Any] = yaml.safe_load((REPORTED / "errata.yaml").read_text(encoding="utf-8"))
+FIELDS = {"paper", "place", "printed", "corrected", "counter_example", "status", "tests"}
+
+
+def sections(text: str) -> dict[str, str]:
+    """Heading's id → heading and what stands below it."""
+    parts = re.split(r"^## ", text, flags=re.M)[1:]
+    return {part.partition(":")[0]: part for part in parts}
+
+
+def as_printed(name: str, entry: dict[str, Any]) -> str:
+    tests = ", ".join(f"`{test}`" for test in entry["tests"].values())
+    words = [f"{name}: {entry['paper']}, {entry['place']}", ""]
+    for key in ("printed", "corrected", "counter_example", "status"):
+        words.append(f"- {key.replace('_', '-')}: {entry[key]}")
+    return "\n".join([*words, f"- tests: {tests}", ""])
+
+
+def test_the_page_has_every_entry_once_and_in_order():
+    text = PAGE.read_text(encoding="utf-8")
+    assert list(sections(text)) == list(ENTRIES)
+    assert text.count("\n## ") == len(ENTRIES)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_page_says_what_the_file_says(name):
+    assert set(ENTRIES[name]) == FIELDS
+    section = sections(PAGE.read_text(encoding="utf-8"))[name]
+    assert section.startswith(as_printed(name, ENTRIES[name]))
+
+
+def test_another_word_would_be_seen():
+    text = PAGE.read_text(encoding="utf-8").replace("- corrected: ", "- corrected: not ", 1)
+    first = next(iter(ENTRIES))
+    assert not sections(text)[first].startswith(as_printed(first, ENTRIES[first]))
+
+
+def test_links_of_the_page_exist():
+    for link in re.findall(r"\]\(([^)#]+)\)", PAGE.read_text(encoding="utf-8")):
+        assert (PAGE.parent / link).exists(), link
