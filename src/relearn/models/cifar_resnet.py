@@ -140,7 +140,11 @@ class ResNet1202(ResNet110):
 
 
 class ResNet1202BN(ResNet110BN):
-    """Three stages of 200 blocks, batch normalisation; 19,421,370 parameters."""
+    """Three stages of 200 blocks, batch normalisation; 19,421,370 parameters.
+
+    Four maps a block are 1,400 maps of the first stage's size in all: 88 MiB for each image of 32 × 32 in
+    float32, 11 GiB for a batch of 128; without normalisation, and under bf16, half of it.
+    """
 
     blocks = 200
 
