@@ -39,7 +39,7 @@ class Resident:
     batch normalisation cannot use it.
 
     Raises:
-        ValueError: tensors of unequal length, fewer than 2 samples, a batch size below 1.
+        ValueError: tensors of unequal length, fewer than 2 samples, a batch size below 2.
     """
 
     def __init__(self, data: Sequence[Tensor], batch_size: int) -> None:
@@ -48,8 +48,8 @@ class Resident:
             raise ValueError(f"data: tensors of unequal length {[len(tensor) for tensor in data]}")
         if count < 2:
             raise ValueError(f"data: {count} samples, at least 2 are needed")
-        if batch_size < 1:
-            raise ValueError(f"batch_size: found {batch_size}, allowed is 1 or more")
+        if batch_size < 2:
+            raise ValueError(f"batch_size: found {batch_size}, allowed is 2 or more")
         self.data, self.batch_size = data, batch_size
         self.batches_per_epoch = count // batch_size + (count % batch_size > 1)
         self.smallest = count % batch_size if count % batch_size > 1 else min(batch_size, count)

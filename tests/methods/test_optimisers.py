@@ -1,0 +1,136 @@
+"""Optimisers by name against their published updates in float64, and which parameters land in which group."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from relearn.methods.optimisers import make_optimiser, parameter_groups
+
+
+class LayerScaleNorm(nn.Module):
+    """A normalisation of somebody's own: known by its name only."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.bn = nn.BatchNorm2d(4)
+        self.ln = nn.LayerNorm(4)
+        self.own = LayerScaleNorm(4)
+        self.head = nn.Linear(4, 4)
+        self.tied = nn.Linear(4, 4, bias=False)
+        self.tied.weight = self.head.weight
+        self.bias1 = nn.Parameter(torch.zeros(()))
+        self.scale = nn.Parameter(torch.ones(()))
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+
+
+def names(groups, **wanted):
+    return {
+        name for g in groups if all(g[key] == value for key, value in wanted.items()) for name in g["names"]
+    }
+
+
+NORMS = {"bn.weight", "bn.bias", "ln.weight", "ln.bias", "own.gain"}
+REST = {"conv.weight", "conv.bias", "head.weight", "head.bias", "bias1", "scale"}
+
+
+@pytest.mark.parametrize(
+    "decay,spared",
+    [("all", set()), ("no_norm", NORMS), ("no_norm_no_bias", NORMS | {"conv.bias", "head.bias", "bias1"})],
+)
+def test_decay_spares_what_it_says_and_every_trained_parameter_is_in_one_group(decay, spared):
+    groups = parameter_groups(Net(), 0.1, decay)
+    assert names(groups, weight_decay=0.0) == spared
+    assert names(groups, weight_decay=0.1) == (NORMS | REST) - spared
+    everything = [id(p) for g in groups for p in g["params"]]
+    assert len(everything) == len(set(everything)) == 11
+
+
+def test_all_without_factors_is_one_group_in_the_model_s_order():
+    net = Net()
+    (group,) = parameter_groups(net, 0.1)
+    trained = [p for p in net.parameters() if p.requires_grad]
+    assert all(a is b for a, b in zip(group["params"], trained, strict=True))
+
+
+def test_first_matching_pattern_scales_the_rate():
+    groups = parameter_groups(Net(), 0.0, lr_scale={"head.bias": 0.5, "*bias*": 0.1, "scale": 0.2})
+    assert names(groups, lr_scale=0.5) == {"head.bias"}
+    assert names(groups, lr_scale=0.1) == {"conv.bias", "bn.bias", "ln.bias", "bias1"}
+    assert names(groups, lr_scale=0.2) == {"scale"}
+    assert names(groups, lr_scale=1.0) == (NORMS | REST) - {
+        *("head.bias", "conv.bias", "bn.bias", "ln.bias", "bias1", "scale")
+    }
+
+
+@pytest.mark.parametrize(
+    "settings,message",
+    [
+        (dict(name="lion"), "optimizer: found 'lion', allowed are sgd, adam, adamw, radam"),
+        (dict(name="sgd", decay="none"), "decay: found 'none', allowed are all, no_norm, no_norm_no_bias"),
+        (dict(name="sgd", lr_scale={"*.scal": 0.1}), "'\\*.scal' matches no parameter of Net"),
+        (dict(name="sgd", lr_scale={"scale": -1.0}), "lr_scale 'scale': found -1.0"),
+    ],
+)
+def test_impossible_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_optimiser(Net(), lr=0.1, **settings)
+
+
+def test_a_model_without_a_parameter_to_train_is_refused():
+    for empty in (nn.ReLU(), nn.Linear(2, 2).requires_grad_(False)):
+        with pytest.raises(ValueError, match="no parameter requires a gradient"):
+            make_optimiser(empty, "sgd", lr=0.1)
+
+
+def published(name, theta, gradients, lr, decay, betas, momentum, nesterov):
+    """The updates as printed: Sutskever et al. 2013, Kingma & Ba 2015, Loshchilov & Hutter 2019, Liu et al. 2020."""
+    b1, b2 = betas
+    m = v = torch.zeros_like(theta)
+    for t, gradient in enumerate(gradients, 1):
+        g = gradient if name == "adamw" else gradient + decay * theta
+        if name == "sgd":
+            m = momentum * m + g
+            theta = theta - lr * (g + momentum * m if nesterov else m)
+            continue
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        first = m / (1 - b1**t)
+        if name == "radam":
+            longest = 2 / (1 - b2) - 1
+            rho = longest - 2 * t * b2**t / (1 - b2**t)
+            if rho > 5:
+                adapted = math.sqrt(1 - b2**t) / (v.sqrt() + 1e-8)
+                r = (rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho)
+                theta = theta - lr * first * math.sqrt(r) * adapted
+            else:
+                theta = theta - lr * first
+            continue
+        if name == "adamw":
+            theta = theta - lr * decay * theta
+        theta = theta - lr * first / ((v / (1 - b2**t)).sqrt() + 1e-8)
+    return theta
+
+
+@pytest.mark.parametrize(
+    "name,nesterov", [("sgd", False), ("sgd", True), ("adam", 0), ("adamw", 0), ("radam", 0)]
+)
+def test_steps_equal_the_published_update(name, nesterov):
+    torch.manual_seed(0)
+    gradients = torch.randn(12, 5, dtype=torch.float64)
+    net = nn.Linear(5, 1, bias=False).double()
+    start = net.weight.detach().clone()[0]
+    settings = dict(lr=0.05, momentum=0.8, betas=(0.85, 0.95), weight_decay=0.03)
+    stepper = make_optimiser(net, name, nesterov=bool(nesterov), **settings)
+    for gradient in gradients:
+        net.weight.grad = gradient[None].clone()
+        stepper.step()
+    truth = published(name, start, gradients, 0.05, 0.03, (0.85, 0.95), 0.8, bool(nesterov))
+    torch.testing.assert_close(net.weight.detach()[0], truth, rtol=1e-10, atol=1e-13)
