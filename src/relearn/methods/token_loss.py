@@ -5,16 +5,14 @@ Szegedy et al., "Rethinking the Inception Architecture" (2016), section 7.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 PAD = 0
 
 
-def token_loss(smoothing: float = 0.1) -> Callable[[Tensor, Tensor], Tensor]:
-    r"""The loss ``loss(logits, targets)`` in nats a token.
+def token_loss(logits: Tensor, targets: Tensor, *, smoothing: float = 0.1) -> Tensor:
+    r"""Cross-entropy in nats a token.
 
     .. math::
         L = \frac{1}{|\{t : y_t \ne 0\}|} \sum_{t : y_t \ne 0}
@@ -29,18 +27,17 @@ def token_loss(smoothing: float = 0.1) -> Callable[[Tensor, Tensor], Tensor]:
     ======  ==========================  =============  =========
 
     Computed in at least single precision. A batch of nothing but padding gives NaN, as a mean over nothing does.
-    zhu2022 (section 4.3.2) trains with ε = 0.1; ε = 0 gives the plain cross-entropy that is reported as validation loss.
+    zhu2022 (section 4.3.2) trains with ε = 0.1; ε = 0 is the plain cross-entropy that is reported as validation loss.
 
     Raises:
         ValueError: ε outside [0, 1).
     """
     if not 0 <= smoothing < 1:
         raise ValueError(f"label_smoothing: {smoothing} (allowed: 0 <= epsilon < 1)")
+    wide = logits.float() if logits.element_size() < 4 else logits
+    return cross_entropy(wide.flatten(0, 1), targets.flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
-    def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        wide = logits.float() if logits.element_size() < 4 else logits
-        return cross_entropy(
-            wide.flatten(0, 1), targets.flatten(), ignore_index=PAD, label_smoothing=smoothing
-        )
 
-    return loss
+def tokens(targets: Tensor) -> Tensor:
+    """How many terms the mean has: the number of target tokens that are not padding, ()."""
+    return (targets != PAD).sum()
