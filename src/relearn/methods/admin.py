@@ -2,9 +2,10 @@ r"""Admin: give each skip connection the weight of all that was added to the str
 
 Liu, Liu, Gao, Chen, Han, "Understanding the Difficulty of Training Transformers" (2020); re-implemented by zhu2022, section 4.3.2.
 
-In a Post-LN network :math:`x_{i+1} = \mathrm{LN}(w_i \odot x_i + f_i(x_i))`, i = 1 ... n, the normalisation hands every branch a stream of
-unit variance. With :math:`w_i = 1` the output therefore depends on the last branches most, however deep the network, and small changes of all
-weights add up to a great change of the output. Without the normalisations between them, the stream would have gathered the variance
+In a Post-LN network :math:`x_{i+1} = \mathrm{LN}(w_i \odot x_i + f_i(x_i))`, i = 1 ... n, the normalisation hands every branch a
+stream of unit variance. With :math:`w_i = 1` the output therefore depends on the last branches most, however deep the network, and small
+changes of all weights add up to a great change of the output. Without the normalisations between them, the stream would have gathered
+the variance
 
 .. math:: \mathrm{Var}[x_1] + \sum_{j<i} \mathrm{Var}[f_j(x_j)]
 
@@ -93,7 +94,8 @@ def admin(
 
 
 def _stacks(model: nn.Module) -> dict[str, list[Any]]:
-    stacks = model.residual_stacks() if hasattr(model, "residual_stacks") else {}
+    streams: Any = getattr(model, "residual_stacks", dict)
+    stacks: dict[str, list[Any]] = streams()
     if not stacks or not all(hasattr(joint, "w_skip") for joints in stacks.values() for joint in joints):
         raise ValueError(
             f"admin: {type(model).__name__} has no w_skip on its skips (allowed: a network built with residual 'w_skip')"
