@@ -163,6 +163,7 @@ def methods_that_import_methods(found: list[Import]) -> list[str]:
         str(one)
         for one in found
         if room(one.importer) == "methods" == room(one.target)
+        and method(one.importer) != method(one.target)
         and method(one.importer) not in SHARED_METHODS
         and method(one.target) not in SHARED_METHODS
     ]

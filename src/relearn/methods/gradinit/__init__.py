@@ -1,0 +1,206 @@
+r"""GradInit: learn one factor for each weight tensor such that the first step of training is a good one.
+
+zhu2022, section 4.2 (eq. 4.1, algorithm 4); Zhu et al., NeurIPS 2021. With the random weights W_1 … W_M of a network kept fixed,
+
+.. math:: \min_{\alpha_1 \dots \alpha_M} L\bigl(\tilde S;\, \theta_m - \eta A[g_{S, \theta_m}]\bigr)
+          \quad \text{subject to} \quad \|g_{S, \theta_m}\|_{p_A} \le \gamma,
+          \qquad \theta_m = (\alpha_1 W_1, \dots, \alpha_M W_M)
+
+=================  ==============================================================  ==========================
+symbol             meaning                                                         code
+=================  ==============================================================  ==========================
+α_i ≥ 0.01         factor of tensor i, starts at 1                                 ``scales`` (M,)
+θ_m                the rescaled weights                                            ``theta``, a list
+S, S̃               two minibatches that share a part r of their samples            ``first``, ``second``
+g                  ∇_θ L(S; θ_m), by the rescaled weights                          ``gradient``, a list
+A[g]               the optimiser's first direction: g (SGD) or sign g (Adam)       :func:`direction`
+p_A                2 (SGD) or 1 (Adam), over all elements of all tensors           :func:`gradient_norm`
+η, γ, τ, λ         the optimiser's rate, bound, rate of the factors, penalty       ``eta gamma tau penalty``
+=================  ==============================================================  ==========================
+
+An iteration computes g on S. If its norm is above γ, the factors descend the norm; else they descend the loss on S̃ after the step.
+A[g] is a constant there (algorithm 4), so no derivative of g is needed:
+
+.. math:: \frac{\partial \tilde L}{\partial \alpha_i} = \Bigl\langle \nabla_{\theta_i} L\bigl(\tilde S; \theta_m - \eta A[g]\bigr),
+          W_i \Bigr\rangle, \qquad
+          \frac{\partial \|g\|_{p_A}}{\partial \alpha_i} = \bigl\langle (H v)_i, W_i \bigr\rangle, \quad
+          v = \frac{g}{\|g\|_2} \text{ or } \operatorname{sign} g
+
+with the Hessian H of L(S; ·) at θ_m. Which of the two an iteration does is known before anything is differentiated twice: a second
+order graph exists in the iterations of the constraint only (and in all of ``form="penalty"``, section 4.2.6, which minimises
+L̃ + λ‖g‖ instead).
+
+Facts (tests/methods/test_gradinit.py): both derivatives equal finite differences of the formulas in double precision; three
+iterations equal a slow re-implementation; γ = ∞ takes objective iterations only; nothing but the parameters changes.
+
+What the text leaves open, and where this differs from the code that its authors released:
+
+1. A[g] of SGD: a symbol is lost in eq. 4.1. Eq. 4.2 holds for A[g] = g, the default here; ``normalised=True`` is g/‖g‖₂, with which
+   all of the released CIFAR-10 commands run. At ‖g‖ = γ = 1 they are the same.
+2. The factors' optimiser: one Adam (text, default) or one with two first moments (``moments="split"``, released).
+3. Bounds: 0.01 for all (text). Released: 0 for biases.
+4. ``clip`` (released: 1, with the loss L̃ divided by η) clamps each factor's derivative; the text does not mention it for GradInit.
+   ``divide_by_eta=True`` is the released scaling: it acts on what is clipped, and on how the two kinds share Adam's second moment.
+5. S and S̃ are cut from one pool of n samples, the first and the last ⌊n/(2-r)⌋ (r = 1/2: two thirds), as released for translation;
+   for images the released loader gives halves. The distribution is the same for independent samples.
+6. θ_m is made anew from W each time; released: the weights are rescaled in place, and the rounding adds up.
+7. Tensors of norm zero (fresh biases) have no factor in either; here they are reported.
+8. Normalisation by batch statistics with running ones untouched, Dropout off: released, and not in the text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from relearn.methods.gradinit.arguments import check
+from relearn.methods.gradinit.derivative import CONSTRAINT, OBJECTIVE, Derivative, direction, gradient_norm
+from relearn.methods.initialised import Initialised
+from relearn.methods.scales import ScaleAdam, ScaledWeights, double_backward, halves, undisturbed
+
+__all__ = ["Checkpoint", "direction", "gradient_norm", "gradinit"]
+
+
+class Checkpoint(Protocol):
+    def load(self) -> dict[str, Any] | None: ...
+
+    def save(self, state: dict[str, Any]) -> None: ...
+
+
+def gradinit(
+    model: nn.Module,
+    loss: Callable[..., Tensor],
+    batches: Iterable[Sequence[Any]],
+    *,
+    optimizer: str = "sgd",
+    eta: float = 0.1,
+    gamma: float = 1.0,
+    tau: float = 0.01,
+    iterations: int = 390,
+    overlap: float = 0.5,
+    min_scale: float = 0.01,
+    max_scale: float | None = None,
+    normalised: bool = False,
+    form: str = "constraint",
+    penalty: float = 1.0,
+    scope: str = "all",
+    clip: float | None = None,
+    moments: str = "shared",
+    divide_by_eta: bool = False,
+    seed: int = 0,
+    precision: str = "fp32",
+    log: Callable[..., None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+    checkpoint_every: int = 0,
+) -> Initialised:
+    """Rescale the trainable parameters of ``model`` in place.
+
+    Args:
+        model: any module of floating point parameters, on the batches' device; called as ``model(input)``, or ``model(*input)`` if a
+            batch's first member is a tuple. Tied parameters have one factor.
+        loss: ``loss(output, *rest)`` → scalar, a mean over the samples.
+        batches: one pool of samples an iteration, ``(input, *rest)``; S and S̃ are cut from it. Give 1.5 times the batch size of
+            training for ``overlap`` 1/2.
+        optimizer: A, that of the training to come: ``sgd``, or ``adam`` for Adam and its like.
+        eta: its learning rate.
+        gamma: bound of ‖g‖; ``math.inf`` for none. Rule of thumb (section 4.2.5): ηγ² = 0.1 (SGD), ηγ = 0.1 (Adam).
+        tau: learning rate of the factors; the text searches 1e-3 to 1e-1.
+        iterations: at least 1; the text: an epoch of CIFAR-10 (390), 780 for translation, 2000 for ImageNet.
+        overlap: r, the part of S̃ that is in S too, 0 to 1.
+        min_scale, max_scale: bounds of the factors.
+        normalised: A[g] = g/‖g‖₂ for SGD, see above.
+        form: ``constraint``, or ``penalty`` with strength ``penalty`` (``gamma`` is not used then).
+        scope: ``all``, or for table 4.6 ``fix_norm`` (normalisation layers keep their parameters) and ``only_norm``.
+        clip, moments, divide_by_eta: see above.
+        seed: of networks that draw numbers in ``forward``; nothing else here is random.
+        precision: ``fp32``, or ``bf16`` for autocast.
+        log: called once an iteration as ``log(step, loss=…, gradient_norm=…)``, and ``objective=…`` where there is one.
+        progress: called once an iteration as ``progress(done, all)``.
+        checkpoint: resumed from when it holds a state (the batches already used are drawn from ``batches`` and dropped); saved every
+            ``checkpoint_every`` iterations, 0: never.
+
+    Returns:
+        The factors by name, and a history with ``step``, ``kind`` (``objective``, ``constraint`` or ``penalty``), ``loss`` on S,
+        ``gradient_norm``, and ``objective`` (the loss on S̃ after the step) where it was computed. If a number stops being finite after
+        the first iteration, the outcome is ``diverged`` and the network has the factors of the iteration before.
+
+    Raises:
+        ValueError: a setting out of range; nothing to scale; a pool too small; too few batches; a number that is not finite in the
+            first iteration. The network is untouched.
+    """
+    check(
+        optimizer=optimizer,
+        eta=eta,
+        gamma=gamma,
+        tau=tau,
+        iterations=iterations,
+        overlap=overlap,
+        min_scale=min_scale,
+        max_scale=max_scale,
+        normalised=normalised,
+        form=form,
+        penalty=penalty,
+        clip=clip,
+        precision=precision,
+    )
+    weights = ScaledWeights(model, scope)
+    adam = ScaleAdam(len(weights), tau, low=min_scale, high=max_scale, clip=clip, moments=moments)
+    result, done = Initialised(skipped=weights.skipped), 0
+    state = checkpoint.load() if checkpoint else None
+    if state is not None:
+        adam.restore(state)
+        done, result.history = int(state["step"]), list(state["history"])
+    derivative = Derivative(
+        weights,
+        loss,
+        optimizer=optimizer,
+        eta=eta,
+        gamma=gamma,
+        normalised=normalised,
+        precision=precision,
+        divide_by_eta=divide_by_eta,
+    )
+    derivative.expected = CONSTRAINT if done and result.history[-1]["kind"] == "constraint" else OBJECTIVE
+    with undisturbed(model, seed), double_backward():
+        pools = iter(batches)
+        for step in range(1, iterations + 1):
+            pool = next(pools, None)
+            if pool is None:
+                raise ValueError(
+                    f"batches: they ended after {step - 1}; {iterations} iterations need as many"
+                )
+            if step <= done:
+                continue
+            first, second = halves(pool, overlap)
+            if form == "penalty":
+                kind, gradient, row = derivative.penalised(adam.scales, first, second, penalty)
+            else:
+                kind, gradient, row = derivative.constrained(adam.scales, first, second)
+            wrong = [
+                name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)
+            ]
+            if not wrong and not gradient.isfinite().all():
+                wrong = ["derivative by the scales"]
+            if wrong:
+                reason = f"{wrong[0].replace('_', ' ')} is not finite"
+                if step == 1:
+                    raise ValueError(
+                        f"model: in the first iteration the {reason}; check the inputs and the start"
+                    )
+                result.outcome, result.outcome_step, result.outcome_reason = "diverged", step, reason
+                break
+            adam.step(gradient, kind)
+            result.history.append({"step": float(step), **row})
+            if log:
+                log(step, **{name: value for name, value in row.items() if name != "kind"})
+            if progress:
+                progress(step, iterations)
+            if checkpoint and checkpoint_every and step % checkpoint_every == 0 and step < iterations:
+                checkpoint.save({**adam.state(), "step": step, "history": result.history})
+    weights.write(adam.scales)
+    result.scales = weights.by_name(adam.scales)
+    return result

@@ -1,0 +1,52 @@
+"""The settings of GradInit and what they may be."""
+
+from __future__ import annotations
+
+import math
+
+OPTIMIZERS = ("sgd", "adam")
+FORMS = ("constraint", "penalty")
+
+
+def check(
+    *,
+    optimizer: str,
+    eta: float,
+    gamma: float,
+    tau: float,
+    iterations: int,
+    overlap: float,
+    min_scale: float,
+    max_scale: float | None,
+    normalised: bool,
+    form: str,
+    penalty: float,
+    clip: float | None,
+    precision: str,
+) -> None:
+    """Raise ValueError, in one line, for a setting of gradinit that is out of range."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer: found {optimizer!r}, allowed are {', '.join(OPTIMIZERS)}")
+    if form not in FORMS:
+        raise ValueError(f"form: found {form!r}, allowed are {', '.join(FORMS)}")
+    if normalised and optimizer != "sgd":
+        raise ValueError(f"normalised: found True with optimizer {optimizer!r}, allowed only with 'sgd'")
+    if not gamma > 0:
+        raise ValueError(f"gamma: found {gamma}, allowed: above 0, or infinity for no constraint")
+    for name, value in (("eta", eta), ("tau", tau)):
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{name}: found {value}, allowed: above 0")
+    if not (penalty >= 0 and math.isfinite(penalty)):
+        raise ValueError(f"penalty: found {penalty}, allowed: at least 0")
+    if iterations < 1:
+        raise ValueError(f"iterations: found {iterations}, allowed: at least 1")
+    if not 0 <= overlap <= 1:
+        raise ValueError(f"overlap: found {overlap}, allowed: 0 to 1")
+    if not 0 <= min_scale <= 1:
+        raise ValueError(f"min_scale: found {min_scale}, allowed: 0 to 1, where the factors start")
+    if max_scale is not None and not max_scale >= 1:
+        raise ValueError(f"max_scale: found {max_scale}, allowed: at least 1, where the factors start")
+    if clip is not None and not clip > 0:
+        raise ValueError(f"clip: found {clip}, allowed: above 0, or None")
+    if precision not in ("fp32", "bf16"):
+        raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")

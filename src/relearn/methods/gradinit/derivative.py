@@ -1,0 +1,129 @@
+"""What one iteration of GradInit computes: a derivative by the scale factors (the formulas stand in the package's docstring)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relearn.methods.scales import ScaledWeights
+
+OBJECTIVE, CONSTRAINT = 0, 1
+Row = dict[str, float | str]
+
+
+def gradient_norm(gradient: Sequence[Tensor], optimizer: str) -> Tensor:
+    """‖g‖ over all elements of all tensors: L2 for ``sgd``, L1 for ``adam``."""
+    order = 2.0 if optimizer == "sgd" else 1.0
+    each = torch.stack([torch.linalg.vector_norm(one, order) for one in gradient])
+    return torch.linalg.vector_norm(each, order)
+
+
+def direction(gradient: Sequence[Tensor], optimizer: str, normalised: bool) -> list[Tensor]:
+    """A[g], the first direction of the optimiser: g or g/‖g‖₂ (``sgd``), sign g (``adam``)."""
+    if optimizer == "adam":
+        return [one.sign() for one in gradient]
+    if normalised:
+        size = gradient_norm(gradient, "sgd").clamp_min(torch.finfo(gradient[0].dtype).tiny)
+        return [one / size for one in gradient]
+    return list(gradient)
+
+
+def norm_direction(gradient: Sequence[Tensor], optimizer: str) -> list[Tensor]:
+    """v = ∂‖g‖/∂g: g/‖g‖₂ or sign g; 0 where g is 0."""
+    return direction(gradient, optimizer, normalised=True)
+
+
+class Derivative:
+    """The derivative by the factors, of one iteration at given factors."""
+
+    def __init__(
+        self,
+        weights: ScaledWeights,
+        loss: Callable[..., Tensor],
+        *,
+        optimizer: str,
+        eta: float,
+        gamma: float,
+        normalised: bool,
+        precision: str,
+        divide_by_eta: bool,
+    ) -> None:
+        self.weights, self.loss, self.precision = weights, loss, precision
+        self.optimizer, self.eta, self.gamma, self.normalised = optimizer, eta, gamma, normalised
+        self.divisor = eta if divide_by_eta else 1.0
+        self.expected = OBJECTIVE
+
+    def constrained(
+        self, scales: Tensor, first: Sequence[Any], second: Sequence[Any]
+    ) -> tuple[int, Tensor, Row]:
+        """One branch of algorithm 4: its kind, the derivative (M,), and a row of the history."""
+        theta = self.weights.at(scales)
+        value = self.weights.loss(theta, self.loss, first, self.precision)
+        # Iterations of the constraint come in runs: after one, the forward graph is kept for the second pass through it. It is a
+        # graph of first order. If the guess is wrong the forward pass is repeated, or a graph kept for nothing.
+        keep = self.expected == CONSTRAINT
+        gradient = list(torch.autograd.grad(value, theta, retain_graph=keep, materialize_grads=True))
+        norm = gradient_norm(gradient, self.optimizer)
+        loss, size = torch.stack([value.detach().double(), norm.double()]).tolist()
+        row: dict[str, float | str] = {"kind": "constraint", "loss": loss, "gradient_norm": size}
+        self.expected = CONSTRAINT if size > self.gamma else OBJECTIVE
+        if self.expected == CONSTRAINT:
+            if not keep:
+                value = self.weights.loss(theta, self.loss, first, self.precision)
+            v = norm_direction(gradient, self.optimizer)
+            del gradient
+            again = torch.autograd.grad(value, theta, create_graph=True, materialize_grads=True)
+            return CONSTRAINT, self._curvature(theta, again, v), row
+        del value
+        row["kind"] = "objective"
+        derivative, row["objective"] = self._look_ahead(theta, gradient, second)
+        return OBJECTIVE, derivative, row
+
+    def penalised(
+        self, scales: Tensor, first: Sequence[Any], second: Sequence[Any], strength: float
+    ) -> tuple[int, Tensor, Row]:
+        """∂(L̃ + λ‖g‖)/∂α, section 4.2.6."""
+        theta = self.weights.at(scales)
+        value = self.weights.loss(theta, self.loss, first, self.precision)
+        graph = torch.autograd.grad(value, theta, create_graph=True, materialize_grads=True)
+        gradient = [one.detach() for one in graph]
+        norm = gradient_norm(gradient, self.optimizer)
+        loss, size = torch.stack([value.detach().double(), norm.double()]).tolist()
+        by_norm = self._curvature(theta, graph, norm_direction(gradient, self.optimizer))
+        del value, graph
+        by_loss, objective = self._look_ahead(theta, gradient, second)
+        row = {"kind": "penalty", "loss": loss, "gradient_norm": size, "objective": objective}
+        return OBJECTIVE, by_loss + strength * by_norm, row
+
+    def _curvature(self, theta: Sequence[Tensor], graph: Sequence[Tensor], v: Sequence[Tensor]) -> Tensor:
+        """⟨(H v)_i, W_i⟩ from the gradient with its graph."""
+        # A gradient without a graph is constant (a bias under a linear loss): it adds nothing.
+        pairs = [(one, along) for one, along in zip(graph, v) if one.requires_grad]
+        if not pairs:
+            return torch.zeros(len(self.weights), dtype=torch.float64)
+        product = torch.autograd.grad(
+            [one for one, _ in pairs],
+            self.weights.scaled(theta),
+            [along for _, along in pairs],
+            materialize_grads=True,
+        )
+        return self.weights.by_scale(product)
+
+    def _look_ahead(
+        self, theta: Sequence[Tensor], gradient: list[Tensor], second: Sequence[Any]
+    ) -> tuple[Tensor, float]:
+        """⟨∇_θ_i L(S̃; θ - ηA[g]), W_i⟩ and the loss there; ``theta`` and ``gradient`` are used up."""
+        with torch.no_grad():
+            step = direction(gradient, self.optimizer, self.normalised)
+            ahead = [one.detach().sub_(along, alpha=self.eta) for one, along in zip(theta, step)]
+        # The caller's list too: a second set of weights and the gradient need not be held at once.
+        gradient.clear()
+        del step
+        for one in ahead:
+            one.requires_grad_()
+        value = self.weights.loss(ahead, self.loss, second, self.precision)
+        by_theta = torch.autograd.grad(value, self.weights.scaled(ahead), materialize_grads=True)
+        return self.weights.by_scale(by_theta) / self.divisor, float(value.detach())

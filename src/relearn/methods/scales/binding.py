@@ -1,0 +1,119 @@
+"""The network at rescaled weights: θ_m = (α_1 W_1, …, α_M W_M)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+SCOPES = ("all", "fix_norm", "only_norm")
+NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+
+
+class ScaledWeights:
+    r"""The trainable tensors W of a network, with a factor α for each that a factor can move.
+
+    The network keeps its W untouched until :meth:`write`; it is evaluated at other tensors by ``torch.func.functional_call``, so that
+    any module will do. A tensor that several modules share counts once. What has no factor (norm zero, or outside ``scope``) stays in
+    θ at its own value: it still has a gradient and takes part in an optimiser's step.
+
+    .. math:: \frac{\partial F}{\partial \alpha_i} = \Bigl\langle \frac{\partial F}{\partial \theta_i}, W_i \Bigr\rangle
+
+    Args:
+        model: its parameters with ``requires_grad`` are W.
+        scope: ``all``; ``fix_norm`` gives no factor to the parameters of normalisation layers, ``only_norm`` to no others
+            (zhu2022, table 4.6).
+        least_dims: tensors of fewer dimensions get no factor.
+
+    Attributes:
+        names: of W. factors: which of them have a factor, by position. skipped: names in scope with norm zero.
+
+    Raises:
+        ValueError: an unknown scope; a model with nothing to scale; a parameter that is not finite.
+    """
+
+    def __init__(self, model: nn.Module, scope: str = "all", least_dims: int = 0) -> None:
+        if scope not in SCOPES:
+            raise ValueError(f"scope: found {scope!r}, allowed are {', '.join(SCOPES)}")
+        trainable = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        if not trainable:
+            raise ValueError("model: it has no trainable parameters, there is nothing to scale")
+        self.model = model
+        self.names = list(trainable)
+        self.tensors = [one.detach() for one in trainable.values()]
+        # functional_call swaps these in too, so that a module that writes into its buffers writes into copies.
+        self.buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        norms = [torch.linalg.vector_norm(one) for one in self.tensors]
+        sizes = torch.stack([norm.double().cpu() for norm in norms])
+        if not sizes.isfinite().all():
+            name = self.names[int((~sizes.isfinite()).nonzero()[0])]
+            raise ValueError(f"model: parameter {name!r} is not finite; allowed are finite weights")
+        inside = _in_scope(model, trainable, scope, least_dims)
+        self.factors = [i for i, (ok, size) in enumerate(zip(inside, sizes)) if ok and size > 0]
+        self.skipped = tuple(name for name, ok, size in zip(self.names, inside, sizes) if ok and not size > 0)
+        if not self.factors:
+            raise ValueError(f"model: no parameter in scope {scope!r} has a norm above zero to scale")
+
+    def __len__(self) -> int:
+        return len(self.factors)
+
+    def at(self, scales: Tensor) -> list[Tensor]:
+        """θ_m as fresh leaves that want a gradient, one for each name; ``scales`` (M,)."""
+        factor = dict(zip(self.factors, scales.tolist()))
+        return [
+            (w * factor[i] if i in factor else w.clone()).requires_grad_() for i, w in enumerate(self.tensors)
+        ]
+
+    def loss(
+        self, theta: Sequence[Tensor], loss: Callable[..., Tensor], batch: Sequence[Any], precision: str
+    ) -> Tensor:
+        """``loss(model(input), *rest)`` of the batch ``(input, *rest)`` at the tensors ``theta``."""
+        given = batch[0] if isinstance(batch[0], (tuple, list)) else (batch[0],)
+        with _autocast(self.tensors[0].device, precision):
+            tensors = {**self.buffers, **dict(zip(self.names, theta))}
+            return loss(functional_call(self.model, tensors, tuple(given)), *batch[1:])
+
+    def scaled(self, theta: Sequence[Tensor]) -> list[Tensor]:
+        """Those of ``theta`` that have a factor."""
+        return [theta[i] for i in self.factors]
+
+    def by_scale(self, gradients: Sequence[Tensor]) -> Tensor:
+        """⟨∂F/∂θ_i, W_i⟩ for the tensors with a factor, from their ∂F/∂θ_i: float64 on the host, (M,)."""
+        products = [
+            torch.dot(gradient.reshape(-1), self.tensors[i].reshape(-1))
+            for i, gradient in zip(self.factors, gradients)
+        ]
+        return torch.stack(products).double().cpu()
+
+    def by_name(self, scales: Tensor) -> dict[str, float]:
+        return {self.names[i]: scale for i, scale in zip(self.factors, scales.tolist())}
+
+    @torch.no_grad()
+    def write(self, scales: Tensor) -> None:
+        """Rescale the network's own parameters in place."""
+        for i, scale in zip(self.factors, scales.tolist()):
+            self.tensors[i].mul_(scale)
+
+
+def _in_scope(model: nn.Module, trainable: Mapping[str, Tensor], scope: str, least_dims: int) -> list[bool]:
+    of_norms = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, NORMS)
+        or type(module).__name__.endswith("Norm")  # networks bring their own, too
+        for parameter in module.parameters(recurse=False)
+    }
+    wanted = {"all": (True, True), "fix_norm": (False, True), "only_norm": (True, False)}[scope]
+    return [wanted[0 if id(one) in of_norms else 1] and one.dim() >= least_dims for one in trainable.values()]
+
+
+def _autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
+    if precision == "bf16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext()

@@ -1,0 +1,60 @@
+"""Batches of any shape: a tensor, or tuples of tensors, cut along the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+Batch = Sequence[Any]
+
+
+def samples(value: Any) -> int:
+    """Number of samples (length of the first dimension of the first tensor) of a batch or of a part of it.
+
+    Raises:
+        TypeError: there is no tensor.
+    """
+    found = _first_tensor(value)
+    if found is None:
+        raise TypeError(f"batches: no tensor in a batch of type {type(value).__name__}")
+    return len(found)
+
+
+def halves(pool: Batch, overlap: float) -> tuple[list[Any], list[Any]]:
+    r"""S and S̃, the first and the last m samples of a pool of n: :math:`m = \lfloor n / (2 - r) \rfloor`.
+
+    They share 2m - n samples, the part r = |S ∩ S̃| / |S| of m (zhu2022, section 4.2.3): n = 192 and r = 1/2 give m = 128 and 64
+    shared ones.
+
+    Raises:
+        ValueError: the pool is too small for the overlap: nothing would be shared though r > 0, or nothing fresh though r < 1.
+    """
+    count = samples(pool)
+    # A pool that was made to measure, such as n = 2 - r times m, must not lose a sample to rounding.
+    size = math.floor(count / (2.0 - overlap) + 1e-9)
+    shared, fresh = 2 * size - count, count - size
+    if size < 1 or (overlap > 0 and shared < 1) or (overlap < 1 and fresh < 1):
+        raise ValueError(
+            f"batches: a pool of {count} samples is too small for overlap {overlap:g}: "
+            f"it gives halves of {size} that share {max(shared, 0)}; allowed: at least one shared and one fresh sample"
+        )
+    return _cut(list(pool), slice(0, size)), _cut(list(pool), slice(count - size, count))
+
+
+def _first_tensor(value: Any) -> Tensor | None:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (tuple, list)):
+        return next((found for found in map(_first_tensor, value) if found is not None), None)
+    return None
+
+
+def _cut(value: Any, part: slice) -> Any:
+    if isinstance(value, Tensor):
+        return value[part]
+    if isinstance(value, (tuple, list)):
+        return type(value)([_cut(one, part) for one in value])
+    return value

@@ -1,0 +1,42 @@
+"""To look at a network as it trains, without Dropout and without leaving a trace."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+
+@contextlib.contextmanager
+def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
+    """Inside, every module is in eval mode (Dropout is off) but batch normalisation, which takes the statistics of the batch and does
+    not move its running ones. torch's global generators are seeded by ``seed``, for networks that draw in ``forward``. Afterwards
+    modes and random states are as they were found, also after an error.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    norms = [module for module in model.modules() if isinstance(module, (_BatchNorm, _InstanceNorm))]
+    tracks = [module.track_running_stats for module in norms]
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        try:
+            model.eval()
+            for norm in norms:
+                # torch passes the running statistics on only where they are tracked or used.
+                norm.training, norm.track_running_stats = True, False
+            yield
+        finally:
+            for norm, track in zip(norms, tracks):
+                norm.track_running_stats = track
+            for module, mode in modes:
+                module.training = mode
+
+
+def double_backward() -> contextlib.AbstractContextManager[None]:
+    """Attention by plain products: torch's fused kernels cannot be differentiated twice."""
+    return sdpa_kernel(SDPBackend.MATH)
