@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.data.token_batches import BOS, EOS, PAD, Ragged, TokenBatches, TokenPairs
+from relearn.methods import source
 
 ids = st.lists(st.integers(4, 99), max_size=9)
 some_pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=40)
@@ -164,6 +165,14 @@ def test_ragged_rows(rows: list) -> None:
         assert ragged[-1].tolist() == rows[-1]
     with pytest.raises(IndexError, match="allowed: 0 to"):
         ragged[len(rows)]
+
+
+def test_the_training_loop_takes_them_as_a_source() -> None:
+    batches = TokenBatches(many(30), max_tokens=40)
+    assert isinstance(batches, source.Source)
+    for batch in batches.epoch(generator(0)):
+        (inputs, wanted) = batch
+        assert source.rows(batch) == len(wanted) == len(inputs[0])
 
 
 def test_faults() -> None:

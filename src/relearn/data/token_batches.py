@@ -172,11 +172,7 @@ class TokenBatches:
                 f"pairs: pair {row} has {largest} tokens with its end mark; allowed: max_tokens = {max_tokens}"
             )
         self._rows = _cut(self._keys.sort().values.clamp(max=max_tokens).tolist(), max_tokens)
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """The same in every epoch."""
-        return len(self._rows)
+        self.batches_per_epoch = len(self._rows)
 
     def __len__(self) -> int:
         """Sentence pairs in an epoch."""
