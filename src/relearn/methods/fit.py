@@ -302,7 +302,7 @@ def fit(
             else:
                 if not done:
                     raise ValueError(f"data: epoch {epoch + 1} has no batch, at least one is needed")
-                epoch, done = epoch + 1, 0
+                epoch, done, resumed = epoch + 1, 0, None
                 if diverged():
                     break
                 if ledger and (over() or not history_steps):

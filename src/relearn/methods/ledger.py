@@ -61,7 +61,8 @@ class Ledger:
 
     def row(self) -> dict[str, float]:
         """The weighted mean loss, and the mean gradient norm where norms were taken; the ledger is empty afterwards."""
-        losses, weights = torch.tensor(self.losses).double(), torch.tensor(self.weights).double()
+        losses = torch.tensor(self.losses, dtype=torch.float64)
+        weights = torch.tensor(self.weights, dtype=torch.float64)
         means = {"loss": float((losses * weights).sum() / weights.sum())}
         if self.norms:
             means["gradient_norm"] = sum(self.norms) / len(self.norms)
