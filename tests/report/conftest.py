@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from relearn.record import Run
+from relearn.report.artefacts import Artefact
+from relearn.report.artefacts import load as load_artefacts
 from relearn.report.quantities import Evidence
 from relearn.report.runs import load
 
@@ -201,6 +203,11 @@ def evidence_of(root: Path) -> Evidence:
     runs, problems = load(root, "mini")
     assert not problems
     return Evidence(runs)
+
+
+def chapter(study: str = "poisoning") -> dict[str, Artefact]:
+    """The artefacts of one study."""
+    return {name: one for name, one in load_artefacts(REPORTED).items() if one.study == study}
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,10 @@ import pytest
 from relearn.report import artefacts, coverage
 
 from . import pretend
-from .conftest import REPORTED, SWEEP, evidence_of
+from .conftest import SWEEP, chapter, evidence_of
 from .pretend import SIZES
 
-ARTEFACTS = artefacts.load(REPORTED)
+ARTEFACTS = chapter()
 DEFENCES = (
     2 * 3 + 4 * 6
 ) * 8  # without a defence and under adversarial training nothing is removed: three columns, else all six

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from relearn.report import artefacts, figures
+from relearn.report import figures
 from relearn.report.figures import bars as fig2_5
 from relearn.report.figures import fig2_11
 from relearn.report.statistics import wilson
 
-from .conftest import REPORTED, VICTIMS, evidence_of
+from .conftest import REPORTED, VICTIMS, chapter, evidence_of
 
-ARTEFACTS = artefacts.load(REPORTED)
+ARTEFACTS = chapter()
 FIGURES = [artefact for artefact in ARTEFACTS.values() if artefact.kind == "figure"]
 RATES, SWEEP = ARTEFACTS["zhu2022.fig2.5"], ARTEFACTS["zhu2022.fig2.11"]
 

@@ -11,7 +11,7 @@ import pytest
 from relearn.report import analysis, artefacts, claims, cost, coverage, page, table
 from relearn.report.runs import select
 
-from .conftest import REPORTED
+from .conftest import REPORTED, chapter
 
 TEXT = analysis.Analysis("2026-11-20", "1234567", "reproduced", "scale", "Too few targets.", "Scale medium.")
 NASTY = "<script>alert(1)</script> & \"quoted\" 'single'"
@@ -39,7 +39,7 @@ class Balance(HTMLParser):
 
 @pytest.fixture(scope="module")
 def make_page(root, evidence):
-    loaded = artefacts.load(REPORTED)
+    loaded = chapter()
     defined = {name: artefacts.expanded(artefact, evidence.runs) for name, artefact in loaded.items()}
     tables = {n: table.build(a, evidence, REPORTED) for n, a in defined.items() if a.kind == "table"}
     for artefact in defined.values():

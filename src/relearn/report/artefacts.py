@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 Where = Mapping[str, Any]
+SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,8 @@ class Row:
 
     A row with ``in_grid`` False is not part of the published artefact and not counted as such. ``along``
     names the sweep that the row runs over; ``reference`` filters the runs that it is drawn against.
+    ``published`` is its name in the published file where that is not the title. ``best_over`` is a label: of
+    the runs that differ in it, the group with the best mean counts, as where a paper reports its best setting.
     """
 
     id: str
@@ -29,6 +33,8 @@ class Row:
     in_grid: bool = True
     along: str | None = None
     reference: Where | None = None
+    published: str | None = None
+    best_over: str | None = None
 
     def applies(self, column: str) -> bool:
         return self.only is None or column in self.only
@@ -36,7 +42,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """One quantity of an artefact, with the metric's name in the published files where they have it."""
+    """One quantity of an artefact, with the metric's name in the published files where they have it.
+
+    In a grid a column has a filter of its own; ``group`` and ``measure`` are the titles that it is made of and
+    ``published_column`` its name in the published file. ``panel`` says what a figure takes from the file.
+    """
 
     id: str
     title: str
@@ -44,6 +54,11 @@ class Column:
     unit: str
     direction: str = "none"
     published_metric: str | None = None
+    where: Where = field(default_factory=dict, hash=False)
+    published_column: str | None = None
+    group: str = ""
+    measure: str = ""
+    panel: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,9 @@ class Artefact:
     An ``addition`` is ours: no paper shows it, and coverage does not count it as published. ``head`` titles
     the column of row titles. ``sweeps`` are the published values that a row runs over besides its members.
     ``stated`` are published values that a figure draws as lines, each with the words for it.
+
+    Layout ``members``: a cell is aggregated over the members. Layout ``grid``: a cell is what one row and one
+    column select, aggregated over seeds; its columns are groups (networks) times measures.
     """
 
     id: str
@@ -85,15 +103,29 @@ class Artefact:
     addition: bool = False
     head: str = "Defence"
     expand: Mapping[str, Any] = field(default_factory=dict)
+    layout: str = "members"
+
+    @property
+    def grid(self) -> bool:
+        return self.layout == "grid"
 
 
 def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:
-    """Whether a run agrees with every key of ``where``: ``study``, ``step`` or a label; a list is any of."""
+    """Whether a run agrees with every key of ``where``: ``study``, ``step`` or a label.
+
+    A list is any of its members; a ``*`` in a wanted value stands for any letters.
+    """
     for key, wanted in where.items():
         found = {"study": study, "step": step}.get(key, labels.get(key))
-        if found not in (wanted if isinstance(wanted, list) else [wanted]):
+        if not any(_agrees(found, one) for one in (wanted if isinstance(wanted, list) else [wanted])):
             return False
     return True
+
+
+def _agrees(found: Any, wanted: Any) -> bool:
+    if isinstance(found, str) and isinstance(wanted, str) and "*" in wanted:
+        return fnmatchcase(found, wanted)
+    return bool(found == wanted)
 
 
 def load(folder: str | Path) -> dict[str, Artefact]:
@@ -112,9 +144,11 @@ def load(folder: str | Path) -> dict[str, Artefact]:
 def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
     values = dict(raw)
     try:
-        columns = tuple(Column(**column) for column in values.pop("columns"))
-        rows = tuple(_row(row) for row in values.pop("rows"))
-        over = values.pop("over")
+        crossed = "groups" in values
+        columns = grid_columns(values) if crossed else tuple(Column(**one) for one in values.pop("columns"))
+        rows = tuple(_row(row, columns) for row in values.pop("rows"))
+        grid = values.get("layout") == "grid"
+        over = values.pop("over", {"label": "seed", "members": []}) if grid else values.pop("over")
         artefact = Artefact(
             id=name,
             where=tuple(values.pop("where")),
@@ -180,6 +214,39 @@ def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
     return replace(artefact, rows=rows, columns=tuple(columns))
 
 
-def _row(raw: Mapping[str, Any]) -> Row:
-    only = raw.get("only")
-    return Row(**{**raw, "only": tuple(only) if only is not None else None})
+def _row(raw: Mapping[str, Any], columns: Iterable[Column]) -> Row:
+    """``only`` may name a column, or a group or a measure of a grid: then all columns made of it."""
+    if raw.get("only") is None:
+        return Row(**{**raw, "only": None})
+    only: list[str] = []
+    for name in raw["only"]:
+        made = [column.id for column in columns if name in column.id.split(SEPARATOR)]
+        only += [one for one in (made or [name]) if one not in only]
+    return Row(**{**raw, "only": tuple(only)})
+
+
+def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
+    """The columns of a grid from its ``groups`` and ``measures``, which are taken out of ``values``.
+
+    A column is named ``<group>/<measure>``; a grid of one nameless group has its measures alone. The published
+    file calls it by both names, one behind the other.
+
+    Raises:
+        KeyError, TypeError: a key that lacks or that nobody knows.
+    """
+    groups, measures = values.pop("groups"), values.pop("measures")
+    found = []
+    for group in groups:
+        for measure in measures:
+            both = [part for part in (group, measure) if part["id"]]
+            known = {key: value for key, value in measure.items() if key not in ("where", "published")}
+            known |= {
+                "id": SEPARATOR.join(part["id"] for part in both),
+                "title": " ".join(part["title"] for part in both),
+                "where": {**group["where"], **measure.get("where", {})},
+                "published_column": " ".join(p["published"] for p in both if p.get("published")) or None,
+                "group": group["title"],
+                "measure": measure["title"],
+            }
+            found.append(Column(**known))
+    return tuple(found)

@@ -1,8 +1,9 @@
 """How much of each published artefact has been measured: cells with records of all that the paper shows.
 
 A cell is one row, one column and one victim (and one k or class size, where a figure sweeps them); of a
-picture or a curve, one panel or line. What this version does not measure counts as defined. An addition of
-ours is counted by itself and marked: its cells are no published cells.
+picture or a curve, one panel or line; of a grid, one row and one column, whatever the number of seeds: a run
+that diverged without a number is a result there, as in the published tables. What this version does not
+measure counts as defined. An addition of ours is counted by itself and marked: its cells are no published cells.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.artefacts import Artefact, Column, Row, Where
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
@@ -67,7 +68,9 @@ def _steps(artefact: Artefact, row: Row) -> int:
 
 
 def _measured(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> int:
-    filters = ({"study": artefact.study}, artefact.common, row.where)
+    filters = ({"study": artefact.study}, artefact.common, row.where, column.where)
+    if artefact.grid:
+        return int(_in_grid(column, evidence, *filters))
     if column.quantity.startswith("file:"):
         runs = [run for run in select(evidence.runs, *artefact.where[:1], *filters) if _there(run, column)]
         names = {{"step": run.step, **run.labels}.get(artefact.over) for run in runs}
@@ -85,10 +88,21 @@ def _measured(artefact: Artefact, row: Row, column: Column, evidence: Evidence) 
     return len({trial.victim for trial in trials})
 
 
+def _in_grid(column: Column, evidence: Evidence, *filters: Where) -> bool:
+    if column.quantity.startswith("file:"):
+        return any(_has(run, column) for run in select(evidence.runs, *filters))
+    runs = evidence.of(column.quantity, *filters)
+    return bool(evidence.trials(column.quantity, *filters)) or any(run.diverged for run in runs)
+
+
 def _there(run: Run, column: Column) -> bool:
     """Whether a run has the file of ``file:NAME``, with a column that begins as in ``file:NAME#BEGIN``."""
+    return not run.diverged and _has(run, column)
+
+
+def _has(run: Run, column: Column) -> bool:
     name, _, begin = column.quantity.removeprefix("file:").partition("#")
-    if run.diverged or run.file(name) is None:
+    if run.file(name) is None:
         return False
     return not begin or any(key.startswith(begin) for row in run.rows(name)[:1] for key in row)
 

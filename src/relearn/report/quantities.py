@@ -15,6 +15,8 @@ What diverged:
 
 * a victim whose fine-tuning diverged says nothing about the attack: its run is left out, and the report
   counts it ("[1 diverged]");
+* a run of a whole training (``<step>.<metric>``) has its own numbers also where it diverged, and they count,
+  as in the papers' tables; one without a number is counted as diverged and not averaged;
 * a poison that was rejected (not finite, or outside its ball) was never scored: the attack has failed. The
   train step writes success 0 for it and a note with the reason, and every rate here counts it as a failure;
   a crafting that diverged as a whole is nothing but rejected poisons.
@@ -59,7 +61,8 @@ class Trial:
 class Quantity:
     """Which step measures it, how a row says it, whether it is yes or no, over which attacks.
 
-    ``member`` is the label that names whom a run is of, ``rows`` says which of its rows count.
+    ``member`` is the label that names whom a run is of, ``rows`` says which of its rows count. With ``metric``
+    a run is one trial: the number of that name in its record, and the members are the seeds.
     """
 
     step: str
@@ -68,6 +71,7 @@ class Quantity:
     effective: bool = False
     member: str = "victim"
     rows: Callable[[Row], bool] | None = None
+    metric: str | None = None
 
 
 def _number(name: str) -> Callable[[Row], float | None]:
@@ -91,22 +95,28 @@ QUANTITIES = {
     "clean_removed": Quantity("filter", _share("clean_removed", "clean")),
     "mcc": Quantity("filter", _number("mcc")),
 }
+#: steps whose record is one trial: a whole training, not one of many targets
+METRIC_STEPS = ("initialise", "learn", "translate", "probe")
 
 
 def quantity(name: str) -> Quantity:
-    """A quantity by name: one of QUANTITIES, or ``<kind>_accuracy`` of the robustness protocol.
+    """A quantity by name: one of QUANTITIES, ``<kind>_accuracy`` of the robustness protocol, or a metric.
 
     ``clean_accuracy``, ``corruption_accuracy`` (mean over corruptions and severities) and
-    ``pgd_accuracy@<eps>`` with eps as the record writes it.
+    ``pgd_accuracy@<eps>`` with eps as the record writes it; ``<step>.<metric>`` is a metric of a step's record.
 
     Raises:
         ValueError: a name that is none of these.
     """
     if name in QUANTITIES:
         return QUANTITIES[name]
+    step, of_record, metric = name.partition(".")
+    if of_record and step in METRIC_STEPS:
+        return Quantity(step, _number(metric), member="seed", metric=metric)
     kind, _, level = name.partition("_accuracy")
     if kind not in ("clean", "pgd", "corruption"):
-        raise ValueError(f"found quantity {name}, allowed: {', '.join(QUANTITIES)}, <kind>_accuracy")
+        allowed = f"{', '.join(QUANTITIES)}, <kind>_accuracy, <step>.<metric> of {', '.join(METRIC_STEPS)}"
+        raise ValueError(f"found quantity {name}, allowed: {allowed}")
 
     def rows(row: Row) -> bool:
         return row["kind"] == kind and (not level or f"{float(row['level']):g}" == level.removeprefix("@"))
@@ -137,6 +147,8 @@ class Evidence:
             ValueError: naming the run, for a trials.csv that lacks a column or holds no number.
         """
         kind = quantity(name)
+        if kind.metric:
+            return self._metrics(kind.metric, self.of(name, *filters))
         found = []
         for run in self.of(name, *filters):
             if run.diverged:
@@ -149,6 +161,16 @@ class Evidence:
                 if trial and (attacks is None or trial.key in attacks):
                     found.append(trial)
         return found
+
+    @staticmethod
+    def _metrics(metric: str, runs: Iterable[Run]) -> list[Trial]:
+        """A trial a run that has a number, whatever became of it; ``victim`` names its seed."""
+        values = [(run, run.metrics.get(metric)) for run in runs]
+        return [
+            Trial(f"seed{run.seed}", run.seed, 0, None, float(value), run.folder)
+            for run, value in values
+            if value is not None
+        ]
 
     def effective(self, setting: str, attack: str) -> set[Key]:
         """The (victim, seed, target) of which this attack succeeds in this setting without a defence."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relearn.report import published
-from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.artefacts import Artefact, Column, Row, Where
+from relearn.report.published import Value
 from relearn.report.quantities import Evidence, Trial, quantity
+from relearn.report.runs import Run
 from relearn.report.statistics import mean_spread, wilson
 
 STATUSES = ("measured", "diverged", "not_run", "not_applicable", "no_value")
@@ -21,7 +24,9 @@ class Cell:
 
     ``mean`` and ``spread`` are over members (victims), each with all its trials; ``pooled`` is over trials,
     with Wilson's interval where a trial says yes or no. ``published`` maps a label ("paper", "published
-    code") to the value in this cell's unit.
+    code") to the value in this cell's unit, ``printed`` to all that is printed there. In a grid the members
+    are seeds and ``spread`` is the standard error of their mean; ``best`` names the group of runs that counts
+    where a row takes the best of several.
     """
 
     row: Row
@@ -38,6 +43,8 @@ class Cell:
     published: Mapping[str, float] = field(default_factory=dict)
     published_members: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
+    printed: Mapping[str, Value] = field(default_factory=dict)
+    best: str = ""
 
     def deviation(self) -> tuple[str, float] | None:
         """The first published label with a value, and measured minus published."""
@@ -74,22 +81,24 @@ def _cell(
     row: Row,
     column: Column,
     evidence: Evidence,
-    values: Mapping[str, list[published.Value]],
+    values: Mapping[str, list[Value]],
 ) -> Cell:
-    beside = _published(artefact, row, column, values)
+    printed = _printed(artefact, row, column, values)
+    beside = _published(printed, column)
     if not row.applies(column.id):
-        return Cell(row, column, "not_applicable", published=beside)
-    filters = ({"study": artefact.study}, artefact.common, row.where)
-    runs = evidence.of(column.quantity, *filters)
+        return Cell(row, column, "not_applicable", published=beside, printed=printed)
+    filters = ({"study": artefact.study}, artefact.common, row.where, column.where)
+    best, runs, trials = _chosen(row, column, evidence, filters)
     diverged = sum(run.diverged for run in runs)
     folders = tuple(run.folder for run in runs)
-    trials = evidence.trials(column.quantity, *filters)
     if not trials:
         status = "not_run" if not runs else "diverged" if diverged else "no_value"
-        return Cell(row, column, status, diverged=diverged, published=beside, runs=folders)
+        return Cell(row, column, status, diverged=diverged, published=beside, runs=folders, printed=printed)
     found = by_member(trials)
     members = {name: found[name] for name in [*artefact.members, *sorted(found)] if name in found}
     mean, spread = mean_spread([sum(values) / len(values) for values in members.values()])
+    if artefact.grid and spread is not None:
+        spread /= math.sqrt(len(members))
     total = sum(trial.value for trial in trials)
     ends = wilson(total, len(trials)) if quantity(column.quantity).binary else None
     return Cell(
@@ -105,19 +114,40 @@ def _cell(
         high=ends.high if ends else None,
         diverged=diverged,
         published=beside,
-        published_members={name: _published(artefact, row, column, values, name) for name in members},
+        published_members={
+            name: _published(_printed(artefact, row, column, values, name), column) for name in members
+        },
         runs=folders,
+        printed=printed,
+        best=best,
     )
 
 
-def _published(
+def _chosen(
+    row: Row, column: Column, evidence: Evidence, filters: Sequence[Where]
+) -> tuple[str, list[Run], list[Trial]]:
+    """The runs and trials of a cell; with ``best_over`` those of the group with the best mean, and its name."""
+    runs, trials = evidence.of(column.quantity, *filters), evidence.trials(column.quantity, *filters)
+    if row.best_over is None or not trials:
+        return "", runs, trials
+    named = {run.folder: run.labels.get(row.best_over, "") for run in runs}
+    groups: dict[str, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        groups[named[trial.folder]].append(trial)
+    sign = -1 if column.direction == "lower" else 1
+    best = max(sorted(groups), key=lambda name: sign * sum(t.value for t in groups[name]) / len(groups[name]))
+    chosen = [run for run in runs if named[run.folder] == best]
+    return best if len(set(named.values())) > 1 else "", chosen, groups[best]
+
+
+def _printed(
     artefact: Artefact,
     row: Row,
     column: Column,
-    values: Mapping[str, list[published.Value]],
+    values: Mapping[str, list[Value]],
     member: str = "",
-) -> dict[str, float]:
-    """What each label says of this cell, or of one victim of it, in the column's unit."""
+) -> dict[str, Value]:
+    """What each label says of this cell, or of one victim of it."""
     found = {}
     for label, source in artefact.published.items():
         if column.published_metric is None:
@@ -125,11 +155,16 @@ def _published(
         value = published.find(
             values[source.file],
             artefact=source.artefact,
-            row=row.title,
+            row=row.published or row.title,
             metric=column.published_metric,
-            column=member or source.column,
+            column=column.published_column or member or source.column,
         )
-        number = value.in_unit(column.unit) if value else None
-        if number is not None:
-            found[label] = number
+        if value is not None:
+            found[label] = value
     return found
+
+
+def _published(printed: Mapping[str, Value], column: Column) -> dict[str, float]:
+    """The printed numbers in the column's unit."""
+    numbers = {label: value.in_unit(column.unit) for label, value in printed.items()}
+    return {label: number for label, number in numbers.items() if number is not None}

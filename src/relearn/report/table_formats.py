@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from relearn.report import grid
 from relearn.report.artefacts import Artefact, Column
 from relearn.report.statistics import wilson
 from relearn.report.table import Cell
@@ -54,6 +55,8 @@ def title(column: Column) -> str:
 
 def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text: each measured column, beside it what others publish of it."""
+    if artefact.grid:
+        return grid.shown(artefact, cells)
     labels = [label for label in LABELS if label == "paper" or label in artefact.published]
     header = [artefact.head]
     beside = {column for column in artefact.columns if column.published_metric and not artefact.addition}

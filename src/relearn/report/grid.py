@@ -1,0 +1,130 @@
+"""How a grid reads: rows times networks, a line a measure, each cell with what the paper prints there.
+
+A cell of a grid is a mean over seeds ± its standard error. Runs that diverged count where they have a number
+of their own (chance accuracy is a number); how many they were stands in brackets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from relearn.report.artefacts import Artefact, Column
+from relearn.report.published import Value
+from relearn.report.table import Cell
+
+LACKING = {"not_run": "not run", "diverged": "diverged", "not_applicable": "n/a", "no_value": "no value"}
+NO_NUMBER = "-"
+#: factor and decimals by unit; None: three significant digits
+FORMS: dict[str, tuple[float, int | None]] = {
+    "fraction": (100.0, 1),
+    "percent": (1.0, 1),
+    "bleu": (1.0, 1),
+    "bytes": (2.0**-20, 0),
+    "nats": (1.0, 3),
+    "count": (1.0, 0),
+}
+HEADS = {"fraction": "%", "bytes": "MiB", "seconds": "s", "nats": "nats"}
+
+
+def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Header and lines as text: a line a row where there is one group, else a line a row and measure."""
+    beside = {column.measure for column in artefact.columns if column.published_metric}
+    if artefact.addition:
+        beside = set()
+    groups = list(dict.fromkeys(column.group for column in artefact.columns))
+    found = {(cell.row.id, cell.column.id): cell for cell in cells}
+    flat = len(groups) == 1
+    header = [artefact.head] if flat else [artefact.head, "Measure"]
+    for name in artefact.columns if flat else groups:
+        header.append(titled(name) if isinstance(name, Column) else name)
+        if (name.measure if isinstance(name, Column) else None) in beside or (beside and not flat):
+            header += ["Paper", "Deviation"]
+    lines = []
+    for row in artefact.rows:
+        title = row.title + (f" ({row.note})" if row.note else "")
+        for measure in [None] if flat else _measures(artefact, row.id, found):
+            line = [title] if flat else [title, _head(artefact, measure)]
+            columns = [c for c in artefact.columns if measure in (None, c.measure)]
+            for column in columns:
+                cell = found[row.id, column.id]
+                line.append(text(cell))
+                if column.measure in beside:
+                    line += [printed(cell.printed.values()), away(cell)]
+                elif beside and not flat:
+                    line += [NO_NUMBER, NO_NUMBER]
+            lines.append(line)
+    return header, lines
+
+
+def _measures(artefact: Artefact, row: str, found: dict[tuple[str, str], Cell]) -> list[str]:
+    """The measures that apply to some column of the row."""
+    used = {c.measure for c in artefact.columns if found[row, c.id].status != "not_applicable"}
+    return [name for name in dict.fromkeys(c.measure for c in artefact.columns) if name in used]
+
+
+def _head(artefact: Artefact, measure: str | None) -> str:
+    unit = next(column.unit for column in artefact.columns if column.measure == measure)
+    return f"{measure}, {HEADS[unit]}" if unit in HEADS else str(measure)
+
+
+def titled(column: Column) -> str:
+    name = column.measure or column.title
+    return f"{name}, {HEADS[column.unit]}" if column.unit in HEADS else name
+
+
+def number(value: float | None, unit: str, signed: bool = False, beside: float | None = None) -> str:
+    """Rounded as a grid shows it; with as many decimals as ``beside`` would have, where that is given."""
+    if value is None:
+        return NO_NUMBER
+    factor, decimals = FORMS.get(unit, (1.0, None))
+    scaled = factor * value
+    if decimals is None:
+        size = abs(scaled if beside is None else factor * beside)
+        decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 or not size else 3
+        if 0 < size < 0.01:
+            return format(scaled, "+.2e" if signed else ".2e")
+    form = f"{'+' if signed else ''}.{decimals}f"
+    made = format(scaled, form)
+    return made if float(made) else format(0.0, form)  # no minus nought
+
+
+def text(cell: Cell) -> str:
+    """``mean ± standard error (seeds)``, or why there is no number; how many runs diverged."""
+    if cell.status == "diverged":
+        return f"diverged ({cell.diverged})"
+    if cell.status != "measured":
+        return LACKING[cell.status]
+    unit = cell.column.unit
+    spread = "" if cell.spread is None else f" ± {number(cell.spread, unit, beside=cell.mean)}"
+    lost = f" [{cell.diverged} diverged]" if cell.diverged else ""
+    best = f" [{cell.best}]" if cell.best else ""
+    return f"{number(cell.mean, unit)}{spread} ({len(cell.members)}){best}{lost}"
+
+
+def away(cell: Cell) -> str:
+    """Measured minus published, in the column's unit."""
+    found = cell.deviation()
+    return number(found[1] if found else None, cell.column.unit, signed=True)
+
+
+def printed(values: Iterable[Value]) -> str:
+    """What is printed there, with its spread, number of runs and outcome, in the digits of the paper."""
+    for value in values:
+        outcome = value.outcome.replace("_", " ")
+        if value.value is None:
+            return NO_NUMBER if value.outcome in ("ok", "not_reported") else outcome
+        least = _decimals(value.value, 0 if value.unit == "seconds" else 1)
+        spread = "" if value.spread is None else f" ± {_digits(value.spread, least)}"
+        runs = "" if value.n_runs is None else f" ({value.n_runs})"
+        said = "" if value.outcome == "ok" else f", {outcome}"
+        return f"{_digits(value.value, least)}{spread}{runs}{said}"
+    return NO_NUMBER
+
+
+def _decimals(value: float, least: int) -> int:
+    return max(least, len(f"{value:.10g}".partition(".")[2]))
+
+
+def _digits(value: float, least: int) -> str:
+    """The digits that are printed; a nought that the number has lost behind its point is put back."""
+    return format(value, f".{_decimals(value, least)}f")
