@@ -151,6 +151,11 @@ class PostLNTransformer(nn.Module):
         fixed = any(not one.w_skip.requires_grad for one in self._joints() if one.kind == "w_skip")
         return {**self._description, "fixed_w_skip": fixed}
 
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return self.embedding.num_embeddings
+
     def residual_stacks(self) -> dict[str, list[Residual]]:
         """The joints of each stream from its beginning to its end: ``{"encoder": [...], "decoder": [...]}``."""
         encoder = [joint for layer in cast(Iterator[EncoderLayer], self.encoder) for joint in layer.joints()]
