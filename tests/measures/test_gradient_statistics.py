@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 from itertools import count as counter
 
@@ -153,6 +154,21 @@ def test_batch_normalisation_sees_the_batch_and_dropout_nothing():
     assert after["head.weight"] == pytest.approx(before["head.weight"], rel=1e-3)
     assert after["conv.weight"] == pytest.approx(before["conv.weight"] / 100, rel=1e-2)
     assert measured() == after  # dropout at 0.5 would not repeat itself
+
+
+def test_two_tensors_are_kept_beside_each_parameter_however_many_minibatches():
+    model = nn.Linear(13, 7, bias=False).double()  # a shape that nothing else here has
+    alive: list[int] = []
+
+    def loss(out, _):
+        gc.collect()
+        tensors = [one for one in gc.get_objects() if type(one) in (torch.Tensor, nn.Parameter)]
+        alive.append(sum(one.shape == (7, 13) for one in tensors))
+        return out.square().mean()
+
+    x = torch.randn(6, 4, 13, dtype=torch.float64)
+    gradient_statistics(model, loss, [(one, None) for one in x], count=6)
+    assert alive == [3] * 6  # the weight, the mean, the sum of squares
 
 
 def test_no_more_minibatches_are_drawn_than_asked_for():

@@ -91,13 +91,13 @@ def test_the_house_has_the_published_networks_to_the_unit(name):
     (row,) = parameter_counts({name: partial(create, name)})
     assert tuple(row) == COLUMNS
     assert row["count"] == RELEASED[name] and row["equal_to_released"]
-    assert row["equal_after_rounding"] in (True, None)
-    assert (row["equal_after_rounding"] is None) == (name not in PUBLISHED)
+    assert row["equal"] in (True, None)
+    assert (row["equal"] is None) == (name not in PUBLISHED)
 
 
 def test_another_width_is_another_network_and_seen_to_be():
     (row,) = parameter_counts({"VGG-19": partial(create, "VGG-19", width=0.5)})
-    assert not row["equal_after_rounding"] and not row["equal_to_released"]
+    assert not row["equal"] and not row["equal_to_released"]
     assert row["count"] == sum(one.numel() for one in create("VGG-19", width=0.5).parameters())
 
 

@@ -146,8 +146,8 @@ def test_batch_norm_writes_the_cases_of_the_measure(tmp_path):
     expected = batch_norm_gradient.cases(draws=2000, seed=0)
     assert tuple(rows[0]) == batch_norm_gradient.COLUMNS
     assert [float(row["measured"]) for row in rows] == [row["measured"] for row in expected]
-    assert {row["exact_holds"] for row in rows} == {"1"}
-    assert metrics["exact_holds_count"] == metrics["cases_count"] == len(rows)
+    assert {row["holds"] for row in rows} == {"1"}
+    assert metrics["holds_count"] == metrics["cases_count"] == len(rows)
     assert metrics["printed_fails_count"] == sum(row["printed_holds"] == "0" for row in rows) > 0
     assert metrics["wrongly_magnified_count"] > 0 and metrics["formula_error_frac"] < 1e-9
 
@@ -156,8 +156,8 @@ def test_parameter_counts_are_those_published(tmp_path):
     labels = {"protocol": "parameter_counts"}
     done = step(probe, tmp_path / "counts", {"protocol": "parameter_counts"}, labels)
     rows, metrics = rows_of(tmp_path / "counts/counts.csv"), done["metrics"]
-    assert [row["name"] for row in rows] == list(parameter_counts.PUBLISHED)
-    assert {row["equal_after_rounding"] for row in rows} == {"1"}
+    assert [row["network"] for row in rows] == list(parameter_counts.PUBLISHED)
+    assert {row["equal"] for row in rows} == {"1"}
     assert set(metrics.values()) == {float(len(parameter_counts.PUBLISHED))}
     settings = {"protocol": "parameter_counts", "networks": ["ResNet-1202", "ResNet18"]}
     done = step(probe, tmp_path / "some", settings, labels)

@@ -137,6 +137,8 @@ def moments(
                 change = -mean if gradient is None else gradient.to(mean.dtype) - mean
                 mean.add_(change, alpha=1 / seen)
                 square.addcmul_(change, change, value=(seen - 1) / seen)  # change²(1 - 1/k): old times new
+            # before the next forward pass, which needs the room of its activations
+            del gradients, gradient, change, value
             if seen == count:
                 break
     if seen < count:

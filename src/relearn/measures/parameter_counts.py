@@ -40,7 +40,7 @@ RELEASED: dict[str, int] = {
 }
 """Network → parameters of the released code."""
 
-COLUMNS = ("name", "count", "published_millions", "equal_after_rounding", "released", "equal_to_released")
+COLUMNS = ("network", "count", "published_millions", "equal", "released", "equal_to_released")
 
 
 def count_parameters(build: Callable[[], nn.Module]) -> int:
@@ -56,7 +56,7 @@ def rounds_to(count: int, millions: float) -> bool:
 
 
 def parameter_counts(networks: Mapping[str, Callable[[], nn.Module]]) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) a network; None where nothing is published or released.
+    """One row (:data:`COLUMNS`) a network; ``equal``: after rounding to the published digits; None where nothing is published or released.
 
     Args:
         networks: name → how to build it, e.g. ``partial(create, "VGG-19")`` for 10 classes of RGB images.
@@ -71,10 +71,10 @@ def parameter_counts(networks: Mapping[str, Callable[[], nn.Module]]) -> list[di
         count, published, released = count_parameters(build), PUBLISHED.get(name), RELEASED.get(name)
         rows.append(
             {
-                "name": name,
+                "network": name,
                 "count": count,
                 "published_millions": published,
-                "equal_after_rounding": None if published is None else rounds_to(count, published),
+                "equal": None if published is None else rounds_to(count, published),
                 "released": released,
                 "equal_to_released": None if released is None else count == released,
             }

@@ -87,7 +87,7 @@ def _batch_norm(run, settings, inputs, device, precision) -> None:
     run.finish(
         {
             "cases_count": len(rows),
-            "exact_holds_count": sum(row["exact_holds"] for row in rows),
+            "holds_count": sum(row["holds"] for row in rows),
             "printed_fails_count": sum(not row["printed_holds"] for row in rows),
             "wrongly_magnified_count": sum(
                 row["printed_says_magnified"] and not row["magnified"] for row in rows
@@ -110,7 +110,7 @@ def _parameter_counts(run, settings, inputs, device, precision) -> None:
         {
             "networks_count": len(rows),
             "published_count": sum(row["published_millions"] is not None for row in rows),
-            "equal_after_rounding_count": sum(bool(row["equal_after_rounding"]) for row in rows),
+            "equal_count": sum(bool(row["equal"]) for row in rows),
             "equal_to_released_count": sum(bool(row["equal_to_released"]) for row in rows),
         },
         notes=["10 classes, RGB images, published width and depth"],
