@@ -140,6 +140,7 @@ class TrainImages(Section):
     cutout: Annotated[int, Field(ge=0)]
     clip_norm: Positive
     mixup: Positive
+    test_images: Annotated[int, Field(ge=0)]
 
 
 class AdamW(Section):

@@ -28,6 +28,7 @@ PARTS = (
 
 # A small grid: every kind of run is there, few of each; one network is attacked in every study, the other in one.
 ALONE = "SENet18"
+VGG, RES = "VGG-19-BN", "ResNet-110-BN"
 FEW: dict[str, Any] = {
     "poisoning.pretrain.substitutes.architectures": [ALONE],
     "poisoning.pretrain.victims.architectures": [ALONE, "ResNet18"],
@@ -46,6 +47,38 @@ FEW: dict[str, Any] = {
     "poisoning.studies.imbalance.victims": [ALONE],
     "poisoning.studies.white_box.victim": ALONE,
     "poisoning.studies.feature_plane.victim": ALONE,
+    "gradinit.networks": {
+        "kaiming": [VGG, RES, "ResNet-1202-BN"],
+        "gradinit": [VGG, RES],
+        "fixup": ["FixUpResNet-110"],
+        **{
+            name: [VGG]
+            for name in (
+                *("metainit", "metainit_random_sign", "extra_epoch_constant", "lsuv"),
+                *("gradinit_overlap", "gradinit_free", "gradinit_penalty", "gradinit_fix_bn"),
+            )
+        },
+        **{
+            name: []
+            for name in (
+                *("metainit_real_sign", "extra_epoch_warmup", "gradinit_only_bn"),
+                *("xavier", "orthogonal", "none"),
+            )
+        },
+    },
+    "gradinit.adamw_networks": [RES],
+    "gradinit.scalar_networks": [VGG],
+    "gradinit.first_steps.networks": [VGG],
+    "gradinit.first_steps.initialisations": ["kaiming", "gradinit"],
+    "gradinit.probe.networks": [VGG, RES],
+    "gradinit.translation.runs": [
+        "post_ln/xavier/adam",
+        "post_ln/gradinit/adam",
+        "post_ln/gradinit_sgd/sgd",
+        "w_skip/admin/adam_warmup",
+    ],
+    "gradinit.translation.grid": {"runs": ["post_ln/gradinit"], "lr": [2.0e-3], "beta2": [0.98]},
+    "gradinit.translation.probe.runs": ["post_ln/xavier"],
 }
 
 

@@ -26,7 +26,10 @@ from relearn import cli
 from relearn.steps import code, jobs
 
 CODE = Path("results/code.json")
-STAGE_OF = {"subset": "prepare", "harden": "pretrain"}  # steps that have no stage of their own
+# steps that have no stage of their own, and all of a study with stages of its own
+STAGE_OF = {"subset": "prepare", "harden": "pretrain", "gradinit/translate": "learn@gradinit"}
+STAGE_OF |= {f"gradinit/{step}": f"{step}@gradinit" for step in ("initialise", "learn", "probe")}
+STAGE_OF |= {f"gradinit/{step}": "data@gradinit" for step in ("prepare", "corpus")}
 
 
 def finish() -> None:
@@ -64,8 +67,10 @@ def write_code(plan: list[jobs.Job]) -> None:
 
 
 def name_of(job: jobs.Job) -> str:
-    """A run by the end of its folder: train/transfer/clean/none/ResNet18/seed0."""
-    return job.folder.partition(f"/runs/{job.study}/")[2] if job.record else job.rule
+    """A run by the end of its folder: train/transfer/clean/none/ResNet18/seed0; gradinit/probe/batch_norm/seed0."""
+    if not job.record:
+        return job.rule
+    return job.folder.partition("/runs/")[2].removeprefix("poisoning/")
 
 
 def judge(graph: Any) -> dict[str, list[str]]:
@@ -109,9 +114,16 @@ def called(graph: Any, changed: list[str], stale: list[str]) -> list[str]:
     return sorted(found)
 
 
+def step_of(name: str) -> str:
+    """The step of a run, behind the study's name where it is not poisoning: train, gradinit/probe."""
+    parts = name.split("/")
+    return "/".join(parts[:2]) if parts[0] == "gradinit" else parts[0]
+
+
 def stage_of(name: str) -> str:
-    step = name.partition("/")[0]
-    return "render@all" if step == "render" else f"{STAGE_OF.get(step, step)}@poisoning"
+    step = step_of(name)
+    stage = STAGE_OF.get(step, step)
+    return "render@all" if step == "render" else stage if "@" in stage else f"{stage}@poisoning"
 
 
 @contextlib.contextmanager

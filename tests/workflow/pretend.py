@@ -22,7 +22,13 @@ ARTEFACTS = {
     "filter": ["kept.safetensors"],
     "train": [],
     "evaluate": [],
+    "corpus": ["corpus.safetensors"],
+    "initialise": ["weights.safetensors", "scales.csv", "history.csv"],
+    "learn": ["history.csv"],
+    "translate": ["history.csv", "hypotheses.txt"],
+    "probe": [],
 }
+PROBES = {"gradient_statistics": "layers.csv", "batch_norm": "cases.csv", "parameter_counts": "counts.csv"}
 TRIALS = ("craft", "filter", "train", "evaluate")
 WITHOUT_TRIALS = ("hull",)
 
@@ -34,6 +40,8 @@ def artefacts(command: str, labels: dict[str, str]) -> list[str]:
         names.append("features.safetensors")
     if labels.get("protocol") == "robustness":
         names.append("loss_curves.csv")
+    if command == "probe":
+        names.append(PROBES[labels["protocol"]])
     return names
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+STAGE_OF = {"subset": "prepare", "harden": "pretrain"}
+STAGE_OF |= {"gradinit/prepare": "data", "gradinit/corpus": "data", "gradinit/translate": "learn"}
 CHECKOUT = Path(__file__).resolve().parents[2]
 P = "poisoning"
 S = f"{P}.studies"
@@ -66,6 +68,168 @@ def of_defence(name: str, setting: str = "*", attack: str = "*") -> list[str]:
 def network(role: str, name: str) -> list[str]:
     return [f"pretrain/{role}/{name}/*", f"evaluate/robustness/{role}/{name}/*"]
 
+
+G = "gradinit"
+INIT, LEARN, TRANSLATE, PROBE = (f"{G}/{step}" for step in ("initialise", "learn", "translate", "probe"))
+OF_GRADINIT = {f"{G}/prepare", f"{G}/corpus", INIT, LEARN, TRANSLATE, PROBE}
+DATA = f"{G}/prepare"  # stands for its stage
+VGG, RES, MORE = "VGG-19-BN", "ResNet-110-BN", "ResNet-110"  # the last is in no list of the scratch checkout
+STATISTICS = f"{PROBE}/gradient_statistics"
+
+
+def started(suite: str, network: str = "*", *names: str) -> list[str]:
+    """Runs of a start, what is learned from it, and the report."""
+    runs = [f"{suite}/{network}/{name}" for name in names or ("*",)]
+    return [f"{step}/{run}/*" for step in (INIT, LEARN) for run in runs] + ["render"]
+
+
+# where the scratch checkout looks at gradients: VGG at the size of the first steps, ResNet at that of the grid
+SEEN = [f"{STATISTICS}/first_steps/*", f"{STATISTICS}/grid/*"]
+GRID, FIRST = [*started("grid"), SEEN[1]], [*started("first_steps"), SEEN[0]]
+IMAGES = [*GRID, *FIRST]
+TRANSLATED = [f"{INIT}/translation/*", f"{TRANSLATE}/*", f"{STATISTICS}/translation/*", "render"]
+FORMS = ("gradinit", "gradinit_overlap_*", "gradinit_penalty_*", "gradinit_fix_bn")
+SGD_FORM = [
+    *started("grid", "*", *FORMS),
+    *started("first_steps", "*", "gradinit"),
+    f"{STATISTICS}/*/gradinit/*",
+]
+FREE = started("grid", VGG, "gradinit_free_*")
+ADAM = started("grid", RES, "gradinit_adam")
+
+
+def by_learned_start(*names: str) -> list[str]:
+    return [f"{step}/*/{name}/*" for step in (f"{INIT}/translation", TRANSLATE) for name in names] + [
+        "render"
+    ]
+
+
+BY_GRADINIT = by_learned_start("gradinit", "gradinit_sgd")
+EXTRA = started("grid", "*", "extra_epoch_*")
+SGD_RUNS = [f"{LEARN}/*/sgd/*", f"{LEARN}/*/steps/*"]
+NEW_RUNS = {INIT, LEARN, "render"}
+
+GRADINIT: list[tuple[str, set[str], list[str]]] = [
+    (f"{G}.seeds", NEW_RUNS, [f"{G}/*/seed1", "render"]),
+    (f"{G}.images.dataset", {DATA, INIT, LEARN, PROBE}, [f"{G}/prepare/*", *IMAGES]),
+    (f"{G}.images.*", {DATA}, [f"{G}/prepare/*", *IMAGES]),
+    (f"{G}.corpus.dataset", {DATA, INIT, LEARN, PROBE}, [f"{G}/corpus/*", *TRANSLATED]),
+    (f"{G}.corpus.test_pairs", {DATA, LEARN}, [f"{G}/corpus/*", *TRANSLATED]),
+    (f"{G}.corpus.*", {DATA}, [f"{G}/corpus/*", *TRANSLATED]),
+    (f"{G}.network.deep_depth", {INIT}, started("grid", "ResNet-1202-BN")),
+    (
+        f"{G}.network.depth",
+        {INIT},
+        [*started("grid", VGG), *started("grid", RES), *started("grid", "FixUp*"), SEEN[1]],
+    ),
+    (f"{G}.network.*", {INIT}, GRID),
+    *((f"{G}.initialise.{key}", {INIT}, GRID) for key in ("batch_size", "iterations")),
+    (f"{G}.initialise.gamma", {INIT}, SGD_FORM),
+    *((f"{G}.initialise.{key}", {INIT}, [*SGD_FORM, *FREE]) for key in ("eta", "normalised")),
+    (
+        f"{G}.initialise.overlap",  # the variants of table 4.1 and 4.2 have their own
+        {INIT},
+        [
+            *started("grid", "*", "gradinit", "gradinit_penalty_*", "gradinit_fix_bn", "gradinit_adam"),
+            *(started("first_steps", "*", "gradinit") + [f"{STATISTICS}/*/gradinit/*"] + BY_GRADINIT),
+        ],
+    ),
+    (f"{G}.initialise.min_scale", {INIT}, [*SGD_FORM, *FREE, *ADAM]),
+    (
+        f"{G}.initialise.tau.{VGG}",
+        {INIT},
+        [
+            *started("grid", VGG, *FORMS, "metainit"),
+            *(started("first_steps", VGG, "gradinit") + [f"{STATISTICS}/first_steps/*/gradinit/*"]),
+        ],
+    ),
+    (
+        f"{G}.initialise.tau.{RES}",
+        {INIT},
+        [*started("grid", RES, "gradinit*"), f"{STATISTICS}/grid/*/gradinit/*"],
+    ),
+    (f"{G}.initialise.tau.*", {INIT}, []),  # networks that GradInit does not meet here
+    *(
+        (f"{G}.initialise.free_tau.{key}", {INIT}, started("grid", VGG, f"gradinit_free_{name}"))
+        for key, name in (("half", "0.5"), ("same", "1"), ("same_large", "1_large_tau"))
+    ),
+    (f"{G}.initialise.penalties", NEW_RUNS, ["render"]),  # one less
+    (f"{G}.initialise.adam.*", {INIT}, ADAM),
+    (f"{G}.initialise.metainit.lr", {INIT}, started("grid", VGG, "metainit_*")),
+    (f"{G}.initialise.metainit.*", {INIT}, started("grid", VGG, "metainit*")),
+    (f"{G}.initialise.lsuv.*", {INIT}, started("grid", VGG, "lsuv")),
+    *((f"{G}.train.{key}", {LEARN}, [f"{LEARN}/grid/*", "render"]) for key in ("epochs", "batch_size")),
+    (f"{G}.train.lr", {INIT, LEARN}, [*EXTRA, *SGD_RUNS]),
+    (f"{G}.train.momentum", {INIT, LEARN}, [*EXTRA, f"{LEARN}/*"]),
+    (f"{G}.train.weight_decay", {INIT, LEARN}, [*EXTRA, *SGD_RUNS, f"{LEARN}/*/scalars*/*"]),
+    *((f"{G}.train.{key}", {INIT, LEARN, PROBE}, IMAGES) for key in ("crop_padding", "flip", "cutout")),
+    (f"{G}.train.clip_norm", {LEARN}, [f"{LEARN}/grid/FixUp*", "render"]),
+    (f"{G}.train.mixup", set(), []),  # of a network that is not here
+    (f"{G}.train.test_images", {LEARN}, [f"{LEARN}/*", "render"]),
+    (f"{G}.adamw.*", {LEARN}, [f"{LEARN}/*/adamw/*", "render"]),
+    (f"{G}.scalars.lr", {LEARN}, [f"{LEARN}/*/scalars/*", "render"]),
+    (f"{G}.scalars.low_lr", {LEARN}, [f"{LEARN}/*/scalars_low_lr/*", "render"]),
+    *((f"{G}.networks.{name}", NEW_RUNS, started("grid", MORE, name)) for name in ("kaiming", "gradinit")),
+    *(
+        (f"{G}.networks.{name}", NEW_RUNS, started("grid", MORE, f"{name}{rest}"))
+        for pattern, rest in (
+            ("gradinit_fix_bn gradinit_only_bn", ""),
+            ("gradinit_overlap gradinit_free gradinit_penalty", "_*"),
+        )
+        for name in pattern.split()
+    ),
+    *(
+        (f"{G}.networks.{name}", NEW_RUNS, started("grid", MORE, name))
+        for name in (
+            "metainit",
+            "metainit_random_sign",
+            "metainit_real_sign",
+            "extra_epoch_constant",
+            "extra_epoch_warmup",
+        )
+    ),
+    *(
+        (f"{G}.networks.{name}", NEW_RUNS, started("grid", MORE, name))
+        for name in ("fixup", "xavier", "orthogonal", "lsuv", "none")
+    ),
+    (f"{G}.adamw_networks", NEW_RUNS, started("grid", MORE, "kaiming", "gradinit_adam")),
+    (f"{G}.scalar_networks", NEW_RUNS, started("grid", MORE, "kaiming")),
+    (f"{G}.first_steps.networks", NEW_RUNS, started("first_steps", MORE)),
+    (f"{G}.first_steps.initialisations", NEW_RUNS, started("first_steps", VGG, "metainit")),
+    (f"{G}.first_steps.steps", {LEARN}, [f"{LEARN}/first_steps/*", "render"]),
+    (f"{G}.first_steps.batch_size", {INIT, LEARN}, FIRST),
+    (f"{G}.first_steps.*", {INIT}, FIRST),
+    (f"{G}.probe.networks", {PROBE, "render"}, [f"{STATISTICS}/grid/ResNet-1202-BN/*", "render"]),
+    (f"{G}.probe.variance_draws", {PROBE}, [f"{PROBE}/batch_norm/*", "render"]),
+    (f"{G}.probe.*", {PROBE}, [*SEEN, "render"]),
+    (f"{G}.translation.network.*", {INIT}, TRANSLATED),
+    (f"{G}.translation.initialise.max_tokens", {INIT, PROBE}, TRANSLATED),
+    (f"{G}.translation.initialise.iterations", {INIT}, TRANSLATED),
+    (f"{G}.translation.initialise.*", {INIT}, BY_GRADINIT),
+    (f"{G}.translation.adam.*", {INIT}, by_learned_start("gradinit")),
+    (f"{G}.translation.sgd.*", {INIT}, by_learned_start("gradinit_sgd")),
+    (f"{G}.translation.train.label_smoothing", {INIT, LEARN, PROBE}, TRANSLATED),
+    (f"{G}.translation.train.warmup_steps", {LEARN}, [f"{TRANSLATE}/*/adam_warmup/*", "render"]),
+    (
+        f"{G}.translation.train.lr",
+        {LEARN},
+        [f"{TRANSLATE}/*/adam/*", f"{TRANSLATE}/*/adam_warmup/*", "render"],
+    ),
+    (f"{G}.translation.train.sgd_lr", {LEARN}, [f"{TRANSLATE}/*/sgd/*", "render"]),
+    (
+        f"{G}.translation.train.betas",
+        {LEARN},
+        [*(f"{TRANSLATE}/*/{recipe}/*" for recipe in ("adam", "adam_warmup", "sgd")), "render"],
+    ),
+    (f"{G}.translation.train.*", {LEARN}, [f"{TRANSLATE}/*", "render"]),
+    (f"{G}.translation.beam.*", {LEARN}, [f"{TRANSLATE}/*", "render"]),
+    (f"{G}.translation.runs", NEW_RUNS, ["render"]),  # one less
+    (f"{G}.translation.grid.runs", {LEARN, "render"}, [f"{TRANSLATE}/post_ln/xavier/adam_lr*", "render"]),
+    (f"{G}.translation.grid.lr", {LEARN, "render"}, [f"{TRANSLATE}/*/adam_lr0.001_*", "render"]),
+    (f"{G}.translation.grid.beta2", {LEARN, "render"}, [f"{TRANSLATE}/*/adam_lr*_b0.99/*", "render"]),
+    (f"{G}.translation.probe.runs", {PROBE, "render"}, [f"{STATISTICS}/translation/*/gradinit/*", "render"]),
+    (f"{G}.translation.probe.*", {PROBE}, [f"{STATISTICS}/translation/*", "render"]),
+]
 
 # Key pattern → stages that it changes themselves, runs that are made again. The first that fits counts. A pattern
 # of a run that the scratch checkout does not have at all is idle and left out here.
@@ -220,6 +384,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{S}.feature_plane.*", {"evaluate", "render"}, ["evaluate/feature_plane/*", "render"]),
     (f"{P}.evaluate.hull.*", {"evaluate"}, ["evaluate/hull/*", "render"]),
     (f"{P}.evaluate.*", {"evaluate"}, ["evaluate/robustness/*", "render"]),
+    *GRADINIT,
 ]
 
 # Values that a leaf can be flipped to where the next number will not do.
@@ -247,6 +412,21 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.imbalance.class_sizes": lambda sizes: sizes[:-1],
     f"{P}.evaluate.pgd.eps": lambda values: values[:-1],
 }
+FLIPS |= {
+    f"{G}.seeds": lambda seeds: [*seeds, 1],
+    f"{G}.images.dataset": lambda name: "cifar10",
+    f"{G}.corpus.dataset": lambda name: "multi30k",
+    f"{G}.initialise.penalties": lambda values: values[:-1],
+    f"{G}.probe.networks": lambda names: [*names, "ResNet-1202-BN"],
+    f"{G}.first_steps.initialisations": lambda names: [*names, "metainit"],
+    f"{G}.*networks*": lambda names: [*names, MORE],
+    f"{G}.translation.train.betas": lambda betas: [betas[0], 0.99],
+    f"{G}.translation.runs": lambda names: names[:-1],
+    f"{G}.translation.grid.runs": lambda names: [*names, "post_ln/xavier"],
+    f"{G}.translation.grid.lr": lambda values: [*values, 0.001],
+    f"{G}.translation.grid.beta2": lambda values: [*values, 0.99],
+    f"{G}.translation.probe.runs": lambda names: [*names, "post_ln/gradinit"],
+}
 FIXED = {"scale", f"{S}.overlap.attack"}  # scale has a test of its own; of the other there is one value
 
 # One of each kind for every run of the tests; all the others are slow together.
@@ -263,6 +443,14 @@ QUICK = {
     f"{P}.train.end_to_end.epochs",
     f"{S}.dropout.watch_every",
     f"{S}.end_to_end.targets",
+    f"{G}.initialise.eta",
+    f"{G}.initialise.tau.{VGG}",
+    f"{G}.train.lr",
+    f"{G}.networks.gradinit_penalty",
+    f"{G}.first_steps.width",
+    f"{G}.translation.adam.gamma",
+    f"{G}.translation.grid.lr",
+    f"{G}.probe.variance_draws",
 }
 
 
@@ -310,7 +498,18 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
             *("train/overlap_full/*", "render"),
         ],
     ),
-    "the data set": ("data/digits.py", formula, {"prepare"}, WITH_DATA),
+    "the data set": (
+        "data/digits.py",
+        formula,
+        {"prepare", DATA},
+        [*WITH_DATA, f"{G}/prepare/*", *IMAGES],
+    ),
+    "GradInit": (
+        "methods/gradinit/derivative.py",
+        formula,
+        {INIT},
+        [*SGD_FORM, *FREE, *ADAM, *BY_GRADINIT],
+    ),
 }
 # A comment, plumbing, another data set: nothing that counts.
 IDLE_EDITS = {
@@ -328,7 +527,7 @@ GRID_EDITS: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
         {"pretrain", "filter", "train", "evaluate", "render"},
         ["render"],
     ),
-    "another scale": ({"scale": "small"}, STAGES | {"render"}, ["*"]),
+    "another scale": ({"scale": "small"}, STAGES | {"render", DATA, INIT, LEARN, PROBE}, ["*"]),
 }
 
 
@@ -361,12 +560,15 @@ def matching(names: Iterable[str], patterns: list[str]) -> set[str]:
 
 
 def stage(step: str) -> str:
-    step = {"subset": "prepare", "harden": "pretrain"}.get(step, step)
-    return "render@all" if step == "render" else f"{step}@poisoning"
+    if step == "render":
+        return "render@all"
+    name = STAGE_OF.get(step, step.removeprefix(f"{G}/"))
+    return f"{name}@{G if step.startswith(G) else P}"
 
 
 def step_of(name: str) -> str:
-    return name.partition("/")[0]
+    parts = name.split("/")
+    return "/".join(parts[:2]) if parts[0] == G else parts[0]
 
 
 def faults(answer: dict[str, list[str]], steps: set[str], patterns: list[str]) -> list[str]:
@@ -408,7 +610,7 @@ def check(scratch: Any, keys: Iterable[str]) -> None:
             )
             expected.append((steps, patterns))
     answers = scratch.ask(edits)
-    assert {step_of(name) for name in answers[0]["all"]} == STEPS | {"render"}
+    assert {step_of(name) for name in answers[0]["all"]} == STEPS | OF_GRADINIT | {"render"}
     found = {key: faults(*one) for key, *one in zip(["no edit", *keys], answers, *zip(*expected))}
     wrong = [f"{key}: {line}" for key, lines in found.items() for line in lines]
     assert not wrong, "\n".join(wrong)

@@ -83,7 +83,7 @@ def gradinit_arguments(network, name):
         **{key: INITIALISE[key] for key in ("eta", "gamma", "overlap", "min_scale", "normalised")},
     }
     if name == "gradinit_adam":
-        arguments |= {"optimizer": "adam", **INITIALISE["adam"]}
+        arguments |= {"optimizer": "adam", "normalised": False, **INITIALISE["adam"]}
     if name.startswith("gradinit_overlap_"):
         arguments["overlap"] = float(name.rpartition("_")[2])
     if name in FREE:
@@ -142,7 +142,7 @@ def start_settings(wildcards):
 
 def start_code(wildcards):
     method = method_of(wildcards.initialisation)
-    methods = [method_module(INITIALISATIONS, name) for name in {"kaiming", method} - {None}]
+    methods = [method_module(INITIALISATIONS, name) for name in {method} - {None, "kaiming"}]
     return code_version(
         "relearn.steps.initialise",
         "relearn.steps.task_images",
@@ -182,7 +182,7 @@ def learn_settings(wildcards):
     network, recipe = wildcards.network, wildcards.recipe
     settings = {
         **images_recipe(),
-        **{key: G_TRAIN[key] for key in ("batch_size", "lr", "momentum", "weight_decay", "epochs")},
+        **{key: G_TRAIN[key] for key in ("batch_size", "lr", "momentum", "weight_decay", "epochs", "test_images")},
         "optimizer": "sgd",
         "steps": None,
         "clip_norm": G_TRAIN["clip_norm"] if network in WITHOUT_NORM else None,
@@ -266,7 +266,7 @@ def translation_start_settings(wildcards):
 def translation_start_code(wildcards):
     method = method_of(wildcards.initialisation)
     method = "t_fixup" if method == "fixup" else method
-    methods = [method_module(INITIALISATIONS, name) for name in {"xavier", method} - {None}]
+    methods = [method_module(INITIALISATIONS, name) for name in {method} - {None, "xavier"}]
     return code_version("relearn.steps.initialise", "relearn.steps.task_translation", *sorted(methods))
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from relearn.methods.initialised import Initialised
 
 NEEDS_TORCH = True
-OWN_START = ("kaiming", "xavier")  # what the networks' constructors draw already, as published; a task has one of them
 ITERATED = ("gradinit", "metainit")
 
 
@@ -33,6 +32,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.initialised import Initialised
     from relearn.steps.tasks import open_task, seed_of
 
+    memory = _memory(device)
     task = open_task(settings, inputs, device)
     torch.manual_seed(seed_of(run.labels, run.seed, "task", "network"))
     model = task.create(settings["network"])
@@ -43,15 +43,19 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         arguments["gamma"] = math.inf
     probe = next(task.batches(seed_of(run.labels, run.seed, "task"), size))
     before = _loss_and_norm(model, task.loss, probe)
-    batches = task.pools(seed, size, arguments["overlap"]) if method == "gradinit" else task.batches(seed, size)
+    batches = (
+        task.pools(seed, size, arguments["overlap"]) if method == "gradinit" else task.batches(seed, size)
+    )
     with Progress(f"initialise {run.labels['network']} {run.labels['initialisation']}") as progress:
         if method in ITERATED:
             arguments |= {"iterations": settings["iterations"], "progress": progress}
+        if method == "gradinit":
+            arguments["precision"] = precision
         if method == "extra_epoch":
             arguments["steps"] = task.steps_per_epoch(size)
-        memory, clock = _memory(device), time.perf_counter()
+        clock = time.perf_counter()
         done: Initialised = Initialised()
-        if method is not None:
+        if method not in (None, task.own_start):  # the constructor has drawn that already, as published
             done = load(INITIALISATIONS, method)(model, task.loss, batches, seed=seed, **arguments)
         if torch.cuda.is_available() and device.startswith("cuda"):
             torch.cuda.synchronize()
@@ -66,7 +70,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     run.finish(
         {
             "initialise_s": seconds,
-            "peak_memory_bytes": _memory(device) - memory if method is not None else 0.0,
+            "peak_memory_bytes": _memory(device) - memory,
             "iterations_count": float(len(done.history)),
             "constraint_count": float(sum(row.get("kind") == "constraint" for row in done.history)),
             "loss_before_nats": before[0],
@@ -87,10 +91,10 @@ def _loss_and_norm(model: nn.Module, loss: Any, batch: Sequence[Any]) -> tuple[f
     """Loss and L2 norm of its gradient at a batch, on batch statistics and without dropout; the model stays as it is."""
     import torch
 
+    from relearn.methods.scales import undisturbed
     from relearn.methods.source import outputs
-    from relearn.methods.gradinit import initial_mode
 
-    with initial_mode(model):
+    with undisturbed(model, 0):
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         value = loss(outputs(model, batch[0]), *batch[1:])
         gradients = torch.autograd.grad(value, parameters, allow_unused=True)
@@ -99,7 +103,8 @@ def _loss_and_norm(model: nn.Module, loss: Any, batch: Sequence[Any]) -> tuple[f
 
 
 def _memory(device: str) -> float:
-    """The most memory in use so far, bytes: torch's on an accelerator, the process's elsewhere."""
+    """The most memory in use so far, bytes: torch's on an accelerator, the process's elsewhere. The difference to the step's
+    beginning is what the data, the network and its initialisation took."""
     import resource
     import sys
 

@@ -10,12 +10,14 @@ biases and scalars learn at a tenth of the rate.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import time
 from pathlib import Path
 from typing import Any
 
 NEEDS_TORCH = True
+FIXUP_RATES = {"*bias": 0.1, "*scale*": 0.1}
 BLOCKS = 10  # a run of so many steps, not epochs, writes its loss so often
 
 
@@ -28,7 +30,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.measures.embed import embed
     from relearn.methods.augmentation import mixup
     from relearn.methods.fit import fit
-    from relearn.methods.learned_scalars import learned_scalars
+
     from relearn.steps.task_images import Images
     from relearn.steps.tasks import seed_of
 
@@ -49,7 +51,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     steps, epochs = settings["steps"], settings["epochs"]
     with Progress(f"learn {run.labels['network']} {run.labels['initialisation']}") as progress:
-        with learned_scalars(model, active=settings["scalars"]):
+        with learned_scalars(model) if settings["scalars"] else contextlib.nullcontext():
             fitted = fit(
                 model,
                 (task.images, task.labels),
@@ -62,12 +64,14 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
                 momentum=settings["momentum"],
                 weight_decay=settings["weight_decay"],
                 decay="no_norm",
-                lr_scale={"*.bias": 0.1, "*.scale*": 0.1} if "FixUp" in run.labels["network"] else None,
+                lr_scale=FIXUP_RATES if "FixUp" in run.labels["network"] else None,
                 clip_norm=settings["clip_norm"],
                 schedule="cosine",
                 augment=task.augment,
                 mix=mixup(settings["mixup"], task.classes) if settings["mixup"] else None,
                 evaluate=evaluate,
+                evaluate_every=BLOCKS if steps else 1,
+                history_steps=max(1, steps // BLOCKS) if steps else None,
                 seed=seed,
                 precision=precision,
                 log=run.log,

@@ -26,6 +26,8 @@ class Images:
         device: where images, networks and batches lie.
     """
 
+    own_start = "kaiming"
+
     def __init__(self, settings: Mapping[str, Any], data: Path, device: str) -> None:
         prepared = load_prepared(data)
         index = torch.cat([prepared.tensors["pretrain"], prepared.tensors["pool"]]).sort().values
@@ -83,7 +85,7 @@ class Images:
             for batch in source.epoch(generator):
                 if len(batch[0]) < min(size, len(self.images)):
                     continue  # every batch alike, so that each has the same weight
-                images, labels = pixels(batch, self.device, channels_last=False)
+                images, labels = pixels(batch, self.device)
                 yield self.augment(images, generator), labels
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:

@@ -25,6 +25,8 @@ class Translation:
         device: where ids, networks and batches lie.
     """
 
+    own_start = "xavier"
+
     def __init__(self, settings: Mapping[str, Any], data: Path, device: str) -> None:
         self.corpus = load_corpus(data)
         self.pairs = self.corpus.pairs("train").to(device)

@@ -22,8 +22,9 @@ TASKS = {
 
 
 class Task(Protocol):
-    """One task, its data on one device."""
+    """One task, its data on one device. ``own_start``: the initialisation that its networks' constructors draw, as published."""
 
+    own_start: str
     loss: Callable[..., Tensor]
 
     def create(self, network: Mapping[str, Any]) -> nn.Module:
