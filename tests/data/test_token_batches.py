@@ -40,13 +40,13 @@ def test_every_pair_once_and_no_batch_too_large(pairs: list, max_tokens: int, bu
     batches = TokenBatches(pairs, max_tokens=max_tokens, bucket=bucket)
     seen = []
     epoch = list(batches.epoch(generator(seed)))
-    for (source, target_in), target_out in epoch:
-        assert {one.dtype for one in (source, target_in, target_out)} == {torch.int64}
-        assert target_in.shape == target_out.shape and len(source) == len(target_in)
-        found = rows_of(((source, target_in), target_out))
+    for (src, target_in), target_out in epoch:
+        assert {one.dtype for one in (src, target_in, target_out)} == {torch.int64}
+        assert target_in.shape == target_out.shape and len(src) == len(target_in)
+        found = rows_of(((src, target_in), target_out))
         width = max(map(size, found))
-        assert max(source.shape[1], target_in.shape[1]) == width and len(found) * width <= max_tokens
-        assert source.shape[1] == max(len(x) for x, _ in found) + 1, "no column is padding alone"
+        assert max(src.shape[1], target_in.shape[1]) == width and len(found) * width <= max_tokens
+        assert src.shape[1] == max(len(x) for x, _ in found) + 1, "no column is padding alone"
         seen += found
     assert sorted(seen) == sorted((tuple(x), tuple(y)) for x, y in pairs)
     assert len(epoch) == batches.batches_per_epoch and len(batches) == len(pairs)

@@ -1,0 +1,271 @@
+r"""Images in class folders, as ImageNet has them: ``<folder>/<class>/<name>.JPEG``, decoded on the way to the network.
+
+Training images are cropped and resized at random (Szegedy et al., 2015) and mirrored half of the time, in threads that decode
+ahead (decoding and resizing release Python's lock). The crop covers a share of the image's area drawn from U(``scale``) and
+has a ratio of width to height whose logarithm is drawn from U(log ``ratio``); a draw that does not fit is repeated, ten
+times at most; then the largest central crop within ``ratio`` serves. Each image of an epoch has random numbers of its own,
+seeded by the epoch's generator and its position in the listing, so threads change nothing: equal generators, equal bits.
+
+Validation images are resized to ``resize`` on their shorter side and cropped in the middle, once, into one uint8 tensor
+that can stay in a file (ImageNet's 50,000 at 224: 7.5 GB, mapped and not read whole).
+
+Classes are the folders in alphabetical order, which for ImageNet is the usual order of its 1,000 classes. The images
+themselves come from https://image-net.org under its own terms; nothing is downloaded here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+TRIES = 10
+AHEAD = 2  # batches decoded before they are asked for
+Box = tuple[int, int, int, int]
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a folder, ordered by class and name; ``labels[i]`` is the position of ``files[i]``'s class."""
+
+    files: tuple[Path, ...]
+    labels: Tensor
+    """(N,) int64."""
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def take(self, positions: Sequence[int]) -> Listing:
+        """Some of the files, with the same classes."""
+        return Listing(tuple(self.files[i] for i in positions), self.labels[list(positions)], self.classes)
+
+
+def listing(folder: Path, *, classes: Sequence[str] | None = None) -> Listing:
+    """Find the images of ``<folder>/<class>/``.
+
+    Args:
+        folder: such as ``imagenet/train``.
+        classes: the classes and their order, such as the training folder's; None: the folders found, alphabetical.
+
+    Raises:
+        ValueError: no class folder, a class without an image, or a folder that is none of the classes.
+        OSError: the folder cannot be read.
+    """
+    found = sorted(one.name for one in folder.iterdir() if one.is_dir())
+    if not found:
+        raise ValueError(
+            f"{folder}: no class folders; needed: {folder.name}/<class>/*.JPEG, one folder a class"
+        )
+    if classes is not None and (strange := sorted(set(found) - set(classes))):
+        raise ValueError(
+            f"{folder}: class {strange[0]!r} is unknown; allowed: the {len(classes)} given classes"
+        )
+    named = tuple(found if classes is None else classes)
+    files: list[Path] = []
+    labels: list[int] = []
+    for label, name in enumerate(named):
+        inside = sorted((folder / name).iterdir()) if name in found else []
+        images = [
+            path for path in inside if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        ]
+        if not images:
+            raise ValueError(f"{folder / name}: no images; allowed: at least one of {', '.join(SUFFIXES)}")
+        files += images
+        labels += [label] * len(images)
+    return Listing(tuple(files), torch.tensor(labels, dtype=torch.int64), named)
+
+
+def crop_box(width: int, height: int, draw: random.Random, *, scale: Range, ratio: Range) -> Box:
+    """(left, top, right, bottom) of a random crop; see the module."""
+    for _ in range(TRIES):
+        area = width * height * draw.uniform(*scale)
+        shape = math.exp(draw.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        w, h = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = draw.randint(0, width - w), draw.randint(0, height - h)
+            return left, top, left + w, top + h
+    shape = min(max(width / height, ratio[0]), ratio[1])
+    w, h = min(width, max(1, round(height * shape))), min(height, max(1, round(width / shape)))
+    left, top = (width - w) // 2, (height - h) // 2
+    return left, top, left + w, top + h
+
+
+class FolderBatches:
+    """A source of augmented batches for ``relearn.methods.fit``: (pixels (B, 3, S, S) uint8, labels (B,) int64), on the CPU.
+
+    A last batch of one image is left out, because batch normalisation cannot use it.
+
+    Args:
+        images: what ``listing`` found.
+        batch_size: B.
+        size: S, pixels.
+        scale: smallest and largest share of the area.
+        ratio: smallest and largest width to height.
+        flip: mirror left to right half of the time.
+        workers: threads that decode.
+
+    Raises:
+        ValueError: a number is out of range or there are fewer than 2 images; while it runs, an image that cannot be
+            decoded, by its name.
+    """
+
+    def __init__(
+        self,
+        images: Listing,
+        *,
+        batch_size: int,
+        size: int = 224,
+        scale: Range = (0.08, 1.0),
+        ratio: Range = (3 / 4, 4 / 3),
+        flip: bool = True,
+        workers: int = 8,
+    ) -> None:
+        for name, value, least in (("batch_size", batch_size, 2), ("size", size, 1), ("workers", workers, 1)):
+            if value < least:
+                raise ValueError(f"{name} is {value}; allowed: {least} or more")
+        if not 0 < scale[0] <= scale[1] <= 1:
+            raise ValueError(f"scale is {scale}; allowed: 0 < smallest <= largest <= 1")
+        if not 0 < ratio[0] <= ratio[1]:
+            raise ValueError(f"ratio is {ratio}; allowed: 0 < smallest <= largest")
+        if len(images) < 2:
+            raise ValueError(f"images: {len(images)}; allowed: 2 or more")
+        self.images, self.batch_size, self.size, self.flip = images, batch_size, size, flip
+        self.scale, self.ratio, self.workers = scale, ratio, workers
+        self.batches_per_epoch = len(images) // batch_size + (len(images) % batch_size > 1)
+
+    def __len__(self) -> int:
+        """Images in an epoch."""
+        return len(self.images)
+
+    def epoch(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of one epoch; order and one seed come from ``generator`` before the first is made."""
+        order = torch.randperm(len(self.images), generator=generator)
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        groups = [group for group in order.split(self.batch_size) if len(group) > 1]
+        pool = ThreadPoolExecutor(self.workers)
+        waiting: deque[list[Future[NDArray[np.uint8]]]] = deque()
+        try:
+            for number in range(len(groups) + AHEAD):
+                if number < len(groups):
+                    waiting.append([pool.submit(self.one, i, seed) for i in groups[number].tolist()])
+                if number >= AHEAD:
+                    pixels = np.stack([future.result() for future in waiting.popleft()])
+                    yield torch.from_numpy(pixels), self.images.labels[groups[number - AHEAD]]
+        finally:  # also where nobody asks for the rest
+            pool.shutdown(cancel_futures=True)
+
+    def pools(self, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Endless batches, pixels as float32 in [0, 1], for an initialisation; a generator of its own."""
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            for pixels, labels in self.epoch(generator):
+                yield pixels.float() / 255.0, labels
+
+    def one(self, position: int, seed: int) -> NDArray[np.uint8]:
+        """(3, S, S) uint8, augmented by random numbers that depend on ``seed`` and ``position`` alone."""
+        draw = random.Random(f"{seed} {position}")
+        image = decoded(self.images.files[position])
+        box = crop_box(*image.size, draw, scale=self.scale, ratio=self.ratio)
+        image = image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box)
+        if self.flip and draw.random() < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return _channels_first(image)
+
+
+def central(image: Image.Image, *, size: int, resize: int) -> Image.Image:
+    """Shorter side to ``resize``, then the middle ``size`` × ``size``.
+
+    Raises:
+        ValueError: the crop is larger than what it is cut from.
+    """
+    if not 1 <= size <= resize:
+        raise ValueError(f"size is {size}; allowed: 1 to resize = {resize}")
+    width, height = image.size
+    short = min(width, height)
+    width, height = resize * width // short, resize * height // short
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return image.crop((left, top, left + size, top + size))
+
+
+def validation(
+    images: Listing, *, size: int = 224, resize: int = 256, workers: int = 8, cache: Path | None = None
+) -> Tensor:
+    """All images as (N, 3, size, size) uint8, in the listing's order; labels are ``images.labels``.
+
+    Args:
+        images: what ``listing`` found.
+        size: pixels of the crop.
+        resize: pixels of the shorter side before it.
+        workers: threads that decode.
+        cache: a folder for the decoded pixels; the file's name is a hash of all that they depend on (names, sizes and
+            times of the images, size, resize), and it is mapped, not read whole. None keeps them in memory.
+
+    Raises:
+        ValueError: an image cannot be decoded, by its name.
+        OSError: the cache cannot be written.
+    """
+    shape = (len(images), 3, size, size)
+    if cache is None:
+        pixels = np.empty(shape, np.uint8)
+        _fill(pixels, images, size, resize, workers)
+        return torch.from_numpy(pixels)
+    told = hashlib.sha256(f"{size} {resize}\n".encode())
+    for path in images.files:
+        state = path.stat()
+        told.update(f"{path.parent.name}/{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
+    place = cache / f"validation-{told.hexdigest()[:32]}.npy"
+    if not place.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        part = place.with_name(f".{place.name}.{os.getpid()}.part")
+        try:
+            mapped = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
+            _fill(mapped, images, size, resize, workers)
+            mapped.flush()
+            os.replace(part, place)
+        finally:
+            part.unlink(missing_ok=True)
+    # Copy on write: torch wants writable memory, and what somebody writes there must not reach the file.
+    return torch.from_numpy(np.load(place, mmap_mode="c", allow_pickle=False))
+
+
+def decoded(path: Path) -> Image.Image:
+    """The image as RGB.
+
+    Raises:
+        ValueError: it cannot be decoded.
+    """
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except (OSError, SyntaxError, Image.DecompressionBombError) as fault:
+        raise ValueError(f"{path}: no image that can be decoded ({' '.join(str(fault).split())})") from None
+
+
+def _fill(pixels: NDArray[np.uint8], images: Listing, size: int, resize: int, workers: int) -> None:
+    def one(position: int) -> None:
+        image = central(decoded(images.files[position]), size=size, resize=resize)
+        pixels[position] = _channels_first(image)
+
+    with ThreadPoolExecutor(workers) as pool:
+        for _ in pool.map(one, range(len(images))):
+            pass
+
+
+def _channels_first(image: Image.Image) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(np.asarray(image, np.uint8).transpose(2, 0, 1))
