@@ -62,7 +62,17 @@ EVERYBODY = {""}  # the package's own __init__, which holds the version
 # A file of methods imports no other method, but for the loops and the neighbour search that they share.
 SHARED_METHODS = {
     f"relearn.methods{one}"
-    for one in ("", ".fit", ".crafting", ".detector", ".neighbours", ".pgd", ".initialised", ".scales")
+    for one in (
+        "",
+        ".fit",
+        ".crafting",
+        ".detector",
+        ".neighbours",
+        ".pgd",
+        ".initialised",
+        ".scales",
+        ".variance_scaling",
+    )
 }
 
 # Costly, or absent on a machine with a GPU and no network: imported at top level only where they are the

@@ -171,7 +171,7 @@ def test_start_follows_the_seed_and_a_generator_of_its_own(name):
     nets = [small(name), small(name)]
     before = torch.get_rng_state()
     for net in nets:
-        net.start(torch.Generator().manual_seed(7))
+        net.draw_start(torch.Generator().manual_seed(7))
     assert torch.equal(torch.get_rng_state(), before)
     first, second = (net.state_dict() for net in nets)
     assert all(torch.equal(first[key], second[key]) for key in first)
@@ -181,7 +181,7 @@ def test_start_leaves_the_buffers_and_resets_every_parameter(name, tiny):
     for number, tensor in enumerate(tiny.parameters()):
         tensor.data.fill_(100.0 + number)
     buffers = {key: value.clone() for key, value in tiny.named_buffers()}
-    tiny.start()
+    tiny.draw_start()
     assert all(torch.equal(value, buffers[key]) for key, value in tiny.named_buffers())
     assert all(tensor.abs().max() < 50 for tensor in tiny.parameters())
 
@@ -226,7 +226,7 @@ def test_start_is_the_published_one(name):
 
 def test_a_half_precision_network_can_start():
     net = small("ResNet-110-BN").to(torch.bfloat16)
-    net.start(torch.Generator().manual_seed(1))
+    net.draw_start(torch.Generator().manual_seed(1))
     same = small("ResNet-110-BN")
-    same.start(torch.Generator().manual_seed(1))
+    same.draw_start(torch.Generator().manual_seed(1))
     assert torch.equal(net.body[0][0].conv1.weight, same.body[0][0].conv1.weight.bfloat16())

@@ -1,7 +1,7 @@
 """Networks whose constructor leaves the weights as their published code does, instead of torch's default.
 
 The chapter on initialisation (zhu2022, chapter 4) starts each network from its own "Kaiming" initialisation;
-:meth:`PublishedStart.start` is that initialisation, drawn anew on request.
+:meth:`PublishedStart.draw_start` is that initialisation, drawn anew on request.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class PublishedStart(Classifier):
 
     def __init__(self, **arguments: object) -> None:
         super().__init__(**arguments)  # type: ignore[arg-type]
-        self.start()
+        self.draw_start()
 
-    def start(self, generator: torch.Generator | None = None) -> None:
+    def draw_start(self, generator: torch.Generator | None = None) -> None:
         """Draw every parameter anew, in place; buffers (running statistics, μ, σ) stay.
 
         Args:
@@ -54,14 +54,14 @@ class PublishedStart(Classifier):
         """
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
-                self._start_layer(module, generator)
+                self._draw_layer(module, generator)
             elif isinstance(module, nn.BatchNorm2d):
                 init.ones_(module.weight)
                 init.zeros_(module.bias)
             elif isinstance(module, Scale | Shift):
                 module.reset_parameters()
 
-    def _start_layer(self, layer: nn.Conv2d | nn.Linear, generator: torch.Generator | None) -> None:
+    def _draw_layer(self, layer: nn.Conv2d | nn.Linear, generator: torch.Generator | None) -> None:
         bound = layer.weight[0].numel() ** -0.5
 
         def uniform(tensor: Tensor) -> Tensor:

@@ -1,0 +1,140 @@
+r"""Orthogonal weights (Saxe, McClelland, Ganguli, ICLR 2014) and LSUV on top of them (Mishkin, Matas, ICLR 2016)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import init
+
+from relearn.methods.initialised import Initialised
+from relearn.methods.scales import undisturbed
+from relearn.methods.variance_scaling import CONVOLUTIONS, generator_of, layers, neutral, positive, redraw
+
+
+def orthogonal(
+    model: nn.Module,
+    loss: Any = None,
+    batches: Any = None,
+    *,
+    seed: int = 0,
+    gain: float = math.sqrt(2),
+    linear_gain: float = 1.0,
+) -> Initialised:
+    r"""Draw every layer's weight as ``gain`` times a matrix Q with Q Qᵀ = I or Qᵀ Q = I, whichever is possible.
+
+    A convolution is the matrix (outputs, inputs · kernel area), which Saxe et al. do not treat; Q is uniform
+    (Haar). Biases 0, normalisations 1 and 0; embeddings and other parameters as they are.
+
+    Args:
+        model: any network with parameters; changed in place.
+        loss, batches: not used.
+        seed: of the generator.
+        gain: of convolutions; sqrt(2) keeps the mean square through ReLU.
+        linear_gain: of linear layers, the heads of the networks here.
+
+    Raises:
+        ValueError: a gain that is not positive; a model without parameters.
+    """
+    positive("gain", gain)
+    positive("linear_gain", linear_gain)
+    _draw(model, seed, gain, linear_gain)
+    return Initialised()
+
+
+def lsuv(
+    model: nn.Module,
+    loss: Any,
+    batches: Iterator[Sequence[Any]],
+    *,
+    seed: int = 0,
+    tolerance: float = 0.1,
+    iterations: int = 10,
+) -> Initialised:
+    r"""Layer-sequential unit variance: orthogonal weights, then each layer divided by its output's deviation.
+
+    For every convolution and linear layer l, in the order in which the forward pass meets them, with y_l its
+    output on one batch and the variance over everything in y_l:
+
+    .. math:: W_l \leftarrow W_l / \sqrt{\mathrm{Var}[y_l]}
+              \quad\text{while}\quad |\mathrm{Var}[y_l] - 1| \ge \mathtt{tolerance}
+
+    at most ``iterations`` times. The published algorithm runs the network from its input again after every
+    division, of the order of L² layers for L; here each layer is settled inside one and the same forward pass,
+    before the next one sees its output, which computes the same weights from L layers: the layers in front of
+    l do not change any more. Batch normalisation takes the batch's statistics, Dropout is off. A layer that the
+    pass meets again keeps the scale of its first meeting; of layers that share a weight only the first counts.
+
+    Args:
+        model: any network with parameters; changed in place.
+        loss: not used.
+        batches: one batch is taken.
+        seed: of the generator.
+        tolerance: allowed distance of a variance from 1.
+        iterations: T_max of the paper.
+
+    Returns:
+        ``scales`` of the layers' weights relative to the orthogonal draw; ``history``: one row a layer, in order:
+        layer, variance_before, variance, iterations; ``skipped``: weights whose layer's output does not vary.
+        A variance that is not finite ends it as ``diverged``, with the layer's number.
+
+    Raises:
+        ValueError: no batch; a tolerance that is not positive; fewer than one iteration; no parameters.
+    """
+    positive("tolerance", tolerance)
+    if iterations < 1:
+        raise ValueError(f"iterations: {iterations} (allowed: at least 1)")
+    batch = next(batches, None) if batches is not None else None
+    if batch is None:
+        raise ValueError("lsuv: no batch (allowed: an iterator with at least one)")
+    _draw(model, seed, 1.0, 1.0)
+    done = Initialised()
+    names = {id(tensor): name for name, tensor in model.named_parameters()}
+    pending = {id(layer): weight for layer, weight in layers(model)}
+
+    def settle(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        weight = pending.pop(id(layer), None)
+        if weight is None or done.outcome != "ok":
+            return None
+        name, before, count = names[id(weight)], _variance(output), 0
+        variance, scale = before, 1.0
+        while (
+            variance > 0 and math.isfinite(variance) and abs(variance - 1) >= tolerance and count < iterations
+        ):
+            weight.mul_(variance**-0.5)
+            scale *= variance**-0.5
+            output = layer.forward(*inputs)
+            variance, count = _variance(output), count + 1
+        row: dict[str, float | str] = {"layer": name.removesuffix(".weight"), "variance_before": before}
+        done.history.append({**row, "variance": variance, "iterations": float(count)})
+        done.scales[name] = scale
+        if variance == 0:
+            done.skipped += (name,)
+        elif not math.isfinite(variance):
+            done.outcome, done.outcome_step = "diverged", len(done.history)
+            done.outcome_reason = f"the output of {name.removesuffix('.weight')} has a variance of {variance}"
+        return output
+
+    hooks = [layer.register_forward_hook(settle) for layer, _ in list(layers(model))]
+    try:
+        with undisturbed(model, seed), torch.no_grad():
+            model(batch[0]) if isinstance(batch[0], Tensor) else model(*batch[0])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return done
+
+
+def _draw(model: nn.Module, seed: int, gain: float, linear_gain: float) -> None:
+    generator = generator_of(model, seed)
+    neutral(model)
+    for layer, weight in layers(model):
+        factor = gain if isinstance(layer, CONVOLUTIONS) else linear_gain
+        redraw(weight, lambda t, factor=factor: init.orthogonal_(t, factor, generator))  # type: ignore[misc]
+
+
+def _variance(output: Tensor) -> float:
+    return float(output.detach().to(torch.float64).var(correction=0))
