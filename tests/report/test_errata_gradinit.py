@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +84,18 @@ def test_z5_the_rule_is_not_that_of_the_stated_values():
     assert obeyed == ["CIFAR-10, SGD"]
     assert largest_change(*STATED["ImageNet, SGD"][:3]) == pytest.approx(0.9)
     assert largest_change(*STATED["IWSLT, Adam"][:3]) == pytest.approx(0.5)
+
+
+def test_z5_the_published_settings_are_the_stated_values():
+    paper = yaml.safe_load((Path(__file__).parents[2] / "params/paper.yaml").read_text(encoding="utf-8"))
+    images, translation = paper["gradinit"]["initialise"], paper["gradinit"]["translation"]
+    for name, part in {
+        "CIFAR-10, SGD": images,
+        "CIFAR-10, Adam": images["adam"],
+        "IWSLT, SGD": translation["sgd"],
+        "IWSLT, Adam": translation["adam"],
+    }.items():
+        assert (part["eta"], part["gamma"]) == STATED[name][1:3], name
 
 
 @pytest.mark.parametrize("name", STATED)
