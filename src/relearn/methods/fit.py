@@ -274,7 +274,7 @@ def fit(
                 objective = loss
                 if size > 1:
                     batch = share(batch, rank, size)
-                    objective = _weighted(loss, (terms(*batch[1:]) if terms else rows(batch)) / weight)
+                    objective = _weighted(loss, terms(*batch[1:]) if terms else rows(batch), weight)
                 stepper.zero_grad(set_to_none=True)
                 with _autocast(device, precision):
                     value = take_gradient(model, objective, batch)
@@ -348,9 +348,15 @@ def _prepared(
     return ready
 
 
-def _weighted(loss: Loss, share: Tensor | float) -> Loss:
-    """The part of the whole batch's mean loss that a share of so much of its terms contributes."""
-    return lambda output, *rest: loss(output, *rest) * share
+def _weighted(loss: Loss, own: Tensor | float, whole: Tensor | float) -> Loss:
+    """The part of the whole batch's mean loss that comes from a share: ``own`` terms of ``whole``."""
+    part = own.double() / whole if isinstance(own, Tensor) else own / whole
+
+    def weighted(output: Any, *rest: Any) -> Tensor:
+        value = loss(output, *rest)
+        return value * (part.to(value) if isinstance(part, Tensor) else part)
+
+    return weighted
 
 
 def _evaluated(

@@ -123,9 +123,10 @@ class _Synchronised(nn.modules.batchnorm._BatchNorm):
     """Batch normalisation whose statistics in training mode are those of all processes' samples together (CPU)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training:
+        if not self.training:  # as torch: not common in eval mode, even where no running statistics are kept
+            own = self.running_mean is None
             return nn.functional.batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+                input, self.running_mean, self.running_var, self.weight, self.bias, own, 0.0, self.eps
             )
         others = [axis for axis in range(input.dim()) if axis != 1]
         shape = [1, -1, *[1] * (input.dim() - 2)]
