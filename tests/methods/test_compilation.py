@@ -67,6 +67,21 @@ def test_other_errors_are_not_swallowed():
     assert net._compiled_call_impl is None
 
 
+def test_every_model_of_a_long_process_is_compiled():
+    """Torch keeps at most eight variants of one function."""
+    graphs = []
+
+    def passing(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    for _ in range(10):
+        net, x, y = toy()
+        with compiled(net, True, CPU, backend=passing) as guard:
+            guard(plain_gradient)(net, cross_entropy, (x, y))
+    assert len(graphs) == 10
+
+
 @pytest.mark.parametrize("wanted", [False, "auto"])
 def test_on_a_cpu_auto_changes_nothing(wanted):
     net, _, _ = toy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -44,15 +45,22 @@ def compiled(
             except TorchDynamoException as error:
                 if model._compiled_call_impl is None:
                     raise
-                first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-                warnings.warn(f"not compiled, running plainly: {first}", RuntimeWarning, stacklevel=2)
+                said = " ".join([line.strip() for line in str(error).splitlines() if line.strip()][:2])
+                text = f"not compiled, running plainly: {said or type(error).__name__}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
                 model._compiled_call_impl = None
                 model.zero_grad(set_to_none=True)
                 return step(model, loss, batch)
 
         return guarded
 
-    model.compile(backend=backend)
+    def call(*inputs: Any) -> Any:
+        return model._call_impl(*inputs)
+
+    # As model.compile() does, but through a function of ours, because torch skips its own containers (nn.Sequential, say), and with a
+    # code object of its own: torch keeps compiled variants there, and after eight models in one process it would stop compiling.
+    fresh = types.FunctionType(call.__code__.replace(), globals(), closure=call.__closure__)
+    model._compiled_call_impl = torch.compile(fresh, backend=backend)
     try:
         yield guard
     finally:
