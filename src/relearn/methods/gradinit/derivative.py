@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from relearn.methods.scales import ScaledWeights
+from relearn.methods.scales.twice import Twice
 
 OBJECTIVE, CONSTRAINT = 0, 1
 Row = dict[str, float | str]
@@ -61,22 +63,25 @@ class Derivative:
     ) -> tuple[int, Tensor, Row]:
         """One branch of algorithm 4: its kind, the derivative (M,), and a row of the history."""
         theta = self.weights.at(scales)
-        value = self.weights.loss(theta, self.loss, first, self.precision)
-        # Iterations of the constraint come in runs: after one, the forward graph is kept for the second pass through it. It is a
-        # graph of first order. If the guess is wrong the forward pass is repeated, or a graph kept for nothing.
-        keep = self.expected == CONSTRAINT
-        gradient = list(torch.autograd.grad(value, theta, retain_graph=keep, materialize_grads=True))
-        norm = gradient_norm(gradient, self.optimizer)
-        loss, size = torch.stack([value.detach().double(), norm.double()]).tolist()
-        row: dict[str, float | str] = {"kind": "constraint", "loss": loss, "gradient_norm": size}
+        # Iterations of the constraint come in runs: after one, the (first-order) graph is kept for the second pass through it. If the
+        # guess is wrong, the forward pass is repeated or a graph was kept for nothing; the numbers are the same.
+        twice = Twice(theta) if self.expected == CONSTRAINT else None
+        value = self._loss(theta, first, twice)
+        if twice is not None:
+            gradient = twice.gradient(value)
+        else:
+            gradient = list(torch.autograd.grad(value, theta, materialize_grads=True))
+        loss, size = self._numbers(value, gradient)
+        row: Row = {"kind": "constraint", "loss": loss, "gradient_norm": size}
         self.expected = CONSTRAINT if size > self.gamma else OBJECTIVE
         if self.expected == CONSTRAINT:
-            if not keep:
-                value = self.weights.loss(theta, self.loss, first, self.precision)
             v = norm_direction(gradient, self.optimizer)
             del gradient
-            again = torch.autograd.grad(value, theta, create_graph=True, materialize_grads=True)
-            return CONSTRAINT, self._curvature(theta, again, v), row
+            if twice is None:
+                twice = Twice(theta)
+                value = self._loss(theta, first, twice)
+            return CONSTRAINT, self._curvature(twice, value, theta, v), row
+        del twice
         del value
         row["kind"] = "objective"
         derivative, row["objective"] = self._look_ahead(theta, gradient, second)
@@ -87,30 +92,28 @@ class Derivative:
     ) -> tuple[int, Tensor, Row]:
         """∂(L̃ + λ‖g‖)/∂α, section 4.2.6."""
         theta = self.weights.at(scales)
-        value = self.weights.loss(theta, self.loss, first, self.precision)
-        graph = torch.autograd.grad(value, theta, create_graph=True, materialize_grads=True)
-        gradient = [one.detach() for one in graph]
-        norm = gradient_norm(gradient, self.optimizer)
-        loss, size = torch.stack([value.detach().double(), norm.double()]).tolist()
-        by_norm = self._curvature(theta, graph, norm_direction(gradient, self.optimizer))
-        del value, graph
+        twice = Twice(theta)
+        value = self._loss(theta, first, twice)
+        gradient = twice.gradient(value)
+        loss, size = self._numbers(value, gradient)
+        by_norm = self._curvature(twice, value, theta, norm_direction(gradient, self.optimizer))
+        del value, twice
         by_loss, objective = self._look_ahead(theta, gradient, second)
-        row = {"kind": "penalty", "loss": loss, "gradient_norm": size, "objective": objective}
+        row: Row = {"kind": "penalty", "loss": loss, "gradient_norm": size, "objective": objective}
         return OBJECTIVE, by_loss + strength * by_norm, row
 
-    def _curvature(self, theta: Sequence[Tensor], graph: Sequence[Tensor], v: Sequence[Tensor]) -> Tensor:
-        """⟨(H v)_i, W_i⟩ from the gradient with its graph."""
-        # A gradient without a graph is constant (a bias under a linear loss): it adds nothing.
-        pairs = [(one, along) for one, along in zip(graph, v) if one.requires_grad]
-        if not pairs:
-            return torch.zeros(len(self.weights), dtype=torch.float64)
-        product = torch.autograd.grad(
-            [one for one, _ in pairs],
-            self.weights.scaled(theta),
-            [along for _, along in pairs],
-            materialize_grads=True,
-        )
-        return self.weights.by_scale(product)
+    def _loss(self, theta: Sequence[Tensor], batch: Sequence[Any], twice: Twice | None = None) -> Tensor:
+        with twice or contextlib.nullcontext():
+            return self.weights.loss(theta, self.loss, batch, self.precision)
+
+    def _numbers(self, value: Tensor, gradient: Sequence[Tensor]) -> list[float]:
+        """L and ‖g‖, in one trip from the device."""
+        norm = gradient_norm(gradient, self.optimizer)
+        return torch.stack([value.detach().double(), norm.double()]).tolist()
+
+    def _curvature(self, twice: Twice, value: Tensor, theta: Sequence[Tensor], v: Sequence[Tensor]) -> Tensor:
+        """⟨(H v)_i, W_i⟩."""
+        return self.weights.by_scale(twice.along(value, v, self.weights.scaled(theta)))
 
     def _look_ahead(
         self, theta: Sequence[Tensor], gradient: list[Tensor], second: Sequence[Any]
@@ -124,6 +127,6 @@ class Derivative:
         del step
         for one in ahead:
             one.requires_grad_()
-        value = self.weights.loss(ahead, self.loss, second, self.precision)
+        value = self._loss(ahead, second)
         by_theta = torch.autograd.grad(value, self.weights.scaled(ahead), materialize_grads=True)
         return self.weights.by_scale(by_theta) / self.divisor, float(value.detach())
