@@ -244,3 +244,13 @@ def evidence(root: Path) -> Evidence:
 @pytest.fixture
 def reported() -> Path:
     return REPORTED
+
+
+@pytest.fixture(scope="session")
+def gradinit(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    """The records of chapter 4 as pretend_gradinit.Chapter describes them."""
+    from . import pretend_gradinit
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        return evidence_of(pretend_gradinit.Chapter().write(tmp_path_factory.mktemp("gradinit")))

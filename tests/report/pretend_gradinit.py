@@ -75,7 +75,7 @@ def initialise(
     """An initialisation of an image network."""
     labels = {"task": "images", "suite": more.pop("suite", "grid"), "network": network}
     size = more.pop("size", 1.0)
-    settings = {"network": {"name": network, "width": size, "depth": size}}
+    settings = {"network": {"name": network, "width": size, "depth": size}, "iterations": 390}
     return write_run(
         root,
         "initialise",
@@ -161,6 +161,15 @@ def counts(root: Path, rows: Iterable[tuple[str, int, float]]) -> Path:
     return write_run(root, "probe", {"protocol": "parameter_counts"}, {}, files={"counts.csv": lines})
 
 
+def cases(root: Path, wrong: int = 0) -> Path:
+    """Variances behind batch normalisation: the first ``wrong`` cases fail, the printed bound fails in one."""
+    rows = [
+        {"n": n, "variance": 0.5, "holds": int(at >= wrong), "printed_holds": int(n > 2)}
+        for at, n in enumerate((2, 16, 128))
+    ]
+    return write_run(root, "probe", {"protocol": "batch_norm"}, {}, files={"cases.csv": rows})
+
+
 class Chapter:
     """What each run of the chapter gives; a test replaces the answers it cares about."""
 
@@ -226,7 +235,8 @@ class Chapter:
                     self._learn(root, network, "kaiming", recipe, seed)
             self._translations(root, seed)
             self._probes(root, seed)
-        counts(root, [("VGG-19", 20_035_018, 20.04), ("ResNet-110", 1_720_000, 1.72)])
+        counts(root, [("VGG-19", 20_029_514, 20.03), ("ResNet-110", 1_723_914, 1.72)])
+        cases(root)
         return root
 
     def _initialise(self, root: Path, network: str, name: str, seed: int) -> None:

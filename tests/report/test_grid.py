@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from dataclasses import replace
 
 import pytest
@@ -33,12 +32,9 @@ DEFINED = {
 }
 
 
-@pytest.fixture(scope="module")
-def evidence(tmp_path_factory):
-    """All that Chapter describes."""
-    with pytest.MonkeyPatch.context() as patched:  # hundreds of records; none has to survive a power cut
-        patched.setattr(os, "fsync", lambda _: None)
-        return evidence_of(pretend.Chapter().write(tmp_path_factory.mktemp("chapter")))
+@pytest.fixture
+def evidence(gradinit):
+    return gradinit
 
 
 def cells_of(name, evidence):

@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relearn.report import claims_poisoning
+from relearn.report import claims_gradinit, claims_poisoning
 from relearn.report.comparisons import Comparison, Exact, Finding
 from relearn.report.quantities import Evidence
-from relearn.report.verdicts import ORDER, shortcomings, weakest
+from relearn.report.verdicts import ORDER, weakest
 
-#: predicates by section of claims.yaml, which is named as the study
-PREDICATES = {"poisoning": claims_poisoning.PREDICATES}
-Accuracies = Callable[[str], Mapping[str, float | None]]  # of a role's networks, by architecture
+Power = Callable[[Comparison], list[str]]  # why a comparison is underpowered; empty if it is not
+
+
+@dataclass(frozen=True)
+class Section:
+    """The predicates of one study by claim, and what its comparisons lack in trials and model quality."""
+
+    predicates: Mapping[str, Callable[[Evidence], Finding]]
+    power: Callable[[Comparison, Evidence], list[str]]
+
+
+#: by section of claims.yaml, which is named as the study
+SECTIONS = {
+    "poisoning": Section(claims_poisoning.PREDICATES, claims_poisoning.power),
+    "gradinit": Section(claims_gradinit.PREDICATES, claims_gradinit.power),
+}
 KEYS = {"kind", "source", "says", "predicate"}
 
 
@@ -50,12 +64,14 @@ class Claim:
         return sorted({run for part in self.parts for run in part.runs})
 
     def count(self) -> dict[str, int]:
-        """Targets, victims, their pairs, seeds and trials behind the deciding comparison."""
+        """Targets, victims, their pairs, seeds and trials behind the deciding comparison, or networks and seeds."""
         if isinstance(self.main, Exact):
             return {"cases": self.main.cases}
         if self.main is None:
             return {}
         victims, seeds, targets = (len(set(column)) for column in zip(*self.main.keys))
+        if self.main.over == "seeds":
+            return {"networks": victims, "seeds": seeds, "trials": len(self.main.keys)}
         return {
             "targets": targets,
             "victims": victims,
@@ -93,31 +109,29 @@ def judge_all(
     """
     judged = []
     for section, entries in claims.items():
-        known = evidence.get(section)
+        known, study = evidence.get(section), SECTIONS.get(section)
         for name, entry in entries.items():
-            predicate = PREDICATES.get(section, {}).get(name)
+            predicate = study.predicates.get(name) if study else None
             if predicate and known:
                 finding = predicate(known)
             else:
                 finding = Finding(missing=["no predicate in this version" if not predicate else "no runs"])
-            fields: dict[str, Any] = {
-                **entry,
-                **judge(finding, known.victim_accuracies if known else _unknown),
-            }
+            power = partial(_power, study, known)
+            fields: dict[str, Any] = {**entry, **judge(finding, power)}
             judged.append(Claim(section=section, id=name, **fields))
     return judged
 
 
-def _unknown(role: str) -> Mapping[str, float | None]:
-    return {}
+def _power(study: Section | None, evidence: Evidence | None, comparison: Comparison) -> list[str]:
+    return study.power(comparison, evidence) if study and evidence else []
 
 
-def judge(finding: Finding, accuracies: Accuracies) -> dict[str, Any]:
+def judge(finding: Finding, power: Power) -> dict[str, Any]:
     """Verdict, deciding comparison and reasons of one finding, as fields of Claim.
 
     Args:
         finding: what the predicate says.
-        accuracies: by role, the test accuracy of each architecture's network.
+        power: what a comparison lacks in trials and model quality, by the rules of its section.
     """
     parts = tuple(finding.parts)
     missing = tuple(finding.missing)
@@ -131,13 +145,7 @@ def judge(finding: Finding, accuracies: Accuracies) -> dict[str, Any]:
         return {"verdict": worst, "numbers_say": worst, "main": main, "parts": parts, "missing": missing}
     compared = [part for part in parts if isinstance(part, Comparison) and part.decides]
     says = weakest(part.verdict for part in compared)
-    reasons = list(
-        dict.fromkeys(
-            reason
-            for part in compared
-            for reason in shortcomings(part.pairs, accuracies(part.role), part.victims_needed)
-        )
-    )
+    reasons = list(dict.fromkeys(reason for part in compared for reason in power(part)))
     return {
         "verdict": "underpowered" if reasons else says,
         "numbers_say": says,

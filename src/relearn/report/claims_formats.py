@@ -11,6 +11,8 @@ from relearn.report.claims import Claim, tally
 from relearn.report.comparisons import Comparison, Exact
 from relearn.report.verdicts import CODES, Within
 
+SHOWN = {"bleu": "BLEU", "nats": "nats"}  # units that an effect names
+
 
 def effect(part: Comparison | Exact | None) -> str:
     """The effect with its interval, shares in points of a hundred; how many cases hold for an exact claim."""
@@ -20,7 +22,8 @@ def effect(part: Comparison | Exact | None) -> str:
         return f"{part.cases - part.failures} of {part.cases} cases hold"
     ends = part.interval
     if part.unit != "fraction":
-        return f"{ends.estimate:.3g} [{ends.low:.3g}, {ends.high:.3g}]"
+        numbers = [f"{end:.3g}" if math.isfinite(end) else "none" for end in (ends.low, ends.high)]
+        return f"{ends.estimate:.3g} [{', '.join(numbers)}] {SHOWN.get(part.unit, '')}".rstrip()
     if not part.difference:
         return f"{_hundredths(ends.estimate)} [{_hundredths(ends.low)}, {_hundredths(ends.high)}] %"
     # a margin of one point needs the second decimal
@@ -59,6 +62,8 @@ def numbers(claim: Claim) -> str:
     if not count:
         return ""
     seeds = f"{count['seeds']} seed" + ("s" if count["seeds"] > 1 else "")
+    if "networks" in count:
+        return seeds + (f", {count['networks']} networks" if count["networks"] > 1 else "")
     return f"{count['targets']} targets x {count['victims']} victims, {seeds}"
 
 

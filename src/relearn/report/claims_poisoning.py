@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from relearn.report import claims_attacks as attacks
 from relearn.report import claims_knn as knn
-from relearn.report.comparisons import Finding
+from relearn.report.comparisons import Comparison, Finding
 from relearn.report.quantities import Evidence
+from relearn.report.verdicts import shortcomings
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "cp_beats_fc": attacks.cp_beats_fc,
@@ -23,3 +24,9 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "replication_helps": knn.replication_helps,
     "hull_proposition": attacks.hull_proposition,
 }
+
+
+def power(comparison: Comparison, evidence: Evidence) -> list[str]:
+    """Too few targets, victims or pairs, or victims of too low an accuracy."""
+    accuracies = evidence.victim_accuracies(comparison.role)
+    return shortcomings(comparison.pairs, accuracies, comparison.victims_needed)

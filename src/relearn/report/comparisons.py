@@ -21,7 +21,8 @@ class Comparison:
     """One effect against one claimed side. ``keys`` are the trials (victim, seed, target) behind it.
 
     ``decides`` is False for what is shown beside the claim and does not judge it; ``role`` is that of the
-    networks whose accuracy must suffice.
+    networks whose accuracy must suffice. ``over`` is what the interval is drawn over: targets, or seeds, where
+    a trial is a whole training and the keys are (network, seed, 0).
     """
 
     name: str
@@ -36,6 +37,7 @@ class Comparison:
     difference: bool = False
     decides: bool = True
     role: str = "victim"
+    over: str = "targets"
 
     @property
     def verdict(self) -> str:
@@ -44,6 +46,10 @@ class Comparison:
     @property
     def pairs(self) -> set[tuple[str, int]]:
         return {(victim, target) for victim, _, target in self.keys}
+
+    @property
+    def seeds(self) -> set[int]:
+        return {seed for _, seed, _ in self.keys}
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,28 @@ def mean_spread(values: Sequence[float]) -> tuple[float, float | None]:
     return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
 
 
+def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    r"""Mean of a few independent values, :math:`\bar x \pm t_{n-1} s/\sqrt n`; no ends for a single one.
+
+    For seeds: a bootstrap of three values sees ten different means at most, Student's t says what so few allow
+    if the values are normal.
+
+    Raises:
+        ValueError: no values.
+    """
+    from scipy import stats
+
+    if len(values) == 0:
+        raise ValueError("student_mean: found no values, allowed: at least 1")
+    mean, spread = mean_spread(values)
+    if spread is None:
+        return Interval(mean, -math.inf, math.inf)
+    if np.ptp(values) <= 1e-12:  # equal values must not be told apart, nor from 0, by rounding
+        return Interval(round(mean, 12), round(mean, 12), round(mean, 12))
+    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * spread / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
 def clustered_mean(
     values: Sequence[float],
     clusters: Sequence[Hashable],

@@ -1,0 +1,147 @@
+"""The predicates of zhu2022, chapter 4, over trainings of image networks: one comparison a network, all must hold.
+
+Accuracy is a fraction; a training that diverges before its first epoch ends has the accuracy of one class.
+Only the tables' networks count (label ``suite`` = grid); the first steps at true size stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.report.comparisons import Comparison, Finding, finding
+from relearn.report.quantities import Evidence
+from relearn.report.seeds import Sample, difference, mean, ratio, sample
+from relearn.report.verdicts import Above, Below
+
+TABLE_4_3 = ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN")
+TABLE_4_4 = (*TABLE_4_3, "ResNet-1202-BN")
+TABLE_4_5 = ("WRN-28-10", "FixUpResNet-110", "DenseNet-100", "DenseNet-100-BN")
+PENALTIES = ("gradinit_penalty_1e-4", "gradinit_penalty_1e-2", "gradinit_penalty_1")
+MARGIN = 0.002  # 0.2 points of accuracy, in the predicate of constraint_not_penalty
+
+
+def accuracy(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
+    """By seed, of trainings with SGD."""
+    where: Mapping[str, Any] = {"suite": "grid", "recipe": "sgd", "network": network, "initialisation": start}
+    return sample(evidence, f"learn.{metric}", where, network=network, lost="accbest_frac")
+
+
+def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
+    """By seed, of initialisations; ``start`` may hold a ``*``, then the mean over those that it names."""
+    where = {"suite": "grid", "network": network, "initialisation": start}
+    return sample(evidence, f"initialise.{metric}", where, network=network)
+
+
+def faster_start(evidence: Evidence) -> Finding:
+    """Acc1(GradInit) - Acc1(Kaiming) > 0 on each network of table 4.4, the source of the claim.
+
+    Beside it, for what was trained a few steps at the size of ``first_steps``: loss and accuracy after them.
+    """
+    parts: dict[str, Comparison | None] = {}
+    for network in TABLE_4_4:
+        ours, theirs = (accuracy(evidence, "acc1_frac", network, s) for s in ("gradinit", "kaiming"))
+        name = f"{network}: first epoch, GradInit - Kaiming"
+        parts[name] = difference(name, ours, theirs, Above(0.0))
+    beside = [part for network in TABLE_4_4 for part in _first_steps(evidence, network)]
+    found = finding(parts)
+    return Finding([*found.parts, *beside], found.missing)
+
+
+def _first_steps(evidence: Evidence, network: str) -> list[Comparison]:
+    where = {"suite": "first_steps", "network": network}
+    made = []
+    for metric, unit, claimed in (
+        ("accfinal_frac", "fraction", Above(0.0)),
+        ("train_loss_nats", "nats", Below(0.0)),
+    ):
+        ours, theirs = (
+            sample(evidence, f"learn.{metric}", where, {"initialisation": start}, network=network)
+            for start in ("gradinit", "kaiming")
+        )
+        name = f"{network}: {metric} after the first steps, GradInit - Kaiming"
+        part = difference(name, ours, theirs, claimed, unit=unit, role="", decides=False)
+        made += [part] if part else []
+    return made
+
+
+def better_end(evidence: Evidence) -> Finding:
+    """Accbest(GradInit) - Accbest(Kaiming) >= 0 on each network of tables 4.4 and 4.5."""
+    parts = {}
+    for network in TABLE_4_4 + TABLE_4_5:
+        ours, theirs = (accuracy(evidence, "accbest_frac", network, s) for s in ("gradinit", "kaiming"))
+        name = f"{network}: best, GradInit - Kaiming"
+        parts[name] = difference(name, ours, theirs, Above(0.0, strict=False))
+    return finding(parts)
+
+
+def beats_metainit(evidence: Evidence) -> Finding:
+    """Accbest(GradInit) - Accbest(MetaInit) >= 0, and seconds and peak memory of the initialisation lower, on each network.
+
+    WRN-28-10 is left out: the paper runs no MetaInit on it and quotes another paper's best accuracy.
+    """
+    parts: dict[str, Comparison | None] = {}
+    for network in (*TABLE_4_4, *TABLE_4_5[1:]):
+        ours, theirs = (accuracy(evidence, "accbest_frac", network, s) for s in ("gradinit", "metainit"))
+        name = f"{network}: best, GradInit - MetaInit"
+        parts[name] = difference(name, ours, theirs, Above(0.0, strict=False))
+        for metric, words in (("initialise_s", "seconds"), ("peak_memory_bytes", "peak memory")):
+            ours, theirs = (cost(evidence, metric, network, start) for start in ("gradinit", "metainit"))
+            name = f"{network}: {words}, GradInit / MetaInit"
+            parts[name] = ratio(name, ours, theirs, Below(1.0))
+    return finding(parts)
+
+
+def depth_1202(evidence: Evidence) -> Finding:
+    """Accbest(ResNet-1202) - Accbest(ResNet-110) > 0, both with BN and from GradInit."""
+    deep, shallow = (
+        accuracy(evidence, "accbest_frac", network, "gradinit")
+        for network in ("ResNet-1202-BN", "ResNet-110-BN")
+    )
+    name = "GradInit: best, ResNet-1202 - ResNet-110"
+    return finding({name: difference(name, deep, shallow, Above(0.0))})
+
+
+def constraint_not_penalty(evidence: Evidence) -> Finding:
+    """The constraint takes fewer seconds than the penalty, and its Accbest is at least the best penalty's less 0.2 points.
+
+    Seconds of the penalty: the mean over its strengths. The best strength is that of the greatest mean over seeds, network by network.
+    """
+    parts: dict[str, Comparison | None] = {}
+    for network in TABLE_4_3:
+        seconds = [
+            cost(evidence, "initialise_s", network, start) for start in ("gradinit", "gradinit_penalty_*")
+        ]
+        name = f"{network}: seconds, constraint / penalty"
+        parts[name] = ratio(name, seconds[0], seconds[1], Below(1.0))
+        penalties = {start: accuracy(evidence, "accbest_frac", network, start) for start in PENALTIES}
+        run = {start: one for start, one in penalties.items() if one.values}
+        name = f"{network}: best, constraint - best penalty"
+        parts[name] = None
+        if run:
+            best = max(run, key=lambda start: mean(run[start]))
+            swept = ", ".join(
+                f"{start.rpartition('_')[2]}: {100 * mean(one):.2f}%" for start, one in run.items()
+            )
+            notes = [f"best strength {best.rpartition('_')[2]}, of {swept}"]
+            ours = accuracy(evidence, "accbest_frac", network, "gradinit")
+            parts[name] = difference(name, ours, run[best], Above(-MARGIN, strict=False), notes=notes)
+    return finding(parts)
+
+
+def overlap_half(evidence: Evidence) -> Finding:
+    """Acc1 with half of the minibatch shared - Acc1 with none, on VGG-19 without BN (table 4.1), > 0.
+
+    Beside it: the best accuracy, and against a minibatch that is shared as a whole.
+    """
+    parts: dict[str, Comparison | None] = {}
+    for metric, words in (("acc1_frac", "first epoch"), ("accbest_frac", "best")):
+        half = accuracy(evidence, metric, "VGG-19", "gradinit")
+        for overlap in ("0", "1"):
+            other = accuracy(evidence, metric, "VGG-19", f"gradinit_overlap_{overlap}")
+            name = f"VGG-19: {words}, overlap 0.5 - overlap {overlap}"
+            decides = (metric, overlap) == ("acc1_frac", "0")
+            part = difference(name, half, other, Above(0.0), decides=decides)
+            if part or decides:
+                parts[name] = part
+    return finding(parts)

@@ -1,0 +1,70 @@
+"""The predicates of zhu2022, chapter 4, over trainings of the Transformer: BLEU, the best of each training.
+
+A start may have several recipes without a warm-up (figure 4.3's grid, and the one of table 4.10): the recipe of
+the greatest mean counts, of each start its own, as table 4.10 reports it. A training that diverges before it
+translates anything has BLEU 0.
+"""
+
+from __future__ import annotations
+
+from relearn.report.comparisons import Finding, finding
+from relearn.report.quantities import Evidence
+from relearn.report.seeds import Sample, difference, mean, sample
+from relearn.report.verdicts import Above, Below
+
+BLEU = "translate.bleu_best"
+WITHIN = 0.5  # BLEU
+NO_WARMUP = ("adam", "adam_lr*")
+WARMUP = ("radam_warmup", "adam_warmup")
+
+
+def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...]) -> tuple[str, Sample]:
+    """The recipe of the greatest mean among those that were run, with its BLEU by seed; empty where none was."""
+    where = {"network": network, "initialisation": start, "recipe": list(recipes)}
+    found = {}
+    for recipe in sorted({run.labels["recipe"] for run in evidence.of(BLEU, where)}):
+        own = sample(evidence, BLEU, where, {"recipe": recipe}, network=network, lost=0.0)
+        if own.values:
+            found[recipe] = own
+    if not found:
+        return "", Sample(network, {}, ())
+    name = max(found, key=lambda recipe: mean(found[recipe]))
+    return name, found[name]
+
+
+def no_warmup_adam(evidence: Evidence) -> Finding:
+    """BLEU(GradInit, Adam without warm-up) - BLEU(Xavier with warm-up) >= -0.5, and BLEU(Xavier) - BLEU(GradInit) < 0 without.
+
+    "Within 0.5 of the warm-up run" is read as: no more than 0.5 below it. The post-LN network as it is.
+    """
+    ours_recipe, ours = best(evidence, "post_ln", "gradinit", NO_WARMUP)
+    warm_recipe, warm = best(evidence, "post_ln", "xavier", WARMUP)
+    cold_recipe, cold = best(evidence, "post_ln", "xavier", NO_WARMUP)
+    near, worse = "GradInit without warm-up - Xavier with", "without warm-up: Xavier - GradInit"
+    return finding(
+        {
+            near: difference(
+                *(near, ours, warm, Above(-WITHIN, strict=False)),
+                unit="bleu",
+                role="translation",
+                notes=[f"{ours_recipe} against {warm_recipe}"],
+            ),
+            worse: difference(
+                *(worse, cold, ours, Below(0.0)),
+                unit="bleu",
+                role="translation",
+                notes=[f"{cold_recipe} against {ours_recipe}"],
+            ),
+        }
+    )
+
+
+def no_warmup_sgd(evidence: Evidence) -> Finding:
+    """BLEU(GradInit, SGD) - BLEU(Admin, SGD) > 0, without warm-up and without clipping; Admin with its w_skip."""
+    _, ours = best(evidence, "post_ln", "gradinit_sgd", ("sgd",))
+    recipe, theirs = best(evidence, "w_skip", "admin", ("sgd*",))
+    name = "SGD: GradInit - Admin"
+    part = difference(
+        *(name, ours, theirs, Above(0.0)), unit="bleu", role="translation", notes=[f"Admin: {recipe}"]
+    )
+    return finding({name: part})

@@ -1,0 +1,151 @@
+"""Comparisons whose trials are whole trainings: paired by seed, with Student's interval over seeds.
+
+Two runs of one seed share their data order and first weights, so differences are taken seed by seed. A run
+that diverged counts with the number that it has; what a training without any number is worth says its caller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from relearn.report.artefacts import Where
+from relearn.report.comparisons import Comparison
+from relearn.report.quantities import Evidence, quantity
+from relearn.report.statistics import Interval, student_mean
+from relearn.report.verdicts import Side
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One number a seed: the mean over the runs of that seed, with their folders."""
+
+    network: str
+    values: Mapping[int, float]
+    runs: tuple[str, ...]
+
+
+def sample(
+    evidence: Evidence, name: str, *filters: Where, network: str, lost: str | float | None = None
+) -> Sample:
+    """The metric ``<step>.<metric>`` of all runs that agree with the filters, by seed.
+
+    Args:
+        evidence: the study's runs.
+        name: the quantity.
+        filters: what the runs must agree with.
+        network: whose trials these are.
+        lost: what a diverged run without a number counts as: a number, or another metric of the same record.
+    """
+    metric = quantity(name).metric
+    assert metric is not None, name
+    found: dict[int, list[float]] = defaultdict(list)
+    runs = []
+    for run in evidence.of(name, *filters):
+        value = run.metrics.get(metric)
+        if value is None and run.diverged and lost is not None:
+            value = run.metrics.get(lost) if isinstance(lost, str) else lost
+        if value is not None:
+            found[run.seed].append(float(value))
+            runs.append(run.folder)
+    means = {seed: sum(values) / len(values) for seed, values in sorted(found.items())}
+    return Sample(network, means, tuple(runs))
+
+
+def mean(one: Sample) -> float:
+    """Over seeds.
+
+    Raises:
+        ZeroDivisionError: no seed.
+    """
+    return sum(one.values.values()) / len(one.values)
+
+
+def difference(
+    name: str,
+    left: Sample,
+    right: Sample,
+    claimed: Side,
+    *,
+    unit: str = "fraction",
+    role: str = "images",
+    decides: bool = True,
+    notes: Sequence[str] = (),
+) -> Comparison | None:
+    """Mean of left minus right over the seeds that both have; None where they share none."""
+    seeds = sorted(left.values.keys() & right.values.keys())
+    if not seeds:
+        return None
+    interval = student_mean([left.values[seed] - right.values[seed] for seed in seeds])
+    method = "difference paired by seed; Student's t over seeds"
+    both = (left, right)
+    return _comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes)
+
+
+def ratio(
+    name: str, left: Sample, right: Sample, claimed: Side, *, decides: bool = True, notes: Sequence[str] = ()
+) -> Comparison | None:
+    """Geometric mean of left / right over the seeds that both have; a pair with a number that is not above 0 is left out."""
+    seeds = sorted(
+        seed
+        for seed in left.values.keys() & right.values.keys()
+        if left.values[seed] > 0 and right.values[seed] > 0
+    )
+    if not seeds:
+        return None
+    logs = student_mean([math.log(left.values[seed] / right.values[seed]) for seed in seeds])
+    interval = Interval(math.exp(logs.estimate), _exp(logs.low), _exp(logs.high))
+    method = "ratio paired by seed; Student's t over seeds, of its logarithm"
+    both = (left, right)
+    return _comparison(name, interval, claimed, "ratio", method, both, seeds, "", decides, notes)
+
+
+def level(
+    name: str, one: Sample, claimed: Side, *, role: str = "", notes: Sequence[str] = ()
+) -> Comparison | None:
+    """Mean of shares over seeds, its interval cut to [0, 1]; None without a seed."""
+    if not one.values:
+        return None
+    ends = student_mean(list(one.values.values()))
+    interval = Interval(ends.estimate, max(0.0, ends.low), min(1.0, ends.high))
+    method = "mean over seeds; Student's t"
+    made = _comparison(
+        name, interval, claimed, "fraction", method, (one,), list(one.values), role, True, notes
+    )
+    return made
+
+
+def _comparison(
+    name: str,
+    interval: Interval,
+    claimed: Side,
+    unit: str,
+    method: str,
+    samples: Sequence[Sample],
+    seeds: Sequence[int],
+    role: str,
+    decides: bool,
+    notes: Sequence[str],
+) -> Comparison:
+    keys = dict.fromkeys((one.network, seed, 0) for one in samples for seed in seeds)
+    runs = sorted({run for one in samples for run in one.runs if int(run.rpartition("seed")[2]) in seeds})
+    return Comparison(
+        name,
+        interval,
+        claimed,
+        unit,
+        method,
+        tuple(keys),
+        tuple(runs),
+        tuple(notes),
+        difference=len(samples) > 1,
+        decides=decides,
+        role=role,
+        over="seeds",
+    )
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if math.isfinite(value) else (0.0 if value < 0 else math.inf)
