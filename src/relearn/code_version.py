@@ -47,6 +47,7 @@ PLUMBING = frozenset(
             "schema_gradinit",
             "schema_types",
             "schema_rules",
+            "schema_rules_gradinit",
             "code_version",
         ),
     )

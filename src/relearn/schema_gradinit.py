@@ -66,7 +66,7 @@ TranslationRun = Annotated[
 
 
 class Images(Section):
-    dataset: Literal["digits", "cifar10", "imagenet"]
+    dataset: Literal["digits", "cifar10"]
     train_per_class: Annotated[int, Field(ge=2)]
 
 

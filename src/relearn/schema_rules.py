@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from relearn import schema_rules_gradinit
+
 CLASSES = 10
 SMALLEST_CLASS = {"digits": 174, "cifar10": 5000}
 """Images of the smallest class: all of scikit-learn's digits, the training part of CIFAR-10."""
@@ -180,6 +182,7 @@ def _test_images(get: Get) -> Iterator[Conflict]:
 RULES = (
     *(_split, _images, _poisons, _targets, _classes, _neighbours, _milestones, _batches),
     *(_victims, _study_targets, _class_sizes, _test_images),
+    *schema_rules_gradinit.RULES,
 )
 
 

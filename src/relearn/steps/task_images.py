@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,4 +90,4 @@ class Images:
                 yield self.augment(images, generator), labels
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        return self.batches(seed, min(round(size * (2.0 - overlap)), len(self.images)))
+        return self.batches(seed, min(math.ceil(size * (2.0 - overlap)), len(self.images)))

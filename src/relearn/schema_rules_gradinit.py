@@ -1,0 +1,95 @@
+"""What params.yaml may say of ``gradinit``: the rules that tie several keys together; see ``schema_rules``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Get = Callable[[str], Any]
+Conflict = tuple[tuple[str | int, ...], str]
+
+CLASSES = 10
+MOST_FOR_TRAINING = {"digits": 164, "cifar10": 5000}
+"""Images of the smallest class, less ten for a test set where the data set brings none."""
+ALL_IMAGES = {"digits": 1797}
+TEST_IMAGES = {"cifar10": 10_000}
+G = "gradinit"
+
+
+def _at(key: str) -> tuple[str | int, ...]:
+    return tuple(key.split("."))
+
+
+def _images(get: Get) -> Iterator[Conflict]:
+    key = f"{G}.images.train_per_class"
+    found, dataset = get(key), get(f"{G}.images.dataset")
+    if found > MOST_FOR_TRAINING[dataset]:
+        yield (
+            _at(key),
+            f"found {found}, allowed: at most {MOST_FOR_TRAINING[dataset]} images a class of {dataset}",
+        )
+
+
+def _batches(get: Get) -> Iterator[Conflict]:
+    """A batch that a run states is the batch that it takes; GradInit draws S and the fresh part of the second batch at once."""
+    images = CLASSES * get(f"{G}.images.train_per_class")
+    for section in ("train", "probe"):
+        key = f"{G}.{section}.batch_size"
+        if get(key) > images:
+            yield (
+                _at(key),
+                f"found {get(key)}, allowed: at most {images} images ({CLASSES} x images.train_per_class)",
+            )
+    part = 2.0 - get(f"{G}.initialise.overlap")
+    for section in ("initialise", "first_steps"):
+        key = f"{G}.{section}.batch_size"
+        if get(key) > int(images / part):
+            yield (
+                _at(key),
+                f"found {get(key)}, allowed: at most {int(images / part)} (2 - overlap = {part:g} times as many images are drawn)",
+            )
+
+
+def _test_images(get: Get) -> Iterator[Conflict]:
+    key, dataset = f"{G}.train.test_images", get(f"{G}.images.dataset")
+    used = CLASSES * get(f"{G}.images.train_per_class")
+    most = TEST_IMAGES.get(dataset, ALL_IMAGES.get(dataset, 0) - used)
+    if get(key) > most:
+        yield _at(key), f"found {get(key)}, allowed: at most the {most} test images of {dataset}; 0 = all"
+
+
+def _transformer(get: Get) -> Iterator[Conflict]:
+    key = f"{G}.translation.network.dim"
+    dim, heads = get(key), get(f"{G}.translation.network.heads")
+    if dim % heads or dim % 2:
+        yield _at(key), f"found {dim}, allowed: an even multiple of heads = {heads}"
+
+
+def _lengths(get: Get) -> Iterator[Conflict]:
+    longest = get(f"{G}.corpus.max_length") + 1
+    for key, rows in (
+        (f"{G}.translation.initialise.max_tokens", 3),
+        (f"{G}.translation.train.max_tokens", 1),
+    ):
+        if get(key) < rows * longest:
+            sentences = "sentence" if rows == 1 else "sentences"
+            yield (
+                _at(key),
+                f"found {get(key)}, allowed: at least {rows * longest} ({rows} {sentences} of corpus.max_length + 1)",
+            )
+
+
+def _schedule(get: Get) -> Iterator[Conflict]:
+    train = f"{G}.translation.train"
+    whole = get(f"{train}.schedule_steps")
+    if get(f"{train}.steps") > whole:
+        yield (
+            _at(f"{train}.steps"),
+            f"found {get(f'{train}.steps')}, allowed: at most schedule_steps = {whole}",
+        )
+    if get(f"{train}.warmup_steps") >= whole:
+        found = get(f"{train}.warmup_steps")
+        yield _at(f"{train}.warmup_steps"), f"found {found}, allowed: less than schedule_steps = {whole}"
+
+
+RULES = (_images, _batches, _test_images, _transformer, _lengths, _schedule)
