@@ -358,3 +358,15 @@ def translation_probe_settings(wildcards):
         "batches": TRANSLATION["probe"]["batches"],
     }
     return canonical({**own, **shared})
+
+
+# render
+G_TABLES = [
+    *(f"zhu2022.table4.{number}" for number in range(1, 11)),
+    "zhu2022.sec4_adamw",
+    "zhu2022.sec4_warmup",
+    "addition.gradinit_rivals",
+    "addition.gradinit_cost",
+    "addition.gradinit_first_steps",
+]
+G_FIGURES = [f"zhu2022.fig4.{number}" for number in range(1, 11)]
