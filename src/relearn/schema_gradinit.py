@@ -104,7 +104,7 @@ class Adam(Section):
 
 
 class MetaInit(Section):
-    lr: Positive
+    tau: Positive
     momentum: Share
 
 

@@ -155,8 +155,7 @@ GRADINIT: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{G}.initialise.penalties", NEW_RUNS, ["render"]),  # one less
     (f"{G}.initialise.adam.*", {INIT}, ADAM),
-    (f"{G}.initialise.metainit.lr", {INIT}, started("grid", VGG, "metainit_*")),
-    (f"{G}.initialise.metainit.*", {INIT}, started("grid", VGG, "metainit*")),
+        (f"{G}.initialise.metainit.*", {INIT}, started("grid", VGG, "metainit_*")),
     (f"{G}.initialise.lsuv.*", {INIT}, started("grid", VGG, "lsuv")),
     *((f"{G}.train.{key}", {LEARN}, [f"{LEARN}/grid/*", "render"]) for key in ("epochs", "batch_size")),
     (f"{G}.train.lr", {INIT, LEARN}, [*EXTRA, *SGD_RUNS]),

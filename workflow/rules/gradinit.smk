@@ -115,8 +115,7 @@ def image_arguments(network, name):
             "data": "random" if name == "metainit_random_sign" else "real",
             "optimizer": "signsgd" if sign else "adam",
         }
-        own = INITIALISE["metainit"]
-        return {**found, **(own if sign else {"lr": INITIALISE["tau"][network], "momentum": own["momentum"]})}
+        return {**found, **(INITIALISE["metainit"] if sign else {"tau": INITIALISE["tau"][network]})}
     if method == "extra_epoch":
         rest = {key: G_TRAIN[key] for key in ("lr", "momentum", "weight_decay")}
         clip = G_TRAIN["clip_norm"] if network in WITHOUT_NORM else None
