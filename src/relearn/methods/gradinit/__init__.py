@@ -50,24 +50,17 @@ What the text leaves open, and where this differs from the code that its authors
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
 from relearn.methods.gradinit.arguments import check
-from relearn.methods.gradinit.derivative import CONSTRAINT, OBJECTIVE, Derivative, direction, gradient_norm
+from relearn.methods.gradinit.derivative import Derivative, direction, gradient_norm
 from relearn.methods.initialised import Initialised
-from relearn.methods.scales import ScaleAdam, ScaledWeights, double_backward, halves, undisturbed
+from relearn.methods.scales import Checkpoint, Row, ScaleAdam, ScaledWeights, halves, learn
 
-__all__ = ["Checkpoint", "direction", "gradient_norm", "gradinit"]
-
-
-class Checkpoint(Protocol):
-    def load(self) -> dict[str, Any] | None: ...
-
-    def save(self, state: dict[str, Any]) -> None: ...
+__all__ = ["direction", "gradient_norm", "gradinit"]
 
 
 def gradinit(
@@ -149,11 +142,6 @@ def gradinit(
     )
     weights = ScaledWeights(model, scope)
     adam = ScaleAdam(len(weights), tau, low=min_scale, high=max_scale, clip=clip, moments=moments)
-    result, done = Initialised(skipped=weights.skipped), 0
-    state = checkpoint.load() if checkpoint else None
-    if state is not None:
-        adam.restore(state)
-        done, result.history = int(state["step"]), list(state["history"])
     derivative = Derivative(
         weights,
         loss,
@@ -164,43 +152,23 @@ def gradinit(
         precision=precision,
         divide_by_eta=divide_by_eta,
     )
-    derivative.expected = CONSTRAINT if done and result.history[-1]["kind"] == "constraint" else OBJECTIVE
-    with undisturbed(model, seed), double_backward():
-        pools = iter(batches)
-        for step in range(1, iterations + 1):
-            pool = next(pools, None)
-            if pool is None:
-                raise ValueError(
-                    f"batches: they ended after {step - 1}; {iterations} iterations need as many"
-                )
-            if step <= done:
-                continue
-            first, second = halves(pool, overlap)
-            if form == "penalty":
-                kind, gradient, row = derivative.penalised(adam.scales, first, second, penalty)
-            else:
-                kind, gradient, row = derivative.constrained(adam.scales, first, second)
-            wrong = [
-                name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)
-            ]
-            if not wrong and not gradient.isfinite().all():
-                wrong = ["derivative by the scales"]
-            if wrong:
-                reason = f"{wrong[0].replace('_', ' ')} is not finite"
-                if step == 1:
-                    raise ValueError(
-                        f"model: in the first iteration the {reason}; check the inputs and the start"
-                    )
-                result.outcome, result.outcome_step, result.outcome_reason = "diverged", step, reason
-                break
-            adam.step(gradient, kind)
-            result.history.append({"step": float(step), **row})
-            if log:
-                log(step, **{name: value for name, value in row.items() if name != "kind"})
-            if progress:
-                progress(step, iterations)
-            if checkpoint and checkpoint_every and step % checkpoint_every == 0 and step < iterations:
-                checkpoint.save({**adam.state(), "step": step, "history": result.history})
-    weights.write(adam.scales)
-    result.scales = weights.by_name(adam.scales)
-    return result
+
+    def of(scales: Tensor, pool: Sequence[Any]) -> tuple[int, Tensor, Row]:
+        first, second = halves(pool, overlap)
+        if form == "penalty":
+            return derivative.penalised(scales, first, second, penalty)
+        return derivative.constrained(scales, first, second)
+
+    return learn(
+        weights,
+        adam,
+        batches,
+        of,
+        iterations=iterations,
+        seed=seed,
+        log=log,
+        progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        resumed=lambda history: derivative.expect(history[-1]["kind"] == "constraint"),
+    )

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relearn.methods.scales import ScaledWeights
+from relearn.methods.scales import Row, ScaledWeights
 from relearn.methods.scales.twice import Twice
 
 OBJECTIVE, CONSTRAINT = 0, 1
-Row = dict[str, float | str]
 
 
 def gradient_norm(gradient: Sequence[Tensor], optimizer: str) -> Tensor:
@@ -58,6 +57,10 @@ class Derivative:
         self.divisor = eta if divide_by_eta else 1.0
         self.expected = OBJECTIVE
 
+    def expect(self, constraint: bool) -> None:
+        """What the next iteration will probably be; it only saves time."""
+        self.expected = CONSTRAINT if constraint else OBJECTIVE
+
     def constrained(
         self, scales: Tensor, first: Sequence[Any], second: Sequence[Any]
     ) -> tuple[int, Tensor, Row]:
@@ -73,7 +76,7 @@ class Derivative:
             gradient = list(torch.autograd.grad(value, theta, materialize_grads=True))
         loss, size = self._numbers(value, gradient)
         row: Row = {"kind": "constraint", "loss": loss, "gradient_norm": size}
-        self.expected = CONSTRAINT if size > self.gamma else OBJECTIVE
+        self.expect(size > self.gamma)
         if self.expected == CONSTRAINT:
             v = norm_direction(gradient, self.optimizer)
             del gradient

@@ -32,7 +32,8 @@ class ScaledWeights:
         least_dims: tensors of fewer dimensions get no factor.
 
     Attributes:
-        names: of W. factors: which of them have a factor, by position. skipped: names in scope with norm zero.
+        names: of W. factors: which of them have a factor, by position; norms: their ‖W‖, (M,). skipped: names in scope with norm
+            zero.
 
     Raises:
         ValueError: an unknown scope; a model with nothing to scale; a parameter that is not finite.
@@ -56,6 +57,7 @@ class ScaledWeights:
             raise ValueError(f"model: parameter {name!r} is not finite; allowed are finite weights")
         inside = _in_scope(model, trainable, scope, least_dims)
         self.factors = [i for i, (ok, size) in enumerate(zip(inside, sizes)) if ok and size > 0]
+        self.norms = sizes[self.factors]
         self.skipped = tuple(name for name, ok, size in zip(self.names, inside, sizes) if ok and not size > 0)
         if not self.factors:
             raise ValueError(f"model: no parameter in scope {scope!r} has a norm above zero to scale")

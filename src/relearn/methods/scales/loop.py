@@ -1,0 +1,111 @@
+"""The loop around any derivative by the factors: batches, resuming, numbers that are not finite, history."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from relearn.methods.initialised import Initialised
+from relearn.methods.scales.binding import ScaledWeights
+from relearn.methods.scales.undisturbed import double_backward, undisturbed
+
+Row = dict[str, float | str]
+Derivative = Callable[[Tensor, Sequence[Any]], tuple[int, Tensor, Row]]
+
+
+class Checkpoint(Protocol):
+    """Where a procedure keeps its state: a dict of tensors and plain values, written atomically."""
+
+    def load(self) -> dict[str, Any] | None: ...
+
+    def save(self, state: dict[str, Any]) -> None: ...
+
+
+class Mover(Protocol):
+    """What moves the factors."""
+
+    scales: Tensor
+
+    def step(self, gradient: Tensor, kind: int = 0) -> None: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+def learn(
+    weights: ScaledWeights,
+    mover: Mover,
+    batches: Iterable[Sequence[Any]],
+    derivative: Derivative,
+    *,
+    iterations: int,
+    seed: int,
+    log: Callable[..., None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+    checkpoint_every: int = 0,
+    resumed: Callable[[Sequence[Row]], None] | None = None,
+) -> Initialised:
+    """Move the factors ``iterations`` times, one batch each, and rescale the network.
+
+    Args:
+        derivative: (factors (M,), batch) → (kind for the mover, derivative (M,), row of the history).
+        seed: of networks that draw numbers in ``forward``.
+        log: called once an iteration as ``log(step, **numbers of the row)``.
+        progress: called once an iteration as ``progress(done, all)``.
+        checkpoint: resumed from when it holds a state; the batches already used are drawn and dropped.
+        checkpoint_every: iterations; 0: never saved.
+        resumed: told the history of a resumed run.
+
+    Raises:
+        ValueError: too few batches; a number that is not finite in the first iteration. The network is untouched.
+    """
+    result, done = Initialised(skipped=weights.skipped), 0
+    state = checkpoint.load() if checkpoint else None
+    if state is not None:
+        mover.restore(state)
+        done, result.history = int(state["step"]), list(state["history"])
+        if resumed:
+            resumed(result.history)
+    with undisturbed(weights.model, seed), double_backward():
+        source = iter(batches)
+        for step in range(1, iterations + 1):
+            batch = next(source, None)
+            if batch is None:
+                raise ValueError(
+                    f"batches: they ended after {step - 1}; {iterations} iterations need as many"
+                )
+            if step <= done:
+                continue
+            kind, gradient, row = derivative(mover.scales, batch)
+            reason = _not_finite(gradient, row)
+            if reason and step == 1:
+                raise ValueError(
+                    f"model: in the first iteration the {reason}; check the inputs and the start"
+                )
+            if reason:
+                result.outcome, result.outcome_step, result.outcome_reason = "diverged", step, reason
+                break
+            mover.step(gradient, kind)
+            result.history.append({"step": float(step), **row})
+            if log:
+                log(step, **{name: value for name, value in row.items() if isinstance(value, float)})
+            if progress:
+                progress(step, iterations)
+            if checkpoint and checkpoint_every and step % checkpoint_every == 0 and step < iterations:
+                checkpoint.save({**mover.state(), "step": step, "history": result.history})
+    weights.write(mover.scales)
+    result.scales = weights.by_name(mover.scales)
+    return result
+
+
+def _not_finite(gradient: Tensor, row: Row) -> str:
+    for name, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{name.replace('_', ' ')} is not finite"
+    return "" if torch.isfinite(gradient).all() else "derivative by the factors is not finite"

@@ -1,0 +1,45 @@
+"""Sign descent with momentum for the norms of weight tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class ScaleSign:
+    r"""The norms n = α‖W‖ move by a fixed amount against the sign of their derivative (Dauphin & Schoenholz 2019; Bernstein et al. 2018).
+
+    .. math:: u \leftarrow \mu u - \tau\, \mathrm{sign}(\partial F / \partial n), \qquad n \leftarrow n + u
+
+    The sign of ∂F/∂n is that of ∂F/∂α. ``low`` bounds α, so that no norm turns negative.
+
+    Args:
+        norms: ‖W‖ of the tensors, (M,).
+        tau: step of a norm, in units of the norm.
+        momentum: μ.
+        low: lower bound of α; ``None``: none.
+    """
+
+    def __init__(self, norms: Tensor, tau: float, momentum: float, low: float | None = None) -> None:
+        self.norms, self.tau, self.momentum, self.low = norms.double(), tau, momentum, low
+        self.scales = torch.ones_like(self.norms)
+        self.velocity = torch.zeros_like(self.norms)
+
+    def step(self, gradient: Tensor, kind: int = 0) -> None:
+        self.velocity = self.momentum * self.velocity - self.tau * gradient.sign()
+        self.scales = self.scales + self.velocity / self.norms
+        if self.low is not None:
+            self.scales = self.scales.clamp(min=self.low)
+
+    def state(self) -> dict[str, Any]:
+        return {"scales": self.scales, "velocity": self.velocity}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Raises ValueError: the state belongs to another number of factors."""
+        if len(state["scales"]) != len(self.scales):
+            raise ValueError(
+                f"checkpoint: {len(state['scales'])} scale factors, the network has {len(self.scales)}"
+            )
+        self.scales, self.velocity = state["scales"].clone(), state["velocity"].clone()
