@@ -1,0 +1,127 @@
+r"""One epoch of training before the training: the plain rival of a learned initialisation.
+
+zhu2022, table 4.4, rows "+1 epoch": "first train the network for one epoch with a constant learning rate equal to the starting learning
+rate", or "with a linear warmup learning rate". What is learned stays in the weights; the optimiser's state is thrown away, and the real
+training starts as if nothing had been.
+
+The steps are those of :func:`relearn.methods.fit.fit`. ``warmup`` lets the rate rise linearly to ``lr`` over all of the ``steps``.
+
+Differs from the text: by the contract of the initialisations (methods/initialised.py) the running statistics of batch normalisation are
+put back; the first hundred steps of training, with momentum 0.1, make them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.fit import Checkpoint, fit
+from relearn.methods.initialised import Initialised
+
+SCHEDULES = ("constant", "warmup")
+
+
+def extra_epoch(
+    model: nn.Module,
+    loss: Callable[..., Tensor],
+    batches: Iterable[Sequence[Any]],
+    *,
+    lr: float = 0.1,
+    schedule: str = "constant",
+    steps: int = 390,
+    optimizer: str = "sgd",
+    momentum: float = 0.9,
+    betas: tuple[float, float] = (0.9, 0.999),
+    weight_decay: float = 1e-4,
+    decay: str = "all",
+    clip_norm: float | None = None,
+    seed: int = 0,
+    precision: str = "fp32",
+    log: Callable[..., None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+    checkpoint_every: int = 0,
+) -> Initialised:
+    """Train ``model`` in place for ``steps`` steps, one batch each.
+
+    Args:
+        model, loss, batches: see :mod:`relearn.methods.initialised`; Dropout is on, as in training.
+        schedule: ``constant``, or ``warmup`` from 0 to ``lr``.
+        steps: an epoch (390 batches of 128 on CIFAR-10).
+        optimizer, lr, momentum, betas, weight_decay, decay, clip_norm, precision: as in :func:`relearn.methods.fit.fit`.
+        seed: of Dropout's masks.
+        log, progress, checkpoint: as in ``fit``; ``checkpoint_every`` steps, 0: never.
+
+    Returns:
+        No factors; a history row of ``step``, ``loss`` (mean) and ``lr``; a loss that is not finite gives the outcome ``diverged``.
+
+    Raises:
+        ValueError: a setting out of range; too few batches.
+    """
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule: found {schedule!r}, allowed are {', '.join(SCHEDULES)}")
+    if steps < 1:
+        raise ValueError(f"steps: found {steps}, allowed: at least 1")
+    modes = [(module, module.training) for module in model.modules()]
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            fitted = fit(
+                model,
+                _Once(batches, steps),
+                loss=loss,
+                steps=steps,
+                lr=lr,
+                optimizer=optimizer,
+                momentum=momentum,
+                betas=betas,
+                weight_decay=weight_decay,
+                decay=decay,
+                schedule="constant",
+                warmup_steps=steps if schedule == "warmup" else 0,
+                clip_norm=clip_norm,
+                seed=seed,
+                precision=precision,
+                log=log,
+                progress=progress,
+                checkpoint=checkpoint,
+                checkpoint_steps=checkpoint_every or None,
+            )
+    finally:
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        for module, mode in modes:
+            module.training = mode
+    rows: list[dict[str, float | str]] = [
+        {"step": float(fitted.steps), "kind": "training", **row} for row in fitted.history
+    ]
+    diverged = fitted.outcome != "ok"
+    reason = f"{fitted.outcome} in the extra epoch" if diverged else None
+    return Initialised(
+        history=rows, outcome=fitted.outcome, outcome_step=fitted.outcome_step, outcome_reason=reason
+    )
+
+
+class _Once:
+    """A source of one epoch over an iterator; its order is the iterator's own."""
+
+    def __init__(self, batches: Iterable[Sequence[Any]], steps: int) -> None:
+        self.batches, self.batches_per_epoch = batches, steps
+
+    def epoch(self, generator: torch.Generator) -> Iterator[Sequence[Any]]:
+        given = iter(self.batches)
+        for step in range(self.batches_per_epoch):
+            batch = next(given, None)
+            if batch is None:
+                raise ValueError(
+                    f"batches: they ended after {step}; {self.batches_per_epoch} steps need as many"
+                )
+            yield batch

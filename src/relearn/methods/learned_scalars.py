@@ -1,0 +1,104 @@
+r"""A learnable scalar for each weight tensor, in training: what GradInit's factors are not.
+
+zhu2022, table 4.7: "simply letting the model learn to rescale the layers". Each trainable tensor W that is not zero becomes sW with a
+scalar s that starts at 1 and is trained with everything else:
+
+.. math:: \frac{\partial L}{\partial s} = \Bigl\langle \frac{\partial L}{\partial (sW)}, W \Bigr\rangle, \qquad
+          \frac{\partial L}{\partial W} = s\, \frac{\partial L}{\partial (sW)}
+
+Attach them before training and fold them into the weights after it:
+
+    with learned_scalars(model) as names:
+        fit(model, …)           # the scalars have names that end in ".scale": lr_scale={"*.scale": 0.1} slows them
+    # the model is as it was built, its weights are sW
+
+The tensors are those that have a factor in GradInit. Tied weights share one scalar. Weight decay acts on s and on W, as on any parameter;
+the text does not say what it did there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+
+class Multiplied(nn.Module):
+    """sW with a learnable s."""
+
+    def __init__(self, like: Tensor) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones((), dtype=like.dtype, device=like.device))
+
+    def forward(self, w: Tensor) -> Tensor:
+        return self.scale * w
+
+
+@contextlib.contextmanager
+def learned_scalars(model: nn.Module) -> Iterator[list[str]]:
+    """Inside, the model's tensors carry scalars (:func:`attach`); at the end they are folded in, also after an error."""
+    names = attach(model)
+    try:
+        yield names
+    finally:
+        fold(model)
+
+
+def attach(model: nn.Module) -> list[str]:
+    """Give each trainable tensor of ``model`` that is not zero a learnable scalar; the network's outputs stay the same.
+
+    Returns:
+        The names of the tensors, as they were.
+
+    Raises:
+        ValueError: no tensor to multiply, or they carry scalars already.
+    """
+    if any(isinstance(module, Multiplied) for module in model.modules()):
+        raise ValueError("model: its weights carry learnable scalars already; fold them first")
+    scalars: dict[int, Multiplied] = {}
+    names = []
+    for prefix, module in list(model.named_modules()):
+        for name, tensor in list(module.named_parameters(recurse=False)):
+            if not tensor.requires_grad or not tensor.detach().any():
+                continue
+            if id(tensor) not in scalars:
+                scalars[id(tensor)] = Multiplied(tensor)
+                names.append(f"{prefix}.{name}".lstrip("."))
+            order = list(module._parameters)
+            parametrize.register_parametrization(module, name, scalars[id(tensor)])
+            # To be found again: removing a parametrisation puts the tensor behind all others.
+            module.parametrizations[name].order = order
+    if not names:
+        raise ValueError("model: it has no trainable parameter with a norm above zero to multiply")
+    return names
+
+
+def fold(model: nn.Module) -> dict[str, float]:
+    """Multiply each tensor by its scalar and take the scalars away; the network's outputs stay the same.
+
+    Returns:
+        The scalars by the tensors' names; empty if there are none.
+    """
+    done: dict[int, float] = {}
+    scales = {}
+    for prefix, module in list(model.named_modules()):
+        if not parametrize.is_parametrized(module):
+            continue
+        orders = []
+        for name, stack in list(module.parametrizations.items()):
+            if not isinstance(stack[0], Multiplied):
+                continue
+            scale, tensor = stack[0].scale.detach(), stack.original
+            orders.append(stack.order)
+            parametrize.remove_parametrizations(module, name, leave_parametrized=False)
+            if id(tensor) not in done:
+                with torch.no_grad():
+                    tensor.mul_(scale)
+                done[id(tensor)] = scales[f"{prefix}.{name}".lstrip(".")] = float(scale)
+        for order in orders[:1]:
+            for name in order:
+                module._parameters[name] = module._parameters.pop(name)
+    return scales
