@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relearn.methods.compilation import compiled
+from relearn.methods.compilation import compiled, plainly
 from relearn.methods.fit import fit, plain_gradient
 
 CPU = torch.device("cpu")
@@ -65,6 +65,22 @@ def test_other_errors_are_not_swallowed():
     ):
         guard(plain_gradient)(net, lambda z: 1 / 0, (x,))
     assert net._compiled_call_impl is None
+
+
+def test_an_evaluation_runs_plainly_and_training_is_compiled_again_afterwards():
+    graphs = []
+
+    def passing(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    net, x, _ = toy()
+    with compiled(net, True, CPU, backend=passing):
+        with plainly(net):
+            net(x)
+        assert graphs == []
+        net(x)
+        assert len(graphs) == 1
 
 
 def test_every_model_of_a_long_process_is_compiled():

@@ -215,6 +215,26 @@ def test_the_comparison_can_fail():
     assert not torch.allclose(ours, theirs, rtol=1e-3)
 
 
+@pytest.mark.slow
+def test_torchrun_itself_starts_the_processes(tmp_path):
+    launcher = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
+    subprocess.run(
+        [*launcher, __file__, str(tmp_path), "words"], check=True, capture_output=True, timeout=120
+    )
+    net, _ = task("words", 0)
+    for key, value in net.state_dict().items():
+        torch.testing.assert_close(ended(tmp_path, "words")[0][key], value, rtol=1e-9, atol=1e-11)
+
+
 def test_alone_nothing_is_opened(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with parallel.launched("cpu") as device:

@@ -65,3 +65,13 @@ def compiled(
         yield guard
     finally:
         model._compiled_call_impl = None
+
+
+@contextlib.contextmanager
+def plainly(model: nn.Module) -> Iterator[None]:
+    """Inside, a compiled model runs as it is written: for an evaluation, whose shapes would each be compiled once more."""
+    kept, model._compiled_call_impl = model._compiled_call_impl, None
+    try:
+        yield
+    finally:
+        model._compiled_call_impl = kept

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from relearn.methods import fit_state, parallel
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
-from relearn.methods.compilation import compiled
+from relearn.methods.compilation import compiled, plainly
 from relearn.methods.ledger import Ledger
 from relearn.methods.optimisers import make_optimiser
 from relearn.methods.schedules import learning_rate
@@ -366,7 +366,7 @@ def _evaluated(
     device: torch.device,
 ) -> dict[str, float]:
     model.eval()
-    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with torch.no_grad(), plainly(model), torch.random.fork_rng([device] if device.type == "cuda" else []):
         found = dict(evaluate(model))
     model.train(training_mode)
     return found
