@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import register_parametrization
 
 from relearn.methods.optimisers import make_optimiser, parameter_groups
 
@@ -52,6 +53,24 @@ def test_decay_spares_what_it_says_and_every_trained_parameter_is_in_one_group(d
     assert names(groups, weight_decay=0.1) == (NORMS | REST) - spared
     everything = [id(p) for g in groups for p in g["params"]]
     assert len(everything) == len(set(everything)) == 11
+
+
+def test_a_parametrised_parameter_counts_as_what_it_stands_for():
+    class Times(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scalar = nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return self.scalar * x
+
+    net = Net()
+    for module, name in ((net.bn, "weight"), (net.conv, "weight"), (net.conv, "bias")):
+        register_parametrization(module, name, Times())
+    here = "{0}.parametrizations.{1}.original", "{0}.parametrizations.{1}.0.scalar"
+    found = names(parameter_groups(net, 0.1, "no_norm_no_bias"), weight_decay=0.0)
+    spared = {text.format(*where) for text in here for where in (("bn", "weight"), ("conv", "bias"))}
+    assert found == (NORMS - {"bn.weight"}) | {"head.bias", "bias1"} | spared
 
 
 def test_all_without_factors_is_one_group_in_the_model_s_order():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 OPTIMISERS = ("sgd", "adam", "adamw", "radam")
 DECAYS = ("all", "no_norm", "no_norm_no_bias")
@@ -63,7 +64,7 @@ def parameter_groups(
     Args:
         decay: ``all`` parameters decay; ``no_norm``: the weights and biases of normalisation layers do not; ``no_norm_no_bias``: nor
             does a parameter whose own name holds ``bias``. A normalisation is one of torch's, or a module whose class name ends in
-            ``Norm``, ``Norm1d``, …
+            ``Norm``, ``Norm1d``, … What ``torch.nn.utils.parametrize`` makes a parameter of counts as that parameter.
         lr_scale: factors of the learning rate by parameter name; keys are shell patterns (``*.bias``), the first match counts, no
             match is 1.
 
@@ -84,7 +85,7 @@ def parameter_groups(
         id(parameter)
         for module in model.modules()
         if isinstance(module, _NORMS) or _NAMED_NORM.search(type(module).__name__)
-        for parameter in module.parameters(recurse=False)
+        for parameter in _own(module)
     }
     unused = set(scales)
     groups: dict[tuple[float, float], dict[str, Any]] = {}
@@ -94,7 +95,7 @@ def parameter_groups(
         if not parameter.requires_grad:
             continue
         spared = (decay != "all" and id(parameter) in normalising) or (
-            decay == "no_norm_no_bias" and "bias" in name.rpartition(".")[2]
+            decay == "no_norm_no_bias" and "bias" in _own_name(name)
         )
         key = (0.0 if spared else weight_decay, scales[matching[0]] if matching else 1.0)
         group = groups.setdefault(
@@ -105,3 +106,16 @@ def parameter_groups(
     if unused:
         raise ValueError(f"lr_scale: {sorted(unused)[0]!r} matches no parameter of {type(model).__name__}")
     return list(groups.values())
+
+
+def _own(module: nn.Module) -> Iterator[nn.Parameter]:
+    """A module's own parameters, those of its children left out; a parametrised one lives in a child."""
+    yield from module.parameters(recurse=False)
+    if is_parametrized(module):
+        yield from module.parametrizations.parameters()  # type: ignore[union-attr]
+
+
+def _own_name(name: str) -> str:
+    """The last part of a parameter's name: ``bias`` of ``head.bias`` and of ``head.parametrizations.bias.original``."""
+    _, _, parametrised = name.rpartition("parametrizations.")
+    return parametrised.partition(".")[0] if parametrised != name else name.rpartition(".")[2]
