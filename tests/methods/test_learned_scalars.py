@@ -95,7 +95,10 @@ def test_training_with_scalars_differs_from_training_without():
         scales = [p.item() for key, p in model.named_parameters() if key.endswith(".scale")]
     assert fitted.outcome == "ok" and len(names) == 4
     assert torch.allclose(model(x), during, atol=1e-12)
-    assert all(scale != 1.0 for scale in scales)
+    moved = [abs(scale - 1) > 1e-6 for scale in scales]
+    assert (
+        moved.count(False) <= 1
+    )  # the bias before the batch normalisation has no effect, and neither has its scalar
     assert not torch.allclose(model.a.weight, plain.a.weight, atol=1e-4)
 
 
