@@ -154,3 +154,25 @@ def test_cost_is_summed_by_step(evidence):
 def test_the_day_is_that_of_the_runs(evidence):
     assert cost.last_day(evidence.runs) == max(run.record["cost"]["ended"] for run in evidence.runs)[:10]
     assert cost.last_day([]) == "no runs"
+
+
+def test_chapters_stand_apart_and_additions_last(make_page, gradinit, root):
+    html, parts = make_page
+    grids = {name: one for name, one in chapter("gradinit").items() if one.kind == "table"}
+    cells = {name: table.build(one, gradinit, REPORTED) for name, one in grids.items()}
+    both = [*parts["artefacts"], *grids.values()]
+    counted = [*parts["coverages"], *(coverage.cover(one, gradinit) for one in grids.values())]
+    made = html(artefacts=both, tables={**parts["tables"], **cells}, coverages=counted)
+    heads = re.findall(r'<h[23] id="([^"]+)"', made)
+    places = [heads.index(name) for name in ("chapter-2-poisoning", "chapter-4-gradinit", "additions")]
+    assert places == sorted(places)
+    assert (
+        places[0] < heads.index("zhu2022.table2.2") < places[1] < heads.index("zhu2022.table4.4") < places[2]
+    )
+    assert all(heads.index(name) > places[2] for name in heads if name.startswith("addition."))
+    measured, defined = coverage.total([coverage.cover(one, gradinit) for one in grids.values()])
+    assert f"{measured} of {defined} published cells measured." in made
+    assert "29.1 ± 1.5 (4)" in made  # what the paper prints, with its spread
+    reader = Balance()
+    reader.feed(made)
+    assert not reader.open

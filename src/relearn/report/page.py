@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from relearn.report.coverage import Coverage, total
 from relearn.report.page_template import STYLE, TEMPLATE
 from relearn.report.runs import Run
 from relearn.report.table import Cell
+
+ADDITIONS = "Additions"  # the category of what no paper shows
 
 
 def html(
@@ -55,7 +58,7 @@ def html(
         problems=problems,
         tally=tally(claims),
         claims=_sections(claims),
-        artefacts=[_artefact(artefact, root, tables, covered[artefact.id]) for artefact in artefacts],
+        chapters=_chapters(artefacts, root, tables, covered),
         lacking=[*table_formats.LACKING.values(), table_formats.NO_NUMBER],
         coverages=coverages,
         deviations=deviations,
@@ -66,6 +69,25 @@ def html(
         total=total(coverages),
         costs=cost.per_step(runs),
     )
+
+
+def _chapters(
+    artefacts: Sequence[Artefact],
+    root: Path,
+    tables: Mapping[str, Sequence[Cell]],
+    covered: Mapping[str, Coverage],
+) -> list[dict[str, Any]]:
+    """The artefacts by chapter, in the order of their definition; additions of ours come last."""
+    names = sorted(dict.fromkeys(one.category for one in artefacts), key=lambda name: name == ADDITIONS)
+    made = []
+    for name in names:
+        own = [one for one in artefacts if one.category == name]
+        measured, defined = total([covered[one.id] for one in own])
+        said = f"{measured} of {defined} published cells measured" if defined else ""
+        shown = [_artefact(one, root, tables, covered[one.id]) for one in own]
+        anchor = "-".join(re.findall(r"\w+", name.lower()))
+        made.append({"title": name, "id": anchor, "coverage": said, "artefacts": shown})
+    return made
 
 
 def _artefact(

@@ -46,7 +46,9 @@ TEMPLATE = """<!doctype html>
 {%- endfor %}
 </p>
 <nav>
-<a href="#claims">Claims</a> <a href="#analysis">Why not</a> <a href="#artefacts">Tables and figures</a> <a href="#coverage">Coverage</a>
+<a href="#claims">Claims</a> <a href="#analysis">Why not</a>
+{%- for chapter in chapters %} <a href="#{{ chapter.id }}">{{ chapter.title }}</a>{% endfor %}
+<a href="#coverage">Coverage</a>
 <a href="#deviations">Deviations</a> <a href="#errata">Errata</a> <a href="#cost">Cost</a>
 </nav>
 {%- if problems %}
@@ -55,9 +57,10 @@ TEMPLATE = """<!doctype html>
 {%- endif %}
 
 <h2 id="claims">Claims</h2>
-<p>A claim without 20 targets on 4 victims, or with victims below 60% accuracy, is underpowered whatever
-its numbers say. Intervals are 95%; differences are paired by victim, seed and target, and the bootstrap
-draws targets.</p>
+<p>A claim without the trials and the model quality that it needs is underpowered whatever its numbers say.
+Poisoning: 20 targets on 4 victims of 60% accuracy; differences are paired by victim, seed and target, and the
+bootstrap draws targets. GradInit: 3 seeds, image networks that reach 60%, translation 10 BLEU; differences are
+paired by seed, Student's t over seeds. Intervals are 95%.</p>
 {%- for section, group in claims.items() if group.judged %}
 <h3>{{ section.replace('_', ' ') }}</h3>
 <div class="wide"><table class="text">
@@ -101,8 +104,12 @@ draws targets.</p>
 <p class="muted">Every judged claim came out.</p>
 {%- endfor %}
 
-<h2 id="artefacts">Tables and figures</h2>
-{%- for item in artefacts %}
+{%- for chapter in chapters %}
+<h2 id="{{ chapter.id }}">{{ chapter.title }}: tables and figures</h2>
+{%- if chapter.coverage %}
+<p class="muted">{{ chapter.coverage }}.</p>
+{%- endif %}
+{%- for item in chapter.artefacts %}
 <h3 id="{{ item.id }}">{{ item.id }}: {{ item.title }}</h3>
 {%- if not item.picture %}
 <div class="wide"><table>
@@ -118,9 +125,10 @@ draws targets.</p>
 <p class="muted">{{ item.caption }} {{ item.coverage }}. Raw numbers and runs:
 {%- for file in item.files %} <a href="{{ file }}">{{ file.split('/')[-1] }}</a>{% endfor %}</p>
 {%- endfor %}
+{%- endfor %}
 
 <h2 id="coverage">Coverage</h2>
-<p>Cells with records, of all cells that the paper shows (8 victims, all defences, the whole sweep):
+<p>Cells with records, of all cells that the papers show (whole grids and sweeps; seeds do not count apart):
 {{ total[0] }} of {{ total[1] }}. Additions of ours are listed and not counted.</p>
 <table>
 <tr><th>artefact</th><th>cells measured</th><th>cells defined</th>

@@ -14,7 +14,10 @@ from typing import Any
 from relearn.report.artefacts import Artefact
 from relearn.report.quantities import Evidence
 
-RENDERERS = ("toy", "poisons", "curves", "qualitative", "bars", "defended", "plane", "fig2_11")
+RENDERERS = (
+    *("toy", "poisons", "curves", "qualitative", "bars", "defended", "plane", "fig2_11"),
+    *("layer_profile", "learning_curves", "heat_map"),
+)
 
 
 def render(artefact: Artefact, evidence: Evidence, reported: str | Path, folder: Path) -> list[Path]:

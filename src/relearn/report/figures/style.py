@@ -17,6 +17,8 @@ COLOURS = {
     "overlap_half": "#F3C77B",
     "overlap_full": "#DE8F05",
     "overlap_disjoint": "#8A5703",
+    "start": "#0173B2",
+    "gradinit": "#DE8F05",
 }
 INK = "#222222"
 MUTED = "#6b6b6b"
@@ -57,6 +59,31 @@ def not_run(axes: Any) -> None:
 def in_percent(axis: Any) -> None:
     """Labels a fraction's axis in percent."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+
+
+def few_numbers(axis: Any) -> None:
+    """Labels a log axis sparsely: powers of ten, or 1, 2 and 5 of each where it spans few of them."""
+    import math
+
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low)
+    if decades < 0.7:  # hardly a log axis
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_minor_locator(MaxNLocator(1))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2 else (1.0,), numticks=6))
+        axis.set_minor_locator(LogLocator(subs=(1.0,), numticks=20))
+    axis.set_major_formatter(lambda value, _: _short(value))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _short(value: float) -> str:
+    if value == 0 or 9e-4 < abs(value) < 1e4:
+        return f"{value:g}"
+    mantissa, _, exponent = f"{value:.3e}".partition("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 def two_lines(victim: str) -> str:

@@ -1,0 +1,113 @@
+"""zhu2022, figures 4.1 and 4.4 to 4.10: a number of every weight tensor from shallow to deep, before and after.
+
+A panel is a column of the artefact: which kind (and group) of tensor, and which number of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.style import COLOURS, empty_figure, few_numbers, not_run, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "runs")
+WIDE = 4  # panels in a line
+COLOUR = {"before": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, start and layer: the mean over runs and their range; a number that is not finite is none."""
+    return [
+        p
+        for column in artefact.columns
+        for row in artefact.rows
+        for p in _line(artefact, row, column, evidence)
+    ]
+
+
+def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
+    runs = [
+        run
+        for run in select(evidence.runs, artefact.common, row.where, column.where)
+        if run.file("layers.csv")
+    ]
+    panel = column.panel
+    found: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        chosen = [
+            one
+            for one in run.rows("layers.csv")
+            if one["kind"] == panel["kind"] and one["group"] == panel.get("group", one["group"])
+        ]
+        for one in sorted(chosen, key=lambda one: one["index"]):
+            values = found[str(one["name"])]  # also a layer without a number keeps its place
+            value = one[panel["value"]]
+            if value is not None and math.isfinite(float(value)):
+                values.append(float(value))
+    folders = " ".join(run.folder for run in runs)
+    return [
+        dict(
+            zip(
+                FIELDS,
+                (
+                    *(column.id, row.id, place, name, sum(values) / len(values), min(values), max(values)),
+                    *(len(values), folders),
+                ),
+            )
+        )
+        for place, (name, values) in enumerate(found.items(), 1)
+        if values
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Panels in the paper's order, four in a line."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    count = len(artefact.columns)
+    across = min(WIDE, count)
+    lines = math.ceil(count / across)
+    with styled():
+        figure = empty_figure(2.75 * across, 0.45 + 2.15 * lines)
+        figure.get_layout_engine().set(w_pad=0.09, h_pad=0.06)
+        grid = figure.subplots(lines, across, squeeze=False)
+        for axes in grid.flat[count:]:
+            axes.set_visible(False)
+        for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
+            here = [point for point in points if point["panel"] == column.id]
+            axes.set_title(column.title, fontsize=10)
+            axes.set_ylabel(column.panel["label"])
+            if place + across >= count:
+                axes.set_xlabel("Layer")
+            despine(ax=axes, left=True)
+            if not here:
+                axes.set(xticks=[], yticks=[])
+                not_run(axes)
+                continue
+            for row in artefact.rows:
+                _curve(axes, [point for point in here if point["series"] == row.id], COLOUR[row.id])
+            axes.set_yscale("log", nonpositive="mask")
+            few_numbers(axes.yaxis)
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+        handles = [
+            Line2D([], [], color=COLOUR[row.id], marker="o", ms=3.5, lw=1.2, label=row.title)
+            for row in artefact.rows
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _curve(axes: Any, points: list[dict[str, Any]], colour: str) -> None:
+    if not points:
+        return
+    layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
+    if max(point["seeds"] for point in points) > 1:
+        axes.fill_between(layers, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
+    size = 3.2 if len(points) <= 24 else 1.8
+    axes.plot(layers, values, color=colour, marker="o", ms=size, lw=0.9, zorder=3)

@@ -1,0 +1,99 @@
+"""zhu2022, figure 4.2: test accuracy after every epoch, from two starts; a panel a network and optimiser."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.style import COLOURS, MUTED, empty_figure, in_percent, not_run, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("panel", "series", "epoch", "accuracy", "low", "high", "seeds", "diverged", "runs")
+COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, start and epoch: the mean over the seeds that got so far, and their range."""
+    return [
+        p
+        for column in artefact.columns
+        for row in artefact.rows
+        for p in _line(artefact, row, column, evidence)
+    ]
+
+
+def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
+    chosen = select(evidence.runs, artefact.common, row.where, column.where)
+    runs = [run for run in chosen if run.file("history.csv")]
+    found: dict[float, list[float]] = defaultdict(list)
+    for run in runs:
+        for line in run.rows("history.csv"):
+            value = line.get(column.panel["value"])
+            if value is not None:
+                found[line["epoch"]].append(float(value))
+    lost, folders = sum(run.diverged for run in runs), " ".join(run.folder for run in runs)
+    return [
+        dict(
+            zip(
+                FIELDS,
+                (
+                    *(column.id, row.id, epoch, sum(values) / len(values), min(values), max(values)),
+                    *(len(values), lost, folders),
+                ),
+            )
+        )
+        for epoch, values in sorted(found.items())
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """A panel a network; what diverged is said below its curve's panel."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    with styled():
+        figure = empty_figure(2.75 * len(artefact.columns), 3.0)
+        grid = figure.subplots(1, len(artefact.columns), squeeze=False)[0]
+        for axes, column in zip(grid, artefact.columns):
+            here = [point for point in points if point["panel"] == column.id]
+            axes.set_title(column.title.replace(", ", "\n"), fontsize=10)
+            axes.set_xlabel("Epoch")
+            despine(ax=axes, left=True)
+            if not here:
+                axes.set(xticks=[], yticks=[])
+                not_run(axes)
+                continue
+            for row in artefact.rows:
+                _curve(axes, [point for point in here if point["series"] == row.id], COLOUR[row.id])
+            _lost(axes, artefact, here)
+            in_percent(axes.yaxis)
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+        grid[0].set_ylabel("Test accuracy")
+        handles = [
+            Line2D([], [], color=COLOUR[row.id], marker="o", ms=3.5, lw=1.4, label=row.title)
+            for row in artefact.rows
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _curve(axes: Any, points: list[dict[str, Any]], colour: str) -> None:
+    if not points:
+        return
+    epochs, values, low, high = ([p[name] for p in points] for name in ("epoch", "accuracy", "low", "high"))
+    if max(point["seeds"] for point in points) > 1:
+        axes.fill_between(epochs, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
+    marker = "o" if len(points) <= 20 else None
+    axes.plot(epochs, values, color=colour, marker=marker, ms=3.2, lw=1.4, zorder=3)
+
+
+def _lost(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> None:
+    words = []
+    for row in artefact.rows:
+        lost = max((point["diverged"] for point in points if point["series"] == row.id), default=0)
+        words += [f"{row.title}: {lost} diverged"] if lost else []
+    place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+    axes.text(0.98, 0.03, "\n".join(words), fontsize=8, color=MUTED, **place)
