@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from relearn.methods.initialised import Initialised
 
 NEEDS_TORCH = True
-ITERATED = ("gradinit", "metainit")
+SCALED = ("gradinit", "metainit")  # these take so many iterations
+ITERATED = (*SCALED, "extra_epoch")  # these step, one batch each
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -48,17 +49,19 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     )
     with Progress(f"initialise {run.labels['network']} {run.labels['initialisation']}") as progress:
         if method in ITERATED:
-            arguments |= {"iterations": settings["iterations"], "progress": progress}
-        if method == "gradinit":
+            arguments |= {"log": run.log, "progress": progress}
+        if method in SCALED:
+            arguments["iterations"] = settings["iterations"]
+        if method in ("gradinit", "extra_epoch"):
             arguments["precision"] = precision
-        if method == "extra_epoch":
-            arguments["steps"] = task.steps_per_epoch(size)
+        if method == "extra_epoch":  # as `learn` trains
+            arguments |= {"steps": task.steps_per_epoch(size), "decay": "no_norm"}
         clock = time.perf_counter()
         done: Initialised = Initialised()
         if method not in (None, task.own_start):  # the constructor has drawn that already, as published
             done = load(INITIALISATIONS, method)(model, task.loss, batches, seed=seed, **arguments)
-        if torch.cuda.is_available() and device.startswith("cuda"):
-            torch.cuda.synchronize()
+        if device.startswith("cuda"):
+            torch.cuda.synchronize(device)
         seconds = time.perf_counter() - clock
     after = _loss_and_norm(model, task.loss, probe)
     task.save(model, run.output("weights.safetensors"))
@@ -67,11 +70,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     _table(run.output("scales.csv"), ("name", "shape", "scale"), rows)
     fields = list(dict.fromkeys(key for row in done.history for key in row)) or ["step"]
     _table(run.output("history.csv"), fields, [[row.get(key, "") for key in fields] for row in done.history])
+    iterations = float(done.history[-1]["step"]) if method in ITERATED and done.history else 0.0
     run.finish(
         {
             "initialise_s": seconds,
             "peak_memory_bytes": _memory(device) - memory,
-            "iterations_count": float(len(done.history)),
+            "iterations_count": iterations,
             "constraint_count": float(sum(row.get("kind") == "constraint" for row in done.history)),
             "loss_before_nats": before[0],
             "loss_after_nats": after[0],
@@ -111,7 +115,7 @@ def _memory(device: str) -> float:
     import torch
 
     if device.startswith("cuda"):
-        return float(torch.cuda.max_memory_allocated())
+        return float(torch.cuda.max_memory_allocated(device))
     unit = 1 if sys.platform == "darwin" else 1024
     return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 

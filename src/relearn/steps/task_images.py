@@ -69,7 +69,13 @@ class Images:
 
         model = files.load(path, self.device)
         with safe_open(path, "pt") as file:
-            model.description = json.loads(file.metadata()["network"])  # type: ignore[assignment]
+            described = json.loads(file.metadata()["network"])
+        for key, wanted in self.describe({}).items():
+            if described.get(key) != wanted:
+                raise ValueError(
+                    f"{path}: a network with {key} {described.get(key)} (allowed: {wanted}, as the data have it)"
+                )
+        model.description = described
         return model
 
     def save(self, model: nn.Module, path: Path) -> None:
@@ -90,4 +96,5 @@ class Images:
                 yield self.augment(images, generator), labels
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        return self.batches(seed, min(math.ceil(size * (2.0 - overlap)), len(self.images)))
+        count = math.ceil(size * (2.0 - overlap) - 1e-9)  # not one more for the rounding of 2 - 0.9
+        return self.batches(seed, min(count, len(self.images)))

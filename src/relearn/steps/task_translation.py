@@ -47,7 +47,12 @@ class Translation:
         ).to(self.device)
 
     def network(self, path: Path) -> nn.Module:
-        return translation_files.load(path, self.device)
+        model = translation_files.load(path, self.device)
+        if model.vocabulary != self.corpus.vocabulary:
+            raise ValueError(
+                f"{path}: a network of {model.vocabulary} units (allowed: {self.corpus.vocabulary}, as the corpus has)"
+            )
+        return model
 
     def save(self, model: nn.Module, path: Path) -> None:
         assert isinstance(model, PostLNTransformer)
