@@ -80,7 +80,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 axes.grid(visible=False)
                 here = [point for point in mine if point["series"] == row.id]
                 if not here:
-                    axes.set(xticks=[], yticks=[])
+                    axes.set(xticks=[], yticks=[], frame_on=False)
                     not_run(axes)
                     continue
                 rates, betas = (sorted({p[name] for p in mine}) for name in ("lr", "beta2"))
