@@ -200,6 +200,18 @@ def test_a_ratio_is_the_geometric_mean_over_seeds(tmp_path):
     assert seconds.interval.high == pytest.approx(math.exp(half))
 
 
+def test_a_cost_that_was_not_measured_is_missing_and_says_why(tmp_path):
+    for start in ("gradinit", "metainit"):
+        costs = {"initialise_s": 1.0, "peak_memory_bytes": 0.0}
+        pretend.initialise(tmp_path, "VGG-19", start, costs)
+    claim = judged(evidence_of(tmp_path), "beats_metainit")
+    assert (
+        "VGG-19: peak memory, GradInit / MetaInit: every pair has a number that is not above 0"
+        in claim.missing
+    )
+    assert "no runs for ResNet-110: peak memory, GradInit / MetaInit" in claim.missing
+
+
 def test_depth_is_compared_between_two_networks(tmp_path):
     trained(tmp_path, "ResNet-1202-BN", "gradinit", "accbest_frac", [0.91, 0.92, 0.94])
     trained(tmp_path, "ResNet-110-BN", "gradinit", "accbest_frac", [0.90, 0.90, 0.91])

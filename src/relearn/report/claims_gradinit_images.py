@@ -81,6 +81,7 @@ def beats_metainit(evidence: Evidence) -> Finding:
     WRN-28-10 is left out: the paper runs no MetaInit on it and quotes another paper's best accuracy.
     """
     parts: dict[str, Comparison | None] = {}
+    nought: list[str] = []
     for network in (*TABLE_4_4, *TABLE_4_5[1:]):
         ours, theirs = (accuracy(evidence, "accbest_frac", network, s) for s in ("gradinit", "metainit"))
         name = f"{network}: best, GradInit - MetaInit"
@@ -88,8 +89,13 @@ def beats_metainit(evidence: Evidence) -> Finding:
         for metric, words in (("initialise_s", "seconds"), ("peak_memory_bytes", "peak memory")):
             ours, theirs = (cost(evidence, metric, network, start) for start in ("gradinit", "metainit"))
             name = f"{network}: {words}, GradInit / MetaInit"
-            parts[name] = ratio(name, ours, theirs, Below(1.0))
-    return finding(parts)
+            part = ratio(name, ours, theirs, Below(1.0))
+            if part is None and ours.values.keys() & theirs.values.keys():
+                nought.append(f"{name}: every pair has a number that is not above 0")
+            else:
+                parts[name] = part
+    found = finding(parts)
+    return Finding(found.parts, [*found.missing, *nought])
 
 
 def depth_1202(evidence: Evidence) -> Finding:
