@@ -6,9 +6,9 @@ not H v but its inner products with the weights W, and v is known when the graph
 its adjoints :math:`x^\top(\cdot)` and :math:`w^\top(\cdot)`, the cotangent c of y in the last pass, and u, v those of the gradients of
 x and w:
 
-.. math:: \langle \nabla_w, w \rangle = \langle w^\top(c), x \rangle + \langle w^\top(g_y), u \rangle
+.. math:: \langle \nabla_w, w \rangle = \langle w^\top(c), x \rangle + \langle g_y, w * u \rangle
 
-Both tensors on the left of these products are computed anyway, so that two of the six products are not needed; and the gradient of the
+Both w^⊤(c) and w * u are computed anyway, so that two of the six products are not needed; and the gradient of the
 first pass is kept, so that the one with a graph costs nothing. From 11 units to 7, of which a step of training takes 3. A convolution
 or linear map is replaced only if its weight is one of the tensors θ = αW themselves; anything else, and everything under autocast, is
 left to autograd.

@@ -43,7 +43,8 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
         x, a, mean, r = ctx.saved_tensors
         if ctx.stage.now == GRAPH:
-            return (*_NormaliseBackward.apply(x, a, gy, mean, r, ctx.eps, ctx.kept), None, None)
+            kept, ctx.kept = ctx.kept, None
+            return (*_NormaliseBackward.apply(x, a, gy, mean, r, ctx.eps, kept), None, None)
         found = _normalise_backward(gy, x, a, mean, r, ctx.eps)
         if ctx.stage.now == GRADIENT:
             ctx.kept = found[0]

@@ -113,7 +113,8 @@ class _Product(torch.autograd.Function):
         x, w = ctx.saved_tensors
         to_x, _, to_b = ctx.needs_input_grad[:3]
         if ctx.stage.now == GRAPH:
-            return (*_ProductBackward.apply(x, w, gy, to_x, to_b, ctx.op, ctx.kept), None, None)
+            kept, ctx.kept = ctx.kept, None  # handed on, to be freed as soon as the layer below has read it
+            return (*_ProductBackward.apply(x, w, gy, to_x, to_b, ctx.op, kept), None, None)
         gb = ctx.op.to_bias(gy) if to_b else None
         if ctx.stage.now == CURVATURE and to_x:
             gx, _ = ctx.op.adjoints(gy, x, w, True, False)
@@ -136,17 +137,17 @@ class _ProductBackward(torch.autograd.Function):
         if to_x:
             # A fresh tensor object: autograd will hang a graph on what is returned.
             gx = kept.detach() if kept is not None else op.adjoints(gy, x, w, True, False)[0]
-        ctx.save_for_backward(x, w, gy, gx)
+        ctx.save_for_backward(x, w, gy)
         nothing = gy.new_zeros(())
         return gx, nothing.expand(w.shape), nothing.expand(len(w)) if to_b else None
 
     @staticmethod
     def backward(ctx: Any, u: Any, v: Any, vb: Any) -> tuple[Any, ...]:
-        x, w, gy, gx = ctx.saved_tensors
+        x, w, gy = ctx.saved_tensors
         to_gy = by_x = by_w = None
         if u is not None:
             to_gy = ctx.op.forward(u, w, None)
-            by_w = _with_product(w, _dot(gx, u))
+            by_w = _with_product(w, _dot(gy, to_gy))
         if v is not None:
             more = ctx.op.forward(x, v, None)
             to_gy = more if to_gy is None else to_gy.add_(more)

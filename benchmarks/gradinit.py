@@ -1,0 +1,224 @@
+"""What an iteration of GradInit costs, against one step of training: CPU time and memory.
+
+Reference: a step of SGD with momentum 0.9 on the same batch, the recipe of the training that follows, and nothing else. Ours:
+iterations of `gradinit` as they run, from the end of the first to the end of the last, with S and S̃ of the reference's batch size.
+
+- objective: gamma infinite. Wanted: at most 2.1 of the time, 1.15 of the memory.
+- constraint: gamma next to 0. Wanted: at most 2.8 of the time without batch normalisation, 3.5 with, 2.5 of the memory.
+- surprise: a constraint iteration after an objective one, which repeats its forward pass. No bound.
+- penalty, and MetaInit (real data, Adam): no bound; what the published tables compare.
+
+Memory is what the operating system says: the most resident bytes during an iteration, in a process of its own, less those before
+the network was built. So weights, optimiser state, activations and a library's scratch space all count. Freed memory goes back at
+once there (MALLOC_* below), or the allocator's habits would be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from timing import compare, report
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from relearn.methods.gradinit import gradinit
+from relearn.methods.metainit import metainit
+from relearn.models import create
+from relearn.provenance import resident_peak
+
+# For the time: three to eight million products an image. For the memory VGG is wider: at half the width and half the batch, weights and
+# activations stand in the proportion of the published network at batch 128.
+TIMED: dict[str, dict[str, float]] = {
+    "VGG-19": {"width": 0.25},
+    "VGG-19-BN": {"width": 0.25},
+    "ResNet-110": {"depth": 1 / 6},
+    "ResNet-110-BN": {"depth": 1 / 6},
+}
+WEIGHED = {**TIMED, "VGG-19": {"width": 0.5}, "VGG-19-BN": {"width": 0.5}}
+TINY = {name: {"width": 0.1, "depth": 0.01} for name in TIMED}
+BATCH, OVERLAP = 64, 0.5
+SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
+
+
+class Stopwatch:
+    """CPU seconds between the first and the last of `count` laps; a clock that stands still otherwise."""
+
+    def __init__(self, start: Callable[[], None] | None = None) -> None:
+        self.total = self.begun = 0.0
+        self.start = start
+
+    def now(self) -> float:
+        return self.total
+
+    def lap(self, done: int, count: int) -> None:
+        if done == 1:
+            if self.start:
+                self.start()
+            self.begun = time.process_time()
+        if done == count:
+            self.total += time.process_time() - self.begun
+
+
+def iterations(
+    name: str,
+    size_of: dict[str, dict[str, float]],
+    kind: str,
+    watch: Stopwatch,
+    laps: int,
+    batch_size: int = BATCH,
+) -> Callable[[], None]:
+    """A call that runs `laps` iterations, or steps of the reference, on a network made for it."""
+    torch.manual_seed(0)
+    model = create(name, **size_of[name]).train()  # type: ignore[arg-type]
+    size = round(batch_size * (2 - OVERLAP))
+    pixels, labels = torch.rand(size, 3, 32, 32), torch.randint(0, 10, (size,))
+    pools = [(pixels, labels)] * laps
+    # A small rate and a bound that is never met, or always, keep every iteration of one kind.
+    settings: dict[str, Any] = {"iterations": laps, "tau": 1e-6, "progress": watch.lap}
+    if kind.startswith("sgd"):
+        optimiser = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9 if kind == "sgd" else 0.0)
+        batch = pixels[:batch_size], labels[:batch_size]
+        return lambda: steps(model, optimiser, batch, watch, laps)
+    if kind == "objective":
+        return lambda: _run(gradinit, model, pools, overlap=OVERLAP, gamma=math.inf, **settings)
+    if kind == "constraint":
+        return lambda: _run(gradinit, model, pools, overlap=OVERLAP, gamma=1e-12, **settings)
+    if kind == "surprise":
+        return lambda: (
+            [
+                _run(
+                    gradinit,
+                    model,
+                    pools[:1],
+                    overlap=OVERLAP,
+                    gamma=1e-12,
+                    tau=1e-6,
+                    iterations=1,
+                    progress=lap,
+                )
+                for lap in [_every(watch, laps, i) for i in range(laps)]
+            ]
+            and None
+        )
+    if kind == "penalty":
+        return lambda: _run(gradinit, model, pools, overlap=OVERLAP, form="penalty", **settings)
+    halves = [(pixels[:batch_size], labels[:batch_size])] * laps
+    return lambda: _run(metainit, model, halves, data="real", optimizer="adam", **settings)
+
+
+def steps(model: Any, optimiser: Any, batch: tuple[Tensor, Tensor], watch: Stopwatch, laps: int) -> None:
+    for done in range(1, laps + 1):
+        optimiser.zero_grad(set_to_none=True)
+        cross_entropy(model(batch[0]), batch[1]).backward()
+        optimiser.step()
+        watch.lap(done, laps)
+
+
+def _run(method: Any, *arguments: Any, **settings: Any) -> None:
+    model, pools = arguments
+    result = method(model, cross_entropy, pools, **settings)
+    assert result.outcome == "ok"
+
+
+def _every(watch: Stopwatch, laps: int, index: int) -> Callable[[int, int], None]:
+    """Single iterations as laps of one watch."""
+    return lambda done, count: watch.lap(index + 1, laps)
+
+
+def resident() -> int:
+    gc.collect()
+    fields = Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def forget_peak() -> None:
+    """The peak of resident memory starts anew (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def measure_memory(name: str, kind: str) -> None:
+    """In a process of its own: print the bytes that one iteration needs, those of the network included."""
+    iterations(name, TINY, kind, Stopwatch(), 2, 4)()  # libraries load on first use: not the network's memory
+    before = resident()
+    iterations(name, WEIGHED, kind, Stopwatch(forget_peak), 3)()
+    print(json.dumps({"bytes": resident_peak() - before}))
+
+
+def memory(name: str, kind: str, threads: int) -> int:
+    command = [sys.executable, __file__, "--memory", name, kind, "--threads", str(threads)]
+    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="GradInit's iterations against a step of SGD: CPU time, memory"
+    )
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--laps", type=int, default=3, help="iterations a call; all but the first are timed")
+    parser.add_argument("--networks", nargs="*", default=list(TIMED))
+    parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.memory:
+        measure_memory(*arguments.memory)
+        return
+    rows: list[dict[str, Any]] = []
+    for name in arguments.networks:
+        plain = memory(name, "sgd-plain", arguments.threads)
+        bytes_of_step = memory(name, "sgd", arguments.threads)
+        for kind, time_bound, memory_bound in (
+            ("objective", 2.1, 1.15),
+            ("constraint", 3.5 if name.endswith("BN") else 2.8, 2.5),
+            ("surprise", None, None),
+            ("penalty", None, None),
+            ("metainit", None, None),
+        ):
+            watch = Stopwatch()
+            laps = arguments.laps
+            timed = compare(
+                iterations(name, TIMED, kind, watch, laps),
+                iterations(name, TIMED, "sgd", watch, laps),
+                arguments.pairs,
+                clock=watch.now,
+            )
+            used = memory(name, kind, arguments.threads)
+            rows.append(
+                {
+                    "network": name,
+                    "iteration": kind,
+                    **timed,
+                    "wanted_ratio": time_bound,
+                    "memory_ratio": used / bytes_of_step,
+                    "wanted_memory": memory_bound,
+                    "memory_ratio_to_sgd_without_momentum": used / plain,
+                    "ours_bytes": used,
+                    "reference_bytes": bytes_of_step,
+                }
+            )
+            print(rows[-1], flush=True)
+    report(
+        "gradinit",
+        rows,
+        timed_networks=TIMED,
+        weighed_networks=WEIGHED,
+        batch=BATCH,
+        image=[3, 32, 32],
+        pairs=arguments.pairs,
+    )
+
+
+if __name__ == "__main__":
+    main()
