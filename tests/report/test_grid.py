@@ -29,6 +29,7 @@ DEFINED = {
     "zhu2022.table4.10": 9,
     "zhu2022.sec4_adamw": 4,
     "zhu2022.sec4_warmup": 2,
+    "zhu2022.sec4_gradient_ratio": 2,
 }
 
 
@@ -47,7 +48,7 @@ def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values() if cell.row.applies(cell.column.id)]
     if source.file == "zhu2022.sec4_prose.csv":
-        assert len({value.column for value in shown}) == 2
+        assert len(shown) == DEFINED[name] == len({(value.row, value.column) for value in shown})
     else:
         values = [v for v in published.read(REPORTED / source.file) if v.value is not None]
         assert sorted(map(repr, shown)) == sorted(map(repr, values))
@@ -70,6 +71,16 @@ def test_nothing_measured_of_everything_defined(name, tmp_path):
     found = coverage.cover(ARTEFACTS[name], evidence_of(tmp_path))
     assert (found.measured, found.defined, found.addition) == (0, DEFINED[name], False)
     assert len(found.missing) == found.methods
+
+
+def test_the_ratio_of_first_to_last_is_that_of_the_probe(tmp_path):
+    labels = {"protocol": "gradient_statistics", "task": "images", "suite": "grid", "network": "VGG-19-BN"}
+    for start, ratio in (("kaiming", 150.0), ("gradinit", 90.0)):
+        metrics = {"conv_std_first_to_last_ratio": ratio}
+        pretend.write_run(tmp_path, "probe", {**labels, "initialisation": start}, metrics)
+    cells = cells_of("zhu2022.sec4_gradient_ratio", evidence_of(tmp_path))
+    assert cells["kaiming", "ratio"].deviation() == ("paper", pytest.approx(150 - 204.9))
+    assert cells["gradinit", "ratio"].deviation() == ("paper", pytest.approx(90 - 164.8))
 
 
 def test_coverage_counts_cells_and_not_seeds(tmp_path):
