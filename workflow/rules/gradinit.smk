@@ -1,4 +1,6 @@
 # The study `gradinit` (zhu2022, chapter 4): its grid of runs, where each lies, and the settings and code version of each.
+from relearn.steps.initialise import SCALED
+
 GRADINIT = PARAMS["gradinit"]
 G_RUNS = f"{ROOT}/runs/gradinit"
 G_SEEDS = GRADINIT["seeds"]
@@ -90,7 +92,7 @@ def gradinit_arguments(network, name):
         tau, overlap = FREE[name]
         arguments |= {"tau": INITIALISE["free_tau"][tau], "overlap": overlap, "gamma": None}
     if name in PENALTY:
-        arguments |= {"form": "penalty", "penalty": PENALTY[name]}
+        arguments |= {"form": "penalty", "penalty": PENALTY[name], "gamma": None}
     scopes = {"gradinit_fix_bn": "fix_norm", "gradinit_only_bn": "only_norm"}
     if name in scopes:
         arguments["scope"] = scopes[name]
@@ -123,6 +125,11 @@ def image_arguments(network, name):
     return dict(INITIALISE["lsuv"]) if method == "lsuv" else {}
 
 
+def iterations_of(method, own):
+    """What a method that does not iterate is made of does not change with the number of iterations."""
+    return own["iterations"] if method in SCALED else None
+
+
 def start_settings(wildcards):
     suite, network, name = wildcards.suite, wildcards.network, wildcards.initialisation
     own = FIRST_STEPS if suite == FIRST else INITIALISE
@@ -133,7 +140,7 @@ def start_settings(wildcards):
             "method": method_of(name),
             "arguments": image_arguments(network, name),
             "batch_size": own["batch_size"],
-            "iterations": own["iterations"],
+            "iterations": iterations_of(method_of(name), own),
             **images_recipe(),
         }
     )
@@ -181,7 +188,10 @@ def learn_settings(wildcards):
     network, recipe = wildcards.network, wildcards.recipe
     settings = {
         **images_recipe(),
-        **{key: G_TRAIN[key] for key in ("batch_size", "lr", "momentum", "weight_decay", "epochs", "test_images")},
+        **{
+            key: G_TRAIN[key]
+            for key in ("batch_size", "lr", "momentum", "weight_decay", "epochs", "test_images")
+        },
         "optimizer": "sgd",
         "steps": None,
         "clip_norm": G_TRAIN["clip_norm"] if network in WITHOUT_NORM else None,
@@ -189,7 +199,7 @@ def learn_settings(wildcards):
         "scalars": recipe.startswith("scalars"),
     }
     if recipe == "adamw":
-        settings |= {"optimizer": "adamw", **GRADINIT["adamw"]}
+        settings |= {"optimizer": "adamw", "momentum": None, **GRADINIT["adamw"]}
     if settings["scalars"]:
         settings["lr"] = GRADINIT["scalars"]["low_lr" if recipe.endswith("low_lr") else "lr"]
     if recipe == "steps":
@@ -256,7 +266,7 @@ def translation_start_settings(wildcards):
             "method": "t_fixup" if method == "fixup" else method,
             "arguments": {"form": "fixup"} if method == "fixup" else translation_arguments(name),
             "max_tokens": TRANSLATION["initialise"]["max_tokens"],
-            "iterations": TRANSLATION["initialise"]["iterations"],
+            "iterations": iterations_of(method, TRANSLATION["initialise"]),
             "label_smoothing": T_TRAIN["label_smoothing"],
         }
     )
@@ -286,6 +296,7 @@ def translate_settings(wildcards):
     settings |= {"optimizer": words[0], "warmup_steps": T_TRAIN["warmup_steps"] if "warmup" in words else 0}
     if words[0] == "sgd":
         settings["lr"] = T_TRAIN["sgd_lr"]
+        del settings["betas"]
     if len(words) == 3:
         settings |= {"lr": float(words[1][2:]), "betas": [T_TRAIN["betas"][0], float(words[2][1:])]}
     beam = TRANSLATION["beam"]
@@ -301,7 +312,7 @@ T_STATISTICS_RUN = (
 )
 BATCH_NORM_RUN = f"{G_RUNS}/probe/batch_norm/seed{{seed}}"
 COUNTS_RUN = f"{G_RUNS}/probe/parameter_counts/seed{{seed}}"
-COUNTED = ("VGG-19", "ResNet-110", "WRN-28-10", "DenseNet-100", "timm-ResNet-50-BN")
+COUNTED = ("VGG-19", "ResNet-110", "WRN-28-10", "DenseNet-100")  # their modules: tables 4.4 and 4.5
 COUNTED_MODULES = sorted({network_module(name) for name in COUNTED})
 
 
@@ -364,6 +375,7 @@ G_TABLES = [
     *(f"zhu2022.table4.{number}" for number in range(1, 11)),
     "zhu2022.sec4_adamw",
     "zhu2022.sec4_warmup",
+    "zhu2022.sec4_gradient_ratio",
     "addition.gradinit_rivals",
     "addition.gradinit_cost",
     "addition.gradinit_first_steps",

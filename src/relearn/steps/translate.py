@@ -1,9 +1,10 @@
 """translate: train a translation network from a start that `initialise` made, without changing its architecture, and take its BLEU.
 
-Settings: the recipe: optimizer, lr, betas, momentum (of sgd; 0.9 if it is not there, the paper does not say), weight_decay, clip_norm
-(null: without), schedule, steps, schedule_steps (the schedule's length, also if ``steps`` ends earlier), warmup_steps, max_tokens of a
-batch, label_smoothing; evaluations (BLEU is taken so many times, evenly spaced, the last time at the end); beam, length_penalty, factor
-and extra (an output has at most factor · n + extra units for a source of n), test_pairs (the first so many of the test part; 0: all).
+Settings: the recipe: optimizer, lr, betas (sgd: none), momentum (of sgd; 0.9 if it is not there, the paper does not say), weight_decay,
+clip_norm (null: without), schedule, steps, schedule_steps (the schedule's length, also if ``steps`` ends earlier), warmup_steps,
+max_tokens of a batch, label_smoothing; evaluations (BLEU is taken so many times, evenly spaced, the last time at the end); beam,
+length_penalty, factor and extra (an output has at most factor · n + extra units for a source of n), test_pairs (the first so many of the
+test part; 0: all).
 Inputs: corpus, start. Output: history.csv (epoch, step, loss, lr, valid_loss, bleu), hypotheses.txt (the translations of the best BLEU).
 
 As in the paper, the BLEU that counts is the best one over training; the paper takes it every epoch and does not say on which part, here
@@ -78,10 +79,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             schedule=settings["schedule"],
             lr=settings["lr"],
             optimizer=settings["optimizer"],
-            betas=tuple(settings["betas"]),
             weight_decay=settings["weight_decay"],
             clip_norm=settings["clip_norm"],
-            **{key: settings[key] for key in ("momentum",) if key in settings},
+            **{key: settings[key] for key in ("momentum", "betas") if key in settings},
             seed=seed_of(
                 run.labels, run.seed, "task", "network"
             ),  # the same order of batches for every start
