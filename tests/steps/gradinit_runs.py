@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import json
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -11,9 +13,10 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor
 
-from relearn import record
+from relearn import params, record
 from relearn.steps.tasks import open_task
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
 COUNT = 200  # images to train on
 AUGMENTATION = {"crop_padding": 1, "flip": False, "cutout": 2}
@@ -104,3 +107,25 @@ class Runs:
 
     def task(self, **changes: Any) -> Any:
         return open_task({**START, **changes}, {"data": [self.data]}, "cpu")
+
+
+class Rules(dict):
+    """The functions of workflow/rules/gradinit.smk over one file of parameters, without Snakemake."""
+
+    def __init__(self, scale: str) -> None:
+        def expand(pattern, **values):
+            return [pattern] if not values else []
+
+        super().__init__(
+            PARAMS=params.load(str(CHECKOUT / "params.yaml"), scale=scale),
+            ROOT=f"results/{scale}",
+            canonical=record.canonical,
+            expand=expand,
+            network_module=lambda name: name,
+            __name__="rules",
+        )
+        text = (CHECKOUT / "workflow/rules/gradinit.smk").read_text(encoding="utf-8")
+        exec(compile(ast.parse(text), "gradinit.smk", "exec"), self)
+
+    def settings(self, function: str, **wildcards: str) -> dict:
+        return json.loads(self[function](type("Wildcards", (), wildcards)))

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import relearn.methods
-from relearn import params, record
+from relearn import record
 from relearn.data.corpus import load_corpus
 from relearn.methods import INITIALISATIONS, load
 from relearn.methods.initialised import Initialised
 from relearn.steps.tasks import open_task, seed_of
 
-from .gradinit_runs import COUNT, GRADINIT, NETWORK, START, Runs
+from .gradinit_runs import COUNT, GRADINIT, NETWORK, START, Rules, Runs
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 ADAM = {"data": "real", "optimizer": "adam", "tau": 0.01}
 SIGN = {"data": "random", "optimizer": "signsgd", "tau": 0.05, "momentum": 0.9}
 EPOCH = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1.0e-4, "clip_norm": None, "schedule": "constant"}
@@ -283,28 +279,6 @@ def test_translation_rivals(translate):
 
 
 # --- what the rules ask for ------------------------------------------------------------------------
-
-
-class Rules(dict):
-    """The functions of workflow/rules/gradinit.smk over one file of parameters, without Snakemake."""
-
-    def __init__(self, scale: str) -> None:
-        def expand(pattern, **values):
-            return [pattern] if not values else []
-
-        super().__init__(
-            PARAMS=params.load(str(CHECKOUT / "params.yaml"), scale=scale),
-            ROOT=f"results/{scale}",
-            canonical=record.canonical,
-            expand=expand,
-            network_module=lambda name: name,
-            __name__="rules",
-        )
-        text = (CHECKOUT / "workflow/rules/gradinit.smk").read_text(encoding="utf-8")
-        exec(compile(ast.parse(text), "gradinit.smk", "exec"), self)
-
-    def settings(self, function: str, **wildcards: str) -> dict:
-        return json.loads(self[function](type("Wildcards", (), wildcards)))
 
 
 @pytest.mark.parametrize("scale", ["mini", "small", "medium", "paper"])

@@ -14,7 +14,7 @@ from relearn import cli, record
 from relearn.models import create, files
 from relearn.steps.learn import FIXUP_RATES
 
-from .gradinit_runs import COUNT, GRADINIT, NETWORK, RECIPE, Runs
+from .gradinit_runs import COUNT, GRADINIT, NETWORK, RECIPE, Rules, Runs
 
 FIXUP = NETWORK | {"name": "FixUpResNet-110"}
 
@@ -147,7 +147,15 @@ def test_training_images_are_augmented_as_said(runs, spy):
 
 def test_the_recipe_reaches_the_loop(runs, spy):
     runs.learn(
-        "adamw", "kaiming", epochs=1, optimizer="adamw", lr=3e-3, weight_decay=0.2, clip_norm=0.5, mixup=1.0
+        "adamw",
+        "kaiming",
+        epochs=1,
+        optimizer="adamw",
+        momentum=None,
+        lr=3e-3,
+        weight_decay=0.2,
+        clip_norm=0.5,
+        mixup=1.0,
     )
     given = spy.given
     assert (given["optimizer"], given["lr"], given["weight_decay"]) == ("adamw", 3e-3, 0.2)
@@ -207,6 +215,30 @@ def test_a_run_of_steps_has_ten_rows_at_most_and_one_accuracy(runs, steps, writt
     assert metrics["accbest_frac"] == metrics["accfinal_frac"] == float(rows[-1]["test_accuracy_frac"])
     assert metrics["steps_count"] == steps and metrics["loss_first_nats"] == float(rows[0]["loss"])
     assert not {"acc1_frac", "epoch_s"} & metrics.keys()
+
+
+@pytest.mark.parametrize("scale", ["mini", "paper"])
+def test_the_rules_give_what_the_step_reads(scale):
+    rules = Rules(scale)
+    starts = {
+        "sgd": rules["IMAGE_STARTS"],
+        "adamw": rules["ADAMW_STARTS"],
+        "scalars": rules["SCALAR_STARTS"],
+        "scalars_low_lr": rules["SCALAR_STARTS"],
+        "steps": rules["FIRST_STARTS"],
+    }
+    for recipe, pairs in starts.items():
+        assert pairs
+        for network in {network for network, _ in pairs}:
+            settings = rules.settings("learn_settings", network=network, recipe=recipe)
+            assert settings.keys() == RECIPE.keys()
+            assert (settings["steps"] is None) != (settings["epochs"] is None)
+            assert settings["scalars"] == recipe.startswith("scalars")
+            assert (settings["mixup"] is not None) == network.startswith("WRN")
+            layers = create(network, width=0.05, depth=0.01).modules()
+            normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in layers)
+            if network != "ResNet-110-SkipInit":  # the rules do not clip it, though nothing normalises there
+                assert (settings["clip_norm"] is None) == normalised
 
 
 # --- divergence ------------------------------------------------------------------------------------
