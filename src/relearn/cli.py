@@ -1,7 +1,7 @@
 """The command line: `relearn <step> …` for the steps of the pipeline, `relearn <verb> …` for everything around them.
 
 Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate (poisoning);
-prepare, corpus, initialise, learn, translate, probe (gradinit).
+prepare, folder, corpus, initialise, learn, translate, probe (gradinit).
 Verbs: render, track, ui, jobs, adopt, recover, code, validate, warm.
 Exit codes: see `relearn.exits`.
 """
@@ -19,7 +19,7 @@ from relearn import exits, warm
 
 STEPS = (
     *("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate"),
-    *("corpus", "initialise", "learn", "translate", "probe"),
+    *("folder", "corpus", "initialise", "learn", "translate", "probe"),
 )
 VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "setups", "code", "validate", "warm")
 PAPERS = {"poisoning": "zhu2022", "gradinit": "zhu2022"}

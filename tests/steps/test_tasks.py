@@ -166,7 +166,7 @@ def test_a_network_of_other_data_is_refused_in_one_line(house, tmp_path, key, va
 
 
 def test_an_unknown_task_names_the_known_ones():
-    with pytest.raises(ValueError, match=r"task: found 'speech', allowed: images, translation"):
+    with pytest.raises(ValueError, match=r"task: found 'speech', allowed: images, folder, translation"):
         open_task({"task": "speech"}, {}, "cpu")
 
 

@@ -38,7 +38,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     torch.manual_seed(seed_of(run.labels, run.seed, "task", "network"))
     model = task.create(settings["network"])
     seed = seed_of(run.labels, run.seed, "task", "network", "initialisation")
-    size = settings["batch_size"] if settings["task"] == "images" else settings["max_tokens"]
+    size = settings["max_tokens" if settings["task"] == "translation" else "batch_size"]
     method, arguments = settings["method"], dict(settings["arguments"])
     if arguments.get("gamma", 0) is None:
         arguments["gamma"] = math.inf

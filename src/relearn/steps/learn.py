@@ -4,8 +4,10 @@ Settings: the recipe: optimizer, lr, momentum, weight_decay, batch_size, epochs 
 scalars (true: every weight learns a scalar factor beside it), test_images (0: all), augmentation. Input: data, start.
 Output: history.csv, a row an epoch; or, where steps are given, at most ten rows, the last of them with an accuracy.
 
-The learning rate follows a cosine to 0 at the last step. Normalisation layers decay no weights, as released; in FixUp's networks
-biases and scalars learn at a tenth of the rate.
+`task: folder` trains on images that lie in folders (ImageNet) and takes `size`, `schedule` and `milestones` (in epochs) too.
+
+The learning rate follows a cosine to 0 at the last step, unless a schedule is given. Normalisation layers decay no weights, as
+released; in FixUp's networks biases and scalars learn at a tenth of the rate.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.augmentation import mixup
     from relearn.methods.fit import fit
     from relearn.methods.learned_scalars import learned_scalars
-    from relearn.steps.task_images import Images
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.tasks import open_task, seed_of
 
-    task = Images(settings, inputs["data"][0], device)
+    task: Any = open_task({"task": "images", **settings}, inputs, device)
     model = task.network(inputs["start"][0])
     seed = seed_of(run.labels, run.seed, "task", "network")  # the same order and augmentation for every start
+    streamed = settings.get("task") == "folder"  # batches come decoded from the disk
+    size = settings["batch_size"]
     count = settings["test_images"] or len(task.test_labels)
     test_images, test_labels = task.test_images[:count], task.test_labels[:count]
     clocks = [time.perf_counter()]
@@ -58,11 +61,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     ):
         fitted = fit(
             model,
-            (task.images, task.labels),
+            task.source(size) if streamed else (task.images, task.labels),
             loss=task.loss,
             epochs=epochs,
             steps=steps,
-            batch_size=settings["batch_size"],
+            batch_size=None if streamed else size,
             lr=settings["lr"],
             optimizer=settings["optimizer"],
             momentum=settings["momentum"],
@@ -70,7 +73,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             decay="no_norm",
             lr_scale=FIXUP_RATES if "FixUp" in run.labels["network"] else None,
             clip_norm=settings["clip_norm"],
-            schedule="cosine",
+            schedule=settings.get("schedule", "cosine"),
+            milestones=settings.get("milestones", ()),
             augment=task.augment,
             mix=mixup(settings["mixup"], task.classes) if settings["mixup"] else None,
             evaluate=evaluate,

@@ -1,4 +1,4 @@
-"""What a network is started, trained and probed on: images or translation, behind one interface.
+"""What a network is started, trained and probed on: images (in memory, in a folder) or translation, behind one interface.
 
 A step that works on both asks :func:`open_task`; the module of the other task is not imported. A task knows its
 networks (build, load, save), its loss and its batches; what is done with them is the step's business.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "images": "relearn.steps.task_images:Images",
+    "folder": "relearn.steps.task_folder:Folder",
     "translation": "relearn.steps.task_translation:Translation",
 }
 
