@@ -331,12 +331,12 @@ PROBE_RUNS = [
     *(
         STATISTICS_RUN.format(suite=suite, network=network, initialisation=name, seed=seed)
         for suite, network, name in probed()
-        for seed in G_SEEDS[:1]
+        for seed in G_SEEDS
     ),
     *expand(
         f"{G_RUNS}/probe/gradient_statistics/translation/{{start}}/seed{{seed}}",
         start=TRANSLATION["probe"]["runs"],
-        seed=G_SEEDS[:1],
+        seed=G_SEEDS,
     ),
     *expand(BATCH_NORM_RUN, seed=0),
     *expand(COUNTS_RUN, seed=0),
