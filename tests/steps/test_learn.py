@@ -228,7 +228,7 @@ def test_the_rules_give_what_the_step_reads(scale):
         "steps": rules["FIRST_STARTS"],
     }
     for recipe, pairs in starts.items():
-        assert pairs
+        assert pairs or recipe == "steps"  # the published study has none
         for network in {network for network, _ in pairs}:
             settings = rules.settings("learn_settings", network=network, recipe=recipe)
             assert settings.keys() == RECIPE.keys()
