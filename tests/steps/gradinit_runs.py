@@ -5,14 +5,19 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
+import relearn.methods.fit as fitting
 from relearn import params, record
 from relearn.steps.tasks import open_task
 
@@ -122,10 +127,48 @@ class Rules(dict):
             canonical=record.canonical,
             expand=expand,
             network_module=lambda name: name,
+            os=os,
+            Path=Path,
             __name__="rules",
         )
         text = (CHECKOUT / "workflow/rules/gradinit.smk").read_text(encoding="utf-8")
         exec(compile(ast.parse(text), "gradinit.smk", "exec"), self)
 
-    def settings(self, function: str, **wildcards: str) -> dict:
-        return json.loads(self[function](type("Wildcards", (), wildcards)))
+    def runs(self, pattern: str, folders: str) -> list[dict[str, str]]:
+        """The wildcards of the listed folders, each once whatever the seed."""
+        names, found = self[pattern].split("/"), []
+        for folder in self[folders]:
+            parts = {name: part for name, part in zip(names, folder.split("/"), strict=True) if "{" in name}
+            found.append({name.strip("{}"): part for name, part in parts.items() if "seed" not in name})
+        return [dict(one) for one in dict.fromkeys(tuple(one.items()) for one in found)]
+
+    def settings(self, function: str, wildcards: Mapping[str, str]) -> dict:
+        return json.loads(self[function](SimpleNamespace(**wildcards)))
+
+
+class Spy:
+    """What reaches `fit`, what it draws and what it leaves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.images: list[Tensor] = []
+        self.labels: list[Tensor] = []
+        real = fitting.fit
+
+        def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
+            self.images.append(self.given["augment"](images, generator))
+            return self.images[-1]
+
+        def lost(logits: Tensor, labels: Tensor) -> Tensor:
+            self.labels.append(labels)
+            return self.given["loss"](logits, labels)
+
+        def fit(model: nn.Module, data: object, **given: object) -> fitting.Fitted:
+            self.model, self.given = model, given
+            self.names = [name for name, _ in model.named_parameters()]
+            self.start = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+            return real(model, data, **given | {"augment": augmented, "loss": lost})
+
+        monkeypatch.setattr(fitting, "fit", fit)
+
+    def drawn(self) -> list[Tensor]:
+        return self.images + self.labels

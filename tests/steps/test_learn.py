@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-import relearn.methods.fit as fitting
-from relearn import checkpoint as checkpoints
-from relearn import cli, record
-from relearn.models import create, files
+from relearn import record
+from relearn.models import create
 from relearn.steps.learn import FIXUP_RATES
 
-from .gradinit_runs import COUNT, GRADINIT, NETWORK, RECIPE, Rules, Runs
+from .gradinit_runs import AUGMENTATION, COUNT, GRADINIT, NETWORK, RECIPE, Rules, Runs, Spy
 
 FIXUP = NETWORK | {"name": "FixUpResNet-110"}
 
@@ -27,34 +23,6 @@ def runs(tmp_path_factory) -> Runs:
     runs.initialise("fixup", "fixup", network=FIXUP)
     runs.learn("run", "kaiming")
     return runs
-
-
-class Spy:
-    """What reaches `fit`, what it draws and what it leaves."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.images: list[Tensor] = []
-        self.labels: list[Tensor] = []
-        real = fitting.fit
-
-        def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
-            self.images.append(self.given["augment"](images, generator))
-            return self.images[-1]
-
-        def lost(logits: Tensor, labels: Tensor) -> Tensor:
-            self.labels.append(labels)
-            return self.given["loss"](logits, labels)
-
-        def fit(model: nn.Module, data: object, **given: object) -> fitting.Fitted:
-            self.model, self.given = model, given
-            self.names = [name for name, _ in model.named_parameters()]
-            self.start = {key: tensor.clone() for key, tensor in model.state_dict().items()}
-            return real(model, data, **given | {"augment": augmented, "loss": lost})
-
-        monkeypatch.setattr(fitting, "fit", fit)
-
-    def drawn(self) -> list[Tensor]:
-        return self.images + self.labels
 
 
 @pytest.fixture
@@ -219,121 +187,20 @@ def test_a_run_of_steps_has_ten_rows_at_most_and_one_accuracy(runs, steps, writt
 
 @pytest.mark.parametrize("scale", ["mini", "paper"])
 def test_the_rules_give_what_the_step_reads(scale):
-    rules = Rules(scale)
-    starts = {
-        "sgd": rules["IMAGE_STARTS"],
-        "adamw": rules["ADAMW_STARTS"],
-        "scalars": rules["SCALAR_STARTS"],
-        "scalars_low_lr": rules["SCALAR_STARTS"],
-        "steps": rules["FIRST_STARTS"],
-    }
-    for recipe, pairs in starts.items():
-        assert pairs or recipe == "steps"  # the published study has none
-        for network in {network for network, _ in pairs}:
-            settings = rules.settings("learn_settings", network=network, recipe=recipe)
-            assert settings.keys() == RECIPE.keys()
-            assert (settings["steps"] is None) != (settings["epochs"] is None)
-            assert settings["scalars"] == recipe.startswith("scalars")
+    rules, recipes = Rules(scale), set()
+    for one in rules.runs("LEARN_RUN", "LEARN_RUNS"):
+        settings = rules.settings("learn_settings", one)
+        network, recipe = one["network"], one["recipe"]
+        recipes.add(recipe)
+        assert RECIPE.keys() - AUGMENTATION.keys() <= settings.keys()
+        assert (settings["steps"] is None) != (settings["epochs"] is None)
+        assert settings["scalars"] == recipe.startswith("scalars")
+        if one["suite"] == "grid":
+            assert AUGMENTATION.keys() <= settings.keys()
             assert (settings["mixup"] is not None) == network.startswith("WRN")
+        if one["suite"] == "grid" and network != "ResNet-110-SkipInit":
+            # The rules do not clip that one, though nothing normalises there.
             layers = create(network, width=0.05, depth=0.01).modules()
             normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in layers)
-            if network != "ResNet-110-SkipInit":  # the rules do not clip it, though nothing normalises there
-                assert (settings["clip_norm"] is None) == normalised
-
-
-# --- divergence ------------------------------------------------------------------------------------
-
-
-def most_frequent(runs: Runs) -> float:
-    labels = runs.task().test_labels[: RECIPE["test_images"]].tolist()
-    return max(labels.count(label) for label in labels) / len(labels)
-
-
-def test_a_divergence_is_a_result_with_its_step_and_no_accuracy(runs):
-    done = runs.learn("diverged", "kaiming", lr=1e36)
-    metrics = done["metrics"]
-    assert done["outcome"] == "diverged" and done["outcome_reason"] == "loss not finite"
-    assert 1 < done["outcome_step"] <= 5 == metrics["steps_count"]
-    assert metrics["accbest_frac"] == most_frequent(runs)
-    assert not {"acc1_frac", "accfinal_frac", "epoch_s", "train_loss_nats"} & metrics.keys()
-    assert runs.rows("diverged") == []
-
-
-def test_a_network_that_the_last_step_broke_has_no_accuracy(runs):
-    done = runs.learn("broken", "kaiming", steps=1, epochs=None, lr=1e38)
-    assert (done["outcome"], done["outcome_step"]) == ("diverged", 1)
-    assert done["outcome_reason"] == "outputs not finite"
-    assert "accfinal_frac" not in done["metrics"] and done["metrics"]["accbest_frac"] == most_frequent(runs)
-    assert [row["step"] for row in runs.rows("broken")] == ["1.0"]
-
-
-def test_what_was_measured_before_a_divergence_counts(runs, spy, monkeypatch):
-    step, calls = torch.optim.SGD.step, []
-
-    def breaking(self, closure=None):
-        calls.append(step(self, closure))
-        if len(calls) == 7:  # in the second epoch of five steps
-            with torch.no_grad():
-                spy.model.head.weight.fill_(float("nan"))
-
-    monkeypatch.setattr(torch.optim.SGD, "step", breaking)
-    done = runs.learn("later", "kaiming")
-    assert (done["outcome"], done["outcome_step"]) == ("diverged", 8)
-    before = record.read(runs.root / "run")["metrics"]["acc1_frac"]
-    assert {done["metrics"][f"acc{when}_frac"] for when in ("1", "best", "final")} == {before}
-
-
-# --- resuming --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"scalars": True, "mixup": 1.0, "clip_norm": 1.0}], ids=["sgd", "scalars"]
-)
-def test_a_killed_run_ends_with_the_same_bits(runs, monkeypatch, changes):
-    whole = Spy(monkeypatch)
-    metrics = runs.learn("whole", "gradinit", **changes)["metrics"]
-    save = checkpoints.Checkpoint.save
-
-    def dying(self, state):
-        save(self, state)
-        if state["epoch"] == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints.Checkpoint, "save", dying)
-        with pytest.raises(KeyboardInterrupt):
-            runs.learn("killed", "gradinit", **changes)
-    assert not (runs.root / "killed/record.json").exists()
-    again = Spy(monkeypatch)
-    done = runs.learn("killed", "gradinit", **changes)
-    assert any("resumed" in note for note in done["notes"])
-    assert len(again.labels) == 5 < len(whole.labels)  # the last epoch alone
-    seconds, whole_seconds = done["metrics"].pop("epoch_s"), metrics.pop("epoch_s")
-    assert done["metrics"] == metrics and 0.2 * whole_seconds < seconds
-    assert runs.rows("killed") == runs.rows("whole")
-    for key, tensor in whole.model.state_dict().items():
-        assert torch.equal(again.model.state_dict()[key], tensor), key
-
-
-# --- wrong starts ----------------------------------------------------------------------------------
-
-
-def test_a_wrong_start_is_one_line(runs, tmp_path, capsys):
-    task = runs.task()
-    described = task.describe(NETWORK) | {"classes": 7}
-    other = tmp_path / "other.safetensors"
-    files.save(create(**described), other, described)
-    words = ["learn", "--study", "gradinit", "--settings", json.dumps(RECIPE), "--device", "cpu"]
-    words += ["--input", "data", str(runs.data), "--out", str(runs.root / "wrong")]
-    words += ["--label", "task=images", "--label", "network=x", "--label", "initialisation=y"]
-    for path, told in (
-        (other, "other.safetensors: a network with classes 7 (allowed: 10, as the data have it)"),
-        (
-            runs.data,
-            "data.safetensors: no description of a network in it (allowed: files written by relearn)",
-        ),
-    ):
-        assert cli.main([*words, "--input", "start", str(path)]) != 0
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith("relearn learn: ") and lines[0].endswith(told), lines
-    assert not (runs.root / "wrong/record.json").exists()
+            assert (settings["clip_norm"] is None) == normalised
+    assert {"sgd", "adamw", "scalars", "scalars_low_lr"} <= recipes
