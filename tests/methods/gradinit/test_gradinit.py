@@ -257,13 +257,15 @@ def test_a_tied_weight_has_one_factor_and_stays_tied():
     )  # the look-ahead step moves the tied weight as one
 
 
-def test_batch_statistics_are_those_of_the_batch():
-    """A loss that an eval-mode batch normalisation would see differently."""
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_batch_statistics_are_those_of_the_batch_and_dropout_is_off(p):
+    """A loss that an eval-mode batch normalisation, or Dropout, would make another one."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).to(FLOAT)
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(p), nn.Linear(5, 3)).to(FLOAT)
     batch = next(pools(1))
     first = gradinit(copy.deepcopy(model).eval(), cross_entropy, iter([batch]), iterations=1).history[0]
     train = copy.deepcopy(model).train()
+    train[2].p = 0.0
     expected = cross_entropy(train(batch[0][:6]), batch[1][:6])
     evaluated = cross_entropy(copy.deepcopy(model).eval()(batch[0][:6]), batch[1][:6])
     assert first["loss"] == pytest.approx(expected.item(), abs=1e-12)
