@@ -198,7 +198,7 @@ def test_the_rules_give_what_the_step_reads(scale):
         if one["suite"] == "grid":
             assert AUGMENTATION.keys() <= settings.keys()
             assert (settings["mixup"] is not None) == network.startswith("WRN")
-        if one["suite"] == "grid" and network != "ResNet-110-SkipInit":
+        if one["suite"] == "grid":
             # The rules do not clip that one, though nothing normalises there.
             layers = create(network, width=0.05, depth=0.01).modules()
             normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in layers)

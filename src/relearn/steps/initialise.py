@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 NEEDS_TORCH = True
 SCALED = ("gradinit", "metainit")  # these take so many iterations
 ITERATED = (*SCALED, "extra_epoch")  # these step, one batch each
+CHECKPOINT_EVERY = 20  # iterations that a kill may cost
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
+    from relearn.checkpoint import Checkpoint
     from relearn.console import Progress
     from relearn.methods import INITIALISATIONS, load
     from relearn.methods.initialised import Initialised
@@ -52,6 +54,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             arguments |= {"log": run.log, "progress": progress}
         if method in SCALED:
             arguments["iterations"] = settings["iterations"]
+            arguments |= {"checkpoint": Checkpoint(run.work / "scales"), "checkpoint_every": CHECKPOINT_EVERY}
         if method in ("gradinit", "extra_epoch"):
             arguments["precision"] = precision
         if method == "extra_epoch":  # as `learn` trains

@@ -6,7 +6,8 @@ Output: history.csv, a row an epoch; or, where steps are given, at most ten rows
 
 `task: folder` trains on images that lie in folders (ImageNet) and takes `size`, `schedule` and `milestones` (in epochs) too.
 
-The learning rate follows a cosine to 0 at the last step, unless a schedule is given. Normalisation layers decay no weights, as
+The learning rate follows a cosine to 0 at the last step, unless a schedule is given; the first steps keep it constant, as they all but
+do within a published run's first epoch of 200. Normalisation layers decay no weights, as
 released; in FixUp's networks biases and scalars learn at a tenth of the rate.
 """
 
@@ -73,7 +74,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             decay="no_norm",
             lr_scale=FIXUP_RATES if "FixUp" in run.labels["network"] else None,
             clip_norm=settings["clip_norm"],
-            schedule=settings.get("schedule", "cosine"),
+            schedule=settings.get("schedule", "constant" if steps else "cosine"),
             milestones=settings.get("milestones", ()),
             augment=task.augment,
             mix=mixup(settings["mixup"], task.classes) if settings["mixup"] else None,
