@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("methods", "robustness", "gradinit")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("methods", "robustness", "gradinit", "training")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
