@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, create_model
 
 from relearn.schema_types import (
     Count,
+    Milestones,
     Multiple,
     NotNegative,
     Positive,
@@ -183,6 +184,30 @@ class FirstSteps(Section):
     iterations: Count
 
 
+class FolderStarts(Section):
+    kaiming: Networks
+    fixup: Networks
+    metainit: Networks
+    gradinit: Networks
+
+
+class InitialiseFolder(Section):
+    batch_size: Annotated[int, Field(ge=2)]
+    iterations: Count
+    gamma: Positive
+
+
+class ImageNet(Section):
+    networks: FolderStarts
+    size: Annotated[int, Field(ge=8)]
+    epochs: Count
+    batch_size: Annotated[int, Field(ge=2)]
+    lr: Positive
+    milestones: Milestones
+    mixup: Positive
+    initialise: InitialiseFolder
+
+
 class Probe(Section):
     networks: Networks
     batches: Annotated[int, Field(ge=2)]
@@ -261,5 +286,6 @@ class GradInit(Section):
     adamw_networks: Networks
     scalar_networks: Networks
     first_steps: FirstSteps
+    imagenet: ImageNet
     probe: Probe
     translation: Translation

@@ -92,4 +92,20 @@ def _schedule(get: Get) -> Iterator[Conflict]:
         yield _at(f"{train}.warmup_steps"), f"found {found}, allowed: less than schedule_steps = {whole}"
 
 
-RULES = (_images, _batches, _test_images, _transformer, _lengths, _schedule)
+def _imagenet(get: Get) -> Iterator[Conflict]:
+    key, epochs = f"{G}.imagenet.milestones", get(f"{G}.imagenet.epochs")
+    for index, milestone in enumerate(get(key)):
+        if milestone >= epochs:
+            yield (*_at(key), index), f"found {milestone}, allowed: less than imagenet.epochs = {epochs}"
+    # A table shows a network on one data set.
+    for name, networks in get(f"{G}.imagenet.networks").items():
+        elsewhere = get(f"{G}.networks.{name}")
+        for index, network in enumerate(networks):
+            if network in elsewhere:
+                yield (
+                    (*_at(f"{G}.imagenet.networks.{name}"), index),
+                    f"found {network}, allowed: networks that are not in gradinit.networks.{name} too",
+                )
+
+
+RULES = (_images, _batches, _test_images, _imagenet, _transformer, _lengths, _schedule)

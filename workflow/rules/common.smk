@@ -37,7 +37,7 @@ wildcard_constraints:
     setting="transfer|end_to_end|overlap_full|overlap_half|overlap_disjoint|imbalance",
     part="first_half|middle_half|second_half",
     victim=r"[A-Za-z0-9-]+",
-    suite="grid|first_steps",
+    suite="grid|first_steps|imagenet",
     initialisation=r"[a-z_0-9.-]+",
     recipe=r"[a-z_0-9.-]+",
 

@@ -1,4 +1,6 @@
 # The study `gradinit` (zhu2022, chapter 4): its grid of runs, where each lies, and the settings and code version of each.
+import json
+
 from relearn.steps.initialise import SCALED
 
 GRADINIT = PARAMS["gradinit"]
@@ -6,11 +8,14 @@ G_RUNS = f"{ROOT}/runs/gradinit"
 G_SEEDS = GRADINIT["seeds"]
 INITIALISE = GRADINIT["initialise"]
 G_TRAIN = GRADINIT["train"]
-GRID, FIRST = "grid", "first_steps"  # label `suite`: the tables' networks, or the first steps at another size
+# label `suite`: the tables' networks, the first steps at another size, or table 4.8 on ImageNet
+GRID, FIRST, FOLDER = "grid", "first_steps", "imagenet"
 
 # prepare, corpus
 G_DATASET = GRADINIT["images"]["dataset"]
 G_PREPARED = f"{G_RUNS}/prepare/{G_DATASET}"
+IMAGENET = GRADINIT["imagenet"]  # read where its images lie: what stands for them is a listing
+LISTING_RUN = f"{G_RUNS}/folder/{FOLDER}"
 CORPUS = GRADINIT["corpus"]
 CORPUS_RUN = f"{G_RUNS}/corpus/{CORPUS['dataset']}"
 
@@ -26,9 +31,37 @@ def prepare_gradinit_settings():
     }
 
 
+def folder_settings(wildcards):
+    """The hash of the file list; where the images are not at hand, that of the last record, which then stays what it is."""
+    from relearn.steps import folder
+
+    try:
+        found = folder.sha256_of(folder.root_of(FOLDER))
+    except ValueError:
+        last = Path(LISTING_RUN, "record.json")
+        found = json.loads(last.read_text())["settings"]["sha256"] if last.exists() else None
+    return canonical({"dataset": FOLDER, "sha256": found})
+
+
+def images_of(wildcards):
+    """What a run of images reads."""
+    return f"{LISTING_RUN}/listing.json" if wildcards.suite == FOLDER else f"{G_PREPARED}/data.safetensors"
+
+
+def minutes(suite, usual):
+    """Runtime: ImageNet's runs take a week where others take a day."""
+    return 7 * usual if suite == FOLDER else usual
+
+
+def decoders(suite):
+    """Threads: images that are decoded on the way take more than one."""
+    return 8 if suite == FOLDER else 1
+
+
 # initialise: what stands behind the name of an initialisation
 START_RUN = f"{G_RUNS}/initialise/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}"
 WITHOUT_NORM = (
+    "ResNet-110-SkipInit",
     "VGG-19",
     "ResNet-110",
     "ResNet-1202",
@@ -64,6 +97,9 @@ FIRST_STEPS = GRADINIT["first_steps"]
 FIRST_STARTS = [
     (network, name) for network in FIRST_STEPS["networks"] for name in FIRST_STEPS["initialisations"]
 ]
+FOLDER_STARTS = [
+    (network, name) for name, networks in IMAGENET["networks"].items() for network in networks
+]
 
 
 def size_of(suite, network):
@@ -73,12 +109,15 @@ def size_of(suite, network):
     return {"width": own["width"], "depth": own["deep_depth" if deep else "depth"]}
 
 
-def images_recipe():
+def images_recipe(suite=GRID):
+    """The task and what is done to its images."""
+    if suite == FOLDER:
+        return {"task": "folder", "size": IMAGENET["size"]}
     return {key: G_TRAIN[key] for key in ("crop_padding", "flip", "cutout")}
 
 
 def gradinit_arguments(network, name):
-    """Arguments of relearn.methods.gradinit for one variant."""
+    """Arguments of relearn.methods.gradinit for one variant on the grid's images."""
     arguments = {
         "optimizer": "sgd",
         "tau": INITIALISE["tau"][network],
@@ -132,18 +171,25 @@ def iterations_of(method, own):
 
 def start_settings(wildcards):
     suite, network, name = wildcards.suite, wildcards.network, wildcards.initialisation
-    own = FIRST_STEPS if suite == FIRST else INITIALISE
+    own = {FIRST: FIRST_STEPS, FOLDER: IMAGENET["initialise"]}.get(suite, INITIALISE)
+    arguments = image_arguments(network, name)
+    if suite == FOLDER and "gamma" in arguments:
+        arguments["gamma"] = own["gamma"]
     return canonical(
         {
             "task": "images",
             "network": {"name": network, **size_of(suite, network)},
             "method": method_of(name),
-            "arguments": image_arguments(network, name),
+            "arguments": arguments,
             "batch_size": own["batch_size"],
             "iterations": iterations_of(method_of(name), own),
-            **images_recipe(),
+            **images_recipe(suite),
         }
     )
+
+
+def task_module(suite):
+    return f"relearn.steps.task_{'folder' if suite == FOLDER else 'images'}"
 
 
 def start_code(wildcards):
@@ -151,7 +197,7 @@ def start_code(wildcards):
     methods = [method_module(INITIALISATIONS, name) for name in {method} - {None, "kaiming"}]
     return code_version(
         "relearn.steps.initialise",
-        "relearn.steps.task_images",
+        task_module(wildcards.suite),
         network_module(wildcards.network),
         *sorted(methods),
     )
@@ -162,6 +208,7 @@ START_RUNS = [
     for suite, starts in (
         (GRID, dict.fromkeys(IMAGE_STARTS + ADAMW_STARTS + SCALAR_STARTS)),
         (FIRST, FIRST_STARTS),
+        (FOLDER, FOLDER_STARTS),
     )
     for network, name in starts
     for seed in G_SEEDS
@@ -177,6 +224,7 @@ LEARN_RUNS = [
         (GRID, "scalars", SCALAR_STARTS),
         (GRID, "scalars_low_lr", SCALAR_STARTS),
         (FIRST, "steps", FIRST_STARTS),
+        (FOLDER, "imagenet", FOLDER_STARTS),
     )
     for network, name in starts
     for seed in G_SEEDS
@@ -204,11 +252,21 @@ def learn_settings(wildcards):
         settings["lr"] = GRADINIT["scalars"]["low_lr" if recipe.endswith("low_lr") else "lr"]
     if recipe == "steps":
         settings |= {"steps": FIRST_STEPS["steps"], "batch_size": FIRST_STEPS["batch_size"], "epochs": None}
-    return canonical(settings)
+    return canonical(imagenet_recipe(network, settings) if recipe == "imagenet" else settings)
+
+
+def imagenet_recipe(network, usual):
+    """Steps of the learning rate instead of a cosine, mixup where there is no batch normalisation, nothing clipped."""
+    own = {key: IMAGENET[key] for key in ("epochs", "batch_size", "lr", "milestones")}
+    own |= {"schedule": "step", "clip_norm": None, "test_images": 0, **images_recipe(FOLDER)}
+    own["mixup"] = IMAGENET["mixup"] if network in WITHOUT_NORM else None
+    return {key: value for key, value in usual.items() if key not in images_recipe()} | own
 
 
 def learn_code(wildcards):
-    return code_version("relearn.steps.learn", "relearn.steps.task_images", network_module(wildcards.network))
+    return code_version(
+        "relearn.steps.learn", task_module(wildcards.suite), network_module(wildcards.network)
+    )
 
 
 # translation: the same two steps
@@ -231,7 +289,7 @@ TRANSLATIONS = list(
     )
 )
 T_STARTS = list(
-    dict.fromkeys([*(name.rpartition("/")[0] for name in TRANSLATIONS), *TRANSLATION["probe"]["runs"]])
+    dict.fromkeys([*(os.path.dirname(name) for name in TRANSLATIONS), *TRANSLATION["probe"]["runs"]])
 )
 T_START_RUNS = expand(f"{G_RUNS}/initialise/translation/{{start}}/seed{{seed}}", start=T_STARTS, seed=G_SEEDS)
 TRANSLATE_RUNS = expand(f"{G_RUNS}/translate/{{run}}/seed{{seed}}", run=TRANSLATIONS, seed=G_SEEDS)
@@ -318,13 +376,11 @@ COUNTED_MODULES = sorted({network_module(name) for name in COUNTED})
 
 def probed():
     """(suite, network, initialisation): before and after, at the true size where the first steps have it."""
-    first, grid = dict.fromkeys(FIRST_STARTS), dict.fromkeys(IMAGE_STARTS)
+    suites = {FIRST: FIRST_STARTS, FOLDER: FOLDER_STARTS, GRID: IMAGE_STARTS}
     for network in PROBE["networks"]:
         for name in ("kaiming", "gradinit"):
-            if (network, name) in first:
-                yield FIRST, network, name
-            elif (network, name) in grid:
-                yield GRID, network, name
+            for suite in [suite for suite, starts in suites.items() if (network, name) in starts][:1]:
+                yield suite, network, name
 
 
 PROBE_RUNS = [
@@ -345,14 +401,15 @@ PROBE_RUNS = [
 
 def probe_settings(wildcards):
     counts = {"batches": PROBE["batches"], "batch_size": PROBE["batch_size"]}
-    return canonical({"protocol": "gradient_statistics", "task": "images", **counts, **images_recipe()})
+    recipe = images_recipe(wildcards.suite)
+    return canonical({"protocol": "gradient_statistics", "task": "images", **counts, **recipe})
 
 
 def probe_code(wildcards):
     return code_version(
         "relearn.steps.probe",
         "relearn.measures.gradient_statistics",
-        "relearn.steps.task_images",
+        task_module(wildcards.suite),
         network_module(wildcards.network),
     )
 

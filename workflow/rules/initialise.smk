@@ -9,7 +9,7 @@ rule initialise_all:
 
 rule initialise:
     input:
-        data=rules.prepare_gradinit.output.data,
+        data=images_of,
     output:
         record=f"{START_RUN}/record.json",
         weights=f"{START_RUN}/weights.safetensors",
@@ -21,10 +21,10 @@ rule initialise:
         f"{ROOT}/benchmarks/initialise/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.tsv"
     conda:
         ENVIRONMENT
-    threads: 1
+    threads: lambda wildcards: decoders(wildcards.suite)
     resources:
         mem_mb=12000,
-        runtime=240,
+        runtime=lambda wildcards: minutes(wildcards.suite, 240),
         gpu=1,
         device=DEVICE,
         precision=PRECISION,

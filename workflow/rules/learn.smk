@@ -9,7 +9,7 @@ rule learn_all:
 
 rule learn:
     input:
-        data=rules.prepare_gradinit.output.data,
+        data=images_of,
         start=rules.initialise.output.weights,
     output:
         record=f"{LEARN_RUN}/record.json",
@@ -20,10 +20,10 @@ rule learn:
         f"{ROOT}/benchmarks/learn/{{suite}}/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.tsv"
     conda:
         ENVIRONMENT
-    threads: 1
+    threads: lambda wildcards: decoders(wildcards.suite)
     resources:
         mem_mb=12000,
-        runtime=1440,
+        runtime=lambda wildcards: minutes(wildcards.suite, 1440),
         gpu=1,
         device=DEVICE,
         precision=PRECISION,

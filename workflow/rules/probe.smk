@@ -9,7 +9,7 @@ rule probe_all:
 
 rule probe:
     input:
-        data=rules.prepare_gradinit.output.data,
+        data=images_of,
         network=rules.initialise.output.weights,
     output:
         record=f"{STATISTICS_RUN}/record.json",
@@ -20,10 +20,10 @@ rule probe:
         f"{ROOT}/benchmarks/probe/gradient_statistics/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.tsv"
     conda:
         ENVIRONMENT
-    threads: 1
+    threads: lambda wildcards: decoders(wildcards.suite)
     resources:
         mem_mb=12000,
-        runtime=120,
+        runtime=lambda wildcards: minutes(wildcards.suite, 120),
         gpu=1,
         device=DEVICE,
         precision=PRECISION,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -62,8 +63,9 @@ class Folder(Images):
 
     @property
     def workers(self) -> int:
-        """Threads that decode: those of the job, which change no bit."""
-        return max(2, torch.get_num_threads())
+        """Threads that decode: as many as there are cores for this process, 16 at most; they change no bit."""
+        own = getattr(os, "sched_getaffinity", None)
+        return max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
 
     def describe(self, network: Mapping[str, Any]) -> dict[str, Any]:
         return {**network, "classes": self.classes, "in_channels": 3, "mean": self.mean, "std": self.std}
