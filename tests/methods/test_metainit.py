@@ -65,7 +65,9 @@ def test_known_quotients():
             abs(h)
         )
     assert gradient_quotient((3 * theta).sum(), [theta], 1e-5).item() == pytest.approx(1e-5 / 3, rel=1e-2)
-    # At g = 0 the denominator is +ε, not 0.
+    # L = ab at (0, 1): g = (1, 0), H g = (0, 1). Where g is 0 the denominator is +ε.
+    pair = torch.tensor([0.0, 1.0], dtype=FLOAT, requires_grad=True)
+    assert gradient_quotient(pair[0] * pair[1], [pair], 0.5).item() == pytest.approx((1 / 3 + 3) / 2)
     assert gradient_quotient((0 * theta).sum(), [theta], 1e-5).item() == 1.0
 
 
