@@ -66,6 +66,12 @@ FEW: dict[str, Any] = {
             )
         },
     },
+    "gradinit.imagenet.networks": {
+        "kaiming": [],
+        "fixup": [],
+        "metainit": [],
+        "gradinit": ["timm-ResNet-50-BN"],
+    },
     "gradinit.adamw_networks": [RES],
     "gradinit.scalar_networks": [VGG],
     "gradinit.first_steps.networks": [VGG],

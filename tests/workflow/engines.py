@@ -29,7 +29,7 @@ CODE = Path("results/code.json")
 # steps that have no stage of their own, and all of a study with stages of its own
 STAGE_OF = {"subset": "prepare", "harden": "pretrain", "gradinit/translate": "learn@gradinit"}
 STAGE_OF |= {f"gradinit/{step}": f"{step}@gradinit" for step in ("initialise", "learn", "probe")}
-STAGE_OF |= {f"gradinit/{step}": "data@gradinit" for step in ("prepare", "corpus")}
+STAGE_OF |= {f"gradinit/{step}": "data@gradinit" for step in ("prepare", "folder", "corpus")}
 
 
 def finish() -> None:
@@ -52,6 +52,9 @@ def finish() -> None:
             built.async_run(built.persistence.finished(their))
     write_code(plan)
     with Repo() as repo:
+        for out in repo.index.outs:
+            if not Path(out.fs_path).suffix:  # a folder: its stage's command makes it where no run does
+                Path(out.fs_path).mkdir(parents=True, exist_ok=True)
         repo.commit(force=True)
 
 

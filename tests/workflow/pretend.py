@@ -22,6 +22,7 @@ ARTEFACTS = {
     "filter": ["kept.safetensors"],
     "train": [],
     "evaluate": [],
+    "folder": ["listing.json"],
     "corpus": ["corpus.safetensors"],
     "initialise": ["weights.safetensors", "scales.csv", "history.csv"],
     "learn": ["history.csv"],

@@ -38,7 +38,7 @@ def stages(scratch: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str,
 # Steps that have no stage of their own, by study.
 STAGE_OF = {
     "poisoning": {"subset": "prepare", "harden": "pretrain"},
-    "gradinit": {"prepare": "data", "corpus": "data", "translate": "learn"},
+    "gradinit": {"prepare": "data", "folder": "data", "corpus": "data", "translate": "learn"},
 }
 TARGET_OF = {"data": "gradinit_data"}  # of the others: <stage>_all
 

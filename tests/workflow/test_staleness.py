@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 STAGE_OF = {"subset": "prepare", "harden": "pretrain"}
-STAGE_OF |= {"gradinit/prepare": "data", "gradinit/corpus": "data", "gradinit/translate": "learn"}
+STAGE_OF |= {f"gradinit/{step}": "data" for step in ("prepare", "folder", "corpus")}
+STAGE_OF |= {"gradinit/translate": "learn"}
 CHECKOUT = Path(__file__).resolve().parents[2]
 P = "poisoning"
 S = f"{P}.studies"
@@ -71,7 +72,7 @@ def network(role: str, name: str) -> list[str]:
 
 G = "gradinit"
 INIT, LEARN, TRANSLATE, PROBE = (f"{G}/{step}" for step in ("initialise", "learn", "translate", "probe"))
-OF_GRADINIT = {f"{G}/prepare", f"{G}/corpus", INIT, LEARN, TRANSLATE, PROBE}
+OF_GRADINIT = {f"{G}/prepare", f"{G}/folder", f"{G}/corpus", INIT, LEARN, TRANSLATE, PROBE}
 DATA = f"{G}/prepare"  # stands for its stage
 VGG, RES, MORE = "VGG-19-BN", "ResNet-110-BN", "ResNet-110"  # the last is in no list of the scratch checkout
 STATISTICS = f"{PROBE}/gradient_statistics"
@@ -87,6 +88,8 @@ def started(suite: str, network: str = "*", *names: str) -> list[str]:
 SEEN = [f"{STATISTICS}/first_steps/*", f"{STATISTICS}/grid/*"]
 GRID, FIRST = [*started("grid"), SEEN[1]], [*started("first_steps"), SEEN[0]]
 IMAGES = [*GRID, *FIRST]
+TIMM = "timm-ResNet-50-BN"  # on ImageNet alone, from GradInit
+IMAGENET = started("imagenet", TIMM, "gradinit")
 TRANSLATED = [f"{INIT}/translation/*", f"{TRANSLATE}/*", f"{STATISTICS}/translation/*", "render"]
 FORMS = ("gradinit", "gradinit_overlap_*", "gradinit_penalty_*", "gradinit_fix_bn")
 SGD_FORM = [
@@ -107,10 +110,11 @@ def by_learned_start(*names: str) -> list[str]:
 BY_GRADINIT = by_learned_start("gradinit", "gradinit_sgd")
 EXTRA = started("grid", "*", "extra_epoch_*")
 SGD_RUNS = [f"{LEARN}/*/sgd/*", f"{LEARN}/*/steps/*"]
+OTHER_SGD = [f"{LEARN}/*/scalars*/*", f"{LEARN}/*/imagenet/*"]  # with a rate of their own
 NEW_RUNS = {INIT, LEARN, "render"}
 
 GRADINIT: list[tuple[str, set[str], list[str]]] = [
-    (f"{G}.seeds", NEW_RUNS, [f"{G}/*/seed1", "render"]),
+    (f"{G}.seeds", NEW_RUNS | {PROBE}, [f"{G}/*/seed1", "render"]),
     (f"{G}.images.dataset", {DATA, INIT, LEARN, PROBE}, [f"{G}/prepare/*", *IMAGES]),
     (f"{G}.images.*", {DATA}, [f"{G}/prepare/*", *IMAGES]),
     (f"{G}.corpus.dataset", {DATA, INIT, LEARN, PROBE}, [f"{G}/corpus/*", *TRANSLATED]),
@@ -120,9 +124,9 @@ GRADINIT: list[tuple[str, set[str], list[str]]] = [
     (
         f"{G}.network.depth",
         {INIT},
-        [*started("grid", VGG), *started("grid", RES), *started("grid", "FixUp*"), SEEN[1]],
+        [*started("grid", VGG), *started("grid", RES), *started("grid", "FixUp*"), SEEN[1], *IMAGENET],
     ),
-    (f"{G}.network.*", {INIT}, GRID),
+    (f"{G}.network.*", {INIT}, [*GRID, *IMAGENET]),
     (f"{G}.initialise.batch_size", {INIT}, GRID),
     (
         f"{G}.initialise.iterations",
@@ -134,7 +138,7 @@ GRADINIT: list[tuple[str, set[str], list[str]]] = [
         {INIT},
         [pattern for pattern in SGD_FORM if "penalty" not in pattern],
     ),
-    *((f"{G}.initialise.{key}", {INIT}, [*SGD_FORM, *FREE]) for key in ("eta", "normalised")),
+    *((f"{G}.initialise.{key}", {INIT}, [*SGD_FORM, *FREE, *IMAGENET]) for key in ("eta", "normalised")),
     (
         f"{G}.initialise.overlap",  # the variants of table 4.1 and 4.2 have their own
         {INIT},
@@ -142,10 +146,11 @@ GRADINIT: list[tuple[str, set[str], list[str]]] = [
             *started("grid", "*", "gradinit", "gradinit_penalty_*", "gradinit_fix_bn", "gradinit_adam"),
             *started("first_steps", "*", "gradinit"),
             f"{STATISTICS}/*/gradinit/*",
+            *IMAGENET,
             *BY_GRADINIT,
         ],
     ),
-    (f"{G}.initialise.min_scale", {INIT}, [*SGD_FORM, *FREE, *ADAM]),
+    (f"{G}.initialise.min_scale", {INIT}, [*SGD_FORM, *FREE, *ADAM, *IMAGENET]),
     (
         f"{G}.initialise.tau.{VGG}",
         {INIT},
@@ -160,6 +165,7 @@ GRADINIT: list[tuple[str, set[str], list[str]]] = [
         {INIT},
         [*started("grid", RES, "gradinit*"), f"{STATISTICS}/grid/*/gradinit/*"],
     ),
+    (f"{G}.initialise.tau.{TIMM}", {INIT}, IMAGENET),
     (f"{G}.initialise.tau.*", {INIT}, []),  # networks that GradInit does not meet here
     *(
         (f"{G}.initialise.free_tau.{key}", {INIT}, started("grid", VGG, f"gradinit_free_{name}"))
@@ -171,12 +177,12 @@ GRADINIT: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.initialise.lsuv.*", {INIT}, started("grid", VGG, "lsuv")),
     *((f"{G}.train.{key}", {LEARN}, [f"{LEARN}/grid/*", "render"]) for key in ("epochs", "batch_size")),
     (f"{G}.train.lr", {INIT, LEARN}, [*EXTRA, *SGD_RUNS]),
-    (f"{G}.train.momentum", {INIT, LEARN}, [*EXTRA, *SGD_RUNS, f"{LEARN}/*/scalars*/*"]),
-    (f"{G}.train.weight_decay", {INIT, LEARN}, [*EXTRA, *SGD_RUNS, f"{LEARN}/*/scalars*/*"]),
+    (f"{G}.train.momentum", {INIT, LEARN}, [*EXTRA, *SGD_RUNS, *OTHER_SGD]),
+    (f"{G}.train.weight_decay", {INIT, LEARN}, [*EXTRA, *SGD_RUNS, *OTHER_SGD]),
     *((f"{G}.train.{key}", {INIT, LEARN, PROBE}, IMAGES) for key in ("crop_padding", "flip", "cutout")),
     (f"{G}.train.clip_norm", {LEARN}, [f"{LEARN}/grid/FixUp*", "render"]),
     (f"{G}.train.mixup", {LEARN}, []),  # of a network that is not here
-    (f"{G}.train.test_images", {LEARN}, [f"{LEARN}/*", "render"]),
+    (f"{G}.train.test_images", {LEARN}, [f"{LEARN}/grid/*", f"{LEARN}/first_steps/*", "render"]),
     (f"{G}.adamw.*", {LEARN}, [f"{LEARN}/*/adamw/*", "render"]),
     (f"{G}.scalars.lr", {LEARN}, [f"{LEARN}/*/scalars/*", "render"]),
     (f"{G}.scalars.low_lr", {LEARN}, [f"{LEARN}/*/scalars_low_lr/*", "render"]),
@@ -215,6 +221,14 @@ GRADINIT: list[tuple[str, set[str], list[str]]] = [
         [*started("first_steps", VGG, "gradinit"), f"{STATISTICS}/first_steps/*/gradinit/*"],
     ),
     (f"{G}.first_steps.*", {INIT}, FIRST),
+    *(
+        (f"{G}.imagenet.networks.{name}", NEW_RUNS, started("imagenet", MORE, name))
+        for name in ("kaiming", "fixup", "metainit", "gradinit")
+    ),
+    (f"{G}.imagenet.size", {INIT, LEARN}, IMAGENET),
+    (f"{G}.imagenet.initialise.*", {INIT}, IMAGENET),
+    (f"{G}.imagenet.mixup", {LEARN}, []),  # of a network that is not here
+    (f"{G}.imagenet.*", {LEARN}, [f"{LEARN}/imagenet/*", "render"]),
     (f"{G}.probe.networks", {PROBE, "render"}, [f"{STATISTICS}/grid/ResNet-1202-BN/*", "render"]),
     (f"{G}.probe.variance_draws", {PROBE}, [f"{PROBE}/batch_norm/*", "render"]),
     (f"{G}.probe.*", {PROBE}, [*SEEN, "render"]),
@@ -438,6 +452,7 @@ FLIPS |= {
     f"{G}.translation.network.dim": lambda n: 2 * n,
     f"{G}.translation.network.heads": lambda n: n // 2,
     f"{G}.translation.train.steps": lambda n: n - 1,
+    f"{G}.imagenet.milestones": lambda epochs: epochs[:-1],
     f"{G}.translation.train.betas": lambda betas: [betas[0], 0.99],
     f"{G}.translation.runs": lambda names: names[:-1],
     f"{G}.translation.grid.runs": lambda names: [*names, "post_ln/xavier"],
@@ -465,6 +480,7 @@ QUICK = {
     f"{G}.initialise.tau.{VGG}",
     f"{G}.train.lr",
     f"{G}.networks.gradinit_penalty",
+    f"{G}.imagenet.size",
     f"{G}.first_steps.width",
     f"{G}.translation.adam.gamma",
     f"{G}.translation.grid.lr",

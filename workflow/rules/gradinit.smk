@@ -97,9 +97,7 @@ FIRST_STEPS = GRADINIT["first_steps"]
 FIRST_STARTS = [
     (network, name) for network in FIRST_STEPS["networks"] for name in FIRST_STEPS["initialisations"]
 ]
-FOLDER_STARTS = [
-    (network, name) for name, networks in IMAGENET["networks"].items() for network in networks
-]
+FOLDER_STARTS = [(network, name) for name, networks in IMAGENET["networks"].items() for network in networks]
 
 
 def size_of(suite, network):

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from relearn import cli
 from relearn.steps import jobs
 
 
@@ -41,11 +42,15 @@ def versions(plan: Sequence[jobs.Job]) -> dict[str, dict[str, dict[str, str]]]:
 
     A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. Its identity is a hash of the
     run id (settings, labels, scale, seed) and of the names of its inputs: a report on fewer runs is another one.
+    Each study has every step, some of them without runs: DVC refuses a stage that depends on a key that is not there.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for job in plan:
         name = job.folder.partition(f"/runs/{job.study}/{job.step}/")[2] if job.record else job.rule
         known = [job.run if job.record else "", *sorted(job.inputs)]
         identity = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-        found.setdefault(job.study or "all", {}).setdefault(job.step, {})[name] = f"{job.code} {identity}"
+        of_study = found.setdefault(
+            job.study or "all", {step: {} for step in (cli.STEPS if job.study else ())}
+        )
+        of_study.setdefault(job.step, {})[name] = f"{job.code} {identity}"
     return found
