@@ -17,19 +17,33 @@ from PIL import Image
 import relearn.methods.fit as fitting
 from relearn import record
 from relearn.data.imagenet_folder import central, decoded
+from relearn.report.artefacts import load, matches
 from relearn.steps import folder as step
 from relearn.steps.tasks import open_task
 
-from .gradinit_runs import Runs
+from .gradinit_runs import Rules, Runs
 
+REPORTED = Path(__file__).resolve().parents[2] / "workflow/reported"
 SIDE, CLASSES, EACH = 32, 3, 4
 NET = {"name": "timm-ResNet-50-BN", "width": 0.0625, "depth": 0.01}
 GRADINIT = {"optimizer": "sgd", "tau": 3e-3, "eta": 0.1, "gamma": 3.0, "overlap": 0.5, "normalised": True}
 START = {"task": "folder", "size": SIDE, "batch_size": 6, "iterations": 2, "network": NET}
 RECIPE: dict[str, Any] = {
-    "task": "folder", "size": SIDE, "batch_size": 6, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9,
-    "weight_decay": 1e-4, "schedule": "step", "milestones": [1, 2], "epochs": 3, "steps": None,
-    "clip_norm": None, "mixup": None, "scalars": False, "test_images": 0,
+    "task": "folder",
+    "size": SIDE,
+    "batch_size": 6,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 1e-4,
+    "schedule": "step",
+    "milestones": [1, 2],
+    "epochs": 3,
+    "steps": None,
+    "clip_norm": None,
+    "mixup": None,
+    "scalars": False,
+    "test_images": 0,
 }
 LABELS = {"task": "images", "suite": "imagenet", "network": NET["name"], "initialisation": "gradinit"}
 
@@ -255,6 +269,56 @@ def test_a_killed_training_ends_with_the_same_bits(house, monkeypatch):
     again = house.train("killed")["metrics"]
     assert whole.pop("epoch_s") > 0 < again.pop("epoch_s")
     assert again == whole and house.rows("killed") == house.rows("whole")
+
+
+# --- what the workflow asks for ------------------------------------------------------------------
+
+
+def test_the_rules_give_what_the_text_says_and_the_steps_read():
+    rules = Rules("paper")
+    seen = set()
+    for network, name in rules["FOLDER_STARTS"]:
+        where = {"suite": "imagenet", "network": network, "initialisation": name, "recipe": "imagenet"}
+        start = rules.settings("start_settings", where)
+        recipe = rules.settings("learn_settings", where)
+        assert start.keys() == {*START, "method", "arguments"} and recipe.keys() == RECIPE.keys()
+        assert start["task"] == recipe["task"] == "folder" and start["size"] == recipe["size"] == 224
+        assert start["batch_size"] == 128 and start["iterations"] in (2000, None)
+        assert (recipe["epochs"], recipe["batch_size"], recipe["lr"]) == (90, 256, 0.1)
+        assert (recipe["schedule"], recipe["milestones"]) == ("step", [30, 60])
+        assert recipe["mixup"] == {"timm-ResNet-50-BN": None, "timm-ResNet-50-FixUp": 0.7}[network]
+        if name == "gradinit":
+            arguments = start["arguments"]
+            assert (arguments["gamma"], arguments["tau"], arguments["eta"]) == (3.0, 3e-3, 0.1)
+        run = rules["LEARN_RUN"].format(**where, seed=0)
+        assert run in rules["LEARN_RUNS"]
+        labels = {"task": "images", **where}
+        assert matches(load(REPORTED)["zhu2022.table4.8"].where[0], "gradinit", "learn", labels)
+        seen.add((network.rpartition("-")[2], name))
+    # The cells of table 4.8 that the paper fills.
+    assert seen == {(n, s) for n, s in (("BN", "kaiming"), ("BN", "gradinit"))} | {
+        ("FixUp", name) for name in ("fixup", "metainit", "gradinit")
+    }
+    assert not {network for network, _ in rules["IMAGE_STARTS"]} & {n for n, _ in rules["FOLDER_STARTS"]}
+    assert ("imagenet", "timm-ResNet-50-BN", "gradinit") in set(rules["probed"]())
+
+
+@pytest.mark.parametrize("scale", ["mini", "small", "medium"])
+def test_imagenet_is_off_below_paper(scale):
+    assert Rules(scale)["FOLDER_STARTS"] == []
+
+
+def test_the_workflow_knows_the_folder_by_its_names(mirror, tmp_path, monkeypatch):
+    rules = Rules("paper")
+    monkeypatch.chdir(tmp_path)
+    found = rules.settings("folder_settings", {})
+    assert found == {"dataset": "imagenet", "sha256": step.sha256_of(mirror)}
+    record_of = tmp_path / rules["LISTING_RUN"] / "record.json"
+    record_of.parent.mkdir(parents=True)
+    (mirror / "val").rename(mirror / "elsewhere")  # not at hand: what was listed last still counts
+    assert rules.settings("folder_settings", {})["sha256"] is None
+    record_of.write_text(json.dumps({"settings": found}))
+    assert rules.settings("folder_settings", {}) == found
 
 
 @pytest.mark.skipif(
