@@ -154,7 +154,10 @@ RANGES |= {
     f"{G}.scalar_networks": NETWORKS,
     f"{G}.first_steps.networks": NETWORKS,
     f"{G}.first_steps.initialisations": ([[], ["kaiming"]], [["none"], ["kaiming", "kaiming"]]),
-    **{f"{G}.imagenet.networks.{name}": NETWORKS for name in schema_gradinit.FolderStarts.model_fields},
+    **{  # networks that the grid of mini does not have
+        f"{G}.imagenet.networks.{name}": ([[], ["ResNet-1202", "ResNet-110-SkipInit"]], NETWORKS[1])
+        for name in schema_gradinit.FolderStarts.model_fields
+    },
     f"{G}.imagenet.size": ([8, 224], [7, 32.0]),
     f"{G}.imagenet.epochs": ([2, 90], [0, 2.0]),
     f"{G}.imagenet.batch_size": ([2, 256], [1, 2.0]),
