@@ -542,7 +542,7 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
         "methods/gradinit/derivative.py",
         formula,
         {INIT},
-        [*SGD_FORM, *FREE, *ADAM, *BY_GRADINIT],
+        [*SGD_FORM, *FREE, *ADAM, *IMAGENET, *BY_GRADINIT],
     ),
 }
 # A comment, plumbing, another data set: nothing that counts.
