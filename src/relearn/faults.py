@@ -74,7 +74,9 @@ def _said(item: Any, tree: dict[str, Any]) -> str:
     path: KeyPath = item["loc"]
     if item["type"] == "extra_forbidden":
         known = list(_node(tree, path[:-1])["properties"])
-        return nearest(str(path[-1]), known, list(_keys(tree, tree)))
+        # of equal names the one of the same study is meant
+        elsewhere = sorted(_keys(tree, tree), key=lambda key: key.partition(".")[0] == path[0])
+        return nearest(str(path[-1]), known, elsewhere)
     node = _node(tree, path)
     if item["type"] == "missing":
         return f"missing, allowed: {allowed(node, tree)}"
