@@ -167,7 +167,9 @@ def two(tmp_path_factory) -> Path:
 
 
 def ended(two: Path, name: str, rank: int = 0):
-    return torch.load(two / f"{name}{rank}.pt"), json.loads((two / f"{name}{rank}.json").read_text())
+    return torch.load(two / f"{name}{rank}.pt", weights_only=True), json.loads(
+        (two / f"{name}{rank}.json").read_text()
+    )
 
 
 @pytest.mark.parametrize("name", ["images", "words", "twice", "frozen"])

@@ -7,8 +7,8 @@ from pathlib import Path
 from relearn import params as reader
 from relearn import parents
 from relearn.code_version import code_version
-from relearn.data import CORPORA
 from relearn.data import module_of as dataset_module
+from relearn.data.sentence_pairs import corpus_module_of as corpus_module
 from relearn.methods import ATTACKS, DEFENCES, INITIALISATIONS
 from relearn.models import module_of as network_module
 from relearn.record import canonical
@@ -45,10 +45,6 @@ wildcard_constraints:
 def method_module(registry, name):
     """The module behind a registered method, for its code version."""
     return registry[name].partition(":")[0]
-
-
-def corpus_module(name):
-    return method_module(CORPORA, name)
 
 
 TRACKER_STOP = f"{ROOT}/spool/.stop"
