@@ -36,7 +36,7 @@ benchmark: $(READY)  ## speed and memory, each against its reference in the same
 
 publish:  ## copy what the project stands by (SCALE=mini) to results/published: report, tables, figures, claims, records and what renders them; no weights
 	mkdir -p results/published/$(SCALE) && find results/published/$(SCALE) -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
-	cd results/$(SCALE) && cp -r tables figures claims.md claims.json coverage.csv deviations.md metrics.json report.html ../published/$(SCALE)/
+	cd results/$(SCALE) && cp -r tables figures claims.md claims.json coverage.csv deviations.md settings.md metrics.json report.html ../published/$(SCALE)/
 	cd results/$(SCALE) && find runs '(' -name '*.json' -o -name '*.csv' -o -name gallery.safetensors ')' | tar -cf - -T - | tar -xf - -C ../published/$(SCALE)
 
 clean:  ## what the pipeline made, not what is published

@@ -17,7 +17,7 @@ import torch
 from timing import compare, report
 from torch import Tensor
 
-from relearn.maths import TARGET_FLOOR, project_simplex, simplex_gap, simplex_least_squares
+from relearn.maths.simplex import TARGET_FLOOR, project_simplex, simplex_gap, simplex_least_squares
 
 COUNT, K, D = 900, 5, 2048
 

@@ -23,8 +23,9 @@ from timing import compare, report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relearn.methods.augmentation import compose, crop_and_flip, cutout, mixup
+from relearn.methods.augmentation import compose, crop_and_flip, cutout
 from relearn.methods.fit import fit
+from relearn.methods.mixing import mixup
 from relearn.models import create
 
 Data = tuple[Tensor, Tensor]

@@ -69,6 +69,14 @@ def test_a_wrong_value_is_shown_with_what_is_allowed(key: str, value: object, te
     assert text in line
 
 
+def test_a_wrong_name_of_a_run_is_shown_with_its_form() -> None:
+    key = "freelb.finetune.runs"
+    runs = params.section(BASE, key)
+    (line,) = said(changed(key, [*runs, {**runs[0], "start": "No name"}]))
+    place = f"{key}[{len(runs)}].start"
+    assert line == f"{place}: found 'No name' (text), allowed: text that matches ^([a-z][a-z0-9_]*)?$"
+
+
 def test_a_wrong_value_of_a_list_is_named_by_its_place() -> None:
     (line,) = said(changed("poisoning.studies.dropout.victims", ["SENet18", "ResNet"]))
     assert line.startswith("poisoning.studies.dropout.victims[1]: found 'ResNet' (text), allowed: SENet18, ")

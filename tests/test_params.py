@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ from relearn.methods import ATTACKS, DEFENCES, end_to_end, transfer
 from relearn.methods import load as method
 
 ROOT = Path(__file__).resolve().parents[1]
+SHIPPED = yaml.safe_load((ROOT / "params.yaml").read_text())
+READ_ONCE = functools.cache(params.read)
 BASE = params.leaves(params.load(ROOT / "params.yaml", scale="mini"))
 PAPER = params.load(ROOT / "params.yaml", scale="paper")["poisoning"]
 OVERLAID = params.SCALES[1:]
@@ -54,12 +57,25 @@ def write(path: Path, tree: dict[str, Any]) -> None:
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
 
 
+def place(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    """The mapping that a leaf stands in, and its name there."""
+    above, _, last = key.rpartition(".")
+    return (params.section(tree, above) if above else tree), last
+
+
+def only(key: str, value: Any) -> dict[str, Any]:
+    """A tree of one leaf."""
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return value
+
+
 # --- the files that we ship
 
 
 def test_params_yaml_is_whole() -> None:
     """Every key of the schema stands in the file that a reader opens, whatever the overlays say."""
-    written = params.leaves(yaml.safe_load((ROOT / "params.yaml").read_text()))
+    written = params.leaves(SHIPPED)
     sections = {key for key in faults.known_keys() if any(leaf.startswith(f"{key}.") for leaf in written)}
     assert set(faults.known_keys()) == set(written) | sections
 
@@ -122,44 +138,68 @@ def assert_bound(function: Any, section: dict[str, Any]) -> None:
 WRONG: dict[type, str] = {bool: "word", int: "word", float: "word", str: "7", list: "word"}
 
 
-@pytest.mark.parametrize("key", BASE)
-def test_a_wrong_type_is_refused_with_file_line_and_key(folder: Path, key: str) -> None:
-    path = folder / "params.yaml"
-    tree = yaml.safe_load(path.read_text())
-    *above, last = key.split(".")
-    branch = params.section(tree, ".".join(above)) if above else tree
-    branch[last] = yaml.safe_load(WRONG[type(BASE[key])])
-    write(path, tree)
-    lines = [number for number, text in enumerate(path.read_text().splitlines(), 1) if f"{last}: " in text]
-    found = refused(path)
-    place, _, rest = found[0].partition(f": {key}: ")
-    assert rest.startswith("found ")
-    assert "allowed: " in rest
-    assert place in {f"{path}:{line}" for line in lines}
+@pytest.fixture
+def one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is read once for all keys that are tried over it: reading takes most of the time."""
+    monkeypatch.setattr(params, "read", READ_ONCE)
 
 
-@pytest.mark.parametrize("key", BASE)
-def test_an_unknown_neighbour_is_refused_with_the_name_that_was_meant(folder: Path, key: str) -> None:
-    path = folder / "params.yaml"
-    tree = yaml.safe_load(path.read_text())
-    *above, last = key.split(".")
-    branch = params.section(tree, ".".join(above)) if above else tree
-    branch[f"{last}_"] = copy.deepcopy(branch[last])
+def lines_of(tree: dict[str, Any], path: Path) -> dict[str, int]:
+    """Write a tree of mappings and scalars; the line of each leaf, which are in the file as in the tree."""
     write(path, tree)
-    line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if f"{last}_:" in text)
-    (found,) = refused(path)
-    assert found.startswith(f"{path}:{line}: {key}_: unknown key, ")
-    assert last in found
+    lines = [number for number, text in enumerate(path.read_text().splitlines(), 1) if text[-1] != ":"]
+    return dict(zip(params.leaves(tree), lines, strict=True))
+
+
+def test_a_wrong_type_is_refused_with_file_line_and_key(folder: Path) -> None:
+    """All of them in one file: each is told, in the order of the file, and nothing else is."""
+    path, tree = folder / "params.yaml", copy.deepcopy(SHIPPED)
+    for key, value in BASE.items():
+        branch, last = place(tree, key)
+        branch[last] = yaml.safe_load(WRONG[type(value)])
+    for (key, line), found in zip(lines_of(tree, path).items(), refused(path), strict=True):
+        assert found.startswith(f"{path}:{line}: {key}: found ")
+        assert "allowed: " in found
+
+
+@pytest.mark.usefixtures("one_reading")
+@pytest.mark.parametrize("key", [key for key in BASE if key != "scale"])  # which the file alone says
+def test_a_wrong_type_is_refused_alone(key: str) -> None:
+    """Whatever rules between keys it silences, and whatever is right beside it."""
+    found = refused(ROOT / "params.yaml", overrides=only(key, yaml.safe_load(WRONG[type(BASE[key])])))
+    assert found[0].startswith(f"override: {key}: found ")
+    assert "allowed: " in found[0]
+
+
+def test_an_unknown_neighbour_is_refused_with_file_line_and_key(folder: Path) -> None:
+    """All of them in one file, each beside the key that was meant."""
+    path, tree = folder / "params.yaml", copy.deepcopy(SHIPPED)
+    for key in BASE:
+        branch, last = place(tree, key)
+        branch[f"{last}_"] = 7
+    write(path, tree)
+    unknown = [n for n, text in enumerate(path.read_text().splitlines(), 1) if text.endswith("_: 7")]
+    keys = [key for key in params.leaves(tree) if key.endswith("_")]
+    for key, line, found in zip(keys, unknown, refused(path), strict=True):
+        assert found.startswith(f"{path}:{line}: {key}: unknown key, ")
+
+
+@pytest.mark.usefixtures("one_reading")
+@pytest.mark.parametrize("key", BASE)
+def test_an_unknown_neighbour_is_refused_with_the_name_that_was_meant(key: str) -> None:
+    (found,) = refused(ROOT / "params.yaml", overrides=only(f"{key}_", BASE[key]))
+    assert found.startswith(f"override: {key}_: unknown key, ")
+    assert key.rpartition(".")[2] in found
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.sets(st.sampled_from(sorted(set(BASE) - {"scale"})), min_size=1, max_size=6))
 def test_all_that_is_wrong_is_told_at_once(folder: Path, keys: set[str]) -> None:
     path = folder / "spoilt.yaml"
-    tree = yaml.safe_load((ROOT / "params.yaml").read_text())
+    tree = copy.deepcopy(SHIPPED)
     for key in keys:
-        above, _, last = key.rpartition(".")
-        params.section(tree, above)[last] = {"a": 1}
+        branch, last = place(tree, key)
+        branch[last] = {"a": 1}
     write(path, tree)
     found = refused(path)
     assert {line.split(": ")[1] for line in found} == keys

@@ -19,18 +19,45 @@ MAY_IMPORT: dict[str, set[str]] = {
     "maths": set(),
     "data": set(),
     "layers": {"maths"},
-    "methods": {"maths"},
+    "methods": {"maths", "torchvision_schema"},
     "measures": {"maths"},
     "models": {"layers", "maths", "torchvision_schema"},
     "torchvision_schema": set(),
     # parameters and records: nothing of the mathematics
     "params": {"faults", "spelling"},
     "faults": {"schema", "schema_rules", "spelling"},
-    "schema": {"schema_rules", "schema_gradinit", "schema_types"},
+    "schema": {
+        *("schema_rules", "schema_gradinit", "schema_l2_attention", "schema_types"),
+        *(
+            "schema_lipsformer",
+            "schema_layer_scale",
+            "schema_lrformer",
+            "schema_long_short",
+            "schema_robustness",
+            "schema_freelb",
+        ),
+    },
     "schema_gradinit": {"schema_types"},
+    "schema_l2_attention": {"schema_types"},
+    "schema_lipsformer": {"schema_types", "schema_vision"},
+    "schema_layer_scale": {"schema_types", "schema_vision"},
+    "schema_lrformer": {"schema_types", "schema_vision"},
+    "schema_long_short": {"schema_types", "schema_vision"},
+    "schema_robustness": {"schema_types", "schema_vision", "schema_long_short"},
+    "schema_vision": {"schema_types"},
+    "schema_freelb": {"schema_types", "schema_vision"},
     "schema_types": {"schema_rules"},
-    "schema_rules": {"schema_rules_gradinit"},
+    "schema_rules": {
+        *("schema_rules_gradinit", "schema_rules_l2_attention"),
+        *("schema_rules_lipsformer", "schema_rules_long_short", "schema_rules_vision"),
+        "schema_rules_freelb",
+    },
     "schema_rules_gradinit": set(),
+    "schema_rules_l2_attention": set(),
+    "schema_rules_lipsformer": set(),
+    "schema_rules_long_short": set(),
+    "schema_rules_vision": set(),
+    "schema_rules_freelb": set(),
     "spelling": set(),
     "record": {"record_file", "durable", "interrupt", "provenance", "spool", "tensors_file"},
     "tensors_file": set(),
@@ -60,19 +87,24 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 EVERYBODY = {""}  # the package's own __init__, which holds the version
 
-# A file of methods imports no other method, but for the loops and the neighbour search that they share.
+# A file of methods imports no other method, but for the loops, the types of augmentation and the neighbour search that they share.
 SHARED_METHODS = {
     f"relearn.methods{one}"
     for one in (
         "",
         ".fit",
+        ".augmentation",
         ".crafting",
         ".detector",
+        ".dropout_masks",
         ".neighbours",
         ".pgd",
         ".initialised",
         ".scales",
         ".variance_scaling",
+        # adversarial training: what its strategies share
+        *(".perturbation", ".embedding_space", ".pixel_space", ".adversary", ".dropout_masks", ".freelb"),
+        ".source",
     )
 }
 
@@ -88,7 +120,7 @@ TOP_LEVEL: dict[str, tuple[str, ...]] = {
     "sklearn": (),
     "torchvision": (),
     "timm": ("relearn.models",),
-    "transformers": (),
+    "transformers": ("relearn.methods.freelb_trainer",),
     "pooch": (),
     "snakemake": (),
     "dvc": (),

@@ -1,7 +1,10 @@
 """The command line: `relearn <step> …` for the steps of the pipeline, `relearn <verb> …` for everything around them.
 
 Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate (poisoning);
-prepare, folder, corpus, initialise, learn, translate, probe (gradinit).
+prepare, folder, corpus, initialise, learn, translate, probe (gradinit);
+characters, language, ascend, invert, examine, clock (l2_attention); examine, count (lipsformer); examine (lrformer);
+classify (lipsformer, layer_scale, lrformer); throughput, retest (lipsformer); uncertainty (lrformer);
+sequences, understand, stream, predict, cost, adapt (long_short); acquire, finetune, provoke, vote, contrast (freelb).
 Verbs: render, track, ui, jobs, adopt, recover, code, validate, warm.
 Exit codes: see `relearn.exits`.
 """
@@ -20,9 +23,35 @@ from relearn import exits, warm
 STEPS = (
     *("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate"),
     *("folder", "corpus", "initialise", "learn", "translate", "probe"),
+    *("characters", "language", "ascend", "invert", "examine", "clock", "count"),
+    *("classify", "throughput", "retest", "uncertainty", "withstand"),
+    *("sequences", "understand", "stream", "predict", "cost", "similarity", "adapt"),
+    *("acquire", "finetune", "provoke", "vote", "contrast"),
 )
-VERBS = ("render", "track", "ui", "jobs", "adopt", "recover", "setups", "code", "validate", "warm")
-PAPERS = {"poisoning": "zhu2022", "gradinit": "zhu2022"}
+VERBS = (
+    "render",
+    "track",
+    "ui",
+    "jobs",
+    "adopt",
+    "recover",
+    "setups",
+    "code",
+    "validate",
+    "warm",
+    "robustness",
+)
+PAPERS = {
+    "poisoning": "zhu2022",
+    "gradinit": "zhu2022",
+    "l2_attention": "kim2020",
+    "lipsformer": "qi2023",
+    "layer_scale": "touvron2021",
+    "lrformer": "ye2023",
+    "long_short": "zhu2022",
+    "robustness": "zhu2022",
+    "freelb": "zhu2022",
+}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -161,6 +161,8 @@ class Lock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         deadline = time.monotonic() + self.wait_s
+        named_by = time.monotonic() + 1.0  # an owner that has just got the lock has yet to write itself down
+        said = False
         try:
             while not _flock(descriptor, fcntl.LOCK_EX):
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
@@ -168,8 +170,9 @@ class Lock:
                     raise Busy(
                         f"{self.path.name}: held by process {holder}, not free after {self.wait_s:g} s"
                     )
-                if not self.waited:
-                    self.waited = True
+                self.waited = True
+                if not said and (holder != "unknown" or time.monotonic() >= named_by):
+                    said = True
                     print(f"{self.path.name}: held by process {holder}, waiting", file=sys.stderr, flush=True)
                 time.sleep(0.1)
             os.ftruncate(descriptor, 0)

@@ -83,7 +83,7 @@ def _said(item: Any, tree: dict[str, Any]) -> str:
     found = f"found {shown(item['input'])}"
     if item["type"] == "value_error":
         return f"{found}, allowed: {item['ctx']['error']}"
-    meant = guess(str(item["input"]), node.get("enum", ()))
+    meant = guess(str(item["input"]), [word for word in node.get("enum", ()) if isinstance(word, str)])
     return f"{found}, allowed: {allowed(node, tree)}" + (f"; nearest: {meant}" if meant else "")
 
 
@@ -100,7 +100,8 @@ def allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
     if kind == "object":
         return f"a mapping of {', '.join(node['properties'])}"
     words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
-    return f"{words[kind]} {bounds}".strip()
+    form = f"that matches {node['pattern']}" if "pattern" in node else ""
+    return " ".join(filter(None, (words[kind], bounds, form)))
 
 
 def _resolved(node: Mapping[str, Any], tree: Mapping[str, Any]) -> Mapping[str, Any]:

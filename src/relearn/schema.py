@@ -10,11 +10,19 @@ machine that only runs steps does not need it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.schema_freelb import FreeLB
 from relearn.schema_gradinit import GradInit
+from relearn.schema_l2_attention import L2Attention
+from relearn.schema_layer_scale import LayerScale
+from relearn.schema_lipsformer import LipsFormer
+from relearn.schema_long_short import LongShort
+from relearn.schema_lrformer import LRFormer
+from relearn.schema_robustness import RobustnessStudy
 from relearn.schema_types import (
     Class,
     Count,
@@ -300,9 +308,17 @@ class Params(Section):
     scale: Scale
     poisoning: Poisoning
     gradinit: GradInit
+    l2_attention: L2Attention
+    lipsformer: LipsFormer
+    layer_scale: LayerScale
+    lrformer: LRFormer
+    long_short: LongShort
+    robustness: RobustnessStudy
+    freelb: FreeLB
 
 
+@cache
 def json_schema() -> dict[str, Any]:
-    """The rules of single keys as JSON Schema (draft 2020-12), for editors and other tools."""
+    """The rules of single keys as JSON Schema (draft 2020-12), for editors and other tools. One tree for all who ask: not to be changed."""
     schema = Params.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "params.yaml"}

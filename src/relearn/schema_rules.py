@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from relearn import schema_rules_gradinit
+from relearn import (
+    schema_rules_freelb,
+    schema_rules_gradinit,
+    schema_rules_l2_attention,
+    schema_rules_lipsformer,
+    schema_rules_long_short,
+    schema_rules_vision,
+)
 
 CLASSES = 10
 SMALLEST_CLASS = {"digits": 174, "cifar10": 5000}
@@ -183,6 +190,11 @@ RULES = (
     *(_split, _images, _poisons, _targets, _classes, _neighbours, _milestones, _batches),
     *(_victims, _study_targets, _class_sizes, _test_images),
     *schema_rules_gradinit.RULES,
+    *schema_rules_l2_attention.RULES,
+    *schema_rules_lipsformer.RULES,
+    *schema_rules_vision.RULES,
+    *schema_rules_long_short.RULES,
+    *schema_rules_freelb.RULES,
 )
 
 

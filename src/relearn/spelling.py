@@ -18,7 +18,7 @@ KeyPath = tuple[str | int, ...]
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][-+][0-9]+)?")
-WORD = re.compile(r"[A-Za-z]([A-Za-z0-9_./ -]*[A-Za-z0-9_])?")
+WORD = re.compile(r"[A-Za-z]([A-Za-z0-9_./ +-]*[A-Za-z0-9_+])?")
 TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 NOT_TRUTH = {"yes", "no", "on", "off", "y", "n"}
 NOTHING = {"", "~", "null"}

@@ -88,7 +88,8 @@ class Job:
 
     @property
     def said(self) -> str:
-        return self.out.read_text(errors="replace")
+        # A process that has just been asked for has not opened its file yet.
+        return self.out.read_text(errors="replace") if self.out.exists() else ""
 
     @property
     def last(self) -> str:

@@ -135,7 +135,8 @@ def test_nothing_here_loads_a_pickle() -> None:
             "shell=True",
         ):
             assert word not in text, f"{file}: {word}"
-        assert text.count("torch.load(") == text.count("weights_only=True"), file
+        readers = ("torch.load(", '("timm.models").load_state_dict(')  # timm's reads with torch's
+        assert sum(map(text.count, readers)) == text.count("weights_only=True"), file
 
 
 def test_without_the_net_it_says_what_to_fetch_and_where_to_put_it(desk: Any) -> None:

@@ -206,10 +206,14 @@ def test_a_child_that_lives_on_is_named_and_nothing_is_unlocked(desk: Any) -> No
 
 
 def test_two_at_once_work_once(desk: Any, reference: Any) -> None:
-    first, second = desk.run(*desk.pretrain()), desk.run(*desk.pretrain())
+    first = desk.run(*desk.pretrain())
+    desk.reached(2, first)
+    os.kill(first.pid, signal.SIGSTOP)  # so that the second surely finds it at work
+    try:
+        second = desk.run(*desk.pretrain())
+        desk.until(lambda: f"held by process {first.pid}, waiting" in second.said)
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
     assert (first.wait(), second.wait()) == (0, 0), first.said + second.said
-    assert f"held by process {first.pid}, waiting" in second.said or (
-        f"held by process {second.pid}, waiting" in first.said
-    )
     assert desk.outputs("net") == reference.outputs("net")
     assert [len(one) for one in steps(desk)] == [20]  # one attempt, each epoch once

@@ -1,15 +1,12 @@
-"""Augmentation: crops and flips, holes and mixtures of whole batches, each against a loop over images."""
-
-import math
+"""Augmentation: crops, flips and holes of whole batches, each against a loop over images."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.functional import cross_entropy, one_hot
 
-from relearn.methods.augmentation import compose, crop_and_flip, cutout, mixup
+from relearn.methods.augmentation import compose, crop_and_flip, cutout
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -87,67 +84,11 @@ def test_compose_applies_one_after_the_other():
     assert torch.equal(compose(crop_and_flip(1, True), cutout(2))(images, generator(3)), by_hand)
 
 
-def test_mixup_loss_is_the_weighted_mean_of_the_two_losses():
-    """CE(λ e_y + (1-λ) e_y') = λ CE(y) + (1-λ) CE(y'), images mixed with the same λ and partner; label smoothing included."""
-    images = torch.rand(8, 1, 3, 3, dtype=torch.float64, generator=generator(1))
-    images[:, 0, 0, 0] = torch.arange(8.0)  # so that λ and the partner can be read off the result
-    labels = torch.randint(0, 5, (8,), generator=generator(2))
-    rest = torch.arange(8)
-    mixed, targets, untouched = mixup(0.7, 5)([images, labels, rest], generator(9))
-    assert untouched is rest
-    for weight, other in _partners(mixed[:, 0, 0, 0]):
-        if torch.allclose(mixed, weight * images + (1 - weight) * images[other], rtol=0, atol=1e-12):
-            break
-    else:
-        pytest.fail("no single λ and permutation explains the batch")
-    logits = torch.randn(8, 5, dtype=torch.float64, generator=generator(4))
-    for smoothing in (0.0, 0.1):
-        one = cross_entropy(logits, labels, label_smoothing=smoothing)
-        two = cross_entropy(logits, labels[other], label_smoothing=smoothing)
-        both = cross_entropy(logits, targets, label_smoothing=smoothing)
-        assert float(both) == pytest.approx(float(weight * one + (1 - weight) * two), rel=1e-12)
-
-
-def _partners(values):
-    """Every (λ, permutation) that mixes 0..7 to the values: one λ for each possible partner of the first sample."""
-    for partner in range(1, 8):
-        weight = 1 - float(values[0]) / partner
-        other = [(float(v) - weight * i) / (1 - weight) for i, v in enumerate(values)]
-        rounded = [round(o) for o in other]
-        if sorted(rounded) == list(range(8)) and all(
-            math.isclose(o, r, abs_tol=1e-6) for o, r in zip(other, rounded)
-        ):
-            yield weight, torch.tensor(rounded)
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.0, 4.0])
-def test_mixup_weights_follow_the_beta_distribution(alpha):
-    """Beta(a, a) has mean 1/2, variance 1/(4(2a+1)); uniform for a = 1."""
-    draws, mix, labels = generator(0), mixup(alpha, 2), torch.tensor([0, 1])
-    pairs = [mix([torch.zeros(2, 1, dtype=torch.float64), labels], draws)[1] for _ in range(3000)]
-    weights = torch.stack([p[0, 0] for p in pairs if p[0, 1] > 0])  # a sample mixed with itself tells nothing
-    variance, count = 1 / (4 * (2 * alpha + 1)), len(weights)
-    assert 1300 < count < 1700
-    assert abs(float(weights.mean()) - 0.5) < 5 * math.sqrt(variance / count)
-    assert float(weights.var()) == pytest.approx(variance, rel=0.12)
-
-
-def test_mixup_takes_probabilities_as_they_are():
-    labels = torch.tensor([0, 2, 1, 1])
-    images = torch.rand(4, 2)
-    hard = mixup(1.0, 3)([images, labels], generator(5))
-    soft = mixup(1.0, 3)([images, one_hot(labels, 3).float()], generator(5))
-    assert all(torch.equal(a, b) for a, b in zip(hard, soft))
-    assert torch.allclose(hard[1].sum(1), torch.ones(4))
-
-
 @pytest.mark.parametrize(
     "make,message",
     [
         (lambda: cutout(0), "cutout size: found 0"),
         (lambda: cutout(3, 0), "cutout holes: found 0"),
-        (lambda: mixup(0.0, 3), "mixup alpha: found 0.0"),
-        (lambda: mixup(float("nan"), 3), "mixup alpha: found nan"),
     ],
 )
 def test_impossible_settings_are_named(make, message):

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from relearn.methods.augmentation import mixup
 from relearn.methods.fit import fit, plain_gradient
+from relearn.methods.mixing import mixup
 from relearn.methods.schedules import learning_rate
 
 

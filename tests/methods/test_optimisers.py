@@ -45,7 +45,12 @@ REST = {"conv.weight", "conv.bias", "head.weight", "head.bias", "bias1", "scale"
 
 @pytest.mark.parametrize(
     "decay,spared",
-    [("all", set()), ("no_norm", NORMS), ("no_norm_no_bias", NORMS | {"conv.bias", "head.bias", "bias1"})],
+    [
+        ("all", set()),
+        ("no_norm", NORMS),
+        ("no_norm_no_bias", NORMS | {"conv.bias", "head.bias", "bias1"}),
+        ("no_vectors", (NORMS | REST) - {"conv.weight", "head.weight"}),
+    ],
 )
 def test_decay_spares_what_it_says_and_every_trained_parameter_is_in_one_group(decay, spared):
     groups = parameter_groups(Net(), 0.1, decay)
@@ -53,6 +58,15 @@ def test_decay_spares_what_it_says_and_every_trained_parameter_is_in_one_group(d
     assert names(groups, weight_decay=0.1) == (NORMS | REST) - spared
     everything = [id(p) for g in groups for p in g["params"]]
     assert len(everything) == len(set(everything)) == 11
+
+
+def test_what_the_network_names_does_not_decay_where_vectors_do_not():
+    class Named(Net):
+        def no_weight_decay(self):
+            return {"conv.weight", "somewhere.else"}
+
+    assert names(parameter_groups(Named(), 0.1, "no_vectors"), weight_decay=0.1) == {"head.weight"}
+    assert parameter_groups(Named(), 0.1, "all")[0]["names"] == parameter_groups(Net(), 0.1)[0]["names"]
 
 
 def test_a_parametrised_parameter_counts_as_what_it_stands_for():
@@ -110,7 +124,7 @@ def test_a_model_without_a_parameter_to_train_is_refused():
             make_optimiser(empty, "sgd", lr=0.1)
 
 
-def published(name, theta, gradients, lr, decay, betas, momentum, nesterov):
+def published(name, theta, gradients, lr, decay, betas, momentum, nesterov, eps=1e-8):
     """The updates as printed: Sutskever et al. 2013, Kingma & Ba 2015, Loshchilov & Hutter 2019, Liu et al. 2020."""
     b1, b2 = betas
     m = v = torch.zeros_like(theta)
@@ -126,7 +140,7 @@ def published(name, theta, gradients, lr, decay, betas, momentum, nesterov):
             longest = 2 / (1 - b2) - 1
             rho = longest - 2 * t * b2**t / (1 - b2**t)
             if rho > 5:
-                adapted = math.sqrt(1 - b2**t) / (v.sqrt() + 1e-8)
+                adapted = math.sqrt(1 - b2**t) / (v.sqrt() + eps)
                 r = (rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho)
                 theta = theta - lr * first * math.sqrt(r) * adapted
             else:
@@ -134,22 +148,25 @@ def published(name, theta, gradients, lr, decay, betas, momentum, nesterov):
             continue
         if name == "adamw":
             theta = theta - lr * decay * theta
-        theta = theta - lr * first / ((v / (1 - b2**t)).sqrt() + 1e-8)
+        theta = theta - lr * first / ((v / (1 - b2**t)).sqrt() + eps)
     return theta
 
 
+@pytest.mark.parametrize("eps", [None, 0.3])
 @pytest.mark.parametrize(
     "name,nesterov", [("sgd", False), ("sgd", True), ("adam", 0), ("adamw", 0), ("radam", 0)]
 )
-def test_steps_equal_the_published_update(name, nesterov):
+def test_steps_equal_the_published_update(name, nesterov, eps):
     torch.manual_seed(0)
     gradients = torch.randn(12, 5, dtype=torch.float64)
     net = nn.Linear(5, 1, bias=False).double()
     start = net.weight.detach().clone()[0]
-    settings = dict(lr=0.05, momentum=0.8, betas=(0.85, 0.95), weight_decay=0.03)
+    settings = dict(lr=0.05, momentum=0.8, betas=(0.85, 0.95), weight_decay=0.03) | (
+        {"eps": eps} if eps else {}
+    )
     stepper = make_optimiser(net, name, nesterov=bool(nesterov), **settings)
     for gradient in gradients:
         net.weight.grad = gradient[None].clone()
         stepper.step()
-    truth = published(name, start, gradients, 0.05, 0.03, (0.85, 0.95), 0.8, bool(nesterov))
+    truth = published(name, start, gradients, 0.05, 0.03, (0.85, 0.95), 0.8, bool(nesterov), eps or 1e-8)
     torch.testing.assert_close(net.weight.detach()[0], truth, rtol=1e-10, atol=1e-13)

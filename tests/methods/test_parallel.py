@@ -14,8 +14,9 @@ from torch.nn.functional import cross_entropy
 
 from relearn.checkpoint import Checkpoint
 from relearn.methods import parallel
-from relearn.methods.augmentation import compose, crop_and_flip, cutout, mixup
+from relearn.methods.augmentation import compose, crop_and_flip, cutout
 from relearn.methods.fit import fit, plain_gradient
+from relearn.methods.mixing import mixup
 
 
 class Net(nn.Module):
@@ -75,6 +76,10 @@ def images():
     return pixels, torch.randint(0, 3, (23,), generator=draws)
 
 
+def norm(model):
+    return {"norm": float(sum(p.double().norm() for p in model.parameters()))}
+
+
 def task(name: str, rank: int, folder: Path | None = None):
     """Train; the start of the second process is another one, so that the first one's must reach it."""
     shared = dict(lr=0.05, seed=2, clip_norm=0.5, weight_decay=0.01, check_every=2)
@@ -111,12 +116,19 @@ def task(name: str, rank: int, folder: Path | None = None):
         augment=compose(crop_and_flip(1, True), cutout(2)),
         mix=mixup(1.0, 3),
         optimizer="adam",
-        evaluate=lambda model: {"norm": float(sum(p.double().norm() for p in model.parameters()))},
+        evaluate=norm,
+        average=0.9,
+        evaluate_average=norm,
         history_steps=4,
         **shared,
         **more,
     )
     return net, fitted
+
+
+def both(net, fitted) -> dict[str, torch.Tensor]:
+    """The trained weights and, where there is one, their average."""
+    return {**net.state_dict(), **{f"average/{name}": one for name, one in (fitted.average or {}).items()}}
 
 
 def worker(names: list[str], out: Path) -> None:
@@ -126,8 +138,8 @@ def worker(names: list[str], out: Path) -> None:
         for name in names:
             net, fitted = task(name, rank, out / "kept")
             assert not any(isinstance(module, parallel._Synchronised) for module in net.modules())
-            torch.save(net.state_dict(), out / f"{name}{rank}.pt")
-            (out / f"{name}{rank}.json").write_text(json.dumps(vars(fitted)))
+            torch.save(both(net, fitted), out / f"{name}{rank}.pt")
+            (out / f"{name}{rank}.json").write_text(json.dumps({**vars(fitted), "average": None}))
     assert parallel.world() == (0, 1)
 
 
@@ -178,7 +190,8 @@ def test_two_processes_train_to_what_one_trains_to(two, name):
     net, fitted = task(name, 0)
     weights, history = ended(two, name)
     assert history["steps"] == fitted.steps > 7
-    for key, value in net.state_dict().items():
+    assert (fitted.average is None) is (name == "words")
+    for key, value in both(net, fitted).items():
         torch.testing.assert_close(weights[key], value, rtol=1e-9, atol=1e-11, msg=key)
     for ours, theirs in zip(history["history"], fitted.history, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-9)

@@ -10,6 +10,7 @@ import pytest
 
 from relearn.report import analysis, artefacts, claims, cost, coverage, page, table
 from relearn.report.runs import select
+from relearn.report.settings_page import Setting, SettingsTable
 
 from .conftest import REPORTED, chapter
 
@@ -100,6 +101,34 @@ def test_links_lead_to_runs(make_page, root):
     reader.feed(make_page[0]())
     runs = [link for link in reader.links if link.startswith("runs/")]
     assert runs and all((root / link).is_file() for link in runs)
+
+
+def test_errata_stand_under_their_papers_in_the_order_of_the_file(make_page):
+    html, parts = make_page
+    one = parts["errata"]["Z1"]
+    entries = {
+        name: {**one, "paper": paper, "place": f"place of {name}"}
+        for name, paper in (("Z9", "zhu2022"), ("K1", "kim2020"), ("Z2", "zhu2022"))
+    }
+    made = html(errata=entries)
+    made = made[made.index('<h2 id="errata">') : made.index('<h2 id="cost">')]
+    order = ["zhu2022", "place of Z9", "place of Z2", "kim2020", "place of K1"]
+    assert [made.count(text) for text in order] == [1] * 5
+    assert sorted(order, key=made.index) == order
+    assert (
+        "<th colspan" not in html(errata={})[html(errata={}).index('<h2 id="errata">') :].split("</table>")[0]
+    )
+
+
+def test_tables_of_settings_are_shown(make_page):
+    one = Setting(NASTY, "epochs", "300", "", "not in params", ("a.b",), "why")
+    made = make_page[0](settings=[SettingsTable("a.table6", "Training", (one,))])
+    reader = Balance()
+    reader.feed(made)
+    assert not reader.open and "script" not in reader.tags and "#settings" in reader.links
+    assert "0 equal, 0 differs, 1 not in params." in made
+    assert "<td>epochs</td><td>300</td><td>-</td><td>not in params</td><td>a.b; why</td>" in made
+    assert 'id="settings"' not in make_page[0]()
 
 
 @pytest.mark.parametrize("place", ["title", "claim", "problem", "deviation", "erratum", "analysis"])

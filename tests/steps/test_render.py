@@ -17,7 +17,15 @@ from relearn.steps import render
 
 REPOSITORY = Path(__file__).parents[2]
 REPORTED = REPOSITORY / "workflow" / "reported"
-WHOLE = ("claims.md", "claims.json", "coverage.csv", "deviations.md", "metrics.json", "report.html")
+WHOLE = (
+    "claims.md",
+    "claims.json",
+    "coverage.csv",
+    "deviations.md",
+    "metrics.json",
+    "settings.md",
+    "report.html",
+)
 
 
 def call(root: Path, *more: str, scale: str = "mini") -> int:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from .touches_freelb import RUNS
+
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 PARTS = (
@@ -85,6 +87,46 @@ FEW: dict[str, Any] = {
     ],
     "gradinit.translation.grid": {"runs": ["post_ln/gradinit"], "lr": [2.0e-3], "beta2": [0.98]},
     "gradinit.translation.probe.runs": ["post_ln/xavier"],
+    "l2_attention.warmup.gamma": [1.0, 2.0],
+    "l2_attention.depths": {
+        "warmup": {
+            **{name: [1] for name in ("lstm", "dp", "l2_tied")},
+            **{name: [2] for name in ("l2", "l2_matched", "contractive")},
+        },
+        "fixed": {"dp": [2], "l2_tied": [2], "contractive": [2]},
+    },
+    "l2_attention.figure_2.lengths": [100, 1000],
+    "l2_attention.figure_7.lengths": [10],
+    "l2_attention.inversion.attentions": ["dp", "l2_tied"],
+    "l2_attention.inversion.lengths": [16],
+    "l2_attention.inversion.dims": [16, 64],
+    "lipsformer.count.networks": ["Swin-T", "CSwin-T", "LipsFormer-Swin-T"],
+    "lipsformer.grid.ablation.variants": ["base", "warmup"],
+    "lipsformer.grid.pairs.networks": ["Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B", "CSwin-T"],
+    "lipsformer.retest.networks": ["CSwin-T"],
+    "layer_scale.grid.depths": [12],
+    "layer_scale.grid.residuals": ["pre_norm", "fixup", "rezero_epsilon"],
+    "layer_scale.grid.drop_paths.variants": ["linear"],
+    "layer_scale.grid.class_tokens.variants": ["class_attention"],
+    "lrformer.grid.variants": ["dot_dense", "lrsa_gp"],
+    **{
+        f"long_short.understand.tasks.{task}.attentions": ["full", kind]
+        for task, kind in {
+            "listops": "long_short_best",
+            "text": "window",
+            "retrieval": "linformer",
+            "image": "long_short",
+            "pathfinder": "dynamic",
+        }.items()
+    },
+    "long_short.stream.datasets": ["pydoc_topics"],
+    "long_short.predict.variants": ["dual_norm", "large"],
+    "long_short.grid.networks": ["CvT-LS-13", "ViL-LS-Medium", "DeiT-S", "ResNet-50"],
+    "long_short.grid.similarity": ["CvT-LS-13"],
+    "robustness.withstand.networks": ["CvT-LS-13", "ResNet-50"],
+    "freelb.seeds": [0],
+    "freelb.finetune.runs": RUNS,
+    "freelb.contrast.methods": ["vanilla", "freelb"],
 }
 
 

@@ -30,6 +30,37 @@ CODE = Path("results/code.json")
 STAGE_OF = {"subset": "prepare", "harden": "pretrain", "gradinit/translate": "learn@gradinit"}
 STAGE_OF |= {f"gradinit/{step}": f"{step}@gradinit" for step in ("initialise", "learn", "probe")}
 STAGE_OF |= {f"gradinit/{step}": "data@gradinit" for step in ("prepare", "folder", "corpus")}
+STAGE_OF |= {
+    f"l2_attention/{step}": f"{step}@l2_attention"
+    for step in ("characters", "language", "ascend", "invert", "examine", "clock")
+}
+STAGE_OF |= {f"{study}/examine": f"construct@{study}" for study in ("lipsformer", "lrformer")}
+STAGE_OF |= {f"lipsformer/{step}": f"{step}@lipsformer" for step in ("count", "throughput", "retest")}
+STAGE_OF |= {
+    f"{study}/{step}": f"classify@{study}"
+    for study in ("lipsformer", "layer_scale", "lrformer", "long_short")
+    for step in ("prepare", "classify")
+}
+STAGE_OF |= {"lrformer/uncertainty": "uncertainty@lrformer", "robustness/withstand": "withstand@robustness"}
+STAGE_OF |= {
+    f"long_short/{step}": f"{step}@long_short"
+    for step in ("understand", "predict", "adapt", "cost", "count", "similarity", "throughput")
+}
+STAGE_OF |= {"long_short/sequences": "understand@long_short", "long_short/stream": "predict@long_short"}
+STAGE_OF |= {
+    f"freelb/{step}": f"{step}@freelb" for step in ("finetune", "provoke", "vote", "contrast", "count")
+}
+STAGE_OF |= {"freelb/acquire": "finetune@freelb", "freelb/prepare": "contrast@freelb"}
+OTHERS = (
+    "gradinit",
+    "l2_attention",
+    "lipsformer",
+    "layer_scale",
+    "lrformer",
+    "long_short",
+    "robustness",
+    "freelb",
+)  # their runs are named with the study before the step
 
 
 def finish() -> None:
@@ -120,7 +151,7 @@ def called(graph: Any, changed: list[str], stale: list[str]) -> list[str]:
 def step_of(name: str) -> str:
     """The step of a run, behind the study's name where it is not poisoning: train, gradinit/probe."""
     parts = name.split("/")
-    return "/".join(parts[:2]) if parts[0] == "gradinit" else parts[0]
+    return "/".join(parts[:2]) if parts[0] in OTHERS else parts[0]
 
 
 def stage_of(name: str) -> str:

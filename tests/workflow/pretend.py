@@ -28,7 +28,32 @@ ARTEFACTS = {
     "learn": ["history.csv"],
     "translate": ["history.csv", "hypotheses.txt"],
     "probe": [],
+    "characters": ["characters.safetensors"],
+    "language": ["weights.safetensors", "history.csv"],
+    "ascend": ["ascents.csv", "curve.csv"],
+    "invert": ["errors.csv", "ranges.csv"],
+    "examine": [],
+    "clock": ["times.csv"],
+    "count": ["counts.csv"],
+    "classify": ["history.csv", "layers.csv", "alphas.csv", "model.safetensors"],
+    "throughput": ["throughput.csv"],
+    "retest": ["retest.csv"],
+    "sequences": ["data.safetensors"],
+    "understand": ["history.csv", "predictions.csv", "model.safetensors"],
+    "stream": ["stream.safetensors"],
+    "predict": ["history.csv", "norms.csv", "model.safetensors"],
+    "cost": [],
+    "similarity": ["similarity.csv"],
+    "adapt": ["history.csv", "predictions.csv", "model.safetensors"],
+    "withstand": ["sets.csv", "attacks.csv", "bad_images.csv"],
+    "acquire": ["history.csv", "encoder.safetensors"],
+    "finetune": ["history.csv", "answers.csv", "model.safetensors"],
+    "provoke": ["increases.csv"],
+    "vote": ["scores.csv", "submission.zip"],
+    "contrast": ["history.csv", "answers.csv", "weights.safetensors"],
+    "uncertainty": ["calibration.csv", "ood.csv", "distance.csv", "scores.csv"],
 }
+COSTS = {"curve": "cost.csv", "latency": "latency.csv"}
 PROBES = {"gradient_statistics": "layers.csv", "batch_norm": "cases.csv", "parameter_counts": "counts.csv"}
 TRIALS = ("craft", "filter", "train", "evaluate")
 WITHOUT_TRIALS = ("hull",)
@@ -43,6 +68,14 @@ def artefacts(command: str, labels: dict[str, str]) -> list[str]:
         names.append("loss_curves.csv")
     if command == "probe":
         names.append(PROBES[labels["protocol"]])
+    if command == "cost":
+        names.append(COSTS[labels["protocol"]])
+    if labels.get("family") == "gradient":
+        names = ["gradients.csv"]
+    if labels.get("protocol") == "activations":
+        names.append("curves.csv")
+    if command == "examine":
+        names.append("histogram.csv" if labels["protocol"] == "outputs" else "cases.csv")
     return names
 
 
@@ -57,7 +90,9 @@ def content(name: str, text: str) -> bytes:
 def step(args: argparse.Namespace) -> None:
     from relearn import record
 
-    inputs = {name: [Path(path) for path in paths] for name, *paths in args.input}
+    inputs: dict[str, list[Path]] = {}
+    for name, *paths in args.input:  # a name may come again
+        inputs.setdefault(name, []).extend(map(Path, paths))
     labels = dict(args.label)
     known = [args.settings, args.code, sorted(labels.items()), args.seed]
     sums = {name: [record.digest(path) for path in paths] for name, paths in inputs.items()}

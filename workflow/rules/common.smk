@@ -7,9 +7,14 @@ from pathlib import Path
 from relearn import params as reader
 from relearn import parents
 from relearn.code_version import code_version
+from relearn.data import OUTLIERS
 from relearn.data import module_of as dataset_module
 from relearn.data.sentence_pairs import corpus_module_of as corpus_module
+from relearn.data.streams import stream_module_of as stream_module
+from relearn.data.text_lines import text_module_of as text_module
+from relearn.layers.efficient import module_of as attention_module
 from relearn.methods import ATTACKS, DEFENCES, INITIALISATIONS
+from relearn.methods.strategies import SPACES, STRATEGIES
 from relearn.models import module_of as network_module
 from relearn.record import canonical
 
@@ -35,11 +40,29 @@ wildcard_constraints:
     defence="none|adversarial_training|" + "|".join(DEFENCES),
     role="substitute|victim|substitute_half|victim_half|victim_disjoint|robust",
     setting="transfer|end_to_end|overlap_full|overlap_half|overlap_disjoint|imbalance",
-    part="first_half|middle_half|second_half",
     victim=r"[A-Za-z0-9-]+",
-    suite="grid|first_steps|imagenet",
+    suite="grid|first_steps|imagenet|fig[235678]|ablation|pairs|residual|drop_path|class_token",
+    variant=r"[A-Za-z0-9_.-]+",
+    vision="lipsformer|layer_scale|lrformer|long_short|freelb",
+    encoder="roberta|albert|bert",
+    exam="[a-z_0-9]+",
+    tactic="[a-z_0-9]+",
+    task="listops|text|retrieval|image|pathfinder",
+    text="enwik8|text8|warandpeace|pydoc_topics",
+    kind="[a-z_]+",
+    part="first_half|middle_half|second_half",
+    family="lra|language|vision|gradient",
+    network=r"[A-Za-z0-9_.+-]+",
+    dataset="digits|cifar10",
     initialisation=r"[a-z_0-9.-]+",
     recipe=r"[a-z_0-9.-]+",
+    attention="lstm|dp|l2|l2_tied|l2_matched|contractive",
+    weights="identity|random|trained",
+    protocol="(?!outputs|activations)[a-z_0-9]+",
+    layers=r"\d+",
+    depth=r"\d+",
+    length=r"\d+",
+    dim=r"\d+",
 
 
 def method_module(registry, name):

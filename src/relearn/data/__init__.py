@@ -1,7 +1,9 @@
 """Data sets by name, each one file with ``load(folder) -> Images``; their split and their prepared form.
 
 ``DATASETS`` names the loader of each data set as text: a module is imported only when its set is asked for.
-``CORPORA`` does so for translation, each one file with ``load(folder) -> Corpus`` (see ``relearn.data.sentence_pairs``).
+``CORPORA`` does so for translation, each one file with ``load(folder) -> Corpus`` (see ``relearn.data.sentence_pairs``),
+``TEXTS`` for language models, each one file with ``load(folder) -> Text`` (see ``relearn.data.text_lines``), and
+``OUTLIERS`` for out-of-distribution images (see ``relearn.data.outliers``).
 """
 
 from __future__ import annotations
@@ -22,6 +24,18 @@ CORPORA = {
     "number_words": "relearn.data.number_words:load",
     "multi30k": "relearn.data.multi30k:load",
     "iwslt14": "relearn.data.iwslt14:load",
+}
+TEXTS = {
+    "pydoc_topics": "relearn.data.pydoc_topics:load",
+    "ptb": "relearn.data.ptb:load",
+}
+OUTLIERS = {
+    "cifar100": "relearn.data.cifar100:outliers",
+    "svhn": "relearn.data.svhn:outliers",
+    "natural_patches": "relearn.data.natural_patches:patches",
+    "gaussian_noise": "relearn.data.noise_images:gaussian",
+    "uniform_noise": "relearn.data.noise_images:uniform",
+    "corrupted": "relearn.data.corrupted:corrupted",
 }
 
 

@@ -22,7 +22,7 @@ import shutil
 import tarfile
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -68,6 +68,25 @@ def read_members(path: Path, names: Sequence[str], limits: Limits | None = None)
     missing = [name for name in names if name not in found]
     if missing:
         raise ValueError(f"{path}: lacks {', '.join(missing)}")
+    return found
+
+
+def read_matching(
+    path: Path, wanted: Callable[[str], bool], limits: Limits | None = None
+) -> dict[str, bytes]:
+    """The contents of the files whose name ``wanted`` accepts, in memory; nothing is written, the whole archive is read.
+
+    Raises:
+        ValueError: the archive is refused (see the module) or broken, or no name is wanted.
+        OSError: it cannot be read.
+    """
+    found: dict[str, bytes] = {}
+    with _opened(path, limits or Limits()) as members:
+        for name, file in members:
+            if file is not None and wanted(name):
+                found[name] = file.read()
+    if not found:
+        raise ValueError(f"{path}: lacks all files that are looked for")
     return found
 
 

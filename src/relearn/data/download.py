@@ -56,8 +56,9 @@ def fetch(
             if not fault:
                 return place
             faults.append(f"{place}: {fault}")
+    known = f"sha256 {remote.sha256}" if remote.sha256 else f"md5 {remote.md5}"
     by_hand = (
-        f"by hand: fetch {' or '.join(remote.urls)} ({remote.size} bytes, sha256 {remote.sha256}) and put it "
+        f"by hand: fetch {' or '.join(remote.urls)} ({remote.size} bytes, {known}) and put it "
         f"at {wanted / remote.name}"
     )
     if os.environ.get("RELEARN_OFFLINE", "0") not in ("", "0"):

@@ -187,7 +187,13 @@ class FolderBatches:
         return _channels_first(image)
 
 
-def central(image: Image.Image, *, size: int, resize: int) -> Image.Image:
+def central(
+    image: Image.Image,
+    *,
+    size: int,
+    resize: int,
+    interpolation: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Image.Image:
     """Shorter side to ``resize``, then the middle ``size`` × ``size``.
 
     Raises:
@@ -198,7 +204,7 @@ def central(image: Image.Image, *, size: int, resize: int) -> Image.Image:
     width, height = image.size
     short = min(width, height)
     width, height = resize * width // short, resize * height // short
-    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    image = image.resize((width, height), interpolation)
     left, top = round((width - size) / 2), round((height - size) / 2)
     return image.crop((left, top, left + size, top + size))
 

@@ -16,7 +16,7 @@ class Remote:
         name: its name in the cache.
         urls: https addresses of the same bytes, the first to be tried first.
         size: bytes, exactly; nothing longer is ever read.
-        sha256: hexadecimal.
+        sha256: hexadecimal; empty where only the md5 is known.
         magic: the first bytes.
         md5: hexadecimal, only where the publisher states it.
     """

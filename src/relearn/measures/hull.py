@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relearn.maths import simplex_least_squares
+from relearn.maths.simplex import simplex_least_squares
 
 TOLERANCE = 1e-7
 

@@ -1,12 +1,14 @@
 """What happens to image batches before the network sees them: whole batches, where they are, without a loop over images.
 
+Here are crops, flips and holes; RandAugment is in :mod:`relearn.methods.randaugment`, mixtures of images and labels in
+:mod:`relearn.methods.mixing`.
+
 Every draw comes from a generator on the CPU that the training loop gives, so that it does not depend on the device. Images are
 (B, C, H, W) floats in pixel units, [0, 1]; the networks of this package normalise inside.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,32 +85,3 @@ def cutout(size: int, holes: int = 1, fill: float | Sequence[float] | Tensor = 0
         return torch.where(inside.any(1)[:, None], values.to(images).view(-1, 1, 1), images)
 
     return augment
-
-
-def mixup(alpha: float, classes: int) -> Mix:
-    r"""mixup (Zhang et al. 2018, arXiv 1710.09412) of a batch ``(images, labels, *rest)``.
-
-    .. math:: \tilde x = \lambda x + (1 - \lambda)\, x_\pi, \quad \tilde y = \lambda\, e_y + (1 - \lambda)\, e_{y_\pi}, \quad
-        \lambda \sim \mathrm{Beta}(\alpha, \alpha)
-
-    with one :math:`\lambda` and one permutation :math:`\pi` a batch. Labels (B,) become probabilities (B, ``classes``), which
-    ``cross_entropy`` takes, with label smoothing too; its value is the λ-weighted mean of the two losses. Labels that are
-    probabilities already are mixed as they are. ``rest`` is left alone.
-
-    Raises:
-        ValueError: ``alpha`` ≤ 0.
-    """
-    if not alpha > 0:
-        raise ValueError(f"mixup alpha: found {alpha}, allowed is more than 0")
-
-    def mix(batch: Sequence[Any], generator: torch.Generator) -> list[Any]:
-        images, labels, *rest = batch
-        # torch's Beta draws from the global state only; Python's own takes a seed.
-        seed = int(torch.randint(2**62, (), generator=generator))
-        weight = random.Random(seed).betavariate(alpha, alpha)
-        other = torch.randperm(len(images), generator=generator).to(images.device)
-        if labels.dim() == 1:
-            labels = nn.functional.one_hot(labels, classes).to(images.dtype)
-        return [torch.lerp(images[other], images, weight), torch.lerp(labels[other], labels, weight), *rest]
-
-    return mix

@@ -16,7 +16,7 @@ c       coefficients of substitute i           ``coefficients``    (…, k)
 Each iteration solves the coefficients of every substitute on the detached features, then moves the poisons
 with the coefficients held fixed: by the envelope theorem that is the gradient of the minimum over c.
 
-Differs from the paper: the coefficients are solved exactly (:func:`relearn.maths.simplex_least_squares`)
+Differs from the paper: the coefficients are solved exactly (:func:`relearn.maths.simplex.simplex_least_squares`)
 instead of by projected gradient steps with an unstated stop rule. The factor in front of the sum is not
 legible in the text (½ or 1/2m); ½ here, and the history has the sum over substitutes as well as their mean.
 """

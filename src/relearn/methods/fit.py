@@ -5,7 +5,8 @@ changes from study to study is an argument: the loss, the augmentation, the sche
 
 A gradient strategy is a function ``gradient(model, loss, batch) -> loss value`` that leaves the gradient of one step in
 ``parameter.grad``. :func:`plain_gradient` is ordinary back-propagation; adversarial training and the like are other strategies,
-never other loops.
+never other loops. One that carries something from step to step has ``state_dict()`` and ``load_state_dict(state)``: the loop starts it
+anew with ``{}``, and keeps its state in the checkpoint.
 
 The loop is deterministic and resumes exactly: every epoch draws its order, its augmentation and its dropout masks from generators
 seeded by (seed, epoch) alone. Between two epochs nothing but parameters, optimiser moments and the epoch number has to be kept; in the
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 
 from relearn.methods import fit_state, parallel
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
+from relearn.methods.average import Average
 from relearn.methods.compilation import compiled, plainly
 from relearn.methods.ledger import Ledger
 from relearn.methods.optimisers import make_optimiser
@@ -59,12 +61,14 @@ class Fitted:
             (steps done), ``loss`` (mean over the samples since the last row), ``lr`` (of the last step), ``gradient_norm`` (mean over
             steps, before clipping; with ``clip_norm`` only), and what ``evaluate`` returned.
         steps: optimisation steps taken, resumed ones included. A divergence is found some steps late; its step is exact.
+        average: with ``average`` the averaged weights, a state dict for the same network; after a divergence as useless as the weights.
     """
 
     outcome: str = "ok"
     outcome_step: int | None = None
     history: list[dict[str, float]] = field(default_factory=list)
     steps: int = 0
+    average: dict[str, Tensor] | None = field(default=None, repr=False, compare=False)
 
 
 def plain_gradient(model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
@@ -87,6 +91,7 @@ def fit(
     momentum: float = 0.9,
     nesterov: bool = False,
     betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1.0e-8,
     weight_decay: float = 0.0,
     decay: str = "all",
     lr_scale: Mapping[str, float] | None = None,
@@ -107,6 +112,8 @@ def fit(
     check_every: int = 100,
     evaluate: Callable[[nn.Module], Mapping[str, float]] | None = None,
     evaluate_every: int = 1,
+    average: float | None = None,
+    evaluate_average: Callable[[nn.Module], Mapping[str, float]] | None = None,
     history_steps: int | None = None,
     log: Callable[..., None] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -123,7 +130,7 @@ def fit(
         loss: ``loss(output, *rest)`` → scalar, a mean over the batch.
         epochs, steps: how long; the shorter one if both are given, at least one is needed.
         batch_size: for tensors; a last batch of a single sample is left out (batch normalisation cannot use it).
-        optimizer, lr, momentum, nesterov, betas, weight_decay, decay, lr_scale: see :func:`relearn.methods.optimisers.make_optimiser`.
+        optimizer, lr, momentum, nesterov, betas, eps, weight_decay, decay, lr_scale: see :func:`relearn.methods.optimisers.make_optimiser`.
         schedule, warmup_steps: of the learning rate, step by step, see :func:`learning_rate`.
         schedule_steps: the schedule's length; all of ``epochs`` by default, also if ``steps`` ends earlier, else ``steps``.
         milestones: of the ``step`` schedule, in epochs.
@@ -140,6 +147,8 @@ def fit(
         check_every: steps between two looks for divergence; each waits for the device once.
         evaluate: ``evaluate(model)`` in eval mode, every ``evaluate_every`` rows of the history and at the end; its numbers join the row.
             It may draw random numbers: training does not notice.
+        average: the decay of an exponential moving average of the weights, see :mod:`relearn.methods.average`; training does not notice.
+        evaluate_average: as ``evaluate``, with the averaged weights in ``model``; its numbers join the row as ``ema_…``.
         history_steps: a row so many steps, instead of one an epoch.
         log: called at every row as ``log(step, loss=…, lr=…, …)``.
         progress: called once a step as ``progress(done, all)``.
@@ -172,6 +181,8 @@ def fit(
     )
     if clip_norm is not None and not clip_norm > 0:
         raise ValueError(f"clip_norm: found {clip_norm}, allowed is more than 0, or none at all")
+    if evaluate_average and average is None:
+        raise ValueError("evaluate_average: there is no average to evaluate, give its decay (average)")
     per_epoch = source.batches_per_epoch
     planned = None if epochs is None else epochs * per_epoch
     length = _length(planned, steps)
@@ -185,6 +196,7 @@ def fit(
         momentum=momentum,
         nesterov=nesterov,
         betas=betas,
+        eps=eps,
         weight_decay=weight_decay,
         decay=decay,
         lr_scale=lr_scale,
@@ -204,6 +216,7 @@ def fit(
     if size > 1:
         state = parallel.from_first(state)
         parallel.same_start(model)
+    fit_state.restore_strategy(gradient, (state or {}).get("strategy", {}), rank, size)
     if state is not None:
         fit_state.restore(state, model, stepper)
         fitted.steps, fitted.history = int(state["steps"]), list(state["history"])
@@ -218,8 +231,13 @@ def fit(
     def close(position: float, last: bool) -> None:
         """A row of the history."""
         row = {"epoch": float(position), "step": float(fitted.steps), **ledger.row(), "lr": rate}
-        if evaluate and (last or (len(fitted.history) + 1) % evaluate_every == 0):
-            row.update(_evaluated(model, evaluate, training_mode, device))
+        if last or (len(fitted.history) + 1) % evaluate_every == 0:
+            if evaluate:
+                row.update(_evaluated(model, evaluate, training_mode, device))
+            if evaluate_average and mean:
+                with mean.inside():
+                    found = _evaluated(model, evaluate_average, training_mode, device)
+                row.update({f"ema_{key}": value for key, value in found.items()})
         fitted.history.append(row)
         if log and rank == 0:
             log(fitted.steps, **{key: value for key, value in row.items() if key not in ("epoch", "step")})
@@ -227,11 +245,13 @@ def fit(
     def save() -> None:
         assert checkpoint is not None
         random = {str(rank): fit_state.random_state(device, draws)} if done else {}
+        strategy = {str(rank): fit_state.strategy_state(gradient)}
         if size > 1:
-            random = {key: value for part in parallel.gathered(random) for key, value in part.items()}
+            random, strategy = parallel.merged(random), parallel.merged(strategy)
         if rank == 0:
             kept = {"epoch": epoch, "done": done, "steps": fitted.steps, "history": fitted.history}
-            kept |= {"rate": rate, "ledger": ledger.state(), "random": random}
+            kept |= {"rate": rate, "ledger": ledger.state(), "random": random, "strategy": strategy}
+            kept |= mean.capture() if mean else {}
             checkpoint.save({**fit_state.capture(model, stepper), **kept})
 
     def over() -> bool:
@@ -248,6 +268,9 @@ def fit(
         channels_last = precision == "bf16"
         if channels_last and any(parameter.dim() == 4 for parameter in trained):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        mean = None if average is None else Average(model, average)
+        if mean and state is not None:
+            mean.restore(state)
         if size > 1:
             stack.enter_context(parallel.synchronised(model, device))
         take_gradient = stack.enter_context(compiled(model, compile, device))(gradient)
@@ -274,7 +297,7 @@ def fit(
                 objective = loss
                 if size > 1:
                     batch = share(batch, rank, size)
-                    objective = _weighted(loss, terms(*batch[1:]) if terms else rows(batch), weight)
+                    objective = parallel.weighted(loss, terms(*batch[1:]) if terms else rows(batch), weight)
                 stepper.zero_grad(set_to_none=True)
                 with _autocast(device, precision):
                     value = take_gradient(model, objective, batch)
@@ -285,6 +308,8 @@ def fit(
                 ledger.add(value, weight, norm)
                 fitted.steps += 1
                 done += 1
+                if mean:
+                    mean.update(fitted.steps)
                 if progress and rank == 0:
                     progress(fitted.steps, length)
                 if fitted.steps % check_every == 0 and diverged():
@@ -311,6 +336,8 @@ def fit(
                     save()
         if fitted.outcome == "ok" and ledger and not diverged():
             close(epoch + done / per_epoch, True)
+        if mean:
+            fitted.average = mean.state_dict(model)
     return fitted
 
 
@@ -346,17 +373,6 @@ def _prepared(
     if channels_last and isinstance(ready[0], Tensor) and ready[0].dim() == 4:
         ready[0] = ready[0].to(memory_format=torch.channels_last)
     return ready
-
-
-def _weighted(loss: Loss, own: Tensor | float, whole: Tensor | float) -> Loss:
-    """The part of the whole batch's mean loss that comes from a share: ``own`` terms of ``whole``."""
-    part = own.double() / whole if isinstance(own, Tensor) else own / whole
-
-    def weighted(output: Any, *rest: Any) -> Tensor:
-        value = loss(output, *rest)
-        return value * (part.to(value) if isinstance(part, Tensor) else part)
-
-    return weighted
 
 
 def _evaluated(

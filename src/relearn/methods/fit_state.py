@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -44,3 +45,20 @@ def set_random_state(state: dict[str, Tensor], device: torch.device, draws: torc
         torch.set_rng_state(state["cpu"].cpu())
     if device.type == "cuda" and "device" in state:
         torch.cuda.set_rng_state(state["device"].cpu(), device)
+
+
+def strategy_state(gradient: Any) -> dict[str, Any]:
+    """What a gradient strategy carries from step to step: its ``state_dict()``, where it has one."""
+    own = getattr(gradient, "state_dict", None)
+    return dict(own()) if callable(own) else {}
+
+
+def restore_strategy(gradient: Any, states: Mapping[str, dict[str, Any]], rank: int, size: int) -> None:
+    """Put back what each of ``size`` processes' :func:`strategy_state` gave; nothing at all starts the strategy anew.
+
+    Where there were another number of processes, all get the first one's plain values: tensors belong to other shares of the batch.
+    """
+    take = getattr(gradient, "load_state_dict", None)
+    if callable(take):
+        first = {key: value for key, value in states.get("0", {}).items() if not isinstance(value, Tensor)}
+        take(states[str(rank)] if len(states) == size else first)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 OPTIMISERS = ("sgd", "adam", "adamw", "radam")
-DECAYS = ("all", "no_norm", "no_norm_no_bias")
+DECAYS = ("all", "no_norm", "no_norm_no_bias", "no_vectors")
 # Normalisations by what they are, and by what they are called: layers of this package and of timm derive from nn.Module.
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _NAMED_NORM = re.compile(r"Norm(\dd)?$")
@@ -26,6 +26,7 @@ def make_optimiser(
     momentum: float = 0.9,
     nesterov: bool = False,
     betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1.0e-8,
     weight_decay: float = 0.0,
     decay: str = "all",
     lr_scale: Mapping[str, float] | None = None,
@@ -36,6 +37,7 @@ def make_optimiser(
     2020), and decoupled, :math:`\theta \leftarrow (1 - \eta\lambda)\theta`, for ``adamw``.
 
     Args:
+        eps: added to the root of the second moment by the optimisers that have one (all but ``sgd``).
         decay, lr_scale: see :func:`parameter_groups`; every group keeps its factor as ``group["lr_scale"]``.
 
     Raises:
@@ -44,7 +46,7 @@ def make_optimiser(
     groups = parameter_groups(model, weight_decay, decay, lr_scale)
     if not groups:
         raise ValueError("model: no parameter requires a gradient, at least one is needed")
-    rates: dict[str, Any] = {"lr": lr, "betas": tuple(betas)}
+    rates: dict[str, Any] = {"lr": lr, "betas": tuple(betas), "eps": eps}
     if name == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov)
     if name == "adam":
@@ -65,6 +67,8 @@ def parameter_groups(
         decay: ``all`` parameters decay; ``no_norm``: the weights and biases of normalisation layers do not; ``no_norm_no_bias``: nor
             does a parameter whose own name holds ``bias``. A normalisation is one of torch's, or a module whose class name ends in
             ``Norm``, ``Norm1d``, … What ``torch.nn.utils.parametrize`` makes a parameter of counts as that parameter.
+            ``no_vectors``: parameters of fewer than two dimensions do not, nor those that ``model.no_weight_decay()`` names
+            where there is one: the custom of vision Transformers (timm, DeiT, Swin).
         lr_scale: factors of the learning rate by parameter name; keys are shell patterns (``*.bias``), the first match counts, no
             match is 1.
 
@@ -88,15 +92,19 @@ def parameter_groups(
         for parameter in _own(module)
     }
     unused = set(scales)
+    named: set[str] = getattr(model, "no_weight_decay", set)() if decay == "no_vectors" else set()
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         matching = [pattern for pattern in scales if fnmatch.fnmatchcase(name, pattern)]
         unused -= set(matching)
         if not parameter.requires_grad:
             continue
-        spared = (decay != "all" and id(parameter) in normalising) or (
-            decay == "no_norm_no_bias" and "bias" in _own_name(name)
-        )
+        if decay == "no_vectors":
+            spared = parameter.dim() < 2 or name in named
+        else:
+            spared = (decay != "all" and id(parameter) in normalising) or (
+                decay == "no_norm_no_bias" and "bias" in _own_name(name)
+            )
         key = (0.0 if spared else weight_decay, scales[matching[0]] if matching else 1.0)
         group = groups.setdefault(
             key, {"params": [], "names": [], "weight_decay": key[0], "lr_scale": key[1]}

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -84,10 +84,28 @@ def gathered(value: Any) -> list[Any]:
     return values
 
 
+def merged(values: dict[str, Any]) -> dict[str, Any]:
+    """All processes' dicts in one, in every process."""
+    return {key: value for part in gathered(values) for key, value in part.items()}
+
+
 def add_up(tensor: Tensor) -> Tensor:
     """The sum over all processes, in place."""
     dist.all_reduce(tensor)
     return tensor
+
+
+def weighted(
+    loss: Callable[..., Tensor], own: Tensor | float, whole: Tensor | float
+) -> Callable[..., Tensor]:
+    """The part of the whole batch's mean loss that comes from a share: ``own`` terms of ``whole``."""
+    part = own.double() / whole if isinstance(own, Tensor) else own / whole
+
+    def weighted(output: Any, *rest: Any) -> Tensor:
+        value = loss(output, *rest)
+        return value * (part.to(value) if isinstance(part, Tensor) else part)
+
+    return weighted
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-SCHEDULES = ("cosine", "step", "constant", "linear")
+SCHEDULES = ("cosine", "step", "constant", "linear", "inverse_sqrt")
 
 
 def learning_rate(
@@ -25,9 +25,11 @@ def learning_rate(
 
     ``cosine``: :math:`s(u) = (1 + \cos \pi u) / 2`. ``linear``: :math:`s(u) = 1 - u`. ``constant``: :math:`s = 1`.
     ``step``: :math:`s = 0.1^{|\{m : m \le t\}|}` with ``milestones`` in steps from the very beginning, warm-up included.
+    ``inverse_sqrt``: :math:`\eta_t = \eta \sqrt{W / (t + 1)}` for :math:`t \ge W`, whatever :math:`T` is; without warm-up as with
+    :math:`W = 1`. See :func:`vaswani_peak` for the form in which papers print it.
 
     The warm-up's last step has the full rate and its first one :math:`\eta/W`, not 0, which would be a step that does nothing. Beyond
-    :math:`T` the last value stays.
+    :math:`T` the last value stays; ``inverse_sqrt`` goes on falling.
 
     Raises:
         ValueError: another name, or a warm-up that is negative.
@@ -40,6 +42,8 @@ def learning_rate(
         return lr * (step + 1) / warmup_steps
     if schedule == "constant":
         return lr
+    if schedule == "inverse_sqrt":
+        return lr * math.sqrt(max(warmup_steps, 1) / (step + 1))
     if schedule == "step":
         return lr * 0.1 ** sum(step >= milestone for milestone in milestones)
     done, whole = step - warmup_steps, steps - warmup_steps
@@ -48,3 +52,21 @@ def learning_rate(
     if schedule == "linear":
         return lr * (1.0 - done / whole)
     return lr * (1.0 + math.cos(math.pi * done / whole)) / 2.0
+
+
+def vaswani_peak(gamma: float, dim: int, warmup_steps: int) -> float:
+    r"""The highest rate :math:`\eta = \gamma / \sqrt{D w}` of the schedule
+
+    .. math:: \epsilon_t = \frac{\gamma}{\sqrt D}\,\min\!\left(t^{-1/2},\; t\,w^{-3/2}\right), \qquad t = 1, 2, \dots
+
+    (Vaswani et al. 2017, section 5.3, with :math:`\gamma = 1`; kim2020, appendix I). With that ``lr``, ``schedule="inverse_sqrt"`` and
+    ``warmup_steps`` = w, :func:`learning_rate` gives :math:`\epsilon_t` at ``step`` = t - 1: both branches equal :math:`\eta` at t = w,
+    where the text of kim2020 leaves out the factor :math:`\gamma` (docs: errata, K8).
+
+    Raises:
+        ValueError: a number that is not positive.
+    """
+    for key, value in {"gamma": gamma, "dim": dim, "warmup_steps": warmup_steps}.items():
+        if not value > 0:
+            raise ValueError(f"{key}: found {value}, allowed is more than 0")
+    return gamma / math.sqrt(dim * warmup_steps)

@@ -13,6 +13,8 @@ from typing import Any
 
 Where = Mapping[str, Any]
 SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
+MACHINES = "{machines}"  # in a caption: on what its runs were made
+AGGREGATES = ("mean", "median")  # of a cell's members
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Row:
     A row with ``in_grid`` False is not part of the published artefact and not counted as such. ``along``
     names the sweep that the row runs over; ``reference`` filters the runs that it is drawn against.
     ``published`` is its name in the published file where that is not the title. ``best_over`` is a label: of
-    the runs that differ in it, the group with the best mean counts, as where a paper reports its best setting.
+    the runs that differ in it, the group with the best mean counts, as where a paper reports its best setting;
+    best of the quantity ``best_by``, or of the column's own.
     """
 
     id: str
@@ -35,6 +38,7 @@ class Row:
     reference: Where | None = None
     published: str | None = None
     best_over: str | None = None
+    best_by: str | None = None
 
     def applies(self, column: str) -> bool:
         return self.only is None or column in self.only
@@ -46,6 +50,9 @@ class Column:
 
     In a grid a column has a filter of its own; ``group`` and ``measure`` are the titles that it is made of and
     ``published_column`` its name in the published file. ``panel`` says what a figure takes from the file.
+    ``{row}`` in a quantity, or in a value of ``where``, stands for the id of the row: where one run measures all of
+    them, or where the columns come from runs of several steps. ``every`` is a label of ``where`` with a list of values:
+    a seed counts only with a run of each, as in a mean over tasks.
     """
 
     id: str
@@ -59,6 +66,14 @@ class Column:
     group: str = ""
     measure: str = ""
     panel: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    every: str | None = None
+
+    def of(self, row: Row) -> Column:
+        """The column as this row has it."""
+        quantity, where = _filled(self.quantity, "{row}", row.id), _filled(self.where, "{row}", row.id)
+        if (quantity, where) == (self.quantity, self.where):
+            return self  # the same object: a table finds its cells by it
+        return replace(self, quantity=quantity, where=where)
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,9 @@ class Artefact:
 
     Layout ``members``: a cell is aggregated over the members. Layout ``grid``: a cell is what one row and one
     column select, aggregated over seeds; its columns are groups (networks) times measures.
+
+    ``aggregate`` mean: of the members, with the standard deviation, in a grid the standard error of the mean;
+    median: with the standard deviation.
     """
 
     id: str
@@ -104,16 +122,30 @@ class Artefact:
     head: str = "Defence"
     expand: Mapping[str, Any] = field(default_factory=dict)
     layout: str = "members"
+    aggregate: str = "mean"
 
     @property
     def grid(self) -> bool:
         return self.layout == "grid"
 
+    @property
+    def spread_kind(self) -> str:
+        """What stands behind a cell's ±."""
+        return "standard_error" if self.grid and self.aggregate == "mean" else "standard_deviation"
+
+    @property
+    def told(self) -> str:
+        """The caption, and what a cell is where that is not a mean, as everywhere else."""
+        if self.kind != "table" or self.aggregate == "mean":
+            return self.caption
+        said = f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
+        return f"{self.caption} {said}"
+
 
 def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:
     """Whether a run agrees with every key of ``where``: ``study``, ``step`` or a label.
 
-    A list is any of its members; a ``*`` in a wanted value stands for any letters.
+    A list is any of its members; a ``*`` in a wanted value stands for any letters; None is a run without this label.
     """
     for key, wanted in where.items():
         found = {"study": study, "step": step}.get(key, labels.get(key))
@@ -165,6 +197,8 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path}: {name}: {error}") from None
+    if (how := artefact.aggregate) not in AGGREGATES:
+        raise ValueError(f"{path}: {name}: aggregate: found {how}, allowed: {', '.join(AGGREGATES)}")
     known = [column.id for column in columns]
     for row in rows:
         for column in row.only or ():
@@ -176,14 +210,17 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
 
 
 def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
-    """The artefact with a row a network that was measured, and a column a level that some run has.
+    """The artefact with a row a network that was measured, a column a level that some run has, and its machines named.
 
     Which networks there are and at which eps they are attacked is a matter of params.yaml, not of this file.
     """
+    mine = [run for run in runs if any(run.matches(where) for where in artefact.where)]
+    if MACHINES in artefact.caption:
+        machines = ", ".join(sorted({run.machine for run in mine})) or "not run"
+        artefact = replace(artefact, caption=artefact.caption.replace(MACHINES, machines))
     if not artefact.expand:
         return artefact
     labels, order = artefact.expand["rows"], artefact.expand["order"]
-    mine = [run for run in runs if any(run.matches(where) for where in artefact.where)]
     named = {tuple(run.labels[label] for label in labels) for run in mine}
     flag = artefact.expand.get("flag")  # a metric that is above 0 where the row's numbers are in doubt
     doubted = {
@@ -229,7 +266,8 @@ def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
     """The columns of a grid from its ``groups`` and ``measures``, which are taken out of ``values``.
 
     A column is named ``<group>/<measure>``; a grid of one nameless group has its measures alone. The published
-    file calls it by both names, one behind the other.
+    file calls it by both names, one behind the other. ``{group}`` in a measure's quantity stands for the group's id. What
+    both say of a run's labels, the measure says.
 
     Raises:
         KeyError, TypeError: a key that lacks or that nobody knows.
@@ -241,6 +279,8 @@ def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
             both = [part for part in (group, measure) if part["id"]]
             known = {key: value for key, value in measure.items() if key not in ("where", "published")}
             known |= {
+                "quantity": _filled(measure["quantity"], "{group}", group["id"]),
+                "every": group.get("every"),
                 "id": SEPARATOR.join(part["id"] for part in both),
                 "title": " ".join(part["title"] for part in both),
                 "where": {**group["where"], **measure.get("where", {})},
@@ -250,3 +290,10 @@ def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
             }
             found.append(Column(**known))
     return tuple(found)
+
+
+def _filled(value: Any, mark: str, name: str) -> Any:
+    """A text, or the texts of a filter, with the mark replaced."""
+    if isinstance(value, Mapping):
+        return {key: _filled(one, mark, name) for key, one in value.items()}
+    return value.replace(mark, name) if isinstance(value, str) else value

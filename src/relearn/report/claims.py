@@ -9,7 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relearn.report import claims_gradinit, claims_poisoning
+from relearn.report import (
+    claims_freelb,
+    claims_gradinit,
+    claims_l2_attention,
+    claims_layer_scale,
+    claims_lipsformer,
+    claims_long_short,
+    claims_lrformer,
+    claims_poisoning,
+    claims_robustness,
+)
 from relearn.report.comparisons import Comparison, Exact, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.verdicts import ORDER, weakest
@@ -28,7 +38,14 @@ class Section:
 #: by section of claims.yaml, which is named as the study
 SECTIONS = {
     "poisoning": Section(claims_poisoning.PREDICATES, claims_poisoning.power),
+    "freelb": Section(claims_freelb.PREDICATES, claims_freelb.power),
     "gradinit": Section(claims_gradinit.PREDICATES, claims_gradinit.power),
+    "l2_attention": Section(claims_l2_attention.PREDICATES, claims_l2_attention.power),
+    "lipsformer": Section(claims_lipsformer.PREDICATES, claims_lipsformer.power),
+    "lrformer": Section(claims_lrformer.PREDICATES, claims_lrformer.power),
+    "layer_scale": Section(claims_layer_scale.PREDICATES, claims_layer_scale.power),
+    "long_short": Section(claims_long_short.PREDICATES, claims_long_short.power),
+    "robustness": Section(claims_robustness.PREDICATES, claims_robustness.power),
 }
 KEYS = {"kind", "source", "says", "predicate"}
 

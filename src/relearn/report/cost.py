@@ -46,11 +46,7 @@ def machines(runs: Sequence[Run]) -> list[str]:
     """Each machine that made a run, with device, precision and threads, the busiest first."""
     counts: dict[str, int] = {}
     for run in runs:
-        machine = run.record["machine"]
-        name = machine.get("device_name") or machine.get("cpu") or "unnamed"
-        threads = f"{machine['threads']} thread" + ("s" if machine["threads"] != 1 else "")
-        text = f"{name} ({machine['device']}, {machine['precision']}, {threads})"
-        counts[text] = counts.get(text, 0) + 1
+        counts[run.machine] = counts.get(run.machine, 0) + 1
     ranked = sorted(counts, key=lambda text: (-counts[text], text))
     return [f"{text}: {counts[text]} runs" for text in ranked]
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from relearn.report import complete
 from relearn.report.artefacts import Artefact, Column, Row, Where
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
 FIELDS = (
     *("artefact", "scale", "cells_measured", "cells_defined", "share_frac"),
-    *("methods_measured", "methods_defined", "methods_missing", "addition"),
+    *("methods_measured", "methods_defined", "methods_missing", "addition", "aggregate"),
 )
 
 
@@ -31,32 +32,37 @@ class Coverage:
     methods: int
     missing: tuple[str, ...]
     addition: bool = False
+    aggregate: str = "mean"
 
     def line(self) -> str:
         lacking = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
         ours = "addition, " if self.addition else ""
+        ours += "" if self.aggregate == "mean" else f"{self.aggregate}s, "
         return f"{self.artefact}: {ours}{self.measured} of {self.defined} cells measured{lacking}"
 
     def row(self, scale: str) -> list[object]:
         share = self.measured / self.defined if self.defined else None
         methods = (self.methods - len(self.missing), self.methods, "; ".join(self.missing))
-        return [self.artefact, scale, self.measured, self.defined, share, *methods, int(self.addition)]
+        own = (int(self.addition), self.aggregate)
+        return [self.artefact, scale, self.measured, self.defined, share, *methods, *own]
 
 
 def cover(artefact: Artefact, evidence: Evidence) -> Coverage:
     """Count the cells of one artefact; rows outside the published grid do not count."""
     measured = defined = 0
     missing = []
-    rows = [row for row in artefact.rows if row.in_grid]
+    # a row that no column applies to shows printed numbers of other papers alone
+    rows = [row for row in artefact.rows if row.in_grid and row.only != ()]
     for row in rows:
-        columns = [column for column in artefact.columns if row.applies(column.id)]
+        columns = [column.of(row) for column in artefact.columns if row.applies(column.id)]
         found = sum(_measured(artefact, row, column, evidence) for column in columns)
         # without published members (an expanded addition) a row is its own
         defined += len(columns) * max(len(artefact.members), 1) * _steps(artefact, row)
         measured += found
         if not found:
             missing.append(row.title)
-    return Coverage(artefact.id, measured, defined, len(rows), tuple(missing), artefact.addition)
+    marks = (artefact.addition, artefact.aggregate)
+    return Coverage(artefact.id, measured, defined, len(rows), tuple(missing), *marks)
 
 
 def _steps(artefact: Artefact, row: Row) -> int:
@@ -92,7 +98,8 @@ def _in_grid(column: Column, evidence: Evidence, *filters: Where) -> bool:
     if column.quantity.startswith("file:"):
         return any(_has(run, column) for run in select(evidence.runs, *filters))
     runs = evidence.of(column.quantity, *filters)
-    return bool(evidence.trials(column.quantity, *filters)) or any(run.diverged for run in runs)
+    trials = complete.trials(evidence, column, *filters)
+    return bool(trials) or (column.every is None and any(run.diverged for run in runs))
 
 
 def _there(run: Run, column: Column) -> bool:

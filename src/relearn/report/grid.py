@@ -1,7 +1,8 @@
 """How a grid reads: rows times networks, a line a measure, each cell with what the paper prints there.
 
-A cell of a grid is a mean over seeds ± its standard error. Runs that diverged count where they have a number
-of their own (chance accuracy is a number); how many they were stands in brackets.
+A cell of a grid is a mean over seeds ± its standard error, or a median ± standard deviation. Runs that diverged count
+where they have a number of their own (chance accuracy is a number), as do runs that did not converge; how many they were
+stands in brackets.
 """
 
 from __future__ import annotations
@@ -21,9 +22,26 @@ FORMS: dict[str, tuple[float, int | None]] = {
     "bleu": (1.0, 1),
     "bytes": (2.0**-20, 0),
     "nats": (1.0, 3),
+    "nats_per_character": (1.0, 3),
+    "bits_per_character": (1.0, 3),
     "count": (1.0, 0),
+    "millions": (1.0, 2),
+    "giga": (1.0, 2),
+    "tokens": (1.0, 0),
+    "none": (1.0, 4),
 }
 HEADS = {"fraction": "%", "bytes": "MiB", "seconds": "s", "nats": "nats"}
+HEADS |= {"millions": "M", "giga": "G", "megabytes": "MB"}
+HEADS |= {"nats_per_character": "nats", "bits_per_character": "bits", "nats_fine": "nats"}
+LEAST_DECIMALS = {
+    "seconds": 0,
+    "nats_per_character": 3,
+    "bits_per_character": 2,
+    "millions": 0,
+    "images_per_second": 0,
+    "megabytes": 0,
+    "tokens": 0,
+}  # as the papers print; 1 where nothing is said
 
 
 def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
@@ -89,14 +107,18 @@ def number(value: float | None, unit: str, signed: bool = False, beside: float |
 
 
 def text(cell: Cell) -> str:
-    """``mean ± standard error (seeds)``, or why there is no number; how many runs diverged."""
+    """``mean ± standard error (seeds)``, or why there is no number; how many runs diverged or did not converge.
+
+    Of an artefact of medians ``median ± standard deviation (seeds)``.
+    """
     if cell.status == "diverged":
         return f"diverged ({cell.diverged})"
     if cell.status != "measured":
         return LACKING[cell.status]
     unit = cell.column.unit
     spread = "" if cell.spread is None else f" ± {number(cell.spread, unit, beside=cell.mean)}"
-    lost = f" [{cell.diverged} diverged]" if cell.diverged else ""
+    ends = ((cell.diverged, "diverged"), (cell.stalled, "not converged"))
+    lost = "".join(f" [{count} {word}]" for count, word in ends if count)
     best = f" [{cell.best}]" if cell.best else ""
     return f"{number(cell.mean, unit)}{spread} ({len(cell.members)}){best}{lost}"
 
@@ -113,7 +135,7 @@ def printed(values: Iterable[Value]) -> str:
         outcome = value.outcome.replace("_", " ")
         if value.value is None:
             return NO_NUMBER if value.outcome in ("ok", "not_reported") else outcome
-        least = _decimals(value.value, 0 if value.unit == "seconds" else 1)
+        least = _decimals(value.value, LEAST_DECIMALS.get(value.unit, 1))
         spread = "" if value.spread is None else f" ± {_digits(value.spread, least)}"
         runs = "" if value.n_runs is None else f" ({value.n_runs})"
         said = "" if value.outcome == "ok" else f", {outcome}"

@@ -16,6 +16,7 @@ from relearn.report.claims import Claim, tally
 from relearn.report.coverage import Coverage, total
 from relearn.report.page_template import STYLE, TEMPLATE
 from relearn.report.runs import Run
+from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
 
 ADDITIONS = "Additions"  # the category of what no paper shows
@@ -35,6 +36,7 @@ def html(
     no_deviations: str,
     errata: Mapping[str, Any],
     explained: Sequence[Explained] = (),
+    settings: Sequence[SettingsTable] = (),
 ) -> str:
     """The page. Every text is escaped; links are relative to ``root``, where tables and figures lie already.
 
@@ -42,6 +44,7 @@ def html(
         deviations: key, value here, published value, source; None where they are not known, and
             ``no_deviations`` says why.
         explained: the judged claims that did not come out, each with what is written about it.
+        settings: the papers' tables that hold settings.
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -63,9 +66,10 @@ def html(
         coverages=coverages,
         deviations=deviations,
         no_deviations=no_deviations,
-        errata=errata,
+        errata=_by_paper(errata),
         explained=explained,
         none_written=NONE_WRITTEN,
+        settings=settings,
         total=total(coverages),
         costs=cost.per_step(runs),
     )
@@ -93,7 +97,7 @@ def _chapters(
 def _artefact(
     artefact: Artefact, root: Path, tables: Mapping[str, Sequence[Cell]], coverage: Coverage
 ) -> dict[str, Any]:
-    shown: dict[str, Any] = {"id": artefact.id, "title": artefact.title, "caption": artefact.caption}
+    shown: dict[str, Any] = {"id": artefact.id, "title": artefact.title, "caption": artefact.told}
     shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
     if artefact.kind == "table":
         header, lines = table_formats.shown(artefact, tables[artefact.id])
@@ -102,6 +106,14 @@ def _artefact(
     picture = (root / "figures" / f"{artefact.id}.png").read_bytes()
     stems = [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]
     return {**shown, "picture": base64.b64encode(picture).decode("ascii"), "files": stems}
+
+
+def _by_paper(errata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The entries of each paper together; papers and entries in the order in which they come."""
+    papers: dict[str, dict[str, Any]] = {}
+    for name, entry in errata.items():
+        papers.setdefault(entry["paper"], {})[name] = entry
+    return papers
 
 
 def _sections(claims: Sequence[Claim]) -> dict[str, dict[str, list[Any]]]:

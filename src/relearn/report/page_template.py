@@ -49,7 +49,8 @@ TEMPLATE = """<!doctype html>
 <a href="#claims">Claims</a> <a href="#analysis">Why not</a>
 {%- for chapter in chapters %} <a href="#{{ chapter.id }}">{{ chapter.title }}</a>{% endfor %}
 <a href="#coverage">Coverage</a>
-<a href="#deviations">Deviations</a> <a href="#errata">Errata</a> <a href="#cost">Cost</a>
+<a href="#deviations">Deviations</a>
+{%- if settings %} <a href="#settings">Settings</a>{% endif %} <a href="#errata">Errata</a> <a href="#cost">Cost</a>
 </nav>
 {%- if problems %}
 <h2>Records that could not be used</h2>
@@ -59,8 +60,9 @@ TEMPLATE = """<!doctype html>
 <h2 id="claims">Claims</h2>
 <p>A claim without the trials and the model quality that it needs is underpowered whatever its numbers say.
 Poisoning: 20 targets on 4 victims of 60% accuracy; differences are paired by victim, seed and target, and the
-bootstrap draws targets. GradInit: 3 seeds, image networks that reach 60%, translation 10 BLEU; differences are
-paired by seed, Student's t over seeds. Intervals are 95%.</p>
+bootstrap draws targets. GradInit: 3 seeds, image networks that reach 60%, translation 10 BLEU. Lipschitz
+self-attention: 3 seeds, language models better than the training text's pairs of characters, which need no
+attention. Both: differences are paired by seed, Student's t over seeds. Intervals are 95%.</p>
 {%- for section, group in claims.items() if group.judged %}
 <h3>{{ section.replace('_', ' ') }}</h3>
 <div class="wide"><table class="text">
@@ -153,15 +155,34 @@ paired by seed, Student's t over seeds. Intervals are 95%.</p>
 </table></div>
 {%- endif %}
 
+{%- if settings %}
+<h2 id="settings">Tables of settings</h2>
+<p>Tables of the papers that hold settings and no results, beside params/paper.yaml. What this scale does otherwise stands above.</p>
+{%- for table in settings %}
+<h3>{{ table.id }}: {{ table.title }}</h3>
+<p class="muted">{{ table.tally() }}.</p>
+<details><summary>{{ table.settings|length }} settings</summary>
+<div class="wide"><table class="text">
+<tr><th>row</th><th>setting</th><th>printed</th><th>here</th><th></th><th>key</th></tr>
+{%- for one in table.settings %}
+<tr>{% for cell in one.cells() %}<td>{{ cell }}</td>{% endfor %}</tr>
+{%- endfor %}
+</table></div></details>
+{%- endfor %}
+{%- endif %}
+
 <h2 id="errata">Errata</h2>
-<p>Formulas that are printed and do not hold, each with a test of the counter-example and of the corrected
-form.</p>
+<p>Formulas that are printed and do not hold, or hold for less than they suggest: the small print below a
+place says which. Each has a test of the counter-example and of the corrected form.</p>
 <div class="wide"><table class="text">
 <tr><th>id</th><th>place</th><th>printed</th><th>corrected</th><th>tests</th></tr>
-{%- for id, one in errata.items() %}
-<tr><td>{{ id }}</td><td>{{ one.paper }}, {{ one.place }}<br><small>{{ one.status }}</small></td>
+{%- for paper, some in errata.items() %}
+<tr><th colspan="5">{{ paper }}</th></tr>
+{%- for id, one in some.items() %}
+<tr><td>{{ id }}</td><td>{{ one.place }}<br><small>{{ one.status }}</small></td>
 <td>{{ one.printed }}<br><small>{{ one.counter_example }}</small></td><td>{{ one.corrected }}</td>
 <td>{% for test in one.tests.values() %}<code>{{ test.split('::')[-1] }}</code><br>{% endfor %}</td></tr>
+{%- endfor %}
 {%- endfor %}
 </table></div>
 

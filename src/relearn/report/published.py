@@ -36,10 +36,12 @@ class Value:
     def in_unit(self, unit: str) -> float | None:
         """The value in another unit: percent to fraction and back, everything else unchanged.
 
+        A unit with ``_fine`` behind it is the same unit, shown with three significant digits.
+
         Raises:
             ValueError: where one unit is a share and the other is not.
         """
-        if self.value is None or unit == self.unit:
+        if self.value is None or unit.removesuffix("_fine") == self.unit:
             return self.value
         if unit in PER_FRACTION and self.unit in PER_FRACTION:
             return self.value * PER_FRACTION[unit] / PER_FRACTION[self.unit]

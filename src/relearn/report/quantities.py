@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relearn.report.artefacts import Where
+from relearn.report.derived import derived
 from relearn.report.runs import Run, select
 
 Key = tuple[str, int, int]  # victim, seed, target
@@ -62,7 +63,8 @@ class Quantity:
     """Which step measures it, how a row says it, whether it is yes or no, over which attacks.
 
     ``member`` is the label that names whom a run is of, ``rows`` says which of its rows count. With ``metric``
-    a run is one trial: the number of that name in its record, and the members are the seeds.
+    a run is one trial: the number of that name in its record, and the members are the seeds; with ``of_run`` it
+    is a number made from its files.
     """
 
     step: str
@@ -72,6 +74,11 @@ class Quantity:
     member: str = "victim"
     rows: Callable[[Row], bool] | None = None
     metric: str | None = None
+    of_run: Callable[[Run], float | None] | None = None
+
+    def number(self, run: Run) -> float | None:
+        """What a run that is one trial has measured."""
+        return self.of_run(run) if self.of_run else run.metrics.get(self.metric or "")
 
 
 def _number(name: str) -> Callable[[Row], float | None]:
@@ -96,14 +103,21 @@ QUANTITIES = {
     "mcc": Quantity("filter", _number("mcc")),
 }
 #: steps whose record is one trial: a whole training, not one of many targets
-METRIC_STEPS = ("initialise", "learn", "translate", "probe")
+METRIC_STEPS = (
+    *("initialise", "learn", "translate", "probe"),
+    *("characters", "language", "ascend", "invert", "examine", "clock", "count"),
+    *("classify", "uncertainty", "throughput", "retest"),
+    *("sequences", "understand", "predict", "cost", "similarity", "adapt", "withstand"),
+    *("acquire", "finetune", "provoke", "vote", "contrast"),
+)
 
 
 def quantity(name: str) -> Quantity:
     """A quantity by name: one of QUANTITIES, ``<kind>_accuracy`` of the robustness protocol, or a metric.
 
     ``clean_accuracy``, ``corruption_accuracy`` (mean over corruptions and severities) and
-    ``pgd_accuracy@<eps>`` with eps as the record writes it; ``<step>.<metric>`` is a metric of a step's record.
+    ``pgd_accuracy@<eps>`` with eps as the record writes it; ``<step>.<metric>`` is a metric of a step's record,
+    ``<step>.<name>@<argument>`` a number that :mod:`relearn.report.derived` makes from its files.
 
     Raises:
         ValueError: a name that is none of these.
@@ -112,7 +126,8 @@ def quantity(name: str) -> Quantity:
         return QUANTITIES[name]
     step, of_record, metric = name.partition(".")
     if of_record and step in METRIC_STEPS:
-        return Quantity(step, _number(metric), member="seed", metric=metric)
+        of_run = derived(metric) if "@" in metric else None
+        return Quantity(step, _number(metric), member="seed", metric=metric, of_run=of_run)
     kind, _, level = name.partition("_accuracy")
     if kind not in ("clean", "pgd", "corruption"):
         allowed = f"{', '.join(QUANTITIES)}, <kind>_accuracy, <step>.<metric> of {', '.join(METRIC_STEPS)}"
@@ -148,7 +163,7 @@ class Evidence:
         """
         kind = quantity(name)
         if kind.metric:
-            return self._metrics(kind.metric, self.of(name, *filters))
+            return self._metrics(kind, self.of(name, *filters))
         found = []
         for run in self.of(name, *filters):
             if run.diverged:
@@ -163,9 +178,9 @@ class Evidence:
         return found
 
     @staticmethod
-    def _metrics(metric: str, runs: Iterable[Run]) -> list[Trial]:
+    def _metrics(kind: Quantity, runs: Iterable[Run]) -> list[Trial]:
         """A trial a run that has a number, whatever became of it; ``victim`` names its seed."""
-        values = [(run, run.metrics.get(metric)) for run in runs]
+        values = [(run, kind.number(run)) for run in runs]
         return [
             Trial(f"seed{run.seed}", run.seed, 0, None, float(value), run.folder)
             for run, value in values

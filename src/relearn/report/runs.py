@@ -44,8 +44,20 @@ class Run:
         return self.record["metrics"]
 
     @property
+    def outcome(self) -> str:
+        return self.record["outcome"]
+
+    @property
     def diverged(self) -> bool:
-        return self.record["outcome"] == "diverged"
+        return self.outcome == "diverged"
+
+    @property
+    def machine(self) -> str:
+        """``<processor or device> (<kind of device>, <precision>, 2 threads)``."""
+        machine = self.record["machine"]
+        name = machine.get("device_name") or machine.get("cpu") or "unnamed"
+        threads = f"{machine['threads']} thread" + ("s" if machine["threads"] != 1 else "")
+        return f"{name} ({machine['device']}, {machine['precision']}, {threads})"
 
     @cached_property
     def trials(self) -> list[dict[str, Any]]:

@@ -39,12 +39,12 @@ def sample(
         network: whose trials these are.
         lost: what a diverged run without a number counts as: a number, or another metric of the same record.
     """
-    metric = quantity(name).metric
-    assert metric is not None, name
+    kind = quantity(name)
+    assert kind.metric is not None, name
     found: dict[int, list[float]] = defaultdict(list)
     runs = []
     for run in evidence.of(name, *filters):
-        value = run.metrics.get(metric)
+        value = kind.number(run)
         if value is None and run.diverged and lost is not None:
             value = run.metrics.get(lost) if isinstance(lost, str) else lost
         if value is not None:
@@ -81,7 +81,7 @@ def difference(
     interval = student_mean([left.values[seed] - right.values[seed] for seed in seeds])
     method = "difference paired by seed; Student's t over seeds"
     both = (left, right)
-    return _comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes)
+    return comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes)
 
 
 def ratio(
@@ -99,7 +99,18 @@ def ratio(
     interval = Interval(math.exp(logs.estimate), _exp(logs.low), _exp(logs.high))
     method = "ratio paired by seed; Student's t over seeds, of its logarithm"
     both = (left, right)
-    return _comparison(name, interval, claimed, "ratio", method, both, seeds, "", decides, notes)
+    return comparison(name, interval, claimed, "ratio", method, both, seeds, "", decides, notes)
+
+
+def average(
+    name: str, one: Sample, claimed: Side, *, unit: str, role: str = "", notes: Sequence[str] = ()
+) -> Comparison | None:
+    """Mean over seeds of what is no share; None without a seed."""
+    if not one.values:
+        return None
+    interval = student_mean(list(one.values.values()))
+    method = "mean over seeds; Student's t"
+    return comparison(name, interval, claimed, unit, method, (one,), list(one.values), role, True, notes)
 
 
 def level(
@@ -111,13 +122,13 @@ def level(
     ends = student_mean(list(one.values.values()))
     interval = Interval(ends.estimate, max(0.0, ends.low), min(1.0, ends.high))
     method = "mean over seeds; Student's t"
-    made = _comparison(
+    made = comparison(
         name, interval, claimed, "fraction", method, (one,), list(one.values), role, True, notes
     )
     return made
 
 
-def _comparison(
+def comparison(
     name: str,
     interval: Interval,
     claimed: Side,
@@ -129,6 +140,7 @@ def _comparison(
     decides: bool,
     notes: Sequence[str],
 ) -> Comparison:
+    """An interval over seeds with the trainings behind it: those of the samples at these seeds."""
     keys = dict.fromkeys((one.network, seed, 0) for one in samples for seed in seeds)
     runs = sorted({run for one in samples for run in one.runs if int(run.rpartition("seed")[2]) in seeds})
     return Comparison(

@@ -7,7 +7,7 @@ targets, each with all its trials. Everything is deterministic: the draws come f
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +54,11 @@ def mean_spread(values: Sequence[float]) -> tuple[float, float | None]:
     return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
 
 
+def median_spread(values: Sequence[float]) -> tuple[float, float | None]:
+    """Median (of an even number the mean of the middle two) and standard deviation as :func:`mean_spread` has it."""
+    return float(np.median(np.asarray(values, dtype=float))), mean_spread(values)[1]
+
+
 def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     r"""Mean of a few independent values, :math:`\bar x \pm t_{n-1} s/\sqrt n`; no ends for a single one.
 
@@ -74,6 +79,19 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
         return Interval(round(mean, 12), round(mean, 12), round(mean, 12))
     half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * spread / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
+
+
+def log_slope(line: Mapping[int, float]) -> float:
+    """Slope of the straight line through (ln x, y) by least squares, from y by x.
+
+    Raises:
+        ValueError: fewer than two different x.
+    """
+    if len(line) < 2:
+        raise ValueError(f"log_slope: found {len(line)} points, allowed: at least 2")
+    xs = np.log(np.asarray(list(line), dtype=float))
+    across = xs - xs.mean()
+    return float(across @ np.asarray(list(line.values()), dtype=float) / (across @ across))
 
 
 def clustered_mean(

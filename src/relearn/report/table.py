@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relearn.report import published
+from relearn.report import complete, published
 from relearn.report.artefacts import Artefact, Column, Row, Where
 from relearn.report.published import Value
 from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.runs import Run
-from relearn.report.statistics import mean_spread, wilson
+from relearn.report.statistics import mean_spread, median_spread, wilson
 
 STATUSES = ("measured", "diverged", "not_run", "not_applicable", "no_value")
 
@@ -23,10 +23,12 @@ class Cell:
     """One row and column of an artefact, aggregated over the label that it runs over.
 
     ``mean`` and ``spread`` are over members (victims), each with all its trials; ``pooled`` is over trials,
-    with Wilson's interval where a trial says yes or no. ``published`` maps a label ("paper", "published
+    with Wilson's interval where a trial says yes or no. An artefact of medians has the median in ``mean`` and
+    the standard deviation in ``spread``. ``published`` maps a label ("paper", "published
     code") to the value in this cell's unit, ``printed`` to all that is printed there. In a grid the members
     are seeds and ``spread`` is the standard error of their mean; ``best`` names the group of runs that counts
-    where a row takes the best of several.
+    where a row takes the best of several. ``stalled`` counts runs that ended without having learned anything
+    (outcome not_converged); their numbers are numbers, near chance.
     """
 
     row: Row
@@ -45,6 +47,7 @@ class Cell:
     runs: tuple[str, ...] = ()
     printed: Mapping[str, Value] = field(default_factory=dict)
     best: str = ""
+    stalled: int = 0
 
     def deviation(self) -> tuple[str, float] | None:
         """The first published label with a value, and measured minus published."""
@@ -64,7 +67,9 @@ def build(artefact: Artefact, evidence: Evidence, reported: str | Path) -> list[
         source.file: published.read(Path(reported) / source.file) for source in artefact.published.values()
     }
     return [
-        _cell(artefact, row, column, evidence, values) for row in artefact.rows for column in artefact.columns
+        _cell(artefact, row, column.of(row), evidence, values)
+        for row in artefact.rows
+        for column in artefact.columns
     ]
 
 
@@ -89,15 +94,25 @@ def _cell(
         return Cell(row, column, "not_applicable", published=beside, printed=printed)
     filters = ({"study": artefact.study}, artefact.common, row.where, column.where)
     best, runs, trials = _chosen(row, column, evidence, filters)
-    diverged = sum(run.diverged for run in runs)
+    diverged, stalled = (sum(run.outcome == name for run in runs) for name in ("diverged", "not_converged"))
     folders = tuple(run.folder for run in runs)
     if not trials:
         status = "not_run" if not runs else "diverged" if diverged else "no_value"
-        return Cell(row, column, status, diverged=diverged, published=beside, runs=folders, printed=printed)
+        return Cell(
+            row,
+            column,
+            status,
+            diverged=diverged,
+            published=beside,
+            runs=folders,
+            printed=printed,
+            stalled=stalled,
+        )
     found = by_member(trials)
     members = {name: found[name] for name in [*artefact.members, *sorted(found)] if name in found}
-    mean, spread = mean_spread([sum(values) / len(values) for values in members.values()])
-    if artefact.grid and spread is not None:
+    aggregated = median_spread if artefact.aggregate == "median" else mean_spread
+    mean, spread = aggregated([sum(values) / len(values) for values in members.values()])
+    if artefact.spread_kind == "standard_error" and spread is not None:
         spread /= math.sqrt(len(members))
     total = sum(trial.value for trial in trials)
     ends = wilson(total, len(trials)) if quantity(column.quantity).binary else None
@@ -120,6 +135,7 @@ def _cell(
         runs=folders,
         printed=printed,
         best=best,
+        stalled=stalled,
     )
 
 
@@ -127,17 +143,19 @@ def _chosen(
     row: Row, column: Column, evidence: Evidence, filters: Sequence[Where]
 ) -> tuple[str, list[Run], list[Trial]]:
     """The runs and trials of a cell; with ``best_over`` those of the group with the best mean, and its name."""
-    runs, trials = evidence.of(column.quantity, *filters), evidence.trials(column.quantity, *filters)
+    runs, trials = evidence.of(column.quantity, *filters), complete.trials(evidence, column, *filters)
     if row.best_over is None or not trials:
         return "", runs, trials
     named = {run.folder: run.labels.get(row.best_over, "") for run in runs}
-    groups: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        groups[named[trial.folder]].append(trial)
+    judging = evidence.trials(row.best_by, *filters) if row.best_by else trials
+    ranked: dict[str, list[float]] = defaultdict(list)
+    for trial in judging or trials:
+        ranked[named[trial.folder]].append(trial.value)
     sign = -1 if column.direction == "lower" else 1
-    best = max(sorted(groups), key=lambda name: sign * sum(t.value for t in groups[name]) / len(groups[name]))
+    best = max(sorted(ranked), key=lambda name: sign * sum(ranked[name]) / len(ranked[name]))
+    kept = [trial for trial in trials if named[trial.folder] == best]
     chosen = [run for run in runs if named[run.folder] == best]
-    return best if len(set(named.values())) > 1 else "", chosen, groups[best]
+    return best if len(set(named.values())) > 1 else "", chosen, kept
 
 
 def _printed(

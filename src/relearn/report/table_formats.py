@@ -21,8 +21,8 @@ NO_NUMBER = "-"  # the source prints no number here
 LABELS = ("paper", "published code")
 FIELDS = (
     *("artefact", "row", "column", "unit", "direction", "status", "mean", "spread", "members_count"),
-    *("pooled", "pooled_low", "pooled_high", "trials_count", "diverged_count"),
-    *("paper", "published_code", "deviation", "deviation_from", "runs"),
+    *("pooled", "pooled_low", "pooled_high", "trials_count", "diverged_count", "not_converged_count"),
+    *("paper", "published_code", "deviation", "deviation_from", "runs", "aggregate", "spread_kind"),
 )
 MEMBER_FIELDS = (
     *("artefact", "row", "column", "unit", "member", "mean", "low", "high", "trials_count"),
@@ -96,7 +96,7 @@ def markdown(artefact: Artefact, cells: Sequence[Cell]) -> str:
     header, lines = shown(artefact, cells)
     table = [header, ["---"] * len(header), *lines]
     body = "\n".join("| " + " | ".join(item.replace("|", "\\|") for item in line) + " |" for line in table)
-    return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{artefact.caption}\n"
+    return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{artefact.told}\n"
 
 
 def latex(artefact: Artefact, cells: Sequence[Cell]) -> str:
@@ -109,7 +109,7 @@ def latex(artefact: Artefact, cells: Sequence[Cell]) -> str:
     made = style.to_latex(
         hrules=True,
         column_format="l" + "r" * (len(header) - 1),
-        caption=_escaped(f"{artefact.title}. {artefact.caption}"),
+        caption=_escaped(f"{artefact.title}. {artefact.told}"),
         label=f"tab:{artefact.id}",
         position_float="centering",
     )
@@ -127,7 +127,8 @@ def _raw(artefact: Artefact, cell: Cell) -> list[object]:
     named = (artefact.id, cell.row.id, cell.column.id, cell.column.unit, cell.column.direction, cell.status)
     measured = (cell.mean, cell.spread, len(cell.members), cell.pooled, cell.low, cell.high, cell.trials)
     beside = (cell.published.get("paper"), cell.published.get("published code"), away[1], away[0])
-    return [*named, *measured, cell.diverged, *beside, " ".join(cell.runs)]
+    made = (" ".join(cell.runs), artefact.aggregate, artefact.spread_kind)
+    return [*named, *measured, cell.diverged, cell.stalled, *beside, *made]
 
 
 def _members(artefact: Artefact, cells: Sequence[Cell]) -> list[list[object]]:

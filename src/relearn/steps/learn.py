@@ -32,9 +32,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.console import Progress
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
-    from relearn.methods.augmentation import mixup
     from relearn.methods.fit import fit
     from relearn.methods.learned_scalars import learned_scalars
+    from relearn.methods.mixing import mixup
     from relearn.steps.tasks import open_task, seed_of
 
     task: Any = open_task({"task": "images", **settings}, inputs, device)

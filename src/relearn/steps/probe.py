@@ -11,11 +11,12 @@ Columns are those of the measure's `COLUMNS`; truth is 1 or 0, what does not exi
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from relearn.steps.csv_rows import write_rows
 
 NEEDS_TORCH = True
 
@@ -49,7 +50,7 @@ def _gradient_statistics(run, settings, inputs, device, precision) -> None:
                 yield batch
 
         rows = gradient_statistics(model, task.loss, told(), count=count)
-    _write(run.output("layers.csv"), COLUMNS, rows)
+    write_rows(run.output("layers.csv"), COLUMNS, rows)
     odd = [row["name"] for row in rows if not math.isfinite(row["gradient_std"])]
     notes = ["gradients in fp32, batch normalisation on the statistics of the batch, no dropout"]
     if precision != "fp32":
@@ -83,7 +84,7 @@ def _batch_norm(run, settings, inputs, device, precision) -> None:
     from relearn.measures.batch_norm_gradient import COLUMNS, cases
 
     rows = cases(draws=settings["draws"], seed=run.seed)
-    _write(run.output("cases.csv"), COLUMNS, rows)
+    write_rows(run.output("cases.csv"), COLUMNS, rows)
     run.finish(
         {
             "cases_count": len(rows),
@@ -105,7 +106,7 @@ def _parameter_counts(run, settings, inputs, device, precision) -> None:
     from relearn.models import create
 
     rows = parameter_counts({name: partial(create, name) for name in settings.get("networks", PUBLISHED)})
-    _write(run.output("counts.csv"), COLUMNS, rows)
+    write_rows(run.output("counts.csv"), COLUMNS, rows)
     run.finish(
         {
             "networks_count": len(rows),
@@ -115,16 +116,3 @@ def _parameter_counts(run, settings, inputs, device, precision) -> None:
         },
         notes=["10 classes, RGB images, published width and depth"],
     )
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(columns)
-        table.writerows([_cell(row[column]) for column in columns] for row in rows)
-
-
-def _cell(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    return int(value) if isinstance(value, bool) else value

@@ -92,6 +92,7 @@ def _whole(
     judged = claims.judge_all(claims.load(args.reported / "claims.yaml"), evidence)
     explained = analysis.explain(judged, analysis.load(args.reported / "analysis.yaml"), scale)
     deviations, why = _deviations(args.params, scale, root / "deviations.md")
+    settings = _settings(args.params, args.reported, root / "settings.md")
     errata = yaml.safe_load((args.reported / "errata.yaml").read_text(encoding="utf-8"))
     text = {
         "claims.md": claims_formats.markdown(judged, scale) + analysis.markdown(explained),
@@ -111,6 +112,7 @@ def _whole(
             no_deviations=why,
             errata=errata,
             explained=explained,
+            settings=settings,
         ),
     }
     for name, content in text.items():
@@ -136,3 +138,14 @@ def _deviations(params: Path, scale: str, target: Path) -> tuple[list[tuple[str,
     rows = deviations.deviations(values, published)
     shown = deviations.shown
     return [(row.key, shown(row.value), shown(row.published), row.source) for row in rows], ""
+
+
+def _settings(params: Path, reported: Path, target: Path) -> list[Any]:
+    """The papers' tables of settings for the page, and settings.md; none without the published settings."""
+    from relearn.report import deviations, settings_page
+
+    paper = params.parent / "params" / "paper.yaml"
+    told = paper.is_file() and (reported / "settings.yaml").is_file()
+    tables = settings_page.load(reported, deviations.read(paper)) if told else []
+    target.write_text(settings_page.markdown(tables), encoding="utf-8", newline="\n")
+    return tables

@@ -23,6 +23,10 @@ LIBRARIES = (
     *("numpy", "torch", "torch._dynamo", "safetensors.torch", "safetensors.numpy"),
     *("scipy.optimize", "sklearn.svm"),
 )
+# Behind the rooms, of which one has told torch what torchvision would have: transformers imports torchvision.
+NETWORKS = tuple(
+    f"transformers.models.{name}.modeling_{name}" for name in ("roberta", "bert", "albert", "auto")
+)
 ROOMS = ("data", "layers", "models", "methods", "measures")
 # A second thread could not be forked: none for linear algebra, and none for the allocator that pyarrow brings.
 ALONE = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "GOTO", "NUMEXPR")}
@@ -78,6 +82,8 @@ def load() -> list[str]:
         package = sys.modules.get(f"relearn.{room}")
         for found in pkgutil.walk_packages(getattr(package, "__path__", []), f"relearn.{room}."):
             problems += _import(found.name)
+    for name in NETWORKS:
+        problems += _import(name)
     return problems
 
 

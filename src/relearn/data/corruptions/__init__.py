@@ -70,13 +70,7 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, *, seed: int = 
     Raises:
         ValueError: another name, severity or shape. TypeError: images that are not uint8 arrays.
     """
-    if name not in KINDS:
-        nearest = difflib.get_close_matches(str(name), NAMES, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"corruption {name!r} is unknown; did you mean {nearest!r}? allowed: {', '.join(NAMES)}"
-        )
-    if severity not in LEVELS:
-        raise ValueError(f"severity is {severity!r}; allowed: 1, 2, 3, 4, 5")
+    check(name, severity)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
         found = getattr(images, "dtype", type(images).__name__)
         raise TypeError(f"images: {found} (allowed: a NumPy array of uint8)")
@@ -87,6 +81,21 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, *, seed: int = 
         part = slice(start, start + CHUNK)
         result[part] = _corrupt(np.ascontiguousarray(images[part]), name, severity, seed)
     return result
+
+
+def check(name: str, severity: int) -> None:
+    """Refuse what :func:`corrupt` cannot do, before images are at hand.
+
+    Raises:
+        ValueError: another name or severity.
+    """
+    if name not in KINDS:
+        nearest = difflib.get_close_matches(str(name), NAMES, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"corruption {name!r} is unknown; did you mean {nearest!r}? allowed: {', '.join(NAMES)}"
+        )
+    if severity not in LEVELS:
+        raise ValueError(f"severity is {severity!r}; allowed: 1, 2, 3, 4, 5")
 
 
 def _corrupt(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> NDArray[np.uint8]:

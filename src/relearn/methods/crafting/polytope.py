@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from relearn.maths import simplex_least_squares
+from relearn.maths.simplex import simplex_least_squares
 
 
 def relative_residual(features: Tensor, target: Tensor, coefficients: Tensor) -> Tensor:

@@ -17,6 +17,11 @@ from relearn.report.quantities import Evidence
 RENDERERS = (
     *("toy", "poisons", "curves", "qualitative", "bars", "defended", "plane", "fig2_11"),
     *("layer_profile", "learning_curves", "heat_map"),
+    *("lipschitz_bounds", "inversion_errors", "ascent_curves", "nll_curves", "histograms"),
+    *("activations", "training_curves", "alphas", "by_depth", "branch_ratios"),
+    *("entropy_histograms", "reliability", "entropy_distance"),
+    *("norm_ratios", "cost_curves", "layer_similarity"),
+    "clean_robust",
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,9 +56,16 @@ def not_run(axes: Any) -> None:
     axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color=MUTED)
 
 
+def sequential(names: Sequence[Any]) -> dict[Any, Any]:
+    """One colour a name, from light to dark in their order."""
+    from seaborn import color_palette
+
+    return dict(zip(names, color_palette("flare", len(names))))
+
+
 def in_percent(axis: Any) -> None:
-    """Labels a fraction's axis in percent."""
-    axis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+    """Labels a fraction's axis in percent, with the digits that tell its ticks apart."""
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
 
 
 def few_numbers(axis: Any) -> None:

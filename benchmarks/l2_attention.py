@@ -1,0 +1,226 @@
+"""L2 attention, forward and backward, against torch's fused dot-product attention: time and memory.
+
+Reference: `DotProductAttention` of the same width and heads, fused: four maps around torch's scaled_dot_product_attention. It is
+itself compared with `torch.nn.MultiheadAttention` (rows `torch_mha`), so that it is not a slow one.
+
+- layer: the whole module, gradients of the input and of all weights. Wanted of l2 and l2_tied: 1.25 of the time, 1.5 of the memory.
+- core: from queries, keys and values to their mixture, against scaled_dot_product_attention alone. The same time is wanted. Of the
+  memory nothing is: here the copies that carry the extra column count against a kernel that has nothing else to keep.
+- torch_mha, contractive: no bound.
+
+Time is CPU time on a CPU, wall time that waits for the device on a GPU. Memory on a CPU is what the operating system says: the most
+resident bytes during a step, in a process of its own, less those before the layer and its input were made; on a GPU the allocator's
+peak. Weights, gradients, activations and a kernel's scratch space count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from timing import compare, report
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from relearn.layers.attention_kinds import attention
+from relearn.layers.self_attention import with_bias
+from relearn.provenance import resident_peak
+
+DIM, HEADS = 512, 8
+# Batches of 1 to 4, so that the shortest is no less work than a clock can tell.
+SIZES = {256: 4, 512: 2, 1024: 1, 2048: 1}
+LAYERS: dict[str, bool] = {
+    "l2": True,
+    "l2_tied": True,
+    "contractive": False,
+    "torch_mha": False,
+}
+CORES: dict[str, bool] = {"l2": True, "l2_tied": True}
+TIME, MEMORY = 1.25, 1.5
+# A freed block goes back to the system at once, or the allocator's habits would be measured.
+SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
+
+
+class TorchAttention(nn.Module):
+    """torch's own module, called as ours are."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.inner = nn.MultiheadAttention(dim, heads, bias=False, batch_first=True)
+
+    def forward(self, x: Tensor, *, causal: bool) -> Tensor:
+        # It wants the mask beside the hint; without weights to return, only the hint reaches the kernel.
+        hidden = (
+            nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device) if causal else None
+        )
+        return self.inner(x, x, x, need_weights=False, attn_mask=hidden, is_causal=causal)[0]
+
+
+def layer_step(
+    kind: str, size: tuple[int, int], causal: bool, width: tuple[int, int], device: str
+) -> Callable[[], None]:
+    """Forward and backward of a whole layer; ``size`` is (batch, length), ``width`` (D, H)."""
+    torch.manual_seed(0)
+    layer = TorchAttention(*width) if kind == "torch_mha" else attention(kind, *width)
+    layer.to(device)
+    x = torch.randn(*size, width[0], device=device, requires_grad=True)
+    ahead = torch.randn(*size, width[0], device=device)
+
+    def step() -> None:
+        x.grad = None
+        layer.zero_grad()
+        layer(x, causal=causal).backward(ahead)
+
+    return step
+
+
+def core_step(
+    kind: str, size: tuple[int, int], causal: bool, width: tuple[int, int], device: str
+) -> Callable[[], None]:
+    """Forward and backward from queries, keys and values (one tensor for both of the former, if tied)."""
+    torch.manual_seed(0)
+    head = (size[1], width[1], width[0] // width[1])
+    made = [torch.randn(size[0], *head, device=device).transpose(1, 2) for _ in range(4)]
+    ahead = made.pop()
+    q, k, v = (one.requires_grad_() for one in made)
+    if kind == "l2_tied":
+        k = q
+    leaves = (q, v) if k is q else (q, k, v)
+    beta = head[2] ** -0.5
+
+    def step() -> None:
+        if kind == "dp":
+            mixed = scaled_dot_product_attention(q, k, v, is_causal=causal, scale=beta)
+        else:
+            bias = (k * k).sum(-1).unsqueeze(-2) / -2
+            wide = with_bias(q, k, bias, v)
+            mixed = scaled_dot_product_attention(*wide, is_causal=causal, scale=2 * beta)[..., : head[2]]
+        torch.autograd.grad(mixed, leaves, ahead)
+
+    return step
+
+
+STEPS = {"layer": layer_step, "core": core_step}
+
+
+def resident() -> int:
+    gc.collect()
+    fields = Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_memory(
+    part: str, kind: str, length: int, batch: int, causal: bool, width: tuple[int, int]
+) -> None:
+    """In a process of its own: print the bytes that a step needs, those of the layer included."""
+    STEPS[part](kind, (1, 8), causal, width, "cpu")()  # libraries load on first use: not the layer's memory
+    before = resident()
+    step = STEPS[part](kind, (batch, length), causal, width, "cpu")
+    step()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    step()
+    print(json.dumps({"bytes": resident_peak() - before}))
+
+
+def memory(
+    part: str,
+    kind: str,
+    length: int,
+    batch: int,
+    causal: bool,
+    width: tuple[int, int],
+    threads: int,
+    device: str,
+) -> int:
+    if device != "cpu":
+        step = STEPS[part](kind, (batch, length), causal, width, device)
+        step()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        return torch.cuda.max_memory_allocated()
+    what = json.dumps([part, kind, length, batch, causal, width])
+    command = [sys.executable, __file__, "--memory", what, "--threads", str(threads)]
+    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+
+
+def gpu_clock() -> float:
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def measure(
+    sizes: dict[int, int],
+    masks: Sequence[bool],
+    width: tuple[int, int],
+    pairs: int,
+    threads: int,
+    device: str,
+) -> list[dict[str, Any]]:
+    """One row for each part, kind, length, and mask."""
+    rows: list[dict[str, Any]] = []
+    clock = time.process_time if device == "cpu" else gpu_clock
+    for length, batch in sizes.items():
+        for causal in masks:
+            for part, kinds in (("layer", LAYERS), ("core", CORES)):
+                reference = STEPS[part]("dp", (batch, length), causal, width, device)
+                reference_bytes = memory(part, "dp", length, batch, causal, width, threads, device)
+                for kind, bounded in kinds.items():
+                    ours = STEPS[part](kind, (batch, length), causal, width, device)
+                    timed = compare(ours, reference, pairs, clock=clock)
+                    used = memory(part, kind, length, batch, causal, width, threads, device)
+                    rows.append(
+                        {
+                            "device": device,
+                            "part": part,
+                            "kind": kind,
+                            "length": length,
+                            "batch": batch,
+                            "causal": causal,
+                            **timed,
+                            "wanted_ratio": TIME if bounded else None,
+                            "memory_ratio": used / reference_bytes,
+                            "wanted_memory": MEMORY if bounded and part == "layer" else None,
+                            "ours_bytes": used,
+                            "reference_bytes": reference_bytes,
+                        }
+                    )
+                    print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="L2 attention against fused dot-product attention: time, memory"
+    )
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: printed, not written")
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.memory:
+        measure_memory(*json.loads(arguments.memory))
+        return
+    width = (32, 4) if arguments.quick else (DIM, HEADS)
+    sizes, masks = ({16: 2}, [True]) if arguments.quick else (SIZES, [False, True])
+    rows = measure(sizes, masks, width, arguments.pairs, arguments.threads, "cpu")
+    if torch.cuda.is_available():
+        rows += measure(sizes, masks, width, arguments.pairs, arguments.threads, "cuda")
+    else:
+        rows.append({"device": "cuda", "skipped": "no such device here"})
+    if not arguments.quick:
+        report("l2_attention", rows, dim=width[0], heads=width[1], pairs=arguments.pairs, dtype="float32")
+
+
+if __name__ == "__main__":
+    main()

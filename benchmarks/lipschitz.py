@@ -1,0 +1,216 @@
+"""Norms of Jacobians without the Jacobian: how near to a reference, how fast, in how much memory; and how tight the bounds are.
+
+- accuracy: tied L2 attention, 512 tokens of width 64, 8 heads (32,768 inputs and outputs): the 2-norm of `jacobian_norm` in float32, by
+  two backward passes and by differences of the fused kernel, against scipy's Lanczos (ARPACK, `svds`) in float64 on products by
+  `torch.func`, which share no code with ours. Wanted: within 1%.
+- time: a pair of products (Jv and the transposed one), the measure's whole cost divided by its pairs, against one forward and backward pass
+  of the same layer. No bound: it cannot be much below 1.
+- memory: the most resident bytes while the norm is computed, in a process of its own, less those before the network was built. Attention
+  by fused kernel and differences with ever more tokens, and a token-wise network by two backward passes. Wanted: bytes that grow no faster
+  than the inputs, slope in log-log at most 1.1. Beside it those of a forward and backward pass.
+- bounds: of L2 attention for p = 2 at 1,000 tokens, each against the paper's corrected one. Wanted: at most 0.20.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from timing import compare, report
+from torch import Tensor, nn
+
+from relearn.layers.l2_attention import L2Attention
+from relearn.measures.lipschitz import growth, jacobian_norm, two_point
+from relearn.provenance import resident_peak
+
+TOKENS, WIDTH, HEADS = 512, 64, 8
+MEMORY: dict[str, tuple[str, tuple[int, ...]]] = {
+    "attention": ("difference", (512, 1024, 2048, 4096)),
+    "token-wise": ("reverse", (1024, 2048, 4096, 8192)),
+}
+PAIRS = 8  # of products while memory is measured: the basis is full then
+WITHIN, SLOPE, SHARE = 0.01, 1.1, 0.20
+SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
+
+
+def network(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    if name == "attention":
+        return L2Attention(WIDTH, HEADS).eval()
+    return nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH)).eval()
+
+
+def tokens(count: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(count, WIDTH, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(
+        dtype
+    )
+
+
+def lanczos(layer: nn.Module, x: Tensor) -> float:
+    """The reference: ARPACK in float64."""
+    from scipy.sparse.linalg import LinearOperator, svds
+
+    _, pull = torch.func.vjp(layer, x)
+
+    def forward(v: Any) -> Any:
+        return (
+            torch.func.jvp(layer, (x,), (torch.from_numpy(v.reshape(x.shape)).to(x),))[1]
+            .detach()
+            .numpy()
+            .ravel()
+        )
+
+    def backward(u: Any) -> Any:
+        return pull(torch.from_numpy(u.reshape(x.shape)).to(x))[0].detach().numpy().ravel()
+
+    size = (x.numel(), x.numel())
+    operator = LinearOperator(size, matvec=forward, rmatvec=backward, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(x.numel())
+    return float(svds(operator, k=1, tol=1e-6, v0=start, return_singular_vectors=False)[0])
+
+
+def accuracy(spreads: tuple[float, ...]) -> list[dict[str, Any]]:
+    layer = network("attention")
+    rows = []
+    for spread in spreads:
+        layer.double().fused = False  # type: ignore[assignment]
+        reference = lanczos(layer, spread * tokens(TOKENS, torch.float64))
+        layer.float()
+        for mode in ("reverse", "difference"):
+            layer.fused = mode == "difference"  # type: ignore[assignment]
+            found = jacobian_norm(layer, spread * tokens(TOKENS), mode=mode)
+            row = {"row": f"accuracy, {mode}, inputs of deviation {spread:g}", "inputs": TOKENS * WIDTH}
+            row |= {"ours": found.value, "reference": reference, "off_frac": abs(found.value / reference - 1)}
+            row |= {"wanted": WITHIN, "pairs_of_products": found.iterations, "residual": found.residual}
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def speed(pairs: int) -> dict[str, Any]:
+    layer, x = network("attention"), tokens(TOKENS)
+    layer.fused = False  # type: ignore[assignment]
+    count = jacobian_norm(layer, x).iterations
+    u = torch.ones_like(x)
+
+    def reference() -> None:
+        for _ in range(count):
+            given = x.clone().requires_grad_()
+            torch.autograd.grad(layer(given), given, u)
+
+    timed = compare(lambda: jacobian_norm(layer, x), reference, pairs)
+    row = {"row": f"time of {count} pairs of products", "inputs": TOKENS * WIDTH, **timed}
+    print(row, flush=True)
+    return row
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_memory(name: str, what: str, count: int) -> None:
+    """In a process of its own: print the bytes needed, those of the network included."""
+    mode, _ = MEMORY[name]
+
+    def work(number: int) -> Callable[[], object]:
+        net, x = network(name), tokens(number)
+        if what == "norm":
+            return lambda: jacobian_norm(net, x, method="free", mode=mode, iterations=PAIRS, tolerance=1e-12)
+        given = x.requires_grad_()
+        return lambda: torch.autograd.grad(net(given), given, torch.ones_like(x))
+
+    work(64)()  # libraries load on first use: not the measure's memory
+    before = resident()
+    call = work(count)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    call()
+    print(json.dumps({"bytes": resident_peak() - before}))
+
+
+def memory(name: str, what: str, count: int, threads: int) -> int:
+    command = [sys.executable, __file__, "--memory", name, what, str(count), "--threads", str(threads)]
+    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+
+
+def memories(threads: int) -> list[dict[str, Any]]:
+    rows = []
+    for name, (mode, counts) in MEMORY.items():
+        found = [memory(name, "norm", count, threads) for count in counts]
+        floor = [memory(name, "pass", count, threads) for count in counts]
+        logs = np.log(np.array(counts, dtype=float)), np.log(np.array(found, dtype=float))
+        for count, ours, reference in zip(counts, found, floor):
+            rows.append(
+                {
+                    "row": f"memory, {name}, {mode}",
+                    "inputs": count * WIDTH,
+                    "ours_bytes": ours,
+                    "bytes_an_input": ours / (count * WIDTH),
+                    "reference_bytes": reference,
+                    "slope": float(np.polyfit(*logs, 1)[0]),
+                    "wanted": SLOPE,
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def bounds(length: int = 1000) -> list[dict[str, Any]]:
+    corrected = growth(length, form="corrected")
+    lower = two_point(length, "two").value
+    rows = []
+    for form in ("corrected", "tight", "unmasked"):
+        bound = growth(length, form=form)
+        row: dict[str, Any] = {"row": f"bound at N = {length}, {form}", "ours": bound, "reference": corrected}
+        row |= {
+            "ratio": bound / corrected,
+            "lower_bound": lower,
+            "wanted": None if form == "corrected" else SHARE,
+        }
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Norms of Jacobians: accuracy, time, memory; tightness of bounds"
+    )
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--parts",
+        nargs="*",
+        default=["accuracy", "time", "memory", "bounds"],
+        help="a part is printed, not written",
+    )
+    parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.memory:
+        name, what, count = arguments.memory
+        measure_memory(name, what, int(count))
+        return
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "accuracy": lambda: accuracy((0.3, 1.0)),
+        "time": lambda: [speed(arguments.pairs)],
+        "memory": lambda: memories(arguments.threads),
+        "bounds": bounds,
+    }
+    rows = [row for part in arguments.parts for row in parts[part]()]
+    assert all(math.isfinite(value) for row in rows for value in row.values() if isinstance(value, float))
+    if arguments.parts == list(parts):
+        sizes = {"tokens": TOKENS, "width": WIDTH, "heads": HEADS}
+        report("lipschitz", rows, **sizes, pairs=arguments.pairs, pairs_of_products_for_memory=PAIRS)
+
+
+if __name__ == "__main__":
+    main()

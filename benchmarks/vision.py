@@ -1,0 +1,210 @@
+"""LipsFormer against timm's Swin: a training step, its memory, construction, and the attention of a window.
+
+- network: forward and backward of LipsFormer-Swin-T, in the paper's and in the released form, against timm's
+  ``swin_tiny_patch4_window7_224``: batch 4 at 224 x 224, gradients of all weights. The networks have different numbers of
+  products, so the ratio of the times is divided by that of the multiply-adds (``ratio_equal_flops``). Wanted: 1.25, and 1.25 of
+  the memory, which nothing is divided by.
+- construction: LipsFormer-Swin-T with spectral initialisation against the same with Xavier's. Wanted: 1.5.
+- attention: cosine attention in windows of 7 x 7, as the four stages of that step have them, without a mask and with that of
+  shifted windows, against timm's ``WindowAttention``: forward and backward, gradients of input, weights and position table. Wanted:
+  1.15 of each, and of the sum over the twelve blocks of the network (row ``network``).
+
+Time is CPU time. Memory is what the operating system says: the most resident bytes during a step, in a process of its own, less
+those before the network was made; weights, gradients, activations and scratch space count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from l2_attention import SMALL, resident
+from timing import compare, report
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import relearn.models.timm_names  # noqa: F401  timm is imported behind it, with our names
+from relearn.layers.cosine_attention import CosineAttention
+from relearn.measures.model_counts import multiply_adds
+from relearn.models.shifted_windows import ShiftedWindowAttention
+from relearn.provenance import resident_peak
+
+OURS, REFERENCE = "lipsformer_swin_tiny", "swin_tiny_patch4_window7_224"
+FORMS: dict[str, dict[str, Any]] = {"paper": {}, "released": {"as_released": True}}
+STAGES = ((96, 3, 56, 2), (192, 6, 28, 2), (384, 12, 14, 6), (768, 24, 7, 2))
+"""Width, heads, side of the grid and number of blocks of every stage."""
+WINDOW = 7
+TIME, MEMORY, CONSTRUCTION, ATTENTION = 1.25, 1.25, 1.5, 1.15
+
+
+def build(name: str, form: str = "paper", size: int = 224) -> nn.Module:
+    import timm
+
+    more = FORMS[form] if name == OURS else {}
+    return timm.create_model(name, img_size=size, **more)
+
+
+def network_step(name: str, form: str, batch: int, size: int) -> Callable[[], None]:
+    """Forward, loss and backward of a network in training mode."""
+    torch.manual_seed(0)
+    net = build(name, form, size).train()
+    images, labels = torch.randn(batch, 3, size, size), torch.randint(1000, (batch,))
+
+    def step() -> None:
+        net.zero_grad()
+        cross_entropy(net(images), labels).backward()
+
+    return step
+
+
+def products(name: str, form: str, size: int) -> int:
+    with torch.device("meta"):
+        return multiply_adds(build(name, form, size), torch.empty(1, 3, size, size))
+
+
+def measure_memory(name: str, form: str, batch: int, size: int) -> None:
+    """In a process of its own: print the bytes that a step needs, those of the network included."""
+    network_step(name, form, 1, size)()  # libraries load on first use
+    before = resident()
+    step = network_step(name, form, batch, size)
+    step()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    step()
+    print(json.dumps({"bytes": resident_peak() - before}))
+
+
+def memory(name: str, form: str, batch: int, size: int) -> int:
+    what = json.dumps([name, form, batch, size])
+    command = [sys.executable, __file__, "--memory", what]
+    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+
+
+def networks(batch: int, size: int, pairs: int) -> list[dict[str, Any]]:
+    rows = []
+    reference = network_step(REFERENCE, "", batch, size)
+    reference_bytes = memory(REFERENCE, "", batch, size)
+    for form in FORMS:
+        timed = compare(network_step(OURS, form, batch, size), reference, pairs)
+        flops = products(OURS, form, size) / products(REFERENCE, "", size)
+        used = memory(OURS, form, batch, size)
+        rows.append(
+            {
+                "part": "network",
+                "kind": form,
+                **timed,
+                "flop_ratio": flops,
+                "ratio_equal_flops": timed["ratio"] / flops,
+                "wanted_equal_flops": TIME,
+                "memory_ratio": used / reference_bytes,
+                "wanted_memory": MEMORY,
+                "ours_bytes": used,
+                "reference_bytes": reference_bytes,
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def construction(pairs: int) -> list[dict[str, Any]]:
+    import timm
+
+    def make(start: str) -> Callable[[], None]:
+        return lambda: timm.create_model(OURS, start=start)
+
+    timed = compare(make("spectral"), make("xavier"), pairs)
+    rows = [{"part": "construction", "kind": "spectral", **timed, "wanted_ratio": CONSTRUCTION}]
+    print(rows[-1], flush=True)
+    return rows
+
+
+def attention_step(
+    ours: bool, dim: int, heads: int, grid: int, shifted: bool, form: str, batch: int
+) -> Callable[[], None]:
+    """Forward and backward of the attention of all windows of ``batch`` grids; timm's adds the mask as numbers."""
+    from timm.models.swin_transformer import SwinTransformerBlock
+
+    torch.manual_seed(0)
+    whole = ShiftedWindowAttention(dim, heads, (grid, grid), WINDOW, shifted=shifted)
+    mask, count = whole.mask(), (grid // WINDOW) ** 2
+    x = torch.randn(batch * count, WINDOW * WINDOW, dim, requires_grad=True)
+    ahead = torch.randn(x.shape)
+    if not ours:
+        shift = WINDOW // 2 if shifted else 0
+        block = SwinTransformerBlock(dim, (grid, grid), heads, window_size=WINDOW, shift_size=shift)
+        layer: nn.Module = block.attn
+
+        def call() -> Tensor:
+            return layer(x, mask=block.attn_mask)
+    else:
+        layer = whole
+        released = dict(tau=10.0, eps=1e-24, normalise_values=False, average_heads=False)
+        whole.attention = CosineAttention(dim, heads, **(released if form == "released" else {}))
+
+        def call() -> Tensor:
+            return whole.attention(x, bias=whole.bias(), mask=mask)
+
+    def step() -> None:
+        x.grad = None
+        layer.zero_grad()
+        call().backward(ahead)
+
+    return step
+
+
+def attentions(batch: int, pairs: int, stages: tuple[tuple[int, int, int, int], ...]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for form in FORMS:
+        ours_s = reference_s = 0.0
+        for dim, heads, grid, depth in stages:
+            for shifted in (False, True) if grid > WINDOW else (False,):
+                size = (dim, heads, grid, shifted, form, batch)
+                timed = compare(attention_step(True, *size), attention_step(False, *size), pairs)
+                blocks = depth // 2 if grid > WINDOW else depth
+                ours_s, reference_s = (
+                    ours_s + blocks * timed["ours_s"],
+                    reference_s + blocks * timed["reference_s"],
+                )
+                what = {"part": "attention", "kind": form, "dim": dim, "shifted": shifted}
+                rows.append({**what, **timed, "wanted_ratio": ATTENTION})
+                print(rows[-1], flush=True)
+        summed = {"ratio": ours_s / reference_s, "ours_s": ours_s, "reference_s": reference_s}
+        rows.append({"part": "attention", "kind": f"{form}, all blocks", **summed, "wanted_ratio": ATTENTION})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="LipsFormer against timm's Swin: time, memory, construction")
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--part", choices=("network", "construction", "attention"), help="one part: printed, not written"
+    )
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: printed, not written")
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.memory:
+        measure_memory(*json.loads(arguments.memory))
+        return
+    batch, pairs = 1 if arguments.quick else 4, arguments.pairs
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "network": lambda: networks(batch, 224, pairs),
+        "construction": lambda: construction(pairs),
+        "attention": lambda: attentions(batch, pairs, STAGES[2:] if arguments.quick else STAGES),
+    }
+    rows = [row for name, make in parts.items() if arguments.part in (None, name) for row in make()]
+    if not (arguments.quick or arguments.part):
+        report("vision", rows, batch=batch, size=224, pairs=pairs, dtype="float32")
+
+
+if __name__ == "__main__":
+    main()

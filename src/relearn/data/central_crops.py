@@ -1,0 +1,83 @@
+"""Test images of class folders, decoded batch by batch ahead of the network: for one pass, without a copy of all of them."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from relearn.data.imagenet_folder import AHEAD, Listing, central, decoded
+
+INTERPOLATIONS = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+def batches(
+    images: Listing,
+    *,
+    size: int,
+    crop_ratio: float,
+    interpolation: str,
+    batch_size: int,
+    workers: int = 8,
+    faults: dict[int, str] | None = None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """(pixels (B, 3, size, size) uint8, labels (B,)) of all images in their order; the last batch may be smaller.
+
+    Args:
+        images: what :func:`relearn.data.imagenet_folder.listing` found.
+        size: side of the crop in pixels.
+        crop_ratio: the crop's side over the shorter side that the image is resized to, ⌊size / crop_ratio⌋; 0.875 is 224 of 256.
+        interpolation: of :data:`INTERPOLATIONS`.
+        batch_size: B.
+        workers: threads that decode.
+        faults: takes position → what is wrong for each image that cannot be decoded, which is then left out; None: it raises.
+
+    Raises:
+        ValueError: a number out of range, another interpolation, or (without ``faults``) an image that cannot be decoded, by its name.
+    """
+    if interpolation not in INTERPOLATIONS:
+        raise ValueError(f"interpolation is {interpolation!r}; allowed: {', '.join(INTERPOLATIONS)}")
+    if not 0 < crop_ratio <= 1:
+        raise ValueError(f"crop_ratio is {crop_ratio}; allowed: above 0, at most 1")
+    for name, value in (("size", size), ("batch_size", batch_size), ("workers", workers)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}; allowed: 1 or more")
+    resize, method = math.floor(size / crop_ratio), INTERPOLATIONS[interpolation]
+
+    def one(position: int) -> NDArray[np.uint8] | None:
+        try:
+            image = decoded(images.files[position])
+        except ValueError as fault:
+            if faults is None:
+                raise
+            faults[position] = str(fault).removeprefix(f"{images.files[position]}: ")
+            return None
+        image = central(image, size=size, resize=resize, interpolation=method)
+        return np.asarray(image, np.uint8).transpose(2, 0, 1)
+
+    groups = torch.arange(len(images)).split(batch_size)
+    waiting: deque[list[Future[NDArray[np.uint8] | None]]] = deque()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for number in range(len(groups) + AHEAD):
+            if number < len(groups):
+                waiting.append([pool.submit(one, position) for position in groups[number].tolist()])
+            if number >= AHEAD:
+                found = [future.result() for future in waiting.popleft()]
+                kept = [place for place, pixels in enumerate(found) if pixels is not None]
+                if kept:
+                    pixels = np.stack([pixels for pixels in found if pixels is not None])
+                    yield torch.from_numpy(pixels), images.labels[groups[number - AHEAD][kept]]
+    finally:  # also where nobody asks for the rest
+        pool.shutdown(cancel_futures=True)

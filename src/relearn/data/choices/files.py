@@ -1,0 +1,65 @@
+"""A set's files: from a folder, from the official archive in it, or from the net; nothing is unpacked to disk."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from relearn.data.remote import Remote, fault_of
+
+LARGEST = 2**28  # bytes of one file; the largest real one has 4 MB
+
+
+def contents(
+    folder: Path | None, names: Mapping[str, str], archive: Remote, root: str, places: Sequence[str] = ("",)
+) -> tuple[dict[str, bytes], str]:
+    """Each file's content, and words on where it comes from.
+
+    Args:
+        folder: holds the files, under one of ``places``, or the archive; None downloads that.
+        names: the files by part.
+        archive: the official zip.
+        root: the folder in it that holds the files.
+        places: folders below ``folder`` that may hold them.
+
+    Raises:
+        ValueError: the folder holds neither, some files are missing, the archive is not the official one or broken.
+        OSError: files cannot be read or fetched.
+    """
+    if folder is not None:
+        for place in places:
+            base = folder / place
+            if any((base / name).is_file() for name in names.values()):
+                return {part: _read(base / name) for part, name in names.items()}, "a folder with files"
+        if not (folder / archive.name).is_file():
+            first = next(iter(names.values()))
+            raise ValueError(f"{folder}: has no {first} and no {archive.name} (allowed: one of them)")
+        if fault := fault_of(folder / archive.name, archive):
+            raise ValueError(f"{folder / archive.name}: {fault}; not the official archive")
+        path = folder / archive.name
+    else:
+        from relearn.data.download import fetch
+
+        path = fetch(archive)
+    return {part: _member(path, f"{root}/{name}") for part, name in names.items()}, archive.name
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{path}: missing (allowed: a file)") from None
+
+
+def _member(path: Path, name: str) -> bytes:
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(name) as file:
+            content = file.read(LARGEST + 1)
+    except KeyError:
+        raise ValueError(f"{path}: lacks {name} (allowed: the official archive)") from None
+    except (zipfile.BadZipFile, EOFError) as fault:
+        raise ValueError(f"{path}: no whole zip archive ({' '.join(str(fault).split())})") from None
+    if len(content) > LARGEST:
+        raise ValueError(f"{path}: {name} unpacks to more than the allowed {LARGEST} bytes")
+    return content

@@ -1,0 +1,36 @@
+"""Regents Living Environment: questions of New York's school exams in biology, as further training questions for ARC (zhu2022, sec. 3.5.2).
+
+The exams are public as scanned papers (https://www.nysedregents.org/livingenvironment); the file of questions that the authors were
+given is not. So there is nothing to download: ``folder`` holds ``train.jsonl``, and ``dev.jsonl`` and ``test.jsonl`` if wanted, in ARC's
+format (see :mod:`relearn.data.choices.json_lines`; Regents number their answers, "1" to "4"). ``documents.jsonl`` as in ARC.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relearn.data.choices import documents
+from relearn.data.choices.json_lines import parse
+from relearn.data.choices.questions import PARTS, Question, Questions, source
+
+
+def load(folder: Path | None = None) -> Questions:
+    """The questions; dev and test may be empty.
+
+    Raises:
+        ValueError: no folder, no ``train.jsonl``, a line that is no question.
+        OSError: a file cannot be read.
+    """
+    if folder is None or not (folder / "train.jsonl").is_file():
+        raise ValueError(
+            f"regents: {'no folder' if folder is None else f'{folder} has no train.jsonl'} (allowed: a folder regents in that which "
+            "RELEARN_MIRROR names, with train.jsonl in ARC's format; there is no official file)"
+        )
+    found = documents.read(folder)
+    parts: dict[str, list[Question]] = {part: [] for part in PARTS}
+    for part in PARTS:
+        path = folder / f"{part}.jsonl"
+        if path.is_file():
+            parts[part] = documents.given(parse(path.read_bytes(), path.name), found)
+    told = source("a folder with files of its own", parts, {}) | {"documents": bool(found)}
+    return Questions(**parts, source=told)

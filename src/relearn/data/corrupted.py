@@ -1,0 +1,36 @@
+"""The in-distribution test images, too corrupted to be what a network was trained on.
+
+Each of the first ``count`` test images under one of the 15 common corruptions of ``relearn.data.corruptions`` at severity 5,
+the greatest: image i under corruption i mod 15. What an image shows has not changed, so this asks whether a network notices that the
+images are bad, not that they are others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relearn.data.corruptions import NAMES, SYNTHESISED, corrupt
+from relearn.data.outlier_images import Outliers, Wanted, fit
+
+SEVERITY = 5
+
+
+def corrupted(wanted: Wanted) -> Outliers:
+    """See the module.
+
+    Raises:
+        ValueError: no in-distribution data, or fewer test images than asked for.
+    """
+    if wanted.prepared is None:
+        raise ValueError("corrupted: no in-distribution images to corrupt (give prepared)")
+    clean = wanted.prepared.test()[0].numpy()
+    if wanted.count > len(clean):
+        raise ValueError(f"corrupted: {wanted.count} images are asked for (allowed: at most {len(clean)})")
+    images = np.empty_like(clean[: wanted.count])
+    for place, name in enumerate(NAMES):
+        mine = slice(place, wanted.count, len(NAMES))
+        if len(images[mine]):
+            images[mine] = corrupt(clean[: wanted.count][mine], name, SEVERITY, seed=wanted.seed)
+    fitted, done = fit("corrupted", images, size=wanted.size, channels=wanted.channels)
+    words = f"the first {wanted.count} test images, {len(NAMES)} common corruptions in turn at severity {SEVERITY}"
+    return Outliers(fitted, f"{words} ({', '.join(SYNTHESISED)} synthesised){done}")

@@ -1,0 +1,69 @@
+"""Where a task's files come from: a folder, the official zip in it, or the net."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from relearn.data.glue.tasks import Task
+from relearn.data.remote import fault_of
+
+LARGEST = 2**30  # bytes of one file: mnli's training file, parses and all, has a third of that
+
+Reader = Callable[[str], bytes | None]
+
+
+def opened(task: Task, folder: Path | None) -> tuple[Reader, str]:
+    """What reads a file of the task by its name (None: there is no such file), and words on where it comes from.
+
+    Args:
+        task: whose files.
+        folder: holds the task's folder (``CoLA/train.tsv``), or a folder ``glue`` that does, or the official zip; None downloads.
+
+    Raises:
+        ValueError: nothing of it is there, or a zip that is not the official one or broken.
+        OSError: files cannot be read or fetched.
+    """
+    needed = task.remotes[0].name
+    if folder is None:
+        from relearn.data.download import fetch
+
+        fetched = {remote.name: fetch(remote) for remote in task.remotes}
+        if needed.endswith(".zip"):
+            return _of_zip(fetched[needed], task.folders[0]), needed
+        return lambda name: fetched[name].read_bytes() if name in fetched else None, ", ".join(fetched)
+    names = [name for each in task.files.values() for name in each]
+    for base in (folder, folder / "glue"):
+        for own in task.folders:
+            if any((base / own / name).is_file() for name in names):
+                return _of_folder(base / own), "a folder with tables"
+        if needed.endswith(".zip") and (base / needed).is_file():
+            if fault := fault_of(base / needed, task.remotes[0]):
+                raise ValueError(f"{base / needed}: {fault}; not the official archive")
+            return _of_zip(base / needed, task.folders[0]), needed
+    places = [f"{task.folders[0]}/{name}" for name in next(iter(task.files.values()))]
+    raise ValueError(
+        f"{folder}: has no {' or '.join(dict.fromkeys([*places, needed]))} (allowed: one of them)"
+    )
+
+
+def _of_folder(folder: Path) -> Reader:
+    return lambda name: (folder / name).read_bytes() if (folder / name).is_file() else None
+
+
+def _of_zip(path: Path, folder: str) -> Reader:
+    def read(name: str) -> bytes | None:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                if f"{folder}/{name}" not in archive.namelist():
+                    return None
+                with archive.open(f"{folder}/{name}") as file:
+                    content = file.read(LARGEST + 1)
+        except (zipfile.BadZipFile, EOFError) as fault:
+            raise ValueError(f"{path}: no whole zip archive ({' '.join(str(fault).split())})") from None
+        if len(content) > LARGEST:
+            raise ValueError(f"{path}: {name} unpacks to more than the allowed {LARGEST} bytes")
+        return content
+
+    return read

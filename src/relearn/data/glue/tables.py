@@ -1,0 +1,116 @@
+"""GLUE's tables: a row a line, tabs between fields, and nothing is quoted: a quotation mark is a letter like any other.
+
+Lines end at a line feed (a carriage return before it goes, too) and nowhere else: some texts hold other characters that Python takes for
+line ends. A byte order mark at the start goes (MRPC's files have one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from relearn.data.examples import Examples, Row
+
+
+class Table(NamedTuple):
+    """``names`` of the columns, ``rows``, ``lines``: number of each row in the file, from 0 (the line with names does not count), and how
+    many rows were ``left_out``."""
+
+    names: tuple[str, ...]
+    rows: list[list[str]]
+    lines: list[int]
+    left_out: int
+
+
+def read(
+    content: bytes, where: str, names: Sequence[str] | None = None, *, drop_short: bool = False
+) -> Table:
+    """A file's rows.
+
+    Args:
+        content: the file.
+        where: its name, for faults.
+        names: of the columns; None: its first line has them.
+        drop_short: leave out rows with too few fields instead of refusing them (QQP has some that a line break cut in two).
+
+    Raises:
+        ValueError: no UTF-8, no row, or a row with another number of fields.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"{where}: no UTF-8 at byte {fault.start} (allowed: UTF-8 text)") from None
+    lines = [line.removesuffix("\r").split("\t") for line in text.removesuffix("\n").split("\n")]
+    head = 0 if names is not None else 1
+    columns = tuple(names if names is not None else lines[0])
+    rows, numbers = [], []
+    for number, fields in enumerate(lines[head:]):
+        if len(fields) != len(columns):
+            if drop_short and len(fields) < len(columns):
+                continue
+            raise ValueError(
+                f"{where}: line {number + 1 + head}: {len(fields)} fields (allowed: {len(columns)}, {' '.join(columns)})"
+            )
+        rows.append(fields)
+        numbers.append(number)
+    if not rows:
+        raise ValueError(f"{where}: no rows (allowed: at least one)")
+    return Table(columns, rows, numbers, len(lines) - head - len(rows))
+
+
+def column(table: Table, name: str, where: str) -> list[str]:
+    """The fields of one column, without spaces around them.
+
+    Raises:
+        ValueError: no such column.
+    """
+    if name not in table.names:
+        raise ValueError(f"{where}: no column {name!r} (found: {' '.join(table.names)})")
+    place = table.names.index(name)
+    return [fields[place].strip() for fields in table.rows]
+
+
+def examples(
+    table: Table, where: str, texts: tuple[str, str | None], label: str, words: Sequence[str]
+) -> Examples:
+    """The rows as samples of one row each.
+
+    A sample's id is what stands in the column ``index`` or ``id`` of a file without answers (a submission names the sample by it), else
+    the row's number.
+
+    Args:
+        table: what :func:`read` gave.
+        where: its name, for faults.
+        texts: columns of the first and the second text.
+        label: column of the answers; a file without it has none.
+        words: class 0 first; none: values.
+
+    Raises:
+        ValueError: a column is missing, a label is no word of these, a value is no number.
+    """
+    first = column(table, texts[0], where)
+    second: Sequence[str | None] = column(table, texts[1], where) if texts[1] else [None] * len(first)
+    rows: list[list[Row]] = [[pair] for pair in zip(first, second)]
+    if label in table.names:
+        labels = torch.tensor(
+            _labels(column(table, label, where), where, words, table),
+            dtype=torch.int64 if words else torch.float32,
+        )
+        return Examples(rows, labels, [str(number) for number in table.lines])
+    index = next((name for name in ("index", "id") if name in table.names), None)
+    ids = column(table, index, where) if index else [str(number) for number in table.lines]
+    return Examples(rows, None, ids)
+
+
+def _labels(fields: list[str], where: str, words: Sequence[str], table: Table) -> list[float]:
+    numbers = {word: float(number) for number, word in enumerate(words)}
+    found = []
+    for field, line in zip(fields, table.lines):
+        try:
+            found.append(numbers[field] if words else float(field))
+        except (KeyError, ValueError):
+            allowed = ", ".join(words) or "a number"
+            raise ValueError(f"{where}: row {line}: label {field!r} (allowed: {allowed})") from None
+    return found

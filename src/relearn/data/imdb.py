@@ -1,0 +1,130 @@
+"""IMDb's Large Movie Review Dataset: 25,000 reviews to train on and 25,000 to test, half positive (Maas et al., 2011).
+
+A review is polar, of 1 to 4 (negative) or 7 to 10 stars (positive); at most 30 are of one film, and no film is in both
+parts. There is no official validation part. The texts belong to their authors; none is in this repository.
+
+Three ways in, the first that is there:
+
+1. ``folder`` with ``{train,test}.tsv``: a review a line, ``neg`` or ``pos``, a tab, the text (UTF-8, no tab or line break
+   in it);
+2. ``folder`` with the official archive ``aclImdb_v1.tar.gz``;
+3. the official archive, downloaded into the cache (its md5 is the one that is public).
+
+In the archive a review is a file ``aclImdb/<part>/<neg|pos>/<number>_<stars>.txt``; here the negative ones come first,
+each kind in the order of its numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relearn.data.remote import Remote
+
+CLASS_NAMES = ("neg", "pos")
+PARTS = ("train", "test")
+COUNT = 25_000  # reviews of each part
+ARCHIVE = Remote(
+    name="aclImdb_v1.tar.gz",
+    urls=("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",),
+    size=84125825,
+    sha256="",
+    md5="7c2ac02c03563afcf9b574c7e56c153a",
+    magic=b"\x1f\x8b",
+)
+MEMBER = re.compile(r"aclImdb/(train|test)/(neg|pos)/(\d+)_\d+\.txt")
+MEMBERS = 200_000  # the archive has about 100,000: reviews without a label are in it, too
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """The reviews of one part.
+
+    Attributes:
+        texts: as they are written, with their ``<br />``.
+        labels: 0 negative, 1 positive, one a text.
+    """
+
+    texts: list[str]
+    labels: list[int]
+
+
+@dataclass(frozen=True)
+class Imdb:
+    """Both parts; ``source`` says where they come from: plain JSON, no paths, with the sha256 of each part's texts."""
+
+    train: Reviews
+    test: Reviews
+    source: dict[str, Any]
+
+
+def load(folder: Path | None = None, *, count: int = COUNT) -> Imdb:
+    """IMDb in its own order.
+
+    Args:
+        folder: see the module; None downloads.
+        count: reviews that each part must have, half of them of either kind.
+
+    Raises:
+        ValueError: the folder holds neither form, or what it holds is not IMDb.
+        OSError: files cannot be read or fetched.
+    """
+    if folder is not None and (folder / "train.tsv").is_file():
+        parts = {part: _read_tsv(folder / f"{part}.tsv") for part in PARTS}
+        said = "a folder with tables"
+    elif folder is None or (folder / ARCHIVE.name).is_file():
+        parts, said = _read_archive(folder), ARCHIVE.name
+    else:
+        raise ValueError(f"{folder}: has neither train.tsv nor {ARCHIVE.name}; one of them is needed")
+    for part, reviews in parts.items():
+        positive = sum(reviews.labels)
+        if len(reviews.texts) != count or positive != count // 2:
+            raise ValueError(
+                f"{part}: {len(reviews.texts)} reviews, {positive} of them positive; allowed: {count}, {count // 2}"
+            )
+    digests = {part: sha256_of(reviews.texts) for part, reviews in parts.items()}
+    return Imdb(**parts, source={"from": said, "sha256": digests})
+
+
+def sha256_of(texts: Sequence[str]) -> str:
+    """sha256 of all texts as UTF-8, a zero byte after each."""
+    return hashlib.sha256(b"".join(text.encode() + b"\0" for text in texts)).hexdigest()
+
+
+def _read_tsv(path: Path) -> Reviews:
+    try:
+        lines = path.read_bytes().decode().removesuffix("\n").split("\n")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: missing") from None
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"{path}: no UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
+    reviews = Reviews([], [])
+    for number, line in enumerate(lines, 1):
+        kind, tab, text = line.partition("\t")
+        if kind not in CLASS_NAMES or not tab or not text:
+            raise ValueError(f"{path}: line {number}: {line[:40]!r}; allowed: neg or pos, a tab and a text")
+        reviews.texts.append(text)
+        reviews.labels.append(CLASS_NAMES.index(kind))
+    return reviews
+
+
+def _read_archive(folder: Path | None) -> dict[str, Reviews]:
+    from relearn.data.archive import Limits, read_matching
+    from relearn.data.download import fetch
+
+    path = fetch(ARCHIVE) if folder is None else folder / ARCHIVE.name
+    found = read_matching(path, lambda name: MEMBER.fullmatch(name) is not None, Limits(members=MEMBERS))
+    rows: dict[str, list[tuple[int, int, str]]] = {part: [] for part in PARTS}
+    for name, content in found.items():
+        matched = MEMBER.fullmatch(name)
+        assert matched is not None
+        part, kind, number = matched.groups()
+        rows[part].append((CLASS_NAMES.index(kind), int(number), content.decode()))
+    return {
+        part: Reviews([text for _, _, text in sorted(each)], [label for label, _, _ in sorted(each)])
+        for part, each in rows.items()
+    }

@@ -1,0 +1,64 @@
+"""Images as sequences of grey values, row by row from the upper left: no place says that it lies below another one.
+
+CIFAR-10 as the arena has it (Tay et al. 2021, section 3.1): 1,024 values of 0 to 255, ten classes. Grey is
+round(0.299 R + 0.587 G + 0.114 B); the arena's own reader uses the same weights in float arithmetic, so a pixel may
+differ by one. The last tenth of the 50,000 training images is for validation, as there.
+
+``digits``, scikit-learn's 1,797 grey images of 8 × 8 (see ``relearn.data.digits``), is not of the arena: a sequence of 64
+values for machines without the data set. Of ten images in a row the last two are for testing, the one before for validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relearn import data
+from relearn.data.images import Images
+from relearn.data.lra.samples import Samples, Task, spaced
+
+DATASETS = ("cifar10", "digits")
+
+
+def make(dataset: str, samples: Mapping[str, int], *, folder: Path | None = None) -> Task:
+    """The task with so many images in train, valid and test, evenly spaced; 0 is all.
+
+    Raises:
+        ValueError: an unknown data set, or what its reader refuses.
+        OSError: a file can neither be read nor downloaded.
+    """
+    if dataset not in DATASETS:
+        raise ValueError(f"dataset is {dataset!r}; allowed for image: {', '.join(DATASETS)}")
+    images = data.load(dataset, folder=folder)
+    parts: dict[str, Any] = {}
+    for part, (kept, labels) in _parts(images).items():
+        rows = spaced(len(labels), samples[part])
+        values = grey(np.asarray(kept[rows]))
+        parts[part] = Samples([one.tobytes() for one in values], labels[rows].tolist())
+    return Task("image", dataset, 256, len(images.class_names), **parts, source=dict(images.source))
+
+
+def grey(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(N, 1 or 3, H, W) as grey values (N, H·W), each row of pixels behind the one before."""
+    if images.shape[1] == 1:
+        return images.reshape(len(images), -1)
+    weighed = np.tensordot(images.astype(np.uint32), np.array([299, 587, 114], np.uint32), axes=(1, 0))
+    return ((weighed + 500) // 1000).astype(np.uint8).reshape(len(images), -1)
+
+
+def _parts(images: Images) -> dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    pixels, labels = images.train_images, images.train_labels
+    if images.test_images is not None and images.test_labels is not None:
+        cut = len(labels) * 9 // 10
+        return {
+            "train": (pixels[:cut], labels[:cut]),
+            "valid": (pixels[cut:], labels[cut:]),
+            "test": (images.test_images, images.test_labels),
+        }
+    place = np.arange(len(labels)) % 10
+    rows = {"train": place < 7, "valid": place == 7, "test": place > 7}
+    return {part: (pixels[chosen], labels[chosen]) for part, chosen in rows.items()}

@@ -1,0 +1,155 @@
+"""ListOps: nested operations on lists of digits, and what comes out (Nangia and Bowman 2018; Tay et al. 2021, section 3.1).
+
+``[MAX 2 9 [MIN 4 7 ] 0 ]`` is 9. The network reads the words and answers the result, one of ten classes.
+
+A tree is drawn from its root at depth 1. Above ``max_depth`` a node is an operator with probability
+``operator_frac`` and a digit otherwise; at ``max_depth`` it is a digit. Digits, operators and the number of an operator's
+arguments, 2 to ``max_args``, are uniform. The length of a tree is its number of words: 1 for a digit, 2 for an operator
+(``[MAX`` and ``]``) and the lengths of its arguments. A tree stays where ``min_length`` < length < ``max_length``; trees are
+all different. The published set has 96,000, 2,000 and 2,000 with the defaults here.
+
+================  =====================================================
+operator          result
+================  =====================================================
+MIN, MAX          least, greatest argument
+MED               median, the middle two's mean cut to a whole number
+SM                sum modulo 10
+================  =====================================================
+
+The published generator fixes no seed and cuts a set in the order in which Python happens to keep it; here a seed fixes
+the trees and their order, train first, then valid, then test. Its printed form has round brackets around every binary
+branch, which its reader removes: a network never sees them, and they are not made here.
+
+Values: the digit d is d, then MIN 10, MAX 11, MED 12, SM 13 and the closing bracket 14.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relearn.data.lra.samples import Samples, Task
+
+OPERATORS = ("MIN", "MAX", "MED", "SM")
+FIRST, CLOSE = 10, 14
+VALUES, CLASSES = 15, 10
+PUBLISHED = {"train": 96_000, "valid": 2_000, "test": 2_000}
+TRIES = 100_000  # trees drawn in a row without one that stays: then none ever will
+_WORDS = (*"0123456789", *(f"[{name}" for name in OPERATORS), "]")
+
+
+def make(
+    samples: Mapping[str, int],
+    *,
+    seed: int = 0,
+    min_length: int = 500,
+    max_length: int = 2000,
+    max_depth: int = 10,
+    max_args: int = 10,
+    operator_frac: float = 0.25,
+) -> Task:
+    """The task with so many trees in train, valid and test; 0 is the published number.
+
+    Raises:
+        ValueError: a number out of range, or lengths that such trees hardly ever have.
+    """
+    counts = {part: samples[part] or number for part, number in PUBLISHED.items()}
+    if min(counts.values()) < 0:
+        raise ValueError(f"samples is {min(counts.values())}; allowed: 0 (as published) or more")
+    rows, labels = trees(
+        sum(counts.values()),
+        seed=seed,
+        min_length=min_length,
+        max_length=max_length,
+        max_depth=max_depth,
+        max_args=max_args,
+        operator_frac=operator_frac,
+    )
+    parts: dict[str, Any] = {}
+    start = 0
+    for part, count in counts.items():
+        parts[part] = Samples(rows[start : start + count], labels[start : start + count])
+        start += count
+    source = {"from": "relearn.data.lra.listops", "seed": seed}
+    return Task("listops", "generated", VALUES, CLASSES, **parts, source=source)
+
+
+def trees(
+    count: int,
+    *,
+    seed: int = 0,
+    min_length: int = 500,
+    max_length: int = 2000,
+    max_depth: int = 10,
+    max_args: int = 10,
+    operator_frac: float = 0.25,
+) -> tuple[list[bytes], list[int]]:
+    """So many different trees in the order in which they are drawn: (values, results).
+
+    Raises:
+        ValueError: a number out of range, or lengths that such trees hardly ever have.
+    """
+    if not 0 <= min_length < max_length - 1:
+        raise ValueError(
+            f"min_length, max_length: {min_length}, {max_length}; allowed: from 0, with a number between the two"
+        )
+    if max_depth < 1 or max_args < 2:
+        raise ValueError(f"max_depth, max_args: {max_depth}, {max_args}; allowed: from 1 and from 2")
+    if not 0 < operator_frac <= 1:
+        raise ValueError(f"operator_frac is {operator_frac}; allowed: above 0, at most 1")
+    grow = _grower(random.Random(f"listops {seed}").random, max_length, max_depth, max_args, operator_frac)
+    found: dict[bytes, int] = {}
+    misses = 0
+    while len(found) < count:
+        row = bytearray()
+        result = grow(row, 1)
+        kept = bytes(row)
+        if min_length < len(kept) < max_length and kept not in found:
+            found[kept] = result
+            misses = 0
+        elif (misses := misses + 1) >= TRIES:
+            raise ValueError(
+                f"min_length, max_length: {min_length}, {max_length}; allowed: lengths that more than one in {TRIES} "
+                f"trees of depth {max_depth} with {max_args} arguments have, after {len(found)} of {count}"
+            )
+    return list(found), list(found.values())
+
+
+def apply(operator: int, arguments: Sequence[int]) -> int:
+    """The result of one operator, by its value 10 to 13, on digits; see the module."""
+    if operator == 10:
+        return min(arguments)
+    if operator == 11:
+        return max(arguments)
+    if operator == 12:
+        ordered, middle = sorted(arguments), len(arguments) // 2
+        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+    return sum(arguments) % 10
+
+
+def words(row: bytes) -> str:
+    """The values as they are read: ``[MAX 2 9 ]``."""
+    return " ".join(_WORDS[value] for value in row)
+
+
+def _grower(
+    draw: Callable[[], float], max_length: int, max_depth: int, max_args: int, operator_frac: float
+) -> Callable[[bytearray, int], int]:
+    def grow(row: bytearray, depth: int) -> int:
+        """Append a node and all below it; its result. A row that is too long is left unfinished."""
+        if depth >= max_depth or draw() >= operator_frac:
+            digit = int(10 * draw())
+            row.append(digit)
+            return digit
+        operator = FIRST + int(4 * draw())
+        row.append(operator)
+        arguments = []
+        for _ in range(2 + int((max_args - 1) * draw())):
+            arguments.append(grow(row, depth + 1))
+            if len(row) >= max_length:
+                return 0
+        row.append(CLOSE)
+        return apply(operator, arguments)
+
+    return grow

@@ -1,0 +1,97 @@
+"""Documents that come with Python: the topics of ``help()`` and the standard library's own modules; and passages of them.
+
+They stand in where a task's own texts are not at hand. A document is a topic ("documentation") or a module that is one file
+("code"), as lines: white space tidied, so that no indentation tells code from prose, lines without a letter or digit left
+out. A line that an earlier document has is left out, too, topics before modules, long topics first (some are chapters of others).
+
+A hash of kind and name decides a document's part, which no random state can change: a tenth of the documents is valid, another
+tenth test, the rest train. A passage is whole lines of one document, joined by line feeds, of at most so many bytes; lengths
+vary with the lines. Equal Pythons give equal documents; another version has others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+import sysconfig
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from relearn.data.lra import PARTS
+from relearn.data.sentence_pairs import tidy
+
+KINDS = ("documentation", "code")
+SHARES = 10  # one of so many documents for valid, one for test
+
+
+@dataclass(frozen=True)
+class Document:
+    """One topic or module; ``kind`` is of :data:`KINDS`, ``part`` of train, valid, test."""
+
+    kind: str
+    name: str
+    part: str
+    lines: list[str]
+
+
+def documents() -> list[Document]:
+    """All documents of the Python that runs, topics first.
+
+    Raises:
+        OSError: this Python came without its topics or without its library's source.
+    """
+    topics: dict[str, str] = {}
+    if find_spec("pydoc_data.topics"):
+        topics = import_module("pydoc_data.topics").topics
+    library = Path(sysconfig.get_path("stdlib"))
+    # Names of the standard library alone: what a distribution lays beside it is another machine's text.
+    modules = [library / f"{name}.py" for name in sorted(sys.stdlib_module_names) if name[0] != "_"]
+    modules = [path for path in modules if path.is_file()]
+    if not topics or not modules:
+        raise FileNotFoundError(
+            f"Python {platform.python_version()} has {len(topics)} topics and {len(modules)} modules as files; allowed: a "
+            "Python with its whole standard library"
+        )
+    texts = [
+        ("documentation", name, topics[name])
+        for name in sorted(topics, key=lambda name: (-len(topics[name]), name))
+    ]
+    texts += [("code", path.stem, path.read_text(encoding="utf-8", errors="replace")) for path in modules]
+    seen: set[str] = set()
+    found = []
+    for kind, name, text in texts:
+        lines = [
+            line for line in map(tidy, text.split("\n")) if line not in seen and any(map(str.isalnum, line))
+        ]
+        seen.update(lines)
+        if lines:
+            found.append(Document(kind, name, part_of(kind, name), list(dict.fromkeys(lines))))
+    return found
+
+
+def part_of(kind: str, name: str) -> str:
+    """train, valid or test; see the module."""
+    share = int.from_bytes(hashlib.sha256(f"{kind} {name}".encode()).digest()[:8], "big") % SHARES
+    return {0: PARTS[1], 1: PARTS[2]}.get(share, PARTS[0])
+
+
+def passages(document: Document, longest: int) -> list[bytes]:
+    """The document from its beginning as passages of at most ``longest`` bytes; a line longer than that is cut there."""
+    found: list[bytes] = []
+    for line in document.lines:
+        encoded = line.encode()[:longest]
+        if found and len(found[-1]) + 1 + len(encoded) <= longest:
+            found[-1] += b"\n" + encoded
+        else:
+            found.append(encoded)
+    return found
+
+
+def source() -> dict[str, Any]:
+    """What a record says of them."""
+    version = platform.python_version()
+    return {"from": f"pydoc_data.topics and the standard library of Python {version}", "python": version}

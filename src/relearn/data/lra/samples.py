@@ -1,0 +1,90 @@
+"""What every task of the arena becomes before it is cut and padded: sequences of bytes with a label each, in three parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from relearn.data.lra import PARTS
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of one part.
+
+    Attributes:
+        rows: sequences of values from 0; of a task of pairs samples 2i and 2i + 1 are the pair i.
+        labels: a class each, one a sample (a pair is one sample).
+    """
+
+    rows: list[bytes]
+    labels: list[int]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task before preparation.
+
+    Attributes:
+        name: of :data:`relearn.data.lra.TASKS`.
+        dataset: what stands behind it ("imdb", "generated", …).
+        values: the values go from 0 to this number, which is left out.
+        classes: likewise for labels.
+        train, valid, test: the parts.
+        pairs: a sample is two sequences.
+        written: the values are bytes of written text, so that marks can be put in and taken out.
+        source: where the samples come from: plain JSON, no paths.
+
+    Raises:
+        ValueError: a part is empty, a number of rows does not fit the labels, or a value or label is out of range.
+    """
+
+    name: str
+    dataset: str
+    values: int
+    classes: int
+    train: Samples
+    valid: Samples
+    test: Samples
+    pairs: bool = False
+    written: bool = False
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.values <= 256:
+            raise ValueError(f"{self.name}: {self.values} values; allowed: 1 to 256, a byte each")
+        for part in PARTS:
+            samples: Samples = getattr(self, part)
+            if not samples.labels:
+                raise ValueError(f"{self.name}: {part} has no samples; at least one is needed")
+            expected = len(samples.labels) * (2 if self.pairs else 1)
+            if len(samples.rows) != expected:
+                raise ValueError(
+                    f"{self.name}: {part} has {len(samples.rows)} sequences; allowed: {expected}"
+                )
+            for number, row in enumerate(samples.rows):
+                if not row or (self.values < 256 and max(row) >= self.values):
+                    raise ValueError(
+                        f"{self.name}: {part}: sequence {number}: {row[:20]!r}; allowed: not empty, values below {self.values}"
+                    )
+            if not 0 <= min(samples.labels) <= max(samples.labels) < self.classes:
+                raise ValueError(f"{self.name}: {part}: a label outside 0 to {self.classes - 1}")
+
+
+def spaced(count: int, wanted: int) -> list[int]:
+    """``wanted`` evenly spaced numbers below ``count`` (floor(i·count/wanted)); all of them for 0, or where there are no more.
+
+    Raises:
+        ValueError: a negative number.
+    """
+    if wanted < 0:
+        raise ValueError(f"samples is {wanted}; allowed: 0 (all) or more")
+    if wanted == 0 or wanted >= count:
+        return list(range(count))
+    return [i * count // wanted for i in range(wanted)]
+
+
+def chosen(rows: Sequence[Any], wanted: int) -> list[Any]:
+    """The rows at those places."""
+    return [rows[i] for i in spaced(len(rows), wanted)]

@@ -1,0 +1,195 @@
+"""The prepared sequences: what `relearn sequences` writes and every encoder of the arena reads.
+
+``data.safetensors``; <part> is train, valid, test, and for written texts test_insertion and test_deletion:
+
+===================  =================================================================  =====
+tensor               meaning                                                            type
+===================  =================================================================  =====
+<part>_values        values of all sequences behind one another                         uint8
+<part>_offsets       where each begins, and the end of the last                         int64
+<part>_labels        a class each sample; the perturbed parts have those of test        int64
+===================  =================================================================  =====
+
+A token is its value + 1: 0 is padding, and nothing that is read is taken for it. (In the code that most LRA numbers come from, a
+black pixel has padding's id and is masked.) Text has 257 tokens, ListOps 16. Of a task of pairs sequences 2i and 2i + 1 are the sample i.
+A sequence longer than ``max_length`` is cut there, as published: a long review or paper loses its end.
+
+The header says, as one JSON text, so that equal samples give equal bytes: task, data set, the number of tokens
+(``vocabulary``) and classes, ``max_length``, whether samples are pairs, whether any sequence is shorter than ``max_length``
+(``padded``), and ``version``, 16 digits of the sha256 over all the rest: two files with one version hold the same samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relearn.data.lra import PARTS, TASKS, perturb
+from relearn.data.lra.samples import Task
+
+HEADER = "relearn"
+PERTURBED = ("insertion", "deletion")
+TOLD = ("task", "dataset", "vocabulary", "classes", "max_length", "pairs", "padded", "version")
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Samples of one part: sequence i is ``values[offsets[i]:offsets[i + 1]]``."""
+
+    values: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    pairs: bool
+
+    def __len__(self) -> int:
+        """Samples."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A prepared task; see the module."""
+
+    task: str
+    dataset: str
+    vocabulary: int
+    classes: int
+    max_length: int
+    pairs: bool
+    padded: bool
+    version: str
+    arrays: Arrays
+
+    @property
+    def perturbed(self) -> tuple[str, ...]:
+        """insertion and deletion where the test part has these forms, else nothing."""
+        return tuple(kind for kind in PERTURBED if f"test_{kind}_values" in self.arrays)
+
+    def part(self, name: str) -> Part:
+        """train, valid, test, test_insertion or test_deletion.
+
+        Raises:
+            ValueError: there is no such part.
+        """
+        allowed = (*PARTS, *(f"test_{kind}" for kind in self.perturbed))
+        if name not in allowed:
+            raise ValueError(f"part is {name!r}; allowed for {self.task}: {', '.join(allowed)}")
+        labels = self.arrays[f"{'test' if name.startswith('test_') else name}_labels"]
+        return Part(self.arrays[f"{name}_values"], self.arrays[f"{name}_offsets"], labels, self.pairs)
+
+
+def prepare(task: Task, *, max_length: int, seed: int = 0) -> tuple[Sequences, dict[str, float]]:
+    """Perturb the test part of a written task, cut everything to ``max_length``, count.
+
+    Args:
+        task: see :func:`relearn.data.lra.task.make`.
+        max_length: values of the longest sequence that is not cut.
+        seed: of the insertions; sample and side of a pair have generators of their own, so a sample's marks do not
+            depend on the others.
+
+    Returns:
+        the sequences, and metrics with their unit in the name: ``train_samples_count`` and so on, ``most_frequent_frac`` (share of
+        the test samples' most frequent class: what the best constant answer reaches), ``longest_count`` and ``mean_length_count``
+        (values of a sequence of train, after cutting), ``cut_frac`` (of the training sequences).
+
+    Raises:
+        ValueError: ``max_length`` below 1.
+    """
+    if max_length < 1:
+        raise ValueError(f"max_length is {max_length}; allowed: 1 or more")
+    arrays: Arrays = {}
+    every = {part: getattr(task, part).rows for part in PARTS}
+    if task.written:
+        rows = task.test.rows
+        every["test_insertion"] = [
+            perturb.insert(row, np.random.default_rng([seed, place])) for place, row in enumerate(rows)
+        ]
+        every["test_deletion"] = [perturb.delete(row) for row in rows]
+    for part, rows in every.items():
+        kept = [row[:max_length] for row in rows]
+        arrays[f"{part}_values"] = np.frombuffer(b"".join(kept), np.uint8)
+        arrays[f"{part}_offsets"] = np.cumsum([0, *map(len, kept)], dtype=np.int64)
+    for part in PARTS:
+        arrays[f"{part}_labels"] = np.array(getattr(task, part).labels, np.int64)
+    lengths = np.concatenate([np.diff(array) for name, array in arrays.items() if name.endswith("_offsets")])
+    told: dict[str, Any] = {
+        "task": task.name,
+        "dataset": task.dataset,
+        "vocabulary": task.values + 1,
+        "classes": task.classes,
+        "max_length": max_length,
+        "pairs": task.pairs,
+        "padded": bool(lengths.min() < max_length),
+    }
+    told["version"] = version_of(told, arrays)
+    trained = np.diff(arrays["train_offsets"])
+    metrics = {f"{part}_samples_count": float(len(getattr(task, part).labels)) for part in PARTS}
+    metrics |= {
+        "most_frequent_frac": float(np.bincount(arrays["test_labels"]).max() / len(arrays["test_labels"])),
+        "longest_count": float(trained.max()),
+        "mean_length_count": float(trained.mean()),
+        "cut_frac": float(np.mean([len(row) > max_length for row in task.train.rows])),
+        "vocabulary_count": float(told["vocabulary"]),
+        "classes_count": float(task.classes),
+    }
+    return Sequences(**told, arrays=arrays), metrics
+
+
+def version_of(told: dict[str, Any], arrays: Arrays) -> str:
+    """16 hexadecimal digits of what the header says and the bytes of all arrays, in the order of their names."""
+    digest = hashlib.sha256(json.dumps({**told, "version": ""}, sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(f"\n{name} {arrays[name].dtype.str} {len(arrays[name])}\n".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).data)
+    return digest.hexdigest()[:16]
+
+
+def save(sequences: Sequences, path: Path) -> None:
+    """Write ``data.safetensors``, byte for byte the same for the same samples.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    path.touch()
+    mode = path.stat().st_mode  # what the umask says; safetensors makes files that only their owner can read
+    header = json.dumps({key: getattr(sequences, key) for key in TOLD}, sort_keys=True)
+    save_file(sequences.arrays, path, {HEADER: header})
+    path.chmod(mode)
+
+
+def load(path: Path | str) -> Sequences:
+    """Read what `relearn sequences` wrote.
+
+    Raises:
+        ValueError: the file holds no prepared sequences.
+        OSError: it cannot be read.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            told = json.loads((file.metadata() or {}).get(HEADER, "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except SafetensorError as fault:
+        raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn sequences` writes one") from None
+    missing = [name for name in TOLD if name not in told]
+    missing += [
+        f"{part}_{kind}"
+        for part in PARTS
+        for kind in ("values", "offsets", "labels")
+        if f"{part}_{kind}" not in arrays
+    ]
+    if missing or told["task"] not in TASKS:
+        raise ValueError(
+            f"{path}: no prepared sequences, {', '.join(missing) or 'task'} missing; `relearn sequences` writes them"
+        )
+    return Sequences(**{key: told[key] for key in TOLD}, arrays=arrays)

@@ -1,0 +1,70 @@
+"""Any task of the arena by its name and that of its data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relearn.data.lra import PARTS, TASKS, images, listops, pathfinder, retrieval, text
+from relearn.data.lra.samples import Task
+
+DATASETS: dict[str, tuple[str, ...]] = {
+    "listops": ("generated",),
+    "text": text.DATASETS,
+    "retrieval": retrieval.DATASETS,
+    "image": images.DATASETS,
+    "pathfinder": ("generated",),
+}
+
+
+def make(
+    name: str,
+    dataset: str,
+    *,
+    samples: Mapping[str, int],
+    max_length: int,
+    seed: int = 0,
+    folder: Path | None = None,
+    form: Mapping[str, Any] | None = None,
+) -> Task:
+    """One task.
+
+    Args:
+        name: of :data:`relearn.data.lra.TASKS`.
+        dataset: of ``DATASETS[name]``.
+        samples: for train, valid and test how many; 0 is all there are, or as many as were published.
+        max_length: a network's longest sequence: the bytes of a passage, for tasks that cut documents into passages.
+        seed: of what is drawn.
+        folder: of the data set, where its files are at hand.
+        form: of generated samples: keyword arguments of :func:`relearn.data.lra.listops.trees`, or of
+            :class:`relearn.data.lra.pathfinder.Form`; as published, or that class's own, where there is none.
+
+    Raises:
+        ValueError: an unknown name, or what the task refuses.
+        OSError: a file can neither be read nor downloaded.
+    """
+    if name not in TASKS:
+        raise ValueError(f"task is {name!r}; allowed: {', '.join(TASKS)}")
+    if dataset not in DATASETS[name]:
+        raise ValueError(f"dataset is {dataset!r}; allowed for {name}: {', '.join(DATASETS[name])}")
+    if set(samples) != set(PARTS):
+        raise ValueError(f"samples: found {', '.join(samples)}; allowed: {', '.join(PARTS)}, all of them")
+    if max_length < 1:
+        raise ValueError(f"max_length is {max_length}; allowed: 1 or more")
+    if form and dataset != "generated":
+        raise ValueError(f"form: found {', '.join(form)}; allowed: nothing, {dataset} is not generated")
+    try:
+        if name == "listops":
+            return listops.make(samples, seed=seed, **(form or {}))
+        if name == "pathfinder":
+            return pathfinder.make(samples, seed=seed, form=pathfinder.Form(**(form or {})))
+    except TypeError as fault:
+        raise ValueError(
+            f"form: {str(fault).rpartition(') ')[2]}; allowed for {name}: its own keys"
+        ) from None
+    if name == "text":
+        return text.make(dataset, samples, max_length=max_length, folder=folder)
+    if name == "retrieval":
+        return retrieval.make(dataset, samples, max_length=max_length, seed=seed, folder=folder)
+    return images.make(dataset, samples, folder=folder)

@@ -1,0 +1,113 @@
+r"""What every source of out-of-distribution images gives, and how such images are brought to a network's form.
+
+A network takes images of one size and number of channels, and a set of another form must be changed before it can be
+shown to it. What is done, and nothing else:
+
+- **channels**: colour to grey by :math:`Y = 0.299 R + 0.587 G + 0.114 B` (ITU-R BT.601, rounded to the nearest level); grey
+  to colour by repeating the channel;
+- **size**: a larger square is averaged down (the mean over the area of each new pixel). A smaller image is
+  refused: enlarged, it is blurred, and a network could tell it by the blur alone. So is one that is not square.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relearn.data.images import CHUNK
+
+if TYPE_CHECKING:
+    from relearn.data.arrays import Prepared
+
+LUMA = (299, 587, 114)  # thousandths of R, G, B
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a source: ``count`` images of ``channels`` × ``size`` × ``size``, drawn with ``seed``.
+
+    ``prepared`` is the in-distribution data, which only a source that changes its images looks at; ``folder`` a folder that
+    already holds the set, None for the cache or the net.
+    """
+
+    size: int
+    channels: int
+    count: int
+    seed: int
+    prepared: Prepared | None = None
+    folder: Path | None = None
+
+    def generator(self, name: str) -> np.random.Generator:
+        """Of this source alone, so that no set shares its draws with another."""
+        return np.random.default_rng([self.seed, *name.encode()])
+
+
+class Outliers(NamedTuple):
+    """Images and one line that says what they are and what was done to them."""
+
+    images: NDArray[np.uint8]
+    """(n, C, H, W)."""
+    words: str
+
+
+def picked(name: str, images: NDArray[np.uint8], wanted: Wanted, words: str) -> Outliers:
+    """``count`` of a set's images, drawn without replacement and kept in the set's order, in the form that is wanted.
+
+    Raises:
+        ValueError: fewer images than asked for, or a form that cannot be reached.
+    """
+    if wanted.count > len(images):
+        raise ValueError(f"{name}: {wanted.count} images are asked for (allowed: at most {len(images)})")
+    index = np.sort(wanted.generator(name).permutation(len(images))[: wanted.count])
+    fitted, done = fit(name, images[index], size=wanted.size, channels=wanted.channels)
+    return Outliers(fitted, f"{words}; {wanted.count} of {len(images)} images{done}")
+
+
+def fit(name: str, images: NDArray[np.uint8], *, size: int, channels: int) -> tuple[NDArray[np.uint8], str]:
+    """Images (n, C, H, W) uint8 as (n, ``channels``, ``size``, ``size``), and words for what was done ("" for nothing).
+
+    Raises:
+        ValueError: the images are smaller, not square, or have another number of channels than 1 or 3.
+    """
+    _, found, height, width = images.shape
+    if found not in (1, 3) or channels not in (1, 3):
+        raise ValueError(f"{name}: {found} channels for a network of {channels} (allowed: 1 and 3)")
+    if height != width or height < size:
+        raise ValueError(
+            f"{name}: images of {height} x {width} pixels for a network of {size} x {size} "
+            "(allowed: squares of that size or larger, which are averaged down)"
+        )
+    done = ""
+    if found > channels:
+        images, done = grey(images), done + ", made grey (BT.601)"
+    if height > size:
+        images, done = smaller(images, size), done + f", averaged down from {height} to {size} pixels"
+    if found < channels:
+        images, done = np.repeat(images, 3, axis=1), done + ", grey repeated in three channels"
+    return np.ascontiguousarray(images), done
+
+
+def grey(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(n, 3, H, W) to (n, 1, H, W) by the formula above."""
+    weighted = sum(weight * images[:, channel].astype(np.int64) for channel, weight in enumerate(LUMA))
+    rounded: Any = (weighted + 500) // 1000
+    return rounded.astype(np.uint8)[:, None]
+
+
+def smaller(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """(n, C, H, H) to (n, C, size, size), each new pixel the mean over its area, rounded to the nearest level."""
+    height = images.shape[2]
+    edges = np.arange(size + 1) * height / size  # of the new pixels, in old ones
+    low, high = edges[:-1, None], edges[1:, None]
+    pixels = np.arange(height)
+    shared = np.clip(np.minimum(high, pixels + 1) - np.maximum(low, pixels), 0, None)
+    weights = shared * size / height  # (size, H), rows that add up to 1
+    result = np.empty((*images.shape[:2], size, size), np.uint8)
+    for start in range(0, len(images), CHUNK):
+        part = slice(start, start + CHUNK)
+        result[part] = np.rint(weights @ images[part].astype(np.float64) @ weights.T)
+    return result

@@ -1,0 +1,101 @@
+r"""Texts as RoBERTa reads them: byte-level byte-pair encoding, ``<s> text </s>``.
+
+A tokenizer is a checkpoint's own (``tokenizer.json``), or trained here on training texts: an alphabet of all 256 bytes, so that no
+text has an unknown token, the five special tokens first, then merges until the vocabulary is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+ALPHABET = 256
+
+
+class RobertaTokenizer:
+    """Text to ids and back; made by :func:`train` or from the JSON of another.
+
+    Attributes:
+        bos, pad, eos, mask: ids of ``<s>``, ``<pad>``, ``</s>`` and ``<mask>``.
+        special: ids of all of :data:`SPECIAL`.
+
+    Raises:
+        ValueError: the JSON is no tokenizer's, or lacks one of these tokens.
+    """
+
+    def __init__(self, text: str) -> None:
+        import tokenizers
+
+        try:
+            self._own = tokenizers.Tokenizer.from_str(text)
+        except Exception as fault:  # the package knows no narrower class
+            raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
+        found: dict[str, int] = {}
+        for token in SPECIAL:
+            number = self._own.token_to_id(token)
+            if number is None:
+                raise ValueError(f"tokenizer: has no {token} (allowed: one with {', '.join(SPECIAL)})")
+            found[token] = number
+        self.special = list(found.values())
+        self.bos, self.pad, self.eos, _, self.mask = self.special
+        # A text that says "<mask>" is text; what a checkpoint's file says of cutting and padding is done here.
+        self._own.encode_special_tokens = True
+        self._own.no_truncation()
+        self._own.no_padding()
+
+    def __len__(self) -> int:
+        """Size of the vocabulary with the special tokens."""
+        return int(self._own.get_vocab_size())
+
+    def encode(self, texts: Sequence[str], longest: int) -> list[np.ndarray]:
+        """Ids of each text, int32, ``<s>`` first and ``</s>`` last, cut to ``longest`` with both.
+
+        Raises:
+            ValueError: ``longest`` leaves no room for text.
+        """
+        if longest < 3:
+            raise ValueError(f"max_length: {longest} (allowed: at least 3, <s>, a token, </s>)")
+        found = self._own.encode_batch(list(texts), add_special_tokens=False)
+        return [np.array([self.bos, *one.ids[: longest - 2], self.eos], dtype=np.int32) for one in found]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids, special tokens left out."""
+        return str(self._own.decode([int(one) for one in ids], skip_special_tokens=True))
+
+    def to_json(self) -> str:
+        """All of it as one JSON text; equal training texts and sizes give equal ones."""
+        return str(self._own.to_str())
+
+
+def train(texts: Iterable[str], vocabulary: int) -> RobertaTokenizer:
+    """Learn a vocabulary from training texts.
+
+    Args:
+        texts: training texts only: a word of a test text must not shape the vocabulary.
+        vocabulary: its size with the special tokens; fewer come out where no pair is left to merge.
+
+    Raises:
+        ValueError: no room for all bytes.
+    """
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    least = ALPHABET + len(SPECIAL)
+    if vocabulary < least:
+        raise ValueError(
+            f"vocabulary: {vocabulary} (allowed: at least {least}, the bytes and the special tokens)"
+        )
+    own: Any = tokenizers.Tokenizer(models.BPE())
+    own.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    own.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    own.train_from_iterator(texts, trainer)
+    return RobertaTokenizer(own.to_str())

@@ -1,0 +1,189 @@
+r"""Sentences and pairs as RoBERTa, BERT and ALBERT read them.
+
+| family | vocabulary | one text | a pair | token types |
+|---|---|---|---|---|
+| roberta | byte-level byte-pair encoding | ``<s> a </s>`` | ``<s> a </s></s> b </s>`` | none |
+| bert | WordPiece, lower case, without accents | ``[CLS] a [SEP]`` | ``[CLS] a [SEP] b [SEP]`` | 0 up to the first ``[SEP]``, then 1 |
+| albert | unigram language model, lower case, without accents | as bert | as bert | as bert |
+
+(Liu et al., 2019; Devlin et al., 2019; Lan et al., 2020.) A tokenizer is a checkpoint's own or trained here, see
+``relearn.data.sentence_vocabulary``. A text that says ``<mask>`` is text.
+
+What is too long is cut longest first: the longer of the two texts loses its last token until both fit; where they are equally
+long, the one that was shorter to begin with loses (the first one, if they were equal). That is the rule of ``transformers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Row = tuple[str, str | None]
+
+# In the order of their ids where a vocabulary is trained here: begin, padding, end, unknown, mask come by name, not by place.
+SPECIAL = {
+    "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "albert": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+}
+FAMILIES = tuple(SPECIAL)
+TYPES = {"roberta": 1, "bert": 2, "albert": 2}
+MODELS = {"BPE": "roberta", "WordPiece": "bert", "Unigram": "albert"}
+ROLES = {  # begin, padding, end, mask
+    "roberta": ("<s>", "<pad>", "</s>", "<mask>"),
+    "bert": ("[CLS]", "[PAD]", "[SEP]", "[MASK]"),
+    "albert": ("[CLS]", "<pad>", "[SEP]", "[MASK]"),
+}
+SPARE = 128  # rows that a model may have beyond the tokens: tables are rounded up to please the hardware
+
+
+class SentenceTokenizer:
+    """Texts and pairs to ids and back; made by :func:`train`, of a checkpoint, or from the JSON of another.
+
+    Attributes:
+        family: of :data:`FAMILIES`, which the kind of vocabulary tells.
+        bos, pad, eos, mask: ids of the tokens that begin, fill up, end (and part) a sequence, and hide.
+        special: ids of all of :data:`SPECIAL`.
+        types: how many token types the family has; 1 means that a model is not told.
+
+    Raises:
+        ValueError: the JSON is no tokenizer's, its vocabulary is of another kind, or it lacks a special token.
+    """
+
+    def __init__(self, text: str) -> None:
+        import tokenizers
+
+        try:
+            self._own = tokenizers.Tokenizer.from_str(text)
+        except Exception as fault:  # the package knows no narrower class
+            raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
+        kind = type(self._own.model).__name__
+        if kind not in MODELS:
+            raise ValueError(f"tokenizer: its vocabulary is {kind} (allowed: {', '.join(MODELS)})")
+        self.family = MODELS[kind]
+        self.types = TYPES[self.family]
+        names = SPECIAL[self.family]
+        found: dict[str, int] = {}
+        for token in names:
+            number = self._own.token_to_id(token)
+            if number is None:
+                raise ValueError(f"tokenizer: has no {token} (allowed: one with {', '.join(names)})")
+            found[token] = number
+        self.special = list(found.values())
+        self.bos, self.pad, self.eos, self.mask = (found[token] for token in ROLES[self.family])
+        self._own.post_processor = _ends(self.family, self.bos, self.eos)
+        self._own.encode_special_tokens = True  # not kept in the JSON
+        self._own.no_truncation()
+        self._own.no_padding()
+
+    @classmethod
+    def from_json(cls, text: str) -> SentenceTokenizer:
+        """The tokenizer whose :meth:`to_json` this is; a checkpoint's ``tokenizer.json`` may also be given."""
+        return cls(text)
+
+    @classmethod
+    def of_checkpoint(cls, name: str | Path) -> SentenceTokenizer:
+        """The tokenizer of a published checkpoint, a hub's name or a folder, through ``transformers`` and its cache.
+
+        Raises:
+            ValueError: there is none, or it is of no family here.
+            OSError: it can neither be read nor fetched.
+        """
+        from transformers import AutoTokenizer
+
+        try:
+            found = AutoTokenizer.from_pretrained(str(name))
+        except Exception as fault:  # of many classes, by what is missing or damaged
+            said = (
+                f"checkpoint: {name} has no tokenizer that can be read ({' '.join(str(fault).split())[:200]})"
+            )
+            raise (OSError if isinstance(fault, OSError) else ValueError)(said) from None
+        backend = getattr(found, "backend_tokenizer", None)
+        if backend is None:
+            raise ValueError(f"checkpoint: {name} has a slow tokenizer (allowed: one with tokenizer.json)")
+        return cls(backend.to_str())
+
+    def __len__(self) -> int:
+        """Size of the vocabulary with the special tokens."""
+        return int(self._own.get_vocab_size())
+
+    def encode(self, rows: Sequence[Row], longest: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Ids (int32) and token types (int8) of each row, in the family's form, cut to ``longest`` with the special tokens.
+
+        Args:
+            rows: a text, and a second one or None each.
+            longest: the most tokens of a row.
+
+        Raises:
+            ValueError: ``longest`` leaves no room for a token of each text.
+        """
+        rows = list(rows)
+        paired = any(other is not None for _, other in rows)
+        least = int(self._own.num_special_tokens_to_add(paired)) + (2 if paired else 1)
+        if longest < least:
+            form = "a token of each of two texts" if paired else "a token"
+            raise ValueError(
+                f"max_length: {longest} (allowed: at least {least}, {form} and the special ones)"
+            )
+        given: list[Any] = [text if other is None else (text, other) for text, other in rows]
+        self._own.enable_truncation(longest, strategy="longest_first")
+        try:
+            found = self._own.encode_batch(given, add_special_tokens=True)
+        finally:
+            self._own.no_truncation()
+        return [(np.array(one.ids, dtype=np.int32), np.array(one.type_ids, dtype=np.int8)) for one in found]
+
+    def encode_texts(self, texts: Iterable[str], longest: int) -> list[np.ndarray]:
+        """Ids of single texts, as ``relearn.data.masked_batches.TokenBatches`` takes them."""
+        return [ids for ids, _ in self.encode([(text, None) for text in texts], longest)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids, special tokens left out."""
+        return str(self._own.decode([int(one) for one in ids], skip_special_tokens=True))
+
+    def to_json(self) -> str:
+        """All of it as one JSON text."""
+        return str(self._own.to_str())
+
+    def check_model(self, config: Any) -> None:
+        """Refuse a model of another vocabulary.
+
+        Args:
+            config: of a ``transformers`` model: ``vocab_size``, and where it has them ``model_type``, ``pad_token_id`` and
+                ``type_vocab_size``.
+
+        Raises:
+            ValueError: fewer embeddings than tokens, or more than :data:`SPARE` beyond them; another family; another padding id;
+                fewer token types.
+        """
+        rows, count = int(config.vocab_size), len(self)
+        if not count <= rows <= count + SPARE:
+            raise ValueError(
+                f"tokenizer: {count} tokens, the model embeds {rows} (allowed: {count} to {count + SPARE} embeddings)"
+            )
+        for key, own in (("model_type", self.family), ("pad_token_id", self.pad)):
+            said = getattr(config, key, None)
+            if said not in (None, "", own):
+                raise ValueError(f"tokenizer: {key} is {own!r}, the model's {said!r} (allowed: the same)")
+        types = getattr(config, "type_vocab_size", None)
+        if types is not None and types < self.types:
+            raise ValueError(f"tokenizer: {self.types} token types, the model has {types} (allowed: as many)")
+
+
+def _ends(family: str, begin: int, end: int) -> Any:
+    """What puts the special tokens round one text and between two."""
+    from tokenizers import processors
+
+    first, _, last, _ = ROLES[family]
+    if family == "roberta":
+        return processors.RobertaProcessing(
+            (last, end), (first, begin), trim_offsets=True, add_prefix_space=False
+        )
+    return processors.TemplateProcessing(
+        single=f"{first}:0 $A:0 {last}:0",
+        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
+        special_tokens=[(first, begin), (last, end)],
+    )

@@ -1,0 +1,195 @@
+"""Scaled cosine similarity attention: queries, keys and values on the unit sphere, or just inside it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from relearn.layers.cosine_core import CosineCore, Form, plain, unit
+from relearn.layers.self_attention import merge
+from relearn.maths.cosine_bounds import cosine_bound
+
+
+class CosineAttention(nn.Module):
+    r"""Multi-head scaled cosine similarity attention (qi2023, section 4.1.2, appendices A.2 and H).
+
+    .. math::
+        \hat u = \frac{u}{\sqrt{\|u\|^2 + \epsilon}}, \qquad
+        P^h = \mathrm{softmax}(\tau\, \hat Q^h \hat K^{h\top} + b^h), \qquad
+        F(X) = \frac{\nu}{H} [P^1 \hat V^1, \ldots, P^H \hat V^H]\, W^O
+
+    where the rows of Q^h, K^h, V^h are :math:`W^{\top} x_i` (plus a bias) and hats are taken row by row.
+
+    ==========  =========================================  =========  ====================
+    symbol      meaning                                    code       shape
+    ==========  =========================================  =========  ====================
+    Q, K, V     one map, all heads: rows Q, then K, then V  ``qkv``    (3D, D)
+    W^O         output                                     ``proj``   (D, D)
+    b           given with the call, position bias         ``bias``   (H, N, N)
+    τ, ν, ε     numbers, not learnt here                   same names
+    ==========  =========================================  =========  ====================
+
+    The logits go through torch's ``scaled_dot_product_attention``. With a bias on a CPU, where that has no fused
+    gradient, the backward pass is :class:`~relearn.layers.cosine_core.CosineCore`'s: beyond the bias and mask that the
+    caller gives, no N x N tensor of all sequences is made there either. ``fused`` = False (a plain attribute) is plain
+    mathematics, which ``torch.func`` accepts. Norms are taken in float32 where the input is of half precision.
+
+    With normalised values the map is Lipschitz, for any bias and mask
+    (:meth:`lipschitz_bound`). Paper and released code differ: the code does not normalise V, has τ = 10, no ν and no
+    1/H, so its layer has no Lipschitz constant: ``normalise_values=False, tau=10.0, average_heads=False``. The paper
+    gives neither ν nor ε; 1 and 1e-6 are ours.
+
+    Args:
+        dim: width D, a multiple of ``heads``.
+        heads: H.
+        tau: τ; 12 in the paper's table 6.
+        nu: ν.
+        eps: ε, inside the root.
+        normalise_values: hat on V.
+        average_heads: the factor 1/H (section 4.1.2: heads are scaled by one over their number).
+        qkv_bias: biases of Q, K and V.
+        project: W^O and its bias; False: the concatenated heads are the output, as in theorem 1.
+        fused: see above.
+
+    Raises:
+        ValueError: ``heads`` does not divide ``dim``; τ, ν or ε that is not positive; in a call, no token, wrong
+            shapes, a mask that is not boolean.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        tau: float = 12.0,
+        nu: float = 1.0,
+        eps: float = 1e-6,
+        normalise_values: bool = True,
+        average_heads: bool = True,
+        qkv_bias: bool = True,
+        project: bool = True,
+        fused: bool = True,
+    ) -> None:
+        super().__init__()
+        if heads < 1 or dim < 1 or dim % heads:
+            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        for name, value in {"tau": tau, "nu": nu, "eps": eps}.items():
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}: {value} (allowed: a positive number)")
+        self.dim, self.heads, self.tau, self.nu, self.eps = dim, heads, tau, nu, eps
+        self.normalise_values, self.average_heads, self.fused = normalise_values, average_heads, fused
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj = nn.Linear(dim, dim) if project else nn.Identity()
+
+    @property
+    def form(self) -> Form:
+        """The numbers as the computation takes them."""
+        return Form(self.heads, self.tau, self.eps, self.gain, self.normalise_values)
+
+    @property
+    def gain(self) -> float:
+        """ν/H, or ν."""
+        return self.nu / self.heads if self.average_heads else self.nu
+
+    def forward(self, x: Tensor, *, bias: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Output (B, N, D).
+
+        Args:
+            x: tokens (B, N, D).
+            bias: added to the logits, (H, N, N); gradients reach it.
+            mask: bool, True = may be seen: (N, N), or (W, N, N) with a W that divides B, for sequence b the mask b mod
+                W: windows of one image follow one another. Each row must see something.
+        """
+        rows = self._rows(x)
+        added = self._added(bias, mask, len(x), x.shape[1], rows.dtype)
+        if not self.fused:
+            return self.proj(plain(rows, added, self.form))
+        if bias is not None and added is not None and x.device.type == "cpu" and len(x):
+            return self.proj(CosineCore.apply(rows, added, self.form))
+        q, k, v = self._hats(rows)
+        batch, heads, length, width = q.shape
+        if added is not None:
+            if len(added) > 1:
+                # windows count as heads, and the batch of images shares one tensor of masks
+                q, k, v = (one.reshape(-1, len(added) * heads, length, width) for one in (q, k, v))
+            added = added.expand(-1, heads, -1, -1).reshape(1, -1, length, length)
+        mixed = scaled_dot_product_attention(q, k, v, attn_mask=added, scale=self.tau)
+        return self.proj(merge(mixed.reshape(batch, heads, length, width)) * self.gain)
+
+    def probabilities(self, x: Tensor, *, bias: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Attention weights (B, H, N, N), for looking; rows sum to 1."""
+        q, k, _ = self._hats(self._rows(x))
+        added = self._added(bias, mask, len(x), x.shape[1], q.dtype)
+        logits = self.tau * (q @ k.mT)
+        if added is not None:
+            logits = logits + added.repeat(len(x) // len(added), 1, 1, 1)
+        return logits.softmax(-1)
+
+    def maps(self) -> tuple[Tensor, Tensor, Tensor]:
+        """W^Q, W^K and W^V, (H, D, D/H) each: differentiable views of the weights."""
+        q, k, v = self.qkv.weight.view(3, self.heads, -1, self.dim).mT
+        return q, k, v
+
+    def lipschitz_bound(self, length: int, p: str = "two", form: str = "tight") -> Tensor:
+        """Upper bound on the Lipschitz constant of F for ``length`` tokens, whatever bias and mask.
+
+        Args:
+            length: N.
+            p: norm, "two" or "inf".
+            form: of :func:`~relearn.maths.cosine_bounds.cosine_bound`; "printed" is no bound for p = inf.
+
+        Raises:
+            ValueError: values that are not normalised; another ``p`` or ``form``.
+        """
+        if not self.normalise_values:
+            raise ValueError(
+                "normalise_values: False (allowed for a bound: True; no Lipschitz constant else)"
+            )
+        more: dict[str, Any] = dict(tau=self.tau, nu=self.gain, eps=self.eps, p=p, form=form)
+        wq, wk, wv = (one.double() for one in self.maps())
+        wo = self.proj.weight.double().T if isinstance(self.proj, nn.Linear) else None
+        return cosine_bound(wq, wk, wv, length, wo=wo, **more)
+
+    def _rows(self, x: Tensor) -> Tensor:
+        """Rows (B, N, 3D) of Q, K and V."""
+        if x.dim() != 3 or x.shape[-1] != self.dim or x.shape[1] == 0:
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, N, {self.dim}) with N >= 1)")
+        return self.qkv(x)
+
+    def _hats(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Q and K over their norms, V too where it is to be, (B, H, N, w) each."""
+        u = rows.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        hats = unit(u if self.normalise_values else u[:2], self.eps)
+        return hats[0], hats[1], hats[2] if self.normalise_values else u[2]
+
+    def _added(
+        self, bias: Tensor | None, mask: Tensor | None, batch: int, length: int, dtype: torch.dtype
+    ) -> Tensor | None:
+        """What is added to the logits: (W, H or 1, N, N), or None."""
+        square = (length, length)
+        if bias is not None and tuple(bias.shape) != (self.heads, *square):
+            raise ValueError(f"bias: shape {tuple(bias.shape)} (allowed: ({self.heads}, {length}, {length}))")
+        added = None if bias is None else bias.to(dtype)[None]
+        if mask is None:
+            return added
+        if mask.dtype != torch.bool:
+            raise ValueError(f"mask: dtype {mask.dtype} (allowed: torch.bool, True = may be seen)")
+        if (
+            mask.dim() not in (2, 3)
+            or tuple(mask.shape[-2:]) != square
+            or (mask.dim() == 3 and batch % len(mask))
+        ):
+            raise ValueError(
+                f"mask: shape {tuple(mask.shape)} (allowed: ({length}, {length}) or (W, {length}, {length}), W a "
+                f"divisor of {batch})"
+            )
+        windows = mask.view(-1, 1, *square)
+        zero = torch.zeros((), dtype=dtype, device=mask.device) if added is None else added
+        return torch.where(windows, zero, -torch.inf)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, tau={self.tau}, nu={self.nu}, eps={self.eps}, values={self.normalise_values}"

@@ -1,0 +1,147 @@
+"""Cosine attention from the rows of its projections, with a bias that learns: first derivatives without N x N activations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+softmax_backward = torch.ops.aten._softmax_backward_data  # one pass, in place of three
+SCRATCH = 2**18  # entries of the logits that are in hand at a time: what a processor keeps close
+
+
+class Form(NamedTuple):
+    """Numbers of the layer: heads, τ, ε, the factor of the output, and whether values are normalised."""
+
+    heads: int
+    tau: float
+    eps: float
+    gain: float
+    normalise_values: bool
+
+
+class CosineCore(torch.autograd.Function):
+    r"""Mixtures :math:`g\, P^h \hat V^h` of :class:`~relearn.layers.cosine_attention.CosineAttention`, heads side by side.
+
+    torch's fused attention gives no gradient to a bias; where one is wanted, it goes over to a kernel that keeps the
+    probabilities of all windows. Here the forward pass is the fused one, and the backward pass has the logits of a few
+    windows at a time. With :math:`G` the gradient of a head's output, rows of logits in P,
+
+    .. math:: \bar V = P^\top G, \quad
+              \bar S = P \odot (G V^\top - (P \odot G V^\top) \mathbf 1 \mathbf 1^\top), \quad
+              \bar Q = \bar S K, \quad \bar K = \bar S^\top Q, \quad \bar b = \textstyle\sum \bar S, \quad
+              \bar u = \frac{\bar{\hat u} - \hat u\, \hat u^\top \bar{\hat u}}{\sqrt{\|u\|^2 + \epsilon}}
+
+    Where the derivative itself is to be differentiated, it is taken of :func:`plain`.
+
+    Shapes: rows (B, N, 3D), all queries, then keys, then values; added (W, H, N, N) with W a divisor of B: sequence b gets
+    number b mod W; the output (B, N, D).
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor, added: Tensor, form: Form) -> Tensor:
+        found = []
+        for u, bias, _ in _pieces(rows, added, form):
+            windows = u.shape[1]
+            q, k, v = _unit(u, form)[0].to(rows.dtype).flatten(2, 3)
+            mixed = scaled_dot_product_attention(q, k, v, attn_mask=bias.flatten(0, 1)[None], scale=1.0)
+            found.append(mixed.unflatten(1, (windows, -1)).transpose(2, 3).flatten(3))
+        return torch.cat(found, 1 if len(added) > 1 else 0).view(*rows.shape[:2], -1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        rows, added, ctx.form = inputs
+        ctx.save_for_backward(rows, added)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        rows, added = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            pulled: Any = torch.func.vjp(lambda u, bias: plain(u, bias, ctx.form), rows, added)
+            return *pulled[1](grad), None
+        with torch.autocast(rows.device.type, enabled=False):
+            return *_gradients(rows, added, grad, ctx.form), None
+
+
+def plain(rows: Tensor, added: Tensor | None, form: Form) -> Tensor:
+    """The same as plain mathematics, for any derivative; without a bias as well."""
+    count = 1 if added is None else len(added)
+    u = rows.unflatten(-1, (3, form.heads, -1)).unflatten(0, (-1, count)).permute(3, 0, 1, 4, 2, 5)
+    q, k, v = unit(u, form.eps) if form.normalise_values else (*unit(u[:2], form.eps), u[2])
+    logits = form.tau * (q @ k.mT)
+    mixed = (logits if added is None else logits + added).softmax(-1) @ v
+    return (form.gain * mixed).transpose(2, 3).flatten(3).flatten(0, 1)
+
+
+def unit(u: Tensor, eps: float) -> Tensor:
+    r"""Rows over :math:`\sqrt{\|u\|^2 + \epsilon}`; the root of a half-precision row is taken in float32."""
+    wide = _wide(u)
+    return (wide * (wide.square().sum(-1, keepdim=True) + eps).rsqrt()).to(u.dtype)
+
+
+def _gradients(rows: Tensor, added: Tensor, grad: Tensor, form: Form) -> tuple[Tensor, Tensor]:
+    to_rows = grad.new_empty(rows.shape)
+    to_added = []
+    own = 1 / form.gain**2 if form.normalise_values else 0.0
+    shares = _wide(rows).new_tensor([1 / form.tau**2, 1.0, own]).view(3, 1, 1, 1, 1, 1)
+    width = grad.shape[-1] // form.heads
+    grads = grad.reshape(-1, len(added), grad.shape[1], form.heads, width)
+    places = to_rows.view(-1, len(added), *rows.shape[1:])
+    for u, bias, piece in _pieces(rows, added, form):
+        images, windows = u.shape[:2]
+        hats, factors = _unit(u, form)
+        q, k, v = hats.flatten(1, 3)
+        ahead = _wide(grads.narrow(*piece)).transpose(2, 3).reshape(q.shape)
+        logits = torch.bmm(q, k.mT).unflatten(0, (images, -1)) + _wide(bias).flatten(0, 1)
+        weights = logits.softmax(-1).flatten(0, 1)
+        to_logits = softmax_backward(torch.bmm(ahead, v.mT), weights, -1, weights.dtype)
+        to_hats = torch.stack(
+            [torch.bmm(to_logits, k), torch.bmm(to_logits.mT, q), torch.bmm(weights.mT, ahead)]
+        ).view(hats.shape)
+        along = (to_hats * hats).sum(-1, keepdim=True) * shares
+        to_u = torch.addcmul(to_hats, hats, along, value=-1).permute(1, 2, 4, 0, 3, 5)
+        places.narrow(*piece).copy_((to_u * factors).reshape(*u.shape[:3], -1))
+        to_added.append(to_logits.view(images, windows, form.heads, *to_logits.shape[1:]).sum(0))
+    together = torch.cat(to_added) if len(added) > 1 else torch.cat(to_added).sum(0, keepdim=True)
+    return to_rows, together.to(added.dtype)
+
+
+def _pieces(rows: Tensor, added: Tensor, form: Form) -> Iterator[tuple[Tensor, Tensor, tuple[int, int, int]]]:
+    """Rows (I', W', N, 3, H, w), what is added to the logits (W', H, N, N), and which of all these are,
+    as the arguments of ``narrow``.
+
+    With one window to add there are only images.
+    """
+    u = _images(rows, added).unflatten(-1, (3, form.heads, -1))
+    axis = 1 if len(added) > 1 else 0
+    each = added[0].numel() * (1 if axis == 0 else len(u))
+    step = max(1, SCRATCH // max(1, each))
+    for first in range(0, u.shape[axis], step):
+        here = slice(first, first + step)
+        piece = (axis, first, min(step, u.shape[axis] - first))
+        yield u.narrow(*piece), added[here] if axis else added, piece
+
+
+def _images(tokens: Tensor, added: Tensor) -> Tensor:
+    """(B, N, ...) to (I, W, N, ...)."""
+    return tokens.reshape(-1, len(added), *tokens.shape[1:])
+
+
+def _unit(u: Tensor, form: Form) -> tuple[Tensor, Tensor]:
+    """From rows (I, W, N, 3, H, w) those that are multiplied, (3, I, W, H, N, w), and their factors (I, W, N, 3, H, 1)."""
+    u = _wide(u)
+    scale = u.new_tensor([form.tau, 1.0, form.gain]).view(3, 1, 1)
+    size = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
+    factors = (size.square() + form.eps).rsqrt() * scale
+    if not form.normalise_values:
+        factors = torch.cat([factors[..., :2, :, :], scale[2:].expand_as(factors[..., 2:, :, :])], -3)
+    return (u * factors).permute(3, 0, 1, 4, 2, 5).contiguous(), factors
+
+
+def _wide(u: Tensor) -> Tensor:
+    return u.float() if u.dtype in (torch.float16, torch.bfloat16) else u

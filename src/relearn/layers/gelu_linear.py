@@ -1,0 +1,75 @@
+"""Linear maps behind a GELU that keep what went into the GELU, and not what came out as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
+
+
+class GeluLinear(nn.Linear):
+    r"""``nn.Linear`` of the exact GELU of its input.
+
+    .. math:: y = W \phi(z) + \beta, \qquad \phi(z) = z\, \Phi(z)
+
+    The backward pass computes φ(z) again: a second tensor of the hidden width is not kept, for one pass over z. Derivatives of
+    every order and both modes exist.
+
+    Shapes: z (..., ``in_features``), the output (..., ``out_features``).
+    """
+
+    def forward(self, z: Tensor) -> Tensor:
+        return GeluProduct.apply(z, self.weight, self.bias)
+
+
+class GeluPointwiseConv2d(nn.Conv2d):
+    """The same as a 1 x 1 convolution D to D, a product over the channels: no copies of images in channels-last order.
+
+    Shapes: z (B, D, H, W), the output alike, in channels-last order.
+
+    Args:
+        dim: D.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, dim, 1)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return GeluProduct.apply(z.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
+
+
+class GeluProduct(torch.autograd.Function):
+    """The formula of :class:`GeluLinear`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return linear(gelu(z), weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        z, weight, bias = ctx.saved_tensors
+        needed = ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            given = (z, weight) if bias is None else (z, weight, bias)
+            pulled: Any = torch.func.vjp(lambda *at: linear(gelu(at[0]), *at[1:]), *given)
+            return (*pulled[1](grad), None)[:3]
+        rows = grad.reshape(-1, grad.shape[-1])
+        near = z.to(grad.dtype)  # under autocast the output, and so the gradient, may be of another type
+        to_z = torch.ops.aten.gelu_backward(grad @ weight.to(grad.dtype), near) if needed[0] else None
+        to_weight = rows.mT @ gelu(near).flatten(0, -2) if needed[1] else None
+        return to_z, to_weight, rows.sum(0) if needed[2] else None
+
+    @staticmethod
+    def jvp(ctx: Any, z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        at_z, at_weight, _ = ctx.saved_tensors
+        moved = linear(torch.ops.aten.gelu_backward(z, at_z), at_weight)
+        return moved + linear(gelu(at_z), weight, bias)

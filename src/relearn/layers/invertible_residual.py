@@ -1,0 +1,203 @@
+r"""A residual block that can be run backwards: x + c f(x) with a contraction c f."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.layers.l2_attention import L2Attention
+from relearn.maths import fixed_point
+
+Constant = float | Callable[[Tensor], "Tensor | float"]
+# J contracts in a norm where its transpose contracts in the dual one.
+DUAL = {"inf": "one", "two": "two", "one": "inf"}
+ROUNDINGS = 64  # machine epsilons that an inverse may be off where no tolerance is given
+MARGIN = 2  # updates beyond the number that exact arithmetic needs
+FREE = 100  # updates where no rate says how many
+
+
+class InvertibleResidual(nn.Module):
+    r"""y = x + c f(x), and x from y by x <- y - c f(x).
+
+    ============  =======================================================  ======================================
+    symbol        meaning                                                  code
+    ============  =======================================================  ======================================
+    f             the branch, any module that keeps the shape              ``branch``
+    L             a Lipschitz constant of f in ``norm``                    ``lipschitz``
+    :math:`\rho`  rate, :math:`|c| L`; an inverse is guaranteed below 1    :meth:`rate`
+    ============  =======================================================  ======================================
+
+    For L2 attention L is the bound of kim2020, theorem 3.2 (``scale`` where the layer divides by it itself). The guarantee is only as good
+    as L: the value printed there for p = 2 is none (erratum K1). A layer normalisation or feed-forward branch needs a constant of
+    its own.
+
+    Source: kim2020, sections 4.1 and 4.2; Behrmann et al. 2019. Theirs iterates a fixed number of times; here the number follows from
+    the rate, and a result that misses the tolerance is an error.
+
+    Hand masks to forward and inverse alike; with one that hides a token from itself theorem 3.2's constant does not hold (erratum K6).
+    In training mode with dropout the branch is another map at every call: there is nothing to invert, call ``eval()`` first.
+
+    Args:
+        branch: f. Further keyword arguments of forward and inverse are handed to it.
+        c: factor of the branch.
+        lipschitz: L, or a function of the block's input that gives it (a bound that depends on the length or on the weights of the
+            moment). Left out: ``scale`` of a contractive L2 attention; else asked of ``branch.lipschitz_bound(length, p=norm)``,
+            length = ``x.shape[-2]``, where the branch has that method.
+        norm: ``inf``, ``two`` or ``one``: the norm of a whole sample in which L is stated.
+        batched: the first axis of x counts samples, which f does not mix.
+
+    Raises:
+        ValueError: c not finite, a negative L, another norm; at once for a constant L with :math:`\rho \ge 1`.
+    """
+
+    def __init__(
+        self,
+        branch: nn.Module,
+        *,
+        c: float = 1.0,
+        lipschitz: Constant | None = None,
+        norm: str = "inf",
+        batched: bool = True,
+    ) -> None:
+        super().__init__()
+        if norm not in fixed_point.NORMS:
+            raise ValueError(f"norm: {norm!r} (allowed: {', '.join(fixed_point.NORMS)})")
+        if lipschitz is not None and not callable(lipschitz):
+            fixed_point.require_contraction(abs(c) * float(lipschitz))
+        self.branch = branch
+        self.c = float(c)
+        self.lipschitz = lipschitz
+        self.norm = norm
+        self.batched = batched
+
+    def forward(self, x: Tensor, **more: Any) -> Tensor:
+        """x + c f(x), of the shape of x."""
+        return x + self.c * self.branch(x, **more)
+
+    def rate(self, x: Tensor) -> float:
+        """ρ = |c| L for inputs shaped like x, whether below 1 or not.
+
+        Raises:
+            ValueError: neither ``lipschitz`` nor a method ``lipschitz_bound`` of the branch states a constant.
+        """
+        constant: Any = self.lipschitz
+        if callable(constant):
+            constant = constant(x)
+        elif constant is None:
+            constant = self._of_branch(x)
+        return abs(self.c) * float(constant.detach() if isinstance(constant, Tensor) else constant)
+
+    def _of_branch(self, x: Tensor) -> Any:
+        if isinstance(self.branch, L2Attention) and self.branch.contractive:
+            if self.branch.contractive != self.norm:
+                raise ValueError(
+                    f"norm: {self.norm!r} (allowed: {self.branch.contractive!r}, in which the branch is contractive, "
+                    "or state lipschitz)"
+                )
+            return self.branch.scale
+        bound = getattr(self.branch, "lipschitz_bound", None)
+        if bound is None:
+            raise ValueError(
+                f"lipschitz: None, and {type(self.branch).__name__} states no lipschitz_bound "
+                "(allowed: a constant, a function of the input, or a branch that has the method)"
+            )
+        with torch.no_grad():
+            return bound(x.shape[-2], p=self.norm)
+
+    def inverse(
+        self,
+        y: Tensor,
+        *,
+        tolerance: float | None = None,
+        iterations: int | None = None,
+        guaranteed: bool = True,
+        **more: Any,
+    ) -> Tensor:
+        r"""The x with x + c f(x) = y, up to ``tolerance``; differentiable once, in y and in the branch's parameters.
+
+        The gradient is that of the inverse function, not of the iterations: :math:`\bar y = u` and
+        :math:`\bar\theta = -c\,(\partial f/\partial\theta)^\top u` with :math:`(I + c J_f^\top) u = \bar x`, solved by the same
+        kind of iteration at the same rate. Its memory is that of two evaluations of f.
+
+        Args:
+            tolerance: of the error of every sample in ``norm``; of the residual where no guarantee is asked for. Left out:
+                64 machine epsilons of y's dtype times :math:`1 + \|y\|`, over :math:`1 - \rho`.
+            iterations: updates at most. Left out: as many as the rate asks for, with a margin for rounding; 100 without a guarantee.
+            guaranteed: refuse to start where :math:`\rho \ge 1`. With False the iteration is tried, whatever the rate.
+
+        Raises:
+            ValueError: no constant or :math:`\rho \ge 1` with ``guaranteed``; y not finite; the tolerance is not met.
+        """
+        rate = fixed_point.require_contraction(self.rate(y)) if guaranteed else None
+        if tolerance is not None and not tolerance > 0:
+            raise ValueError(f"tolerance: {tolerance} (allowed: positive)")
+        largest = self._size(y)
+        if tolerance is None:
+            needed = ROUNDINGS * torch.finfo(y.dtype).eps * (1 + largest)
+        else:
+            needed = tolerance if rate is None else tolerance * (1 - rate)
+
+        def f(x: Tensor) -> Tensor:
+            value: Tensor = self.branch(x, **more)
+            return value
+
+        x = self._solved(f, y, needed, iterations, rate, self.norm)
+        if not torch.is_grad_enabled():
+            return x
+        joined = y - self.c * f(
+            x
+        )  # one more update; the graph to y and to the branch's parameters hangs on it
+        if joined.requires_grad:
+            with torch.enable_grad():
+                point = x.requires_grad_()
+                value = f(point)
+
+            def adjoint(gradient: Tensor) -> Tensor:
+                if not bool(gradient.isfinite().all()):
+                    return gradient
+                part = needed / (1 + largest) * self._size(gradient, DUAL[self.norm])
+                return self._solved(
+                    lambda u: torch.autograd.grad(value, point, u, retain_graph=True)[0],
+                    gradient,
+                    part,
+                    iterations,
+                    rate,
+                    DUAL[self.norm],
+                )
+
+            joined.register_hook(adjoint)
+        return joined
+
+    def _solved(
+        self,
+        f: Callable[[Tensor], Tensor],
+        y: Tensor,
+        needed: float,
+        iterations: int | None,
+        rate: float | None,
+        norm: str,
+    ) -> Tensor:
+        """The fixed point of x = y - c f(x), to a residual of at most ``needed``."""
+        how: dict[str, Any] = {"c": self.c, "norm": norm, "batched": self.batched}
+        if iterations is None:
+            iterations = FREE
+            if rate is not None:
+                first = fixed_point.solve(f, y, iterations=0, **how).residuals
+                iterations = MARGIN
+                if needed > 0:
+                    iterations += fixed_point.updates_for(rate, needed / (1 - rate), float(first.max()))
+        found = fixed_point.solve(f, y, iterations=iterations, tolerance=needed, **how)
+        if not bool(found.converged.all()):
+            raise ValueError(
+                f"inverse: residual {float(found.residuals[-1].max()):.3g} after {iterations} iterations (allowed: "
+                f"{needed:.3g}; the branch contracts less than stated, or the tolerance is below its rounding)"
+            )
+        return found.x
+
+    def _size(self, x: Tensor, norm: str | None = None) -> float:
+        return (
+            float(fixed_point.sizes(x.detach(), norm or self.norm, self.batched).max()) if x.numel() else 0.0
+        )

@@ -1,0 +1,208 @@
+r"""Multi-head self-attention by squared distances: Lipschitz where queries and keys are tied, contractive on request.
+
+Kim, Papamakarios and Mnih, "The Lipschitz Constant of Self-Attention" (2021), sections 3.2 and 4.2, appendices E, G, H
+and M.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from relearn.layers.self_attention import SelfAttention
+from relearn.maths.l2_bounds import bound_inf, bound_two
+
+
+class L2Attention(SelfAttention):
+    r"""L2 self-attention (equation 10).
+
+    .. math::
+        P^h_{ij} = \mathrm{softmax}_j(-\|x_i^\top W^{Q,h} - x_j^\top W^{K,h}\|_2^2 / s), \quad s = \sqrt{D/H}, \quad
+        F(X) = [f^1 W^{V,1}, \ldots, f^H W^{V,H}]\, W^O
+
+    with :math:`f^h = P^h X A_h`, :math:`A_h = W^{Q,h} W^{Q,h\top} / s` in the tied form (theorem 3.2), and
+    :math:`f^h = P^h X` untied. The distances come from equation 16, without an N x N x D tensor; of it we leave out
+    :math:`|q_i|^2`, which the softmax does not see. :math:`X A_h W^{V,h}` is computed as
+    :math:`(X W^{Q,h}) (W^{Q,h\top} W^{V,h} / s)`.
+
+    ======  ==================================  ==========  ==========
+    symbol  meaning                             code        weight
+    ======  ==================================  ==========  ==========
+    W^Q     queries, width w a head             ``q``       (H w, D)
+    W^K     keys (tied: W^Q, no module)         ``k``       (H w, D)
+    W^V     values                              ``v``       (D, D)
+    W^O     output                              ``out``     (D, D)
+    ======  ==================================  ==========  ==========
+
+    The rows ``h * w : (h + 1) * w`` of ``q.weight`` are the transpose of W^{Q,h}; no map has a bias.
+
+    Facts (tests/layers/test_l2_attention.py): equals a slow loop over the formulas; a common shift of all tokens leaves
+    the tied probabilities as they are; far from the origin float32 keeps its precision, because a point among the
+    tokens is subtracted first; with ``causal`` a later token changes no bit of an earlier output; ``contractive`` holds its
+    constant.
+
+    A contractive layer is divided by its bound as the weights are now, and its gradient goes through the bound. Its
+    guarantee is for evaluation, or training without dropout: inverted dropout multiplies by 1/(1 - p) (errata, appendix
+    H). It holds for any mask in which each token sees itself (errata, appendix G).
+
+    Args:
+        dim: width D, a multiple of ``heads``.
+        heads: H.
+        tied: W^K = W^Q. Untied there is no Lipschitz constant (lemma F.1).
+        query_width: w, default D/H. Appendix M gives a tied layer 2D/H, as many parameters as an untied one has; s
+            stays.
+        value_map: whether values pass A_h; default: if tied.
+        contractive: divide by the bound of theorem 3.2, "inf" or "two" (its valid tightest form); None: do not.
+        scale: the Lipschitz constant that a contractive layer shall have at most.
+        max_length: N of that bound. None: the length of the input, which then leaks into every output: a language model
+            gives it.
+        masked: whether the p = two bound is to hold under a mask. None: if the call has one or is causal.
+        dropout: probability of dropping an attention weight, in training mode.
+        fused: see :class:`~relearn.layers.self_attention.SelfAttention`, also for masks, errors and what a call
+            returns.
+
+    Raises:
+        ValueError: as there; ``contractive`` with a layer that has no bound (untied, or without A_h) or of an unknown
+            kind; numbers that are not positive; in a call of a contractive layer, a token hidden from itself or more
+            than ``max_length`` tokens.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        tied: bool = True,
+        query_width: int | None = None,
+        value_map: bool | None = None,
+        contractive: Literal["inf", "two"] | None = None,
+        scale: float = 1.0,
+        max_length: int | None = None,
+        masked: bool | None = None,
+        dropout: float = 0.0,
+        fused: bool = True,
+    ) -> None:
+        super().__init__(dim, heads, dropout, fused)
+        width = dim // heads if query_width is None else query_width
+        if width < 1:
+            raise ValueError(f"query_width: {query_width} (allowed: at least 1)")
+        if contractive not in (None, "inf", "two"):
+            raise ValueError(f"contractive: {contractive!r} (allowed: None, 'inf', 'two')")
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale: {scale} (allowed: a positive number)")
+        if max_length is not None and max_length < 1:
+            raise ValueError(f"max_length: {max_length} (allowed: None or at least 1)")
+        self.tied = tied
+        self.value_map = tied if value_map is None else value_map
+        self.contractive, self.scale, self.max_length, self.masked = contractive, scale, max_length, masked
+        if contractive:
+            self._refuse_without_bound(f"contractive: {contractive!r}")
+        self.root = math.sqrt(dim / heads)
+        self.beta = 2 / self.root  # logits β (q k - |k|²/2)
+        self.q = nn.Linear(dim, heads * width, bias=False)
+        if not tied:
+            self.k = nn.Linear(dim, heads * width, bias=False)
+        self.v = nn.Linear(dim, dim, bias=False)
+        self.out = nn.Linear(dim, dim, bias=False)
+        self.reset_parameters()
+
+    def project(
+        self, x: Tensor, rows: slice, mask: Tensor | None, causal: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        # Neither distances nor the distance of a mixture from a point know the origin; float32 does. So all is seen
+        # from a point among the tokens, and what the values lack is added in the end. No gradient: the result does not
+        # depend on the point.
+        centre = central_token(x, mask, causal).detach()
+        near = x - centre
+        if self.tied:
+            k = self.split(self.q(near))
+            q = k[:, :, rows]
+        else:
+            k = self.split(self.k(near))
+            q = self.split(self.q(near[:, rows]) + linear(centre, self.q.weight - self.k.weight))
+        if self.value_map:
+            inner = self._inner()
+            v = (k if self.tied else self.split(self.q(near))) @ inner
+            rest = self.split(self.q(centre)) @ inner
+        else:
+            v, rest = self.split(self.v(near)), self.split(self.v(centre))
+        wide = k.float() if k.dtype in (torch.float16, torch.bfloat16) else k
+        bias = (wide * wide).sum(-1).unsqueeze(-2) / -2
+        if self.training and self.dropout:  # what is left of a row's weights does not sum to 1
+            return q, k, bias, v + rest, None
+        return q, k, bias, v, rest
+
+    def maps(self) -> tuple[Tensor, Tensor, Tensor]:
+        """W^Q (H, D, w), W^V (H, D, D/H) and W^O (D, D): differentiable views of the weights."""
+        wq, wv = (one.weight.unflatten(0, (self.heads, -1)).mT for one in (self.q, self.v))
+        return wq, wv, self.out.weight.T
+
+    def lipschitz_bound(self, length: int, p: str = "inf", **kw: Any) -> Tensor:
+        """Upper bound on the Lipschitz constant of F without the division, for sequences of ``length`` tokens or fewer.
+
+        Args:
+            length: N.
+            p: norm, "inf" or "two".
+            kw: what :func:`~relearn.maths.l2_bounds.bound_inf` or :func:`~relearn.maths.l2_bounds.bound_two` take. For
+                p = two the bound is by default for any mask in which each token sees itself.
+
+        Raises:
+            ValueError: an untied layer or one without A_h; another ``p``; what those functions refuse.
+        """
+        self._refuse_without_bound("lipschitz_bound")
+        if p not in ("inf", "two"):
+            raise ValueError(f"p: {p!r} (allowed: 'inf', 'two')")
+        halves = (torch.float16, torch.bfloat16)
+        wq, wv, wo = (one.float() if one.dtype in halves else one for one in self.maps())
+        if p == "inf":
+            return bound_inf(wq, wv, wo, length, scale=self.root, **kw)
+        kw.setdefault("masked", True if self.masked is None else self.masked)
+        return bound_two(wq, wv, wo, length, scale=self.root, **kw)
+
+    def _last_map(self, length: int, masked: bool) -> tuple[Tensor, Tensor | None]:
+        if not self.contractive:
+            return super()._last_map(length, masked)
+        longest = length if self.max_length is None else self.max_length
+        if length > longest:
+            raise ValueError(
+                f"x: {length} tokens (allowed: max_length, {longest}, for which the bound is computed)"
+            )
+        more: dict[str, Any] = {
+            "check_finite": False
+        }  # weights are looked at by whoever trains; NaN gives NaN
+        if self.contractive == "two":
+            more["masked"] = masked if self.masked is None else self.masked
+        bound = self.lipschitz_bound(longest, self.contractive, **more)
+        bound = bound.clamp_min(torch.finfo(bound.dtype).tiny)  # weights of zero are a layer of zero
+        return self.out.weight * (self.scale / bound).to(self.out.weight.dtype), None
+
+    def _must_see_itself(self) -> bool:
+        return self.contractive is not None
+
+    def _inner(self) -> Tensor:
+        """W^{Q,h}^T W^{V,h} / s, (H, w, D/H)."""
+        wq, wv = (one.weight.unflatten(0, (self.heads, -1)) for one in (self.q, self.v))
+        return wq @ wv.mT / self.root
+
+    def _refuse_without_bound(self, who: str) -> None:
+        if not (self.tied and self.value_map):
+            found = f"tied = {self.tied}, value_map = {self.value_map}"
+            raise ValueError(f"{who}: no bound for {found} (allowed: a tied layer whose values pass A_h)")
+
+
+def central_token(x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """A point (B, 1, D) near the tokens (B, N, D), of which no row learns what it may not see.
+
+    The mean, without a mask. The first token, if causal. With a mask, the first token that all rows see, and the first
+    that any sees if there is none (rows then depend on it by rounding, if they do not see it).
+    """
+    if mask is None:
+        return x[:, :1] if causal else x.mean(1, keepdim=True)
+    batch, length, dim = x.shape
+    seen = mask.expand(*mask.shape[:3], length).flatten(1, 2)
+    rank = (2 * seen.all(1).int() + seen.any(1).int()).argmax(-1)
+    return x.gather(1, rank.expand(batch)[:, None, None].expand(-1, 1, dim))

@@ -1,0 +1,245 @@
+r"""Long-short attention on grids of tokens, the form for images.
+
+Zhu, Ping, Xiao, Shoeybi, Goldstein, Anandkumar and Catanzaro, "Long-Short Transformer: Efficient Transformers for Language and
+Vision" (2021); zhu2022, sections 5.2.2 to 5.2.6 and 5.3.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from relearn.layers.image_tiles import Grid, Tiling
+from relearn.layers.separable_projection import SeparableProjection
+
+
+class LongShortAttention2d(nn.Module):
+    r"""Every token sees the tokens around its segment, and r tokens that sum up the whole grid.
+
+    .. math::
+        P_i = \mathrm{softmax}_\text{tokens}(X W^P_i), \quad \bar K_i = \mathrm{LN_G}(P_i^\top \mathrm{LN_L}(K)_i), \quad
+        H_{i,t} = \mathrm{softmax}\Big(\tfrac{q_{i,t}}{\sqrt{d_k}}
+            [\mathrm{LN_L}(\tilde K_t)_i + T_{i,\Delta}; \bar K_i; \mathrm{LN_L}(K_g)_i]^\top\Big)
+            [\mathrm{LN_L}(\tilde V_t)_i; \bar V_i; \mathrm{LN_L}(V_g)_i]
+
+    (5.3 to 5.7, in two dimensions). The grid is cut into segments of f by f tokens; the window of a segment are its tokens and ⌊f/2⌋
+    more on each side, 1 where f is 1: at most 2f by 2f. What would lie outside the grid is not seen, and any grid is allowed.
+    K_g, V_g are of the class tokens, which are not cut into windows and not summed up, and which see all tokens. Both norms act on
+    the full width, before it is split into heads, and each is shared by keys and values, as in the released code; the paper does not
+    say. T is learnt, one number a head for every difference of two places in a window; it is for the window alone.
+
+    Time and memory are linear in the number of tokens. Two pure forms: ``window=0`` (only the summaries) and ``rank=0`` (only
+    windows; with ``dual_norm=False`` the local attention of ViL, for ``reach=f``, and with ``window`` as large as the grid full
+    attention).
+
+    ======================  ==================================  ==============================================
+    \                       here, from the paper                ``as_released`` (their code, ViL-LS)
+    ======================  ==================================  ==============================================
+    class tokens see        the keys and values of all tokens   their own, and the results H of the others, as
+                                                                keys and as values
+    ======================  ==================================  ==============================================
+
+    The released table of T numbers 19 differences a side with a stride of 13, so that some share a number (253 instead of
+    361 with f = 7); that is not repeated here.
+
+    Shapes: x (B, G + H W, D), the G class tokens first, then the grid row by row; the output alike.
+
+    Args:
+        dim: width D, a multiple of ``heads``.
+        heads: number of heads.
+        window: f; 0: no windows.
+        rank: r; 0: no summaries.
+        reach: tokens on each side of a segment; None: half a segment.
+        dual_norm: False: without LN_L and LN_G.
+        conv: kernel of depth-wise convolutions in front of all four maps (CvT), odd; 0: none. Class tokens skip them.
+        conv_norm, conv_bias: batch normalisation behind these, and their bias (None: without normalisation alone).
+        relative_bias: whether there is T.
+        class_bias: one learnt number more for each pair of a class token with tokens, with itself and back, as in ViL.
+        class_tokens: G.
+        dropout, attention_dropout: probabilities, in training, behind the last map and of attention weights.
+        bias: whether the maps of queries, keys and values have one.
+        as_released: see above.
+
+    Raises:
+        ValueError: sizes out of range, neither windows nor summaries, ``class_bias`` without class tokens; in a call, another shape.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        window: int = 7,
+        rank: int = 8,
+        reach: int | None = None,
+        dual_norm: bool = True,
+        conv: int = 0,
+        conv_norm: bool = True,
+        conv_bias: bool | None = None,
+        relative_bias: bool = False,
+        class_bias: bool = False,
+        class_tokens: int = 0,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        bias: bool = True,
+        as_released: bool = False,
+    ) -> None:
+        super().__init__()
+        _check(dim, heads, window=window, rank=rank, reach=reach or 0, conv=conv, class_tokens=class_tokens)
+        if class_bias and not class_tokens:
+            raise ValueError("class_bias: True without class tokens (allowed: with at least one)")
+        self.dim, self.heads, self.window, self.rank = dim, heads, window, rank
+        self.reach = (max(window // 2, 1) if window else 0) if reach is None else reach
+        self.class_tokens, self.as_released = class_tokens, as_released
+        self.attention_dropout = attention_dropout
+
+        def map_to(out: int, with_bias: bool) -> nn.Module:
+            if conv:
+                parts: dict[str, Any] = dict(norm=conv_norm, conv_bias=conv_bias, bias=with_bias)
+                return SeparableProjection(dim, out, kernel=conv, **parts)
+            return nn.Linear(dim, out, bias=with_bias)
+
+        self.q, self.k, self.v = (map_to(dim, bias) for _ in range(3))
+        self.projection = map_to(heads * rank, True) if rank else None
+        self.local_norm = nn.LayerNorm(dim) if dual_norm else nn.Identity()
+        self.global_norm = nn.LayerNorm(dim) if dual_norm and rank else nn.Identity()
+        self.out = nn.Linear(dim, dim)
+        self.drop = nn.Dropout(dropout)
+        self.relative_position_bias_table: nn.Parameter | None = None
+        if relative_bias and window:
+            side = 2 * (window + self.reach) - 1
+            self.relative_position_bias_table = _small(side * side, heads)
+        self.class_bias = _small(heads, class_tokens, 2 + class_tokens) if class_bias else None
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        count = self.class_tokens
+        if x.dim() != 3 or x.shape[1:] != (count + grid[0] * grid[1], self.dim) or min(grid) < 1:
+            allowed = f"('B', {count} + H·W, {self.dim}), H and W at least 1"
+            raise ValueError(
+                f"x: shape {tuple(x.shape)} with a grid of {grid[0]} x {grid[1]} (allowed: {allowed})"
+            )
+        q = self._map(self.q, x, grid)
+        k = self.local_norm(self._map(self.k, x, grid))
+        v = self.local_norm(self._map(self.v, x, grid))
+        seen = [(self._split(k[:, :count]), self._split(v[:, :count]))] if count else []
+        if self.projection is not None:
+            seen.append(self.summaries(x[:, count:], k[:, count:], v[:, count:], grid))
+        fixed_k, fixed_v = (torch.cat(parts, 2) for parts in zip(*seen)) if seen else (None, None)
+        y = self._tokens(q[:, count:], k[:, count:], v[:, count:], fixed_k, fixed_v, grid)
+        if count:
+            y = torch.cat([self._class(q[:, :count], k, v, y), y], 1)
+        return self.drop(self.out(y))
+
+    def summaries(self, x: Tensor, k: Tensor, v: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        r"""\bar K and \bar V, (B, heads, r, D/heads), of the grid's tokens, normalised keys and values (B, H W, D)."""
+        assert self.projection is not None
+        scores = self._map(self.projection, x, grid, 0).unflatten(2, (self.heads, self.rank))
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        shares = scores.softmax(1, dtype=wide).to(v.dtype).permute(0, 2, 3, 1)
+
+        def summed(rows: Tensor) -> Tensor:
+            together = (shares @ self._split(rows)).transpose(1, 2).flatten(2)
+            return self._split(self.global_norm(together))
+
+        return summed(k), summed(v)
+
+    def bias(self, tiling: Tiling, device: torch.device) -> Tensor | None:
+        """T of a segment's tokens and its window's, (heads, tokens of the segment, of the window)."""
+        if self.relative_position_bias_table is None:
+            return None
+        furthest = self.window + self.reach - 1
+        down, right = (one + furthest for one in tiling.differences(device))
+        return self.relative_position_bias_table[down * (2 * furthest + 1) + right].permute(2, 0, 1)
+
+    def _tokens(
+        self, q: Tensor, k: Tensor, v: Tensor, fixed_k: Tensor | None, fixed_v: Tensor | None, grid: Grid
+    ) -> Tensor:
+        """Results of the grid's tokens, (B, H W, D), before the last map."""
+        fixed = 0 if fixed_k is None else fixed_k.shape[2]
+        if not self.window:
+            mixed = self._attend(self._split(q), fixed_k, fixed_v, self._added(fixed, 0, None, None))
+            return mixed.transpose(1, 2).flatten(2)
+        tiling = Tiling.of(grid, self.window, self.reach)
+        cells = tiling.cells[0] * tiling.cells[1]
+
+        def around(rows: Tensor, same: Tensor | None) -> Tensor:
+            window = self._split(tiling.windows(rows.unflatten(1, grid)).flatten(0, 1))
+            if same is None:
+                return window
+            again = same[:, None].expand(-1, cells, -1, -1, -1).flatten(0, 1)
+            return torch.cat([again, window], 2)
+
+        inner = self._split(tiling.segments(q.unflatten(1, grid)).flatten(0, 1))
+        keys, values = around(k, fixed_k), around(v, fixed_v)
+        added = self._added(
+            fixed, keys.shape[2] - fixed, tiling.visible(q.device), self.bias(tiling, q.device)
+        )
+        if added is not None and len(added) > 1:
+            added = added.repeat(len(q), 1, 1, 1)
+        mixed = self._attend(inner, keys, values, added)
+        return tiling.join(mixed.transpose(1, 2).flatten(2).unflatten(0, (len(q), cells))).flatten(1, 2)
+
+    def _added(self, fixed: int, keys: int, visible: Tensor | None, bias: Tensor | None) -> Tensor | None:
+        """What the logits of the grid's tokens get, (segments or 1, heads or 1, tokens or 1, fixed + keys of a window)."""
+        if visible is None and bias is None and self.class_bias is None:
+            return None
+        like = self.out.weight
+        first, last = like.new_zeros(1, 1, 1, fixed), like.new_zeros(1, 1, 1, keys)
+        if self.class_bias is not None:
+            to_class = self.class_bias[None, :, None, :, 0]
+            first = torch.cat([to_class, like.new_zeros(1, self.heads, 1, fixed - self.class_tokens)], 3)
+        if bias is not None:
+            last = last + bias
+        if visible is not None:
+            hidden = torch.zeros_like(visible, dtype=like.dtype).masked_fill(~visible, float("-inf"))
+            last = last + hidden[:, None, None]
+        shape = torch.broadcast_shapes(first.shape[:3], last.shape[:3])
+        return torch.cat([first.expand(*shape, -1), last.expand(*shape, -1)], 3)
+
+    def _class(self, q: Tensor, k: Tensor, v: Tensor, y: Tensor) -> Tensor:
+        """Results of the class tokens, (B, G, D), before the last map."""
+        count, added = self.class_tokens, None
+        if self.as_released:
+            k, v = torch.cat([k[:, :count], y], 1), torch.cat([v[:, :count], y], 1)
+        if self.class_bias is not None:
+            away = self.class_bias[:, :, 1:2].expand(-1, -1, k.shape[1] - count)
+            added = torch.cat([self.class_bias[:, :, 2:], away], 2)[None]
+        mixed = self._attend(self._split(q), self._split(k), self._split(v), added)
+        return mixed.transpose(1, 2).flatten(2)
+
+    def _attend(self, q: Tensor, k: Any, v: Any, added: Tensor | None) -> Tensor:
+        dropped = self.attention_dropout if self.training else 0.0
+        added = None if added is None else added.to(q.dtype)
+        return scaled_dot_product_attention(q, k, v, added, dropped)
+
+    def _map(self, layer: nn.Module, x: Tensor, grid: Grid, count: int | None = None) -> Tensor:
+        """A map of all tokens; convolutions see the grid alone and class tokens only the linear map behind them."""
+        if not isinstance(layer, SeparableProjection):
+            return layer(x)
+        count = self.class_tokens if count is None else count
+        y = layer(x[:, count:].unflatten(1, grid)).flatten(1, 2)
+        return torch.cat([layer.linear(x[:, :count]), y], 1) if count else y
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(B, n, D) → (B, heads, n, D/heads)."""
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, window={self.window}, reach={self.reach}, rank={self.rank}"
+
+
+def _small(*shape: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.trunc_normal_(torch.empty(*shape), std=0.02))
+
+
+def _check(dim: int, heads: int, **sizes: int) -> None:
+    if heads < 1 or dim < 1 or dim % heads:
+        raise ValueError(f"dim: {dim} with {heads} heads (allowed: a multiple of the number of heads)")
+    for name, value in sizes.items():
+        if value < 0:
+            raise ValueError(f"{name}: {value} (allowed: at least 0)")
+    if not sizes["window"] and not sizes["rank"]:
+        raise ValueError("window: 0 with rank 0 (allowed: at least one of the two above 0)")

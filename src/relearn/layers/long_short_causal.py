@@ -1,0 +1,229 @@
+"""Causal long-short attention: a window of what is near, a few vectors a segment of all that is behind."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from relearn.layers.causal_spans import Spans
+from relearn.layers.long_short_causal_core import CausalCore, plain
+from relearn.layers.relative_positions import sinusoids
+
+
+class CausalLongShortAttention(nn.Module):
+    r"""Autoregressive long-short attention with a cache (zhu2022, sections 5.2.2 to 5.2.5, equations 5.3, 5.5 and 5.7).
+
+    Positions t = 0 ... m + n - 1 are those of the cache, then those of ``x``; only the latter have outputs. For head i
+
+    .. math::
+        P_{i,s} = \mathop{\mathrm{softmax}}_{t \in s}(x_t W^P_i), \qquad
+        \bar K_{i,s} = \mathrm{LN}_G\big(P_{i,s}^\top\, \mathrm{LN}_L(K W^K_i)_{sl : (s+1)l}\big)
+
+    .. math::
+        H_{i,t} = \mathrm{softmax}\Big(\tfrac{1}{\sqrt{d}} \big[ q_t \cdot (k_j + \rho_{t-j})_{j \in \mathcal W(t)} ;\;
+        q_t \cdot (\bar k_s + \sigma_{\lfloor t/l \rfloor - s})_{s < \lfloor t/l \rfloor} \big]\Big) \big[V_{\mathcal W(t)} ; \bar V\big]
+
+    with :math:`q = x W^Q_i`, :math:`k = \mathrm{LN}_L(x W^K_i)`, the same norms for the values, and the window
+    :math:`\mathcal W(t) = \{ w(\lfloor t/w \rfloor - 1), \ldots, t \}`: the home window up to t, and the window before. A query sees the
+    segments before its own, whole; segment s is :math:`sl \ldots (s+1)l - 1` (the index that equation 5.5 prints is docs: errata, Z8).
+
+    ============  ===============================================  ==============================  ==============
+    symbol        meaning                                          code                            shape
+    ============  ===============================================  ==============================  ==============
+    W^Q, W^O      queries, output                                  ``q``, ``out``                  (D, D)
+    W^K, W^V      keys, then values                                ``kv``                          (2D, D)
+    W^P           scores of the dynamic projection                 ``projection``                  (H r, D)
+    LN_L, LN_G    DualLN, of window and of compressed              ``local_norm``, ``global_norm`` (d,) each
+    ρ             map of sinusoids of the distance of positions    ``window_positions``            (D, D)
+    σ             the same of the distance of segments, ≥ 1        ``segment_positions``           (D, D)
+    ============  ===============================================  ==============================  ==============
+
+    Cost :math:`O(n (2w + r (m + n) / l) D)` beside the maps: linear in n but for the compressed part, which r/l makes small. Scores are
+    never kept: what is kept between the passes is linear in m + n. ``fused`` = False (a plain attribute), dropout and the released form
+    are plain mathematics, which keeps them.
+
+    Every position before t is seen, as one of a window or within a segment, if and only if :math:`w + \gcd(w, l) \ge l` (the printed
+    condition w ≥ l/2 is not enough; docs: errata, Z9). Nothing behind t ever is. Windows and segments count from the first position of
+    the cache; with all the past in the cache, a sequence in parts has the outputs of the whole. A cache that is cut should keep a
+    multiple of w and of l, so that they stay where they were.
+
+    Not said by the dissertation, and ours: keys and values share each norm, as the formula's letters do; LN acts on the d numbers of a
+    head, which is what the formula puts into it, with weights that the heads share; the form of the relative positions (sinusoids of the
+    distance, a linear map, no further biases); no biases in the maps. w = 0 is the projection alone: positions of segment 0 see nothing,
+    and their mixture is 0. r = 0 is the window alone.
+
+    ``as_released`` is the form of the released code: exactly w keys that end at the query (so w ≥ l is needed); the two biases of
+    Transformer-XL in the window's scores; biases of W^P and of the map of σ; LN on the full width, (D,); compressed vectors of ``x``
+    from keys and values before LN_L, those of the cache from its hidden states, a head's part by its own weights, with the maps behind.
+    There a sequence in parts has not the outputs of the whole, and the cache must be whole segments.
+
+    Args:
+        dim: D, a multiple of ``heads``.
+        heads: H.
+        window: w, 512 in the dissertation; 0 for none.
+        segment: l.
+        rank: r; 0 for no compressed part.
+        dual_norm: False: without LN_L and LN_G.
+        relative: False: without ρ and σ.
+        dropout: probability of dropout of an attention weight.
+        as_released: see above.
+
+    Raises:
+        ValueError: sizes out of range; a window that leaves a gap; in a call, no position, wrong shapes, a cache of parts of segments in
+            the released form.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        window: int = 512,
+        segment: int = 16,
+        rank: int = 1,
+        dual_norm: bool = True,
+        relative: bool = True,
+        dropout: float = 0.0,
+        as_released: bool = False,
+    ) -> None:
+        super().__init__()
+        if heads < 1 or dim < 1 or dim % heads:
+            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        check_coverage(window, segment, rank, banded=as_released)
+        self.dim, self.heads, self.window, self.segment, self.rank = dim, heads, window, segment, rank
+        self.dropout, self.as_released, self.fused = dropout, as_released, True
+        self.q = nn.Linear(dim, dim, bias=False)
+        self.kv = nn.Linear(dim, 2 * dim, bias=False)
+        self.out = nn.Linear(dim, dim, bias=False)
+        self.projection = nn.Linear(dim, heads * rank, bias=as_released) if rank else None
+        width = dim if as_released else dim // heads
+        self.local_norm = nn.LayerNorm(width) if dual_norm else None
+        self.global_norm = nn.LayerNorm(width) if dual_norm and rank else None
+        self.window_positions = nn.Linear(dim, dim, bias=False) if relative and window else None
+        self.segment_positions = nn.Linear(dim, dim, bias=as_released) if relative and rank else None
+        self.biases = nn.Parameter(torch.zeros(2, heads, dim // heads)) if as_released else None
+
+    def forward(self, x: Tensor, *, cache: Tensor | None = None) -> Tensor:
+        """Outputs (B, n, D).
+
+        Args:
+            x: (B, n, D), n ≥ 1.
+            cache: the inputs of this layer at the m positions before, (B, m, D); None and m = 0 are the same. Gradients reach it if
+                it asks for them; Transformer-XL's cache is detached.
+        """
+        spans = self.spans(x, cache)
+        near, far = self.keys_and_values(x, cache=cache)
+        q = self.q(x).unflatten(2, (self.heads, -1)) * math.sqrt(self.heads / self.dim)
+        tensors = (q, near.to(q.dtype), far.to(q.dtype), *self._positions(spans, q))
+        probability = self.dropout if self.training else 0.0
+        if self.fused and not probability and not self.as_released:
+            return self.out(CausalCore.apply(spans, *tensors).flatten(2))
+        biases = None if self.biases is None else (self.biases[0].to(q.dtype), self.biases[1].to(q.dtype))
+        mixed = plain(spans, *tensors, biases=biases, banded=self.as_released, probability=probability)
+        return self.out(mixed.flatten(2))
+
+    def keys_and_values(self, x: Tensor, *, cache: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What a query may see: of every position, (B, m + n, 2, H, d), keys before values, and of every segment that some
+        query sees, (B, C r, 2, H, d), C = ⌊(m + n - 1) / l⌋. Behind DualLN, where there is one.
+        """
+        spans = self.spans(x, cache)
+        held = None if cache is None or not cache.shape[1] else cache.to(x.dtype)
+        # apart: a cache that asks for no gradient costs none
+        parts = [x] if held is None else [held, x]
+        plain_rows = _joined([self.kv(one) for one in parts])
+        near = self._normed(plain_rows, self.local_norm)
+        if self.projection is None or not spans.seen:
+            return near, near[:, :0]
+        scores = _joined([self.projection(one) for one in parts])
+        rows = plain_rows.unflatten(2, (2, self.heads, -1)) if self.as_released else near
+        length = spans.end // self.segment * self.segment
+        if length < spans.end:  # not of all: a cut has a gradient as long as the whole
+            scores, rows = scores[:, :length], rows[:, :length]
+        shares = scores.unflatten(2, (self.heads, -1)).unflatten(1, (-1, self.segment)).softmax(2)
+        far = _compressed(shares, rows)[:, : spans.seen * self.rank]
+        if self.as_released and held is not None:
+            count = min(spans.past // self.segment, spans.seen)
+            states = held[:, : count * self.segment].unflatten(2, (1, self.heads, -1))
+            compressed = _compressed(shares[:, :count], states).flatten(2)
+            far = torch.cat(
+                [self.kv(compressed).unflatten(2, (2, self.heads, -1)), far[:, count * self.rank :]], 1
+            )
+        return near, self._normed(far.flatten(2), self.global_norm)
+
+    def spans(self, x: Tensor, cache: Tensor | None = None) -> Spans:
+        """The sizes of a call.
+
+        Raises:
+            ValueError: see the class.
+        """
+        if x.dim() != 3 or x.shape[2] != self.dim or x.shape[1] == 0:
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, n, {self.dim}) with n >= 1)")
+        past = 0 if cache is None else cache.shape[1] if cache.dim() == 3 else -1
+        if cache is not None and tuple(cache.shape) != (len(x), past, self.dim):
+            raise ValueError(f"cache: shape {tuple(cache.shape)} (allowed: ({len(x)}, m, {self.dim}))")
+        if self.as_released and past % self.segment:
+            raise ValueError(
+                f"cache: {past} positions (allowed as released: a multiple of segment = {self.segment})"
+            )
+        return Spans(self.window, self.segment, self.rank, past, x.shape[1])
+
+    def _positions(self, spans: Spans, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """ρ at 2w - 1 ... 0 and σ at C ... 0, (2w, H, d) and (C + 1, H, d), where there are any."""
+        tables: list[Tensor | None] = []
+        for map_, last in (
+            (self.window_positions, 2 * self.window - 1),
+            (self.segment_positions, spans.seen),
+        ):
+            if map_ is None or (map_ is self.segment_positions and not spans.seen):
+                tables.append(None)
+                continue
+            distances = torch.arange(last, -1, -1, device=like.device, dtype=map_.weight.dtype)
+            tables.append(map_(sinusoids(distances, self.dim)).to(like.dtype).unflatten(1, (self.heads, -1)))
+        return tables[0], tables[1]
+
+    def _normed(self, rows: Tensor, norm: nn.LayerNorm | None) -> Tensor:
+        """Keys beside values (B, t, 2D) to (B, t, 2, H, d), behind a norm of heads or of all heads together."""
+        width = self.dim if norm is None else norm.normalized_shape[0]
+        rows = rows.unflatten(2, (-1, width))
+        rows = rows if norm is None else norm(rows)
+        return rows.flatten(2).unflatten(2, (2, self.heads, -1))
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, window={self.window}, segment={self.segment}, rank={self.rank}"
+
+
+def check_coverage(window: int, segment: int, rank: int, *, banded: bool = False) -> None:
+    r"""Refuse sizes out of range, and those that leave some position unseen: :math:`w + \gcd(w, l) < l`, or w < l if ``banded``.
+
+    Nothing is asked of w beside l where one of the parts is not there, w = 0 or r = 0.
+
+    Raises:
+        ValueError: as said.
+    """
+    for name, value, least in (("window", window, 0), ("segment", segment, 1), ("rank", rank, 0)):
+        if value < least:
+            raise ValueError(f"{name}: {value} (allowed: at least {least})")
+    if not window and not rank:
+        raise ValueError("window: 0 with rank 0 (allowed: at least one of the two above 0)")
+    if not window and banded:
+        raise ValueError("window: 0 (allowed as released: at least segment)")
+    if window and rank and banded and window < segment:
+        raise ValueError(f"window: {window} of segment {segment} (allowed as released: at least segment)")
+    if window and rank and window + math.gcd(window, segment) < segment:
+        raise ValueError(
+            f"window: {window} of segment {segment} leaves positions unseen (allowed: window + gcd(window, segment) >= segment)"
+        )
+
+
+def _compressed(shares: Tensor, rows: Tensor) -> Tensor:
+    """Weighted means: shares (B, C, l, H, r) of rows (B, C l, p, H, d) to (B, C r, p, H, d)."""
+    rows = rows.unflatten(1, (-1, shares.shape[2]))
+    return torch.einsum("bclhr,bclphd->bcrphd", shares.to(rows.dtype), rows).flatten(1, 2)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)

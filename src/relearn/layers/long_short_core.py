@@ -1,0 +1,115 @@
+"""Long-short attention of all heads, from queries, keys, values and the scores of the projection."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+
+from relearn.layers.dynamic_projection import normed, projected
+from relearn.layers.window_mix import WindowMix, mixed
+
+
+class Form(NamedTuple):
+    """Heads, window, rank, number of class tokens, ε of the norms; whether class keys count as compressed ones."""
+
+    heads: int
+    window: int
+    rank: int
+    classes: int
+    eps: float
+    class_is_long: bool
+
+
+class Norms(NamedTuple):
+    """Weights and biases of the local and the global LayerNorm, or None."""
+
+    local_weight: Tensor | None
+    local_bias: Tensor | None
+    global_weight: Tensor | None
+    global_bias: Tensor | None
+
+
+def heads_first(rows: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    """Scaled queries, (B, H, n, d), and keys and values, (2, B, H, n, d), of rows (B, n, 3D): copies, the rows may go."""
+    width = rows.shape[2] // 3
+    queries, pairs = wide(rows).split([width, 2 * width], 2)
+    queries = queries.unflatten(2, (heads, -1)).transpose(1, 2).contiguous() * (width // heads) ** -0.5
+    return queries, pairs.unflatten(2, (2, heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
+
+
+def attended(
+    queries: Tensor,
+    raw: Tensor,
+    scores: Tensor | None,
+    mask: Tensor | None,
+    norms: Norms,
+    form: Form,
+    *,
+    attention_dropout: float = 0.0,
+    fused: bool = True,
+) -> Tensor:
+    r"""Mixtures of values of class token and tokens, (B, H, c + n, d); a class token that counts as long has none.
+
+    Args:
+        queries: scaled, (B, H, c + n, d).
+        raw: keys and values, (2, B, H, c + n, d).
+        scores: of the projection, (B, n, H r), if there is one.
+        mask: (B, c + n), True = real; None: all are.
+        norms: of keys and values.
+        form: see there.
+        attention_dropout: probability of dropping a weight; not fused.
+        fused: :class:`~relearn.layers.window_mix.WindowMix`.
+    """
+    pairs, long = prepared(raw, scores, mask, norms, form, fused=fused)
+    c = 0 if form.class_is_long else form.classes
+    if c:
+        long = torch.cat([pairs[..., :c, :], long], 3)
+    skipped = form.classes
+    given = (
+        queries[:, :, skipped:],
+        pairs[..., skipped:, :],
+        long,
+        None if mask is None else mask[:, skipped:],
+        form.window,
+    )
+    found = WindowMix.apply(*given) if fused and not attention_dropout else mixed(*given, attention_dropout)
+    if not c:
+        return found
+    first = one_row(queries[:, :, :c], pairs[0], pairs[1], mask, attention_dropout)
+    return torch.cat([first, found], 2)
+
+
+def one_row(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, attention_dropout: float) -> Tensor:
+    """Full attention of one query, (B, H, 1, d)."""
+    logits = q @ keys.mT
+    if mask is not None:
+        logits = logits.masked_fill(~mask[:, None, None], -torch.inf)
+    return dropout(logits.softmax(-1), attention_dropout) @ values
+
+
+def prepared(
+    raw: Tensor, scores: Tensor | None, mask: Tensor | None, norms: Norms, form: Form, *, fused: bool = True
+) -> tuple[Tensor, Tensor]:
+    r"""Normalised keys and values of class token and tokens, (2, B, H, c + n, d), and the compressed ones, (2, B, H, r, d).
+
+    .. math:: \hat K = \mathrm{LN}_L(K), \quad \bar K = \mathrm{LN}_G(P^\top \hat K), \quad \text{values alike}
+
+    Zhu (2022), equation 5.7 and the line below it. A class token that counts as long comes first of the compressed ones,
+    under LN_G alone. ``raw`` are keys and values, (2, B, H, c + n, d).
+    """
+    c = form.classes
+    norms = Norms(*(None if one is None else wide(one) for one in norms))
+    pairs = normed(raw, norms.local_weight, norms.local_bias, form.eps)
+    long = raw[..., : c if form.class_is_long else 0, :]
+    if scores is not None:
+        compressed = projected(scores, pairs[..., c:, :], None if mask is None else mask[:, c:], fused=fused)
+        long = torch.cat([long, compressed], 3) if long.numel() else compressed
+    return pairs, normed(long, norms.global_weight, norms.global_bias, form.eps)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Half precision in float32."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -1,0 +1,231 @@
+r"""What the multi-head self-attentions share: heads, masks, and the two ways to compute them.
+
+A layer here has logits :math:`\beta\,(q_i \cdot k_j + b_j)` for token i looking at token j: the dot product has no b,
+the squared distance has :math:`b_j = -|k_j|^2/2` (its other square, :math:`|q_i|^2`, is constant along a row and drops
+out of the softmax).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, linear, pad, scaled_dot_product_attention
+
+
+class SelfAttention(nn.Module):
+    r"""Multi-head self-attention with a kernel to be given.
+
+    .. math:: y_i = [\sum_j \mathrm{softmax}_j(\beta (q_i \cdot k_j + b_j))\, v_j + r]_{h=1..H}\, W^O
+
+    ======  =====================  ==========  ==============
+    symbol  meaning                code        shape
+    ======  =====================  ==========  ==============
+    x       tokens                 ``x``       (B, N, D)
+    q, k    queries and keys       ``q k``     (B, H, N, w)
+    v       values                 ``v``       (B, H, N, D/H)
+    b       one number a key       ``bias``    (B, H, 1, N)
+    r       of all rows alike      ``rest``    (B, H, 1, D/H)
+    β       factor of the logits   ``beta``    a number
+    ======  =====================  ==========  ==============
+
+    With ``fused`` (a plain attribute, may be changed at any time) the N x N probabilities are never stored: torch's
+    ``scaled_dot_product_attention`` computes them in blocks. It has first derivatives in reverse mode alone; without
+    ``fused`` the layer is plain mathematics, which ``torch.func`` (jvp, vjp, vmap) and double backward accept.
+
+    What is not finite is not filtered: it makes the outputs of its own sequence NaN, also of rows that do not see it (0
+    times NaN is NaN), and of no other sequence.
+
+    A subclass gives ``beta``, the maps ``v`` and ``out``, and :meth:`project`.
+
+    Raises:
+        ValueError: ``heads`` does not divide ``dim``; ``dropout`` outside [0, 1); in a call: no token, wrong shapes, a
+            mask that is not boolean, does not broadcast to (B, H, N, N), or hides everything from a row.
+    """
+
+    beta: float
+    v: nn.Linear
+    out: nn.Linear
+
+    def __init__(self, dim: int, heads: int, dropout: float, fused: bool) -> None:
+        super().__init__()
+        if heads < 1 or dim < 1 or dim % heads:
+            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        self.dim, self.heads, self.dropout, self.fused = dim, heads, dropout, fused
+
+    def reset_parameters(self) -> None:
+        """Xavier-uniform maps (each of its whole matrix, all heads together), biases 0."""
+        for name, parameter in self.named_parameters():
+            nn.init.zeros_(parameter) if name.endswith("bias") else nn.init.xavier_uniform_(parameter)
+
+    def forward(self, x: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Output as ``x``, (B, N, D) or (N, D); ``mask``: bool, True = may be seen, broadcast to (B, H, N, N)."""
+        tokens = self._batched(x)
+        seen = self._checked(mask, tokens, causal)
+        q, k, bias, v, rest = self.project(tokens, slice(None), seen, causal)
+        mixed = (self._fused if self.fused else self._plain)(q, k, bias, v, seen, causal and mask is None)
+        return self._output(mixed, rest, tokens.shape[1], causal or mask is not None).view(x.shape)
+
+    def row(self, x: Tensor, i: int, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Output (B, D), or (D,), of token i alone, as ``forward(x)[:, i]``; plain, and nothing is of size N x N."""
+        tokens = self._batched(x)
+        length = tokens.shape[1]
+        if not -length <= i < length:
+            raise ValueError(f"i: {i} (allowed: a token of {length})")
+        seen = self._checked(mask, tokens, causal)
+        here = i % length
+        rows = slice(here, here + 1)
+        if seen is not None:
+            seen = seen if seen.shape[2] == 1 else seen[:, :, rows]
+        elif causal:
+            tokens = tokens[:, : here + 1]
+        q, k, bias, v, rest = self.project(tokens, rows, seen, causal)
+        mixed = self._plain(q, k, bias, v, seen, causal=False)
+        y = self._output(mixed, rest, length, causal or mask is not None)
+        return y.view(*x.shape[:-2], self.dim)
+
+    def probabilities(self, x: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Attention weights (B, H, N, N) before dropout, for looking; rows sum to 1."""
+        tokens = self._batched(x)
+        seen = self._checked(mask, tokens, causal)
+        q, k, bias, *_ = self.project(tokens, slice(None), seen, causal)
+        return self._weights(q, k, bias, seen, causal and mask is None)
+
+    def project(
+        self, x: Tensor, rows: slice, mask: Tensor | None, causal: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+        """Queries of the tokens ``rows``; keys, b and values of all tokens; r. None for b or r: there is none."""
+        raise NotImplementedError
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, N, H w) to (B, H, N, w)."""
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+    def _output(self, mixed: Tensor, rest: Tensor | None, length: int, masked: bool) -> Tensor:
+        """The last map, (B, T, D), of mixtures (B, H, T, D/H)."""
+        weight, bias = self._last_map(length, masked)
+        y = linear(merge(mixed), weight, bias)
+        return y if rest is None else y + linear(merge(rest), weight)
+
+    def _last_map(self, length: int, masked: bool) -> tuple[Tensor, Tensor | None]:
+        return self.out.weight, self.out.bias
+
+    def _must_see_itself(self) -> bool:
+        return False
+
+    def _batched(self, x: Tensor) -> Tensor:
+        if x.dim() not in (2, 3) or x.shape[-1] != self.dim:
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, N, {self.dim}) or (N, {self.dim}))")
+        if x.shape[-2] == 0:
+            raise ValueError(f"x: shape {tuple(x.shape)}, no token (allowed: N >= 1)")
+        return x if x.dim() == 3 else x[None]
+
+    def _checked(self, mask: Tensor | None, x: Tensor, causal: bool) -> Tensor | None:
+        """The mask with four axes, the causal one in it; None without a mask, for kernels know the causal one."""
+        if mask is None:
+            return None
+        full = (x.shape[0], self.heads, x.shape[1], x.shape[1])
+        return checked_mask(mask, full, causal=causal, must_see_itself=self._must_see_itself())
+
+    def _weights(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None, causal: bool
+    ) -> Tensor:
+        if q.dtype in (torch.float16, torch.bfloat16):
+            q, k = q.float(), k.float()
+        logits = q @ k.mT if bias is None else q @ k.mT + bias
+        if causal:
+            mask = triangle(q.shape[2], q.device)
+        if mask is not None:
+            logits = logits.masked_fill(~mask, -torch.inf)
+        return (self.beta * logits).softmax(-1)
+
+    def _plain(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, v: Tensor, mask: Tensor | None, causal: bool
+    ) -> Tensor:
+        weights = self._weights(q, k, bias, mask, causal)
+        return dropout(weights, self.dropout, self.training).to(v.dtype) @ v
+
+    def _fused(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, v: Tensor, mask: Tensor | None, causal: bool
+    ) -> Tensor:
+        width = v.shape[-1]
+        if bias is not None:
+            q, k, v = with_bias(q, k, bias, v)
+        mixed = scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=causal,
+            scale=self.beta,
+        )
+        return mixed[..., :width]
+
+
+def with_bias(q: Tensor, k: Tensor, bias: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one width, such that plain dot products of the new ones are q k + b.
+
+    A key carries its b in one more column, a query 1 there; a mask of floats would do the same, but fused kernels give
+    it no gradient. In half precision b has two columns, its rounded value and the rest, or its rounding would exceed
+    that of the products. Values, and all three where fewer columns make kernels refuse (off the CPU), are filled with
+    zeros.
+    """
+    head = bias.mT.to(k.dtype)
+    columns = [head]
+    if k.dtype in (torch.float16, torch.bfloat16):
+        columns.append((bias.mT.float() - head.float()).detach().to(k.dtype))
+    width = max(k.shape[-1] + len(columns), v.shape[-1])
+    if k.device.type != "cpu":
+        width += -width % 8
+    more = width - k.shape[-1] - len(columns)
+    ones = q.new_ones(()).expand(*q.shape[:-1], len(columns))
+    if more:
+        columns.append(k.new_zeros(()).expand(*k.shape[:-1], more))
+        ones = pad(ones, (0, more))
+    return torch.cat([q, ones], -1), torch.cat([k, *columns], -1), pad(v, (0, width - v.shape[-1]))
+
+
+def merge(x: Tensor) -> Tensor:
+    """(B, H, N, w) to (B, N, H w)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def triangle(length: int, device: torch.device) -> Tensor:
+    """The causal mask (N, N): token i sees j <= i."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def checked_mask(
+    mask: Tensor, full: tuple[int, int, int, int], *, causal: bool, must_see_itself: bool
+) -> Tensor:
+    """A boolean mask with four axes that broadcasts to ``full`` = (B, H, N, N), the causal one taken in.
+
+    Raises:
+        ValueError: not boolean; another shape; a row that sees nothing; with ``must_see_itself`` a token hidden from
+            itself.
+    """
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask: dtype {mask.dtype} (allowed: torch.bool, True = may be seen)")
+    shape = (1,) * (4 - mask.dim()) + tuple(mask.shape)
+    if len(shape) != 4 or any(found not in (1, wanted) for found, wanted in zip(shape, full)):
+        raise ValueError(f"mask: shape {tuple(mask.shape)} (allowed: what broadcasts to {full})")
+    mask = mask.reshape(shape)
+    if causal:
+        mask = mask & triangle(full[3], mask.device)
+    blind = ~mask.any(-1)
+    if blind.any():
+        b, h, i = blind.nonzero()[0].tolist()
+        raise ValueError(
+            f"mask: row {i} of sequence {b}, head {h}, sees nothing (allowed: at least one token a row)"
+        )
+    if must_see_itself:
+        hidden = ~mask.expand(*mask.shape[:2], *full[2:]).diagonal(dim1=-2, dim2=-1)
+        if hidden.any():
+            b, h, i = hidden.nonzero()[0].tolist()
+            raise ValueError(
+                f"mask: token {i} of sequence {b}, head {h}, is hidden from itself (allowed in a contractive layer: "
+                "every token sees itself; its bound does not hold otherwise)"
+            )
+    return mask

@@ -1,0 +1,55 @@
+"""The 2-norm of an affine layer as a map, and where the matrix of its weights already shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from relearn.maths.norms import conv_operator_norm, spectral_norm
+
+Affine = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+def operator_norm(layer: Affine, size: int | Sequence[int] = 1) -> Tensor:
+    """The largest factor by which a linear layer or convolution stretches a difference of inputs, zero bias or not.
+
+    Args:
+        layer: linear, or a convolution of one to three axes with any stride, padding, dilation and groups.
+        size: of the images that a convolution sees, along its axes.
+
+    Returns:
+        A scalar, in at least single precision; see :func:`~relearn.maths.norms.conv_operator_norm` for how exact.
+
+    Raises:
+        ValueError: what that function refuses.
+    """
+    weight = layer.weight
+    if weight.dtype in (torch.float16, torch.bfloat16):
+        weight = weight.float()
+    if isinstance(layer, nn.Linear):
+        return spectral_norm(weight)
+    return conv_operator_norm(
+        weight,
+        size,
+        stride=layer.stride,
+        padding=layer.padding if isinstance(layer.padding, str) else tuple(layer.padding),
+        dilation=layer.dilation,
+        groups=layer.groups,
+        padding_mode=layer.padding_mode,
+    )
+
+
+def flattened_is_exact(layer: Affine) -> bool:
+    """Whether the weights as a matrix (outputs, the rest) have the layer's own norm, at every size of its input.
+
+    So for linear layers and for convolutions of one group whose windows neither overlap nor reach outside: each window
+    is then multiplied by that matrix, and no input is in two of them.
+    """
+    if isinstance(layer, nn.Linear):
+        return True
+    spans = [d * (k - 1) + 1 for d, k in zip(layer.dilation, layer.kernel_size)]
+    padded = layer.padding == "same" and max(spans) > 1
+    padded = padded or (not isinstance(layer.padding, str) and any(layer.padding))
+    return layer.groups == 1 and not padded and all(s >= n for s, n in zip(layer.stride, spans))

@@ -1,0 +1,212 @@
+r"""Derivatives of Lipschitz-regularised self-attention against what ye2023, appendix B, prints, and against corrected bounds.
+
+One head, value and output maps the identity, eps = 0 except in the last kind of case:
+
+=====================  ==================================================================================================
+case                   inputs
+=====================  ==================================================================================================
+reversed               erratum Y2: the last expression of the proof; rows (0.01, 1), (0.01, -1), (0, 2), W_Q = e_1, W_K = e_2
+probability            Y3: the bound 6c/q on P; rows (0.001, 0), (0, 1), the same maps, α = 0.001
+score                  Y3: the bound 3c/q on S; rows (0.01, 0), (0, 1), α = 1
+row_sum                Y4: two parallel tokens of 900 numbers: the ∞-norm of a row is its sum
+scale                  Y5: a fixed draw times t: P stays, its derivative is that at t = 1 over t
+output                 Y5: rows (t, 1), (2t, -1), (0, 2): the derivative of P X, which does not see scale, grows as q/m falls
+random                 draws of X and the maps over many magnitudes
+eps                    the draw of ``scale`` with eps > 0: a derivative with a bound for every X
+=====================  ==================================================================================================
+
+=============  ==========================================================================================================
+column         meaning
+=============  ==========================================================================================================
+quantity       score (S), probability (P): largest ‖∂S_ij/∂x_k‖ or ‖∂P_ij/∂x_k‖; output: ‖J‖_2 of X ↦ P X
+norm_kind      two | one (the sum of moduli of the row: what ‖·‖_∞ of a 1 x D matrix is)
+length ...     N, D, α, eps; spread: t, or the number of the draw
+q, m           the denominators
+norm           exact
+printed        the printed bound that the case is about; empty for output and eps
+bound          the corrected bound: for probability "tight", times √D for norm_kind one; for eps the bound for every X
+holds          norm <= bound; of scale also t times norm equals that at t = 1, to 1e-6
+printed_holds  norm <= printed; empty where printed is
+=============  ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.maths.lrsa_bounds import (
+    global_probability_bound,
+    output_bound,
+    probability_bound,
+    score_bound,
+)
+from relearn.measures.attention_cases.exact import exact
+from relearn.measures.lipschitz.jacobian import jacobian
+
+COLUMNS = (
+    *("case", "quantity", "norm_kind", "length", "dim", "alpha", "eps", "spread", "q", "m"),
+    *("norm", "printed", "bound", "holds", "printed_holds"),
+)
+ROUNDING = 1e-9
+SAME = 1e-6
+Make = Callable[[int, float, float], nn.Module]
+
+
+def cases(
+    make: Make,
+    *,
+    lengths: Sequence[int],
+    dims: Sequence[int],
+    spreads: Sequence[float],
+    draws: int,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """One row (:data:`COLUMNS`) for every case above.
+
+    Args:
+        make: of width, α and eps a layer of one head with ``scores``, ``probabilities`` and ``denominators``.
+        lengths, dims: of scale, random and eps.
+        spreads: t of scale, output and eps, the first 1.
+        draws: of random, for each size.
+
+    Raises:
+        ValueError: spreads that do not start at 1.
+    """
+    if not spreads or spreads[0] != 1:
+        raise ValueError(f"spreads: {list(spreads)} (allowed: 1 and then others)")
+    rows = [*counter_examples(make), *_outputs(make, spreads)]
+    for length in lengths:
+        for dim in dims:
+            rows += [*_scales(make, length, dim, spreads, seed), *_random(make, length, dim, draws, seed)]
+    return [{column: row[column] for column in COLUMNS} for row in rows]
+
+
+def counter_examples(make: Make) -> list[dict[str, Any]]:
+    """The cases reversed, probability, score and row_sum."""
+    e1, e2 = _column(2, 0), _column(2, 1)
+    w = torch.full((900, 1), 1 / 30, dtype=torch.float64)
+
+    def row(
+        name: str, quantity: str, kind: str, x: Tensor, wq: Tensor, wk: Tensor, alpha: float
+    ) -> dict[str, Any]:
+        form = "last" if name == "reversed" else "printed"
+        return {"case": name, "spread": None} | _row(make, quantity, kind, x, wq, wk, alpha, form=form)
+
+    return [
+        row("reversed", "probability", "two", _rows((0.01, 1), (0.01, -1), (0, 2)), e1, e2, 1.0),
+        row("probability", "probability", "two", _rows((0.001, 0), (0, 1)), e1, e2, 0.001),
+        row("score", "score", "two", _rows((0.01, 0), (0, 1)), e1, e2, 1.0),
+        row("row_sum", "probability", "one", torch.cat([w.T, -1.01 * w.T]), w, -w, 0.5),
+    ]
+
+
+def _outputs(make: Make, spreads: Sequence[float]) -> Iterator[dict[str, Any]]:
+    for t in spreads:
+        x = _rows((t, 1), (2 * t, -1), (0, 2))
+        found = _row(make, "output", "two", x, _column(2, 0), _column(2, 1), 1.0)
+        yield {"case": "output", "spread": t} | found
+
+
+def _scales(
+    make: Make, length: int, dim: int, spreads: Sequence[float], seed: int
+) -> Iterator[dict[str, Any]]:
+    x, wq, wk = _draw(length, dim, torch.Generator().manual_seed(seed))
+    first = math.nan
+    for t in spreads:
+        row = _row(make, "probability", "two", t * x, wq, wk, 1.0)
+        first = row["norm"] if t == 1 else first
+        same = abs(row["norm"] * t - first) <= SAME * first
+        yield {"case": "scale", "spread": t} | row | {"holds": row["holds"] and same}
+    for t in spreads:
+        row = _row(make, "probability", "two", t * x, wq, wk, 1.0, eps=0.1)
+        bound = float(global_probability_bound(wq, wk, alpha=1.0, eps=0.1, length=length))
+        holds = row["norm"] <= bound * (1 + ROUNDING)
+        none = {"printed": None, "printed_holds": None}
+        yield {"case": "eps", "spread": t} | row | none | {"bound": bound, "holds": holds}
+
+
+def _random(make: Make, length: int, dim: int, draws: int, seed: int) -> Iterator[dict[str, Any]]:
+    generator = torch.Generator().manual_seed(seed)
+    for index in range(draws):
+        x, wq, wk = _draw(length, dim, generator)
+        sizes = 10 ** torch.randn(4, generator=generator, dtype=torch.float64)
+        x = x * 10 ** torch.randn(length, dim, generator=generator, dtype=torch.float64)
+        for quantity in ("score", "probability", "output"):
+            found = _row(make, quantity, "two", sizes[0] * x, sizes[1] * wq, sizes[2] * wk, float(sizes[3]))
+            yield {"case": "random", "spread": index} | found
+
+
+def _row(
+    make: Make,
+    quantity: str,
+    kind: str,
+    x: Tensor,
+    wq: Tensor,
+    wk: Tensor,
+    alpha: float,
+    *,
+    eps: float = 0.0,
+    form: str = "printed",
+) -> dict[str, Any]:
+    """What the layer shows at x (N, D) with these maps (D, d), d <= D, beside the bounds."""
+    length, dim = x.shape
+    layer = exact(make(dim, alpha, eps))
+    _set(layer, wq, wk)
+    q, m = (float(one.squeeze()) for one in layer.denominators(x))
+    given: dict[str, Any] = {"alpha": alpha, "q": q, "m": m}
+    printed: float | None = None
+    if quantity == "output":
+        norm = float(torch.linalg.matrix_norm(jacobian(lambda z: layer(z), x), ord=2))
+        bound = float(output_bound(wq, wk, length=length, **given))
+    else:
+        look = layer.scores if quantity == "score" else layer.probabilities
+        found = jacobian(look, x).unflatten(1, (length, dim))
+        norm = float(torch.linalg.vector_norm(found, ord=2 if kind == "two" else 1, dim=-1).max())
+        if quantity == "score":
+            printed = float(score_bound(wq, wk, form="printed", **given))
+            bound = float(score_bound(wq, wk, **given))
+        else:
+            size = torch.linalg.matrix_norm(x)
+            printed = float(probability_bound(wq, wk, length=length, form=form, size=size, **given))
+            bound = float(probability_bound(wq, wk, length=length, **given))
+            bound *= math.sqrt(dim) if kind == "one" else 1
+    return given | {
+        "quantity": quantity,
+        "norm_kind": kind,
+        "length": length,
+        "dim": dim,
+        "eps": eps,
+        "norm": norm,
+        "printed": printed,
+        "bound": bound,
+        "holds": norm <= bound * (1 + ROUNDING),
+        "printed_holds": None if printed is None else norm <= printed * (1 + ROUNDING),
+    }
+
+
+def _set(layer: Any, wq: Tensor, wk: Tensor) -> None:
+    """The maps given, filled with columns of zero to (D, D), which distances do not see; values and output as they come."""
+    for one, matrix in ((layer.q, wq), (layer.k, wk)):
+        one.weight.zero_()
+        one.weight[: matrix.shape[1]] = matrix.T
+    for one in (layer.v, layer.out):
+        nn.init.eye_(one.weight)
+
+
+def _draw(length: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    shapes = ((length, dim), (dim, dim), (dim, dim))
+    x, wq, wk = (torch.randn(*one, generator=generator, dtype=torch.float64) for one in shapes)
+    return x, wq, wk
+
+
+def _rows(*rows: tuple[float, float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _column(dim: int, index: int) -> Tensor:
+    return torch.eye(dim, dtype=torch.float64)[:, index : index + 1]

@@ -1,0 +1,111 @@
+r"""Distance awareness: does a classifier grow uncertain on the way out of the data?
+
+Liu et al. 2020 (SNGP, arXiv 2006.10108, definition 1) ask that a measure of predictive uncertainty grow with the distance of a
+point from the training data. Here each image is the start of a ray, in one of two spaces:
+
+.. math:: x_n(t) = x_n + t\, \sigma \odot u_n, \qquad u_n \sim N(0, I), \text{ scaled to } \|u_n\|_2 = \sqrt{d}
+
+so that t counts standard deviations of the data a coordinate, and the ray is t σ √d away from its start where σ is one number.
+
+- **pixels**: x images in [0, 1], σ of each channel. Nothing is cut to [0, 1]: cut images would all lie in one box, and no
+  distance in it is far. So at great t these are no images.
+- **features**: x what goes into the head, σ the root mean square over coordinates of their standard deviations over these
+  images; only the head acts. This is the space in which a Gaussian process on features knows distances; what the trunk does to
+  them, only the rays in pixels show.
+
+Along each ray: the entropy of the prediction (mean field for a Gaussian-process head) and the head's variance. Far out in features
+the logits of a dense head are proportional to t, so its entropy falls; random features are bounded, and v tends to the prior's
+:math:`\|\Phi\|^2 / \tau`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relearn.measures import ood
+
+Outputs = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+"""Points (n, ...) to logits (n, C) and variances (n, 1 or C), None without."""
+
+
+class Along(NamedTuple):
+    """Means over the rays at one distance; ``max_share`` is the entropy over its greatest value, log C."""
+
+    distance: float
+    entropy_nats: float
+    max_share: float
+    variance: float | None
+
+
+def along_rays(
+    outputs: Outputs, points: Tensor, scale: Tensor, distances: Sequence[float], *, seed: int
+) -> list[Along]:
+    """Entropy and variance at each distance along one random ray a point.
+
+    Args:
+        outputs: what the network, or its head alone, makes of points.
+        points: (n, ...) where the rays start.
+        scale: σ, of a shape that broadcasts against one point.
+        distances: t, ascending, not below 0.
+        seed: of the directions; every distance has the same.
+
+    Raises:
+        ValueError: no points or distances, distances that do not ascend or are below 0, a scale that is not positive.
+    """
+    if not len(points) or not len(distances):
+        raise ValueError(f"{len(points)} points, {len(distances)} distances (allowed: at least one of each)")
+    if distances[0] < 0 or any(near >= far for near, far in pairwise(distances)):
+        raise ValueError(f"distances: {list(distances)} (allowed: ascending, not below 0)")
+    if not bool((scale > 0).all()):
+        raise ValueError("scale: a coordinate does not vary (allowed: positive)")
+    step = scale * directions(points, seed=seed)
+    found = []
+    for distance in distances:
+        logits, variance = outputs(points + distance * step)
+        nats = float(ood.entropy(logits).mean())
+        spread = None if variance is None else float(variance.double().mean())
+        most = float(torch.tensor(logits.shape[1], dtype=torch.float64).log())
+        found.append(Along(float(distance), nats, nats / most, spread))
+    return found
+
+
+def directions(points: Tensor, *, seed: int) -> Tensor:
+    """u_n, of the points' shape, type and device; drawn on the CPU, so that every device has the same."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(points.shape, generator=generator, dtype=torch.float64)
+    flat = drawn.flatten(1)
+    drawn *= (flat.shape[1] ** 0.5 / flat.norm(dim=1)).reshape(-1, *[1] * (points.dim() - 1))
+    return drawn.to(points)
+
+
+def feature_scale(features: Tensor) -> Tensor:
+    """σ of features (n, D): the root of the mean over coordinates of their variances.
+
+    Raises:
+        ValueError: fewer than two points.
+    """
+    if len(features) < 2:
+        raise ValueError(f"features: {len(features)} points (allowed: at least 2, for a spread)")
+    return features.var(dim=0).mean().sqrt()
+
+
+def rise(path: Sequence[Along]) -> float:
+    """Entropy at the greatest distance minus that at the least, in nats."""
+    return path[-1].entropy_nats - path[0].entropy_nats
+
+
+def monotone_share(path: Sequence[Along]) -> float:
+    """Share of the steps from a distance to the next at which the mean entropy does not fall.
+
+    Raises:
+        ValueError: fewer than two distances.
+    """
+    if len(path) < 2:
+        raise ValueError(f"{len(path)} distances (allowed: at least 2)")
+    grows = [far.entropy_nats >= near.entropy_nats for near, far in pairwise(path)]
+    return sum(grows) / len(grows)

@@ -1,0 +1,252 @@
+r"""The largest increase of a sample's loss in a ball around its word embeddings (zhu2022, section 3.5.3).
+
+.. math::
+    \Delta L_{\max}(X, \varepsilon) = \max_{\|\delta\|_F \le \varepsilon} L(f_\theta(X + \delta), y) - L(f_\theta(X), y)
+    \quad (3.5), \qquad
+    \delta_{t+1} = \Pi_{\|\delta\|_F \le \varepsilon}\Big(\delta_t + \alpha\,\frac{g(\delta_t)}{\|g(\delta_t)\|_F}\Big)
+    \quad (3.2)
+
+with :math:`g(\delta) = \nabla_\delta L(f_\theta(X + \delta), y)`. An ascent finds a lower bound of the maximum.
+
+=======  =======================================  ====================  ===================================================
+symbol   meaning                                  code                  shape, unit
+=======  =======================================  ====================  ===================================================
+X        word embeddings of S samples             ``embeds``            (S, n, d), of C candidate pairs each (S, C, n, d)
+\-       tokens that are not padding              ``real``              (S, n) or (S, C, n) bool
+δ        perturbation, 0 on padding               ``deltas``            as X
+ε        radius, a sample each                    ``eps``               (S,) or a number
+α        step                                     ``step_size``         as ε
+L        loss of each sample                      ``losses(embeds)``    (S,), nats of cross entropy
+\-       whether each answer is right             second of a pair      (S,) bool
+=======  =======================================  ====================  ===================================================
+
+:math:`\|\cdot\|_F` is of a whole sample: of the concatenation of all its candidate pairs in a ranking task.
+
+Where we differ: of all visited points, X itself included, the worst is kept, not the last; a gradient's direction has length 1 however
+small the gradient (no floor under the norm), and a sample whose gradient is 0 or not finite stays where it is for that step. A loss that
+is not finite is never the largest and its answer never right; such looks are counted. The text does not say how "100 random
+initialisations" were drawn: ours are algorithm 3's, uniform in (-1, 1) times :math:`\varepsilon / \sqrt{N_\delta}`, from a
+generator for each sample, so that neither padding nor the other samples of a batch change them.
+
+A step costs one forward and one backward pass to the embeddings (inside :func:`probed`, which keeps the parameters out of it), the
+last look a forward pass. The loop waits for no number from the device. Radii that suit each sample: :mod:`relearn.measures.loss_radius`.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+Losses = Callable[[Tensor], Tensor | tuple[Tensor, Tensor]]
+
+
+class Increase(NamedTuple):
+    """What an ascent has found, in the samples' order."""
+
+    increases: Tensor
+    """(S,) float64, at least 0; NaN where the loss of X itself is not finite."""
+    losses: Tensor
+    """(S,) float64, of X itself."""
+    deltas: Tensor
+    """As X, where the largest loss was seen."""
+    right: Tensor
+    """(S,) bool: the answer was right at every visited point; where ``losses`` gives no answers, every loss was finite."""
+    nonfinite: Tensor
+    """(S,) int64, how many looks had no finite loss."""
+
+
+def sample_losses(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | Tensor:
+    """Loss of each sample in float64, and whether its answer is right: the label's score is above every other one.
+
+    Args:
+        scores: (S, classes or candidates), or (S,) for regression.
+        labels: (S,) int64; floating point: regression, squared error and no answers.
+    """
+    if labels.is_floating_point():
+        return (scores.double() - labels.double()).square()
+    wide = scores.double()  # the difference to 0 of a small loss would be lost in single precision
+    own = wide.gather(1, labels[:, None])
+    others = wide.scatter(1, labels[:, None], -torch.inf).amax(1)
+    return cross_entropy(wide, labels, reduction="none"), own.squeeze(1) > others
+
+
+def largest_increase(
+    losses: Losses,
+    embeds: Tensor,
+    real: Tensor,
+    eps: float | Tensor,
+    *,
+    steps: int,
+    step_size: float,
+    starts: int = 1,
+    seed: int = 0,
+    numbers: Sequence[int] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Increase:
+    """Δ L_max of each sample (eq. 3.5), as far as ``steps`` steps of eq. 3.2 find it. Call it inside :func:`probed`.
+
+    Args:
+        losses: embeddings of all the samples → their losses (S,), or these and whether each answer is right; no sample may act on
+            another, as in eval mode.
+        embeds, real, eps: see the module.
+        steps: of each start; 0 looks at the starts only. More steps of the same start never find less.
+        step_size: of each.
+        starts: the first is δ = 0, the others are random.
+        seed, numbers: of the random starts; a number names a sample wherever it is (default: its place).
+        progress: called as ``progress(done, all)`` after each step.
+
+    Raises:
+        ValueError: a sample that is all padding, shapes that do not fit, numbers out of range.
+    """
+    x, radius, names = checked(embeds, real, eps, steps, step_size, starts, numbers)
+    padding = ~real[..., None]
+    keep: _Worst | None = None
+    for start in range(starts):
+        delta = start_of(x, real, seed, names, start) * like(radius, x)
+        for step in range(steps):
+            value, right, gradient = look(losses, x + delta)
+            keep = keep or _Worst(x, value)
+            keep.see(delta, value, right)
+            delta = uphill(delta, gradient, padding, radius, step_size)
+            if progress:
+                progress(start * steps + step + 1, starts * steps)
+        with torch.no_grad():
+            value, right = _answers(losses, x + delta)
+        keep = keep or _Worst(x, value)
+        keep.see(delta, value, right)
+    assert keep is not None  # there is at least one start
+    increases = torch.where(keep.clean.isfinite(), keep.best - keep.clean, torch.nan)
+    return Increase(increases, keep.clean, keep.deltas, keep.right, keep.nonfinite)
+
+
+@contextmanager
+def probed(model: nn.Module) -> Iterator[None]:
+    """The network in eval mode without gradients of its parameters; every module's mode and every flag is put back."""
+    modes = [(module, module.training) for module in model.modules()]
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        model.eval().requires_grad_(False)
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+def sample_norms(embeds: Tensor, real: Tensor) -> Tensor:
+    """‖X‖_F of each sample (S,), over the tokens that are not padding."""
+    return torch.linalg.vector_norm(embeds.masked_fill(~real[..., None], 0.0).flatten(1), dim=1)
+
+
+class _Worst:
+    """The largest loss of each sample so far, where it was, and what else is asked of all looks."""
+
+    def __init__(self, x: Tensor, clean: Tensor) -> None:
+        self.clean = self.best = clean  # the first look is at X itself
+        self.deltas = torch.zeros_like(x)
+        self.right = torch.ones_like(clean, dtype=torch.bool)
+        self.nonfinite = torch.zeros_like(clean, dtype=torch.int64)
+
+    def see(self, delta: Tensor, value: Tensor, right: Tensor) -> None:
+        better = value.isfinite() & (value > self.best)
+        self.best = torch.where(better, value, self.best)
+        self.deltas = torch.where(like(better, delta), delta, self.deltas)
+        self.right = self.right & right
+        self.nonfinite = self.nonfinite + ~value.isfinite()
+
+
+def look(losses: Losses, point: Tensor, answers: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses (S,) float64, right answers (S,) and the losses' gradients by the samples' own embeddings."""
+    point = point.requires_grad_()
+    with torch.enable_grad():
+        value, right = _answers(losses, point, answers)
+        (gradient,) = torch.autograd.grad(value.sum(), point)
+    return value.detach(), right, gradient
+
+
+def _answers(losses: Losses, point: Tensor, needed: bool = False) -> tuple[Tensor, Tensor]:
+    found = losses(point)
+    value, right = found if isinstance(found, tuple) else (found, None)
+    if value.shape != point.shape[:1]:
+        raise ValueError(f"losses: {tuple(value.shape)} for {len(point)} samples (allowed: ({len(point)},))")
+    if right is None and needed:
+        raise ValueError(
+            "losses: no answers, as of regression (allowed: losses and right answers of classes)"
+        )
+    finite = value.detach().isfinite()
+    return value.double(), finite if right is None else right & finite
+
+
+def uphill(delta: Tensor, gradient: Tensor, padding: Tensor, eps: Tensor, step_size: float) -> Tensor:
+    """One step of eq. 3.2."""
+    slope = gradient.masked_fill(padding, 0.0)
+    largest = torch.linalg.vector_norm(slope.flatten(1), ord=torch.inf, dim=1)
+    able = (largest > 0) & largest.isfinite()
+    slope = slope / like(torch.where(able, largest, 1.0), slope)  # its square neither vanishes nor overflows
+    length = torch.linalg.vector_norm(slope.flatten(1), dim=1)
+    moved = torch.addcmul(delta, slope, like(step_size / torch.where(able, length, 1.0), slope))
+    moved = torch.where(like(able, moved), moved, delta)
+    size = torch.linalg.vector_norm(moved.flatten(1), dim=1)
+    return moved * like(torch.where(size > eps, eps / size, 1.0), moved)
+
+
+def start_of(x: Tensor, real: Tensor, seed: int, names: Sequence[int], start: int) -> Tensor:
+    """Where a start begins in balls of radius 1, as x; the first at 0."""
+    found = torch.zeros_like(x)
+    if start:
+        for place, name in enumerate(names):
+            generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}/{start}".encode()))
+            entries = (int(real[place].sum()), x.shape[-1])
+            draw = torch.rand(entries, generator=generator, dtype=torch.float64).mul_(2).sub_(1)
+            found[place][real[place]] = (draw / math.sqrt(draw.numel())).to(x)
+    return found
+
+
+def checked(
+    embeds: Tensor,
+    real: Tensor,
+    eps: float | Tensor,
+    steps: int,
+    step_size: float,
+    starts: int,
+    numbers: Sequence[int] | None,
+) -> tuple[Tensor, Tensor, Sequence[int]]:
+    if embeds.dim() < 3 or embeds.dtype not in (torch.float32, torch.float64) or not len(embeds):
+        found = f"{tuple(embeds.shape)} {embeds.dtype}"
+        raise ValueError(
+            f"embeds: {found} (allowed: (S, n, d) or (S, C, n, d), S >= 1, of float32 or float64)"
+        )
+    if real.shape != embeds.shape[:-1] or real.dtype != torch.bool:
+        found = f"{tuple(real.shape)} {real.dtype}"
+        raise ValueError(f"real: {found} (allowed: {tuple(embeds.shape[:-1])} of torch.bool)")
+    empty = ~real.flatten(1).any(1)
+    if bool(empty.any()):
+        raise ValueError(
+            f"real: sample {int(empty.nonzero()[0])} is all padding (allowed: at least one token)"
+        )
+    radius = torch.as_tensor(eps, dtype=embeds.dtype, device=embeds.device).detach()
+    if radius.shape not in ((), embeds.shape[:1]) or not bool(((radius >= 0) & radius.isfinite()).all()):
+        found = f"{tuple(radius.shape)}, from {float(radius.amin()):.4g}" if radius.numel() else "none"
+        raise ValueError(f"eps: {found} (allowed: a number or one a sample, finite, at least 0)")
+    if steps < 0 or starts < 1 or not (step_size >= 0 and math.isfinite(step_size)):
+        found = f"steps {steps}, starts {starts}, step_size {step_size}"
+        raise ValueError(
+            f"{found} (allowed: steps at least 0, starts at least 1, step_size finite, at least 0)"
+        )
+    names = range(len(embeds)) if numbers is None else numbers
+    if len(names) != len(embeds):
+        raise ValueError(f"numbers: {len(names)} for {len(embeds)} samples (allowed: one a sample)")
+    return embeds.detach(), radius.expand(len(embeds)), names
+
+
+def like(batch: Tensor, x: Tensor) -> Tensor:
+    """(S,) with as many axes as x."""
+    return batch.view(-1, *[1] * (x.dim() - 1))

@@ -1,0 +1,188 @@
+r"""A radius for each sample within which a reference model is right (zhu2022, section 3.5.3 and its footnote 11).
+
+The largest increase of the loss, :func:`relearn.measures.loss_increase.largest_increase`, is not comparable across samples in balls of
+one size: near a decision boundary it explodes for any model. So each sample goes through the radii
+
+.. math:: \varepsilon_j = (1 - j s)\,\varepsilon_0 > 0, \qquad j = 0, 1, \ldots
+
+until the reference classifies it rightly under a full attack; all models are then compared at that radius, which favours the
+reference: hence more than one reference.
+
+=========  ==================================  ==============  =========
+symbol     meaning                             code            unit
+=========  ==================================  ==============  =========
+ε_0        the first radius, a sample each     ``first``       as X
+s          linear decrement, share of ε_0      ``shrink``      share
+ε_j        the first radius that held          ``Radii.eps``   as X
+=========  ==================================  ==============  =========
+
+The text leaves open what "rightly under the attack" asks of: here of every point that the attack visits, X and the last one included,
+from all starts. That costs nothing, and is never less strict than the attack's end alone. A sample with no such radius is dropped, and
+so told.
+
+Every sample goes its own way through radii, starts and steps, all in one batch: at a wrong answer it begins anew in the next smaller
+ball at once, and is attacked no more when it is decided. The result is that of the plain loops (tests/measures/test_loss_radius.py).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relearn.measures.loss_increase import Losses, checked, like, look, start_of, uphill
+
+CHECK = 25  # steps from one look at which samples are decided to the next: the device is waited for once
+
+
+class Radii(NamedTuple):
+    """What a search has found, in the samples' order."""
+
+    eps: Tensor
+    """(S,) the first radius at which every visited point was right; 0 where there is none."""
+    held: Tensor
+    """(S,) bool: there is one; the others are dropped."""
+    increases: Tensor
+    """(S,) float64, the reference's own at that radius, as ``largest_increase`` finds it; NaN where dropped."""
+    losses: Tensor
+    """(S,) float64, of X itself."""
+    nonfinite: Tensor
+    """(S,) int64, how many looks had no finite loss."""
+
+
+def search_eps(
+    losses_of: Callable[[Tensor], Losses],
+    embeds: Tensor,
+    real: Tensor,
+    first: float | Tensor,
+    *,
+    shrink: float,
+    steps: int,
+    step_size: float,
+    starts: int = 1,
+    seed: int = 0,
+    numbers: Sequence[int] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Radii:
+    """Each sample's radius, and the reference's own Δ L_max there. Call it inside ``loss_increase.probed``.
+
+    Args:
+        losses_of: places of samples (R,) int64 → the ``losses`` of these alone, in this order, which must give answers.
+        first: the first radius, a number or (S,).
+        shrink: what a radius loses each time, as a share of the first; above 0, at most 1 (then there is one radius).
+        embeds, real, steps, step_size, starts, seed, numbers: see :func:`relearn.measures.loss_increase.largest_increase`.
+        progress: called as ``progress(decided, all)`` once in a while.
+
+    Raises:
+        ValueError: as ``largest_increase``; a ``shrink`` out of range; losses without answers (regression).
+    """
+    if not 0 < shrink <= 1:
+        raise ValueError(f"shrink: {shrink} (allowed: above 0, at most 1)")
+    x, radius, names = checked(embeds, real, first, steps, step_size, starts, numbers)
+    noise = [start_of(x, real, seed, names, start) for start in range(1, starts)]
+    now = _Search(x, ~real[..., None], radius, factors(shrink), noise, steps, step_size)
+    ended: list[_Search] = []
+    while len(now.rows):
+        losses = losses_of(now.rows)
+        for _ in range(CHECK):
+            now.step(losses)
+        done = ~now.open
+        if bool(done.any()):
+            ended.append(now.part(done))
+            now = now.part(~done)
+        if progress:
+            progress(len(x) - len(now.rows), len(x))
+    order = torch.cat([one.rows for one in ended]).argsort()
+    eps, held, best, clean, nonfinite = (
+        torch.cat([getattr(one, name) for one in ended])[order]
+        for name in ("eps", "held", "best", "clean", "nonfinite")
+    )
+    return Radii(
+        torch.where(held, eps, 0.0), held, torch.where(held, best - clean, torch.nan), clean, nonfinite
+    )
+
+
+def factors(shrink: float) -> list[float]:
+    """The radii that are tried, as shares of the first: 1, 1 - s, 1 - 2 s, … above 0."""
+    return [1 - level * shrink for level in range(math.ceil(1 / shrink - 1e-9))]
+
+
+class _Search:
+    """Samples on their way through the radii; each has its own radius, start and step."""
+
+    WHOLE = ("factors", "levels", "steps", "step_size")  # what belongs to no sample
+
+    def __init__(
+        self,
+        x: Tensor,
+        padding: Tensor,
+        first: Tensor,
+        shares: list[float],
+        noise: list[Tensor],
+        steps: int,
+        step_size: float,
+    ) -> None:
+        self.factors, self.levels, self.steps, self.step_size = (
+            first.new_tensor(shares),
+            len(shares),
+            steps,
+            step_size,
+        )
+        self.x, self.padding, self.first = x, padding, first
+        self.noise = noise  # of the starts behind the first, which is at 0
+        self.rows = torch.arange(len(x), device=x.device)
+        self.level, self.start, self.taken, self.nonfinite = (torch.zeros_like(self.rows) for _ in range(4))
+        self.eps, self.delta = first * self.factors[0], torch.zeros_like(x)
+        self.open = torch.ones_like(self.rows, dtype=torch.bool)
+        self.seen = torch.zeros_like(self.open)
+        self.clean = self.best = torch.zeros_like(first, dtype=torch.float64)
+
+    def step(self, losses: Losses) -> None:
+        """One look and one step of all samples; those that are decided only keep the others company."""
+        value, right, gradient = look(losses, self.x + self.delta, answers=True)
+        finite = value.isfinite()
+        self.nonfinite = self.nonfinite + (self.open & ~finite)
+        self.clean = torch.where(self.seen, self.clean, value)  # the first look is at X itself
+        self.best = torch.where(self.seen, self.best, value)
+        self.best = torch.where(self.open & finite & (value > self.best), value, self.best)
+
+        failed = self.open & ~right
+        passed = self.open & right & (self.taken == self.steps)
+        self.best = torch.where(failed, self.clean, self.best)  # a smaller ball has a maximum of its own
+        # wrong at X itself is wrong in every ball
+        self.level = torch.where(failed & ~self.seen, self.levels, self.level + failed)
+        self.start = torch.where(failed, 0, self.start + passed)
+        self.open = self.open & (self.level < self.levels) & (self.start <= len(self.noise))
+        self.seen = torch.ones_like(self.seen)
+
+        self.eps = self.first * self.factors[self.level.clamp(max=self.levels - 1)]
+        moved = uphill(self.delta, gradient, self.padding, self.eps, self.step_size)
+        anew = failed | passed
+        self.delta = torch.where(like(anew, moved), self._begin(), moved)
+        self.taken = torch.where(anew, 0, self.taken + 1)
+
+    def _begin(self) -> Tensor:
+        """Where each sample's present start begins."""
+        found = torch.zeros_like(self.x)
+        for number, noise in enumerate(self.noise, 1):
+            found = torch.where(like(self.start == number, noise), noise * like(self.eps, noise), found)
+        return found
+
+    @property
+    def held(self) -> Tensor:
+        """(R,) of samples that are decided: whether a radius was found."""
+        return self.level < self.levels
+
+    def part(self, chosen: Tensor) -> _Search:
+        """The chosen samples alone."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if name == "noise":
+                other.noise = [one[chosen] for one in value]
+            elif name not in self.WHOLE:
+                setattr(other, name, value[chosen])
+        return other

@@ -1,0 +1,36 @@
+"""The answer of a network that may choose among some of its classes only: accuracy on ImageNet-A and -R with their mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def masked_argmax(logits: Tensor, allowed: Sequence[int]) -> Tensor:
+    r"""The allowed class with the largest logit, :math:`\hat y_i = \arg\max_{c \in A} z_{ic}`, by its number among all classes.
+
+    With all classes allowed it is ``logits.argmax(1)``. Where the label is among the allowed classes, a mask cannot make a
+    right answer wrong: what is the largest of all is the largest of some.
+
+    Shapes: logits (n, C) → (n,) int64.
+
+    Args:
+        logits: z.
+        allowed: A, numbers of classes, in any order.
+
+    Raises:
+        ValueError: logits of another shape, no allowed class, one that is no class, or one twice.
+    """
+    if logits.dim() != 2:
+        raise ValueError(f"logits: shape {tuple(logits.shape)}; allowed: (n, C)")
+    if not allowed or len(set(allowed)) < len(allowed):
+        raise ValueError(
+            f"allowed: {len(allowed)} classes, {len(set(allowed))} different; allowed: one or more, each once"
+        )
+    if not 0 <= min(allowed) <= max(allowed) < logits.shape[1]:
+        wrong = min(allowed) if min(allowed) < 0 else max(allowed)
+        raise ValueError(f"allowed: class {wrong}; allowed: 0 to {logits.shape[1] - 1}")
+    numbers = torch.tensor(sorted(allowed), device=logits.device)
+    return numbers[logits[:, numbers].argmax(1)]

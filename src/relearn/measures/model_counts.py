@@ -1,0 +1,148 @@
+"""Parameters and multiply-adds of vision networks at their published sizes, beside qi2023's (tables 2, 4, 5 and 7).
+
+Nothing is computed or stored: networks and images are built on torch's meta device, so the numbers are the same on
+every machine and at every scale. A multiply-add is one product with its sum, in convolutions, linear layers and the two
+products of attention; biases, norms, activations, softmax, residual additions and pooling do not count. The paper
+prints the same under the name FLOPs.
+
+What the comparison showed:
+
+* The LipsFormers of the tables but one have the printed parameters after rounding, and the three released Swin ones
+  to the unit (30,908,578, 54,479,794, 96,011,168). Among the convolutions A to D of table 3 only D does so for all:
+  without its second depth-wise convolution LipsFormer-Swin-B has 95.4 M, printed 96.
+* LipsFormer-CSwin-S has 37,506,856 and so rounds to the printed 38 by 6,856 parameters. One α a block less (9,856) or
+  one norm a block less (19,712) would make it 37.
+* Swin-T, CSwin-T and CSwin-B are printed as their own papers print them, rounded up: 28.3, 22.3 and 77.4 as 29, 23
+  and 78.
+* LipsFormer-Swin-L++ comes to its printed 526 M only with a linear layer for the 21,841 classes of ImageNet-22K
+  (526.95, cut and not rounded); with the 1,000 classes of the other rows it has 478.9 M. Its released settings are for
+  ImageNet-22K.
+* Swin-L is printed with 190.7 M. The network has 196.5 M; its multiply-adds agree. No reading of 190.7 was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+
+class Published(NamedTuple):
+    """What a paper prints, digits as printed; None: not printed."""
+
+    millions: str
+    giga: str | None
+    reason: str = ""
+
+
+_UP = "printed as in the network's own paper, rounded up"
+PUBLISHED: dict[str, Published] = {
+    "Swin-T": Published("29", "4.5", _UP),
+    "Swin-S": Published("50", "8.7"),
+    "Swin-B": Published("88", "15.4"),
+    "Swin-L": Published("190.7", "34.5", "no reading of the printed number found; multiply-adds agree"),
+    "CSwin-T": Published("23", "4.3", _UP),
+    "CSwin-S": Published("35", "6.9"),
+    "CSwin-B": Published("78", "15.0", _UP),
+    "LipsFormer-CSwin-T": Published("24", "4.7"),
+    "LipsFormer-CSwin-S": Published("38", "7.6"),
+    "LipsFormer-CSwin-B": Published("83", "16.3"),
+    "LipsFormer-Swin-T": Published("31", "5.0"),
+    "LipsFormer-Swin-S": Published("54", "9.7"),
+    "LipsFormer-Swin-B": Published("96", "17.0"),
+    "LipsFormer-Swin-L": Published("214", "37.7"),
+    "LipsFormer-Swin-L++": Published(
+        "526", None, "printed with 21,841 classes (526.9), cut; 478.9 with 1,000 classes"
+    ),
+}
+"""Network → millions of parameters, giga multiply-adds at 224 x 224 (qi2023, tables 2, 4, 5, 7), why they differ."""
+
+RELEASED: dict[str, int] = {
+    "LipsFormer-Swin-T": 30_908_578,
+    "LipsFormer-Swin-S": 54_479_794,
+    "LipsFormer-Swin-B": 96_011_168,
+}
+"""Network → parameters of the released code."""
+
+COLUMNS = (
+    "network",
+    "parameters",
+    "published_millions",
+    "equal",
+    "released",
+    "equal_to_released",
+    "multiply_adds",
+    "published_giga",
+    "relative_difference",
+    "within",
+    "reason",
+)
+TOLERANCE = 0.03
+"""Largest relative difference of multiply-adds from the printed ones that counts as agreement."""
+
+
+def multiply_adds(model: nn.Module, images: torch.Tensor) -> int:
+    """Products of one forward pass in evaluation mode; half of what torch's counter calls FLOPs."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    training = model.training
+    # torch counts no product of the CPU's fused attention; the plain kernel is two batched products
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model.eval()(images)
+    model.train(training)
+    return counter.get_total_flops() // 2
+
+
+def rounds_to(count: int, printed: str) -> bool:
+    """Whether ``count`` in millions is ``printed`` when rounded, halves up, to as many digits: 54,479,794 is "54"."""
+    wanted = Decimal(printed)
+    return (Decimal(count) / 1_000_000).quantize(wanted, ROUND_HALF_UP) == wanted
+
+
+def model_counts(
+    networks: Mapping[str, Callable[[], nn.Module]], *, images: tuple[int, int, int] = (3, 224, 224)
+) -> list[dict[str, Any]]:
+    """One row (:data:`COLUMNS`) a network; None where nothing is published or released.
+
+    ``equal``: parameters after rounding to the printed digits; ``relative_difference``: multiply-adds over the printed
+    ones, less 1; ``within``: whether that is at most :data:`TOLERANCE`; ``reason``: why ``equal`` is False.
+
+    Args:
+        networks: name → how to build it, e.g. ``partial(timm.create_model, "lipsformer_swin_tiny")``.
+        images: channels, height and width of one image.
+
+    Raises:
+        ValueError: no networks.
+    """
+    if not networks:
+        raise ValueError(f"networks: none given (allowed: at least one, e.g. {', '.join(PUBLISHED)})")
+    return [_row(name, build, images) for name, build in networks.items()]
+
+
+def _row(name: str, build: Callable[[], nn.Module], images: tuple[int, int, int]) -> dict[str, Any]:
+    with torch.device("meta"):
+        model = build()
+        products = multiply_adds(model, torch.empty(1, *images))
+    count = sum(one.numel() for one in model.parameters())
+    said, released = PUBLISHED.get(name), RELEASED.get(name)
+    equal = None if said is None else rounds_to(count, said.millions)
+    giga = None if said is None or said.giga is None else float(said.giga)
+    difference = None if giga is None else products / (giga * 1e9) - 1
+    values = (
+        name,
+        count,
+        None if said is None else float(said.millions),
+        equal,
+        released,
+        None if released is None else count == released,
+        products,
+        giga,
+        difference,
+        None if difference is None else abs(difference) <= TOLERANCE,
+        said.reason if said is not None and not equal else None,
+    )
+    return dict(zip(COLUMNS, values))

@@ -1,0 +1,115 @@
+r"""How alike the patches of one image have become after every block of a vision Transformer.
+
+zhu2022, figure 5.6, after Gong et al., "Vision Transformers with Patch Diversification" (2021). For the N patches
+:math:`x_1, \dots, x_N` of an image behind block l, class tokens left out,
+
+.. math:: s_l = \frac1{N(N-1)} \sum_{i \ne j} \frac{x_i \cdot x_j}{\|x_i\| \|x_j\|}
+               = \frac{\|\sum_i u_i\|^2 - \sum_i \|u_i\|^2}{N(N-1)}, \qquad u_i = \frac{x_i}{\|x_i\|},
+
+and its mean over images. 1: all patches point the same way (over-smoothing); 0: on average they have nothing in common. The paper's
+figure says cosine similarity; Gong et al. take the modulus of each pair's, which is ``absolute`` here.
+
+Networks are read by the parts of their blocks: ``norm1``, ``mlp`` and ``attention`` or ``attn``, as CvT, ViL, LipsFormer, CSwin and
+the residual DeiTs of this package have them, and timm's ViT, DeiT, CaiT (without class attention) and Swin.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+
+@torch.no_grad()
+def patch_similarity(
+    net: nn.Module, images: Tensor, *, batch_size: int = 64, absolute: bool = False, precision: str = "fp32"
+) -> list[float]:
+    """s of every block in the order of the network, the mean over ``images``; nan where a patch is not finite.
+
+    A patch of zeros is like no other (0). The network is used in evaluation mode on its own device, and modes are found again.
+
+    Args:
+        net: see the module.
+        images: (B, C, H, W), pixels in [0, 1] or ``uint8``.
+        batch_size: images at once.
+        absolute: the modulus of every pair's cosine.
+        precision: "fp32", or "bf16" for the forward pass under autocast.
+
+    Raises:
+        ValueError: no images, no such blocks, a block that the forward pass does not come to, a layer with one patch.
+    """
+    if len(images) == 0:
+        raise ValueError("images: none (allowed: at least one)")
+    blocks = _blocks(net)
+    if not blocks:
+        raise ValueError(f"net: no block of a Transformer in {type(net).__name__} (allowed: see the module)")
+    sums = [0.0] * len(blocks)
+    came = [0] * len(blocks)
+
+    def keep(index: int, prefix: int) -> Callable[..., None]:
+        def look(_: nn.Module, given: Any, x: Tensor) -> None:
+            patches = x.flatten(1, -2)[:, prefix:]
+            if patches.shape[1] < 2:
+                raise ValueError(
+                    f"net: layer {index + 1} has {patches.shape[1]} patch (allowed: at least 2; larger images)"
+                )
+            sums[index] += float(_pairs(patches, absolute).sum())
+            came[index] += len(x)
+
+        return look
+
+    handles = [
+        block.register_forward_hook(keep(index, prefix)) for index, (block, prefix) in enumerate(blocks)
+    ]
+    training = {module: module.training for module in net.modules()}
+    device = next(net.parameters()).device
+    try:
+        net.eval()
+        for chunk in images.split(batch_size):
+            pixels = chunk.to(device)
+            pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                net(pixels)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, was in training.items():
+            module.training = was
+    missed = [index for index, count in enumerate(came) if count != len(images)]
+    if missed:
+        raise ValueError(f"net: layer {missed[0] + 1}, not reached once by the forward pass")
+    return [one / len(images) for one in sums]
+
+
+def _pairs(patches: Tensor, absolute: bool) -> Tensor:
+    """Mean over pairs, (B,), of patches (B, N, D)."""
+    wide = patches.double() if patches.device.type != "mps" else patches.float()
+    count = wide.shape[1]
+    unit = normalize(wide, dim=2, eps=torch.finfo(wide.dtype).tiny)
+    if absolute:
+        # image by image: the first layers have thousands of patches
+        total = torch.stack([(one @ one.mT).abs().sum() for one in unit])
+    else:
+        total = unit.sum(1).square().sum(1)
+    return (total - unit.square().sum((1, 2))) / (count * (count - 1))
+
+
+def _blocks(net: nn.Module) -> list[tuple[nn.Module, int]]:
+    """Blocks of the network, and how many class tokens each has in front of its patches."""
+    found: list[Any] = [
+        one
+        for one in net.modules()
+        if hasattr(one, "norm1")
+        and hasattr(one, "mlp")
+        and (hasattr(one, "attention") or hasattr(one, "attn"))
+    ]
+    patches = [one for one in found if "x_cls" not in inspect.signature(one.forward).parameters]
+    trunk: Any = getattr(net, "trunk", net)
+    told = getattr(trunk, "num_prefix_tokens", int(getattr(trunk, "class_token", None) == "from_start"))
+    # behind blocks of patches alone, class attention brings a token of its own
+    first = 0 if len(patches) < len(found) else int(told)
+    return [(one, int(getattr(getattr(one, "attention", None), "class_tokens", first))) for one in patches]

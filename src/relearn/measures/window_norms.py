@@ -1,0 +1,70 @@
+r"""Norms of the keys and values of a window beside those of the compressed ones, layer by layer.
+
+zhu2022, section 5.2.4 and figure 5.3 left. For every causal long-short attention of a network, over sequences b, positions t and
+segments s, with the heads of a key side by side,
+
+.. math:: \frac{\mathrm{mean}_{b,t} \|k_{b,t}\|_2}{\mathrm{mean}_{b,s} \|\bar k_{b,s}\|_2}
+
+and the same of the values. A weighted mean of vectors is shorter than they are, so the ratio is above 1; behind DualLN every vector has
+the same norm at the start, and it is 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.no_grad()
+def norm_ratios(net: nn.Module, tokens: Tensor) -> list[dict[str, Any]]:
+    """Rows ``layer`` (from 1), ``ratio`` of the keys and ``value_ratio``, from the first layer to the last.
+
+    One forward pass in evaluation mode; modes are found again as they were.
+
+    Args:
+        net: has ``attention_layers()``; layers with ``keys_and_values`` are measured, others passed over.
+        tokens: what ``net`` takes, with more positions than a segment has.
+
+    Raises:
+        ValueError: no layer to measure, or one that compresses nothing from so few positions.
+    """
+    rows: list[dict[str, Any]] = []
+    modes = {module: module.training for module in net.modules()}
+    layers: list[nn.Module] = net.attention_layers()  # type: ignore[operator]
+    handles = []
+    for number, layer in enumerate(layers, 1):
+        if not hasattr(layer, "keys_and_values"):
+            continue
+
+        def look(
+            layer: Any, inputs: tuple[Tensor], named: dict[str, Tensor | None], number: int = number
+        ) -> None:
+            near, far = layer.keys_and_values(*inputs, **named)
+            if not far.shape[1]:
+                raise ValueError(
+                    f"tokens: {near.shape[1]} positions (allowed: more than a segment, of a layer that compresses)"
+                )
+            keys, values = (_mean_norm(near, part) / _mean_norm(far, part) for part in (0, 1))
+            rows.append({"layer": number, "ratio": keys, "value_ratio": values})
+
+        handles.append(layer.register_forward_pre_hook(look, with_kwargs=True))
+    try:
+        if not handles:
+            raise ValueError(
+                "net: no layer with keys of a window and compressed ones (allowed: at least one)"
+            )
+        net.eval()(tokens)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, mode in modes.items():
+            module.training = mode
+    return rows
+
+
+def _mean_norm(rows: Tensor, part: int) -> float:
+    """Of (B, t, 2, H, d): keys are part 0, values part 1."""
+    rows = rows[:, :, part].flatten(2)
+    return float(torch.linalg.vector_norm(rows.double(), dim=2).mean())

@@ -1,0 +1,107 @@
+r"""An exponential moving average of the weights beside the training loop.
+
+.. math:: \bar w_0 = w_0, \qquad \bar w_t = d_t\, \bar w_{t-1} + (1 - d_t)\, w_t, \qquad d_t = \min\Big(d, \frac{1 + t}{10 + t}\Big),
+
+where :math:`w_t` are the weights after step t. qi2023's table 6 gives d = 0.99984 and says no more about it.
+
+The **warm-up** of the decay, as in TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``, makes the average span about the last
+ninth of the steps taken until d is reached (d = 0.99984 after 56,240 steps). timm's ``ModelEma``, with which such recipes are usually
+run, has none by default: there, a run shorter than 1/(1 - d) = 6,250 steps ends with an average that is mostly its start. After some
+100,000 steps the two are the same.
+
+**Buffers**: running means and variances of normalisation layers are averaged like weights, as timm does; every other buffer (counters,
+masks with infinities, unit vectors of a power iteration, the matrices of a head) is the trained network's own at that moment.
+
+Weights of less than single precision are averaged in single precision: in bfloat16 a step of (1 - d) would be rounded away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+RUNNING = ("running_mean", "running_var")
+
+
+class Average:
+    """The average of ``model``'s weights, which begins with the present ones.
+
+    It keeps hold of the model's parameters and running statistics, which must stay the same objects: convert the model
+    (dtype, device, memory format) before.
+
+    Args:
+        decay: d, below 1; 0 is the trained weights themselves.
+
+    Raises:
+        ValueError: ``decay`` outside [0, 1).
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        if not 0 <= decay < 1:
+            raise ValueError(f"average: found {decay}, allowed is 0 to 1, 1 excluded, or none at all")
+        self.decay = decay
+        names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        for prefix, module in model.named_modules(remove_duplicate=False):
+            if isinstance(module, nn.modules.batchnorm._NormBase):
+                names |= {f"{prefix}.{name}" if prefix else name for name in RUNNING}
+        self.live: dict[str, Tensor] = {
+            name: tensor
+            for name, tensor in model.state_dict(keep_vars=True).items()
+            if name in names and tensor.is_floating_point()
+        }
+        self.mean = {
+            name: tensor.detach().to(_wide(tensor.dtype), copy=True) for name, tensor in self.live.items()
+        }
+
+    def update(self, step: int) -> None:
+        """Take in the weights after ``step`` steps (1 is the first). It does not wait for the device."""
+        decay = min(self.decay, (1.0 + step) / (10.0 + step))
+        current = [self.live[name].detach().to(mean.dtype) for name, mean in self.mean.items()]
+        get_ema_multi_avg_fn(decay)(list(self.mean.values()), current, 0)
+
+    def state_dict(self, model: nn.Module) -> dict[str, Tensor]:
+        """``model``'s state dict with the average in the place of what is averaged: copies, in the dtypes of ``model``."""
+        return {
+            name: self.mean.get(name, tensor).detach().to(tensor.dtype, copy=True)
+            for name, tensor in model.state_dict().items()
+        }
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Inside, the model computes with the average; outside it has its own bits again, after an error too."""
+        own = {name: tensor.detach().clone() for name, tensor in self.live.items()}
+        try:
+            self._give(self.mean)
+            yield
+        finally:
+            self._give(own)
+
+    def _give(self, tensors: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                self.live[name].copy_(tensor)
+
+    def capture(self) -> dict[str, Tensor]:
+        """For a checkpoint."""
+        return {f"average/{name}": tensor for name, tensor in self.mean.items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Put back what :meth:`capture` took.
+
+        Raises:
+            ValueError: a checkpoint that keeps no average, or one of other weights.
+        """
+        kept = {key.removeprefix("average/") for key in state if key.startswith("average/")}
+        if odd := kept ^ set(self.mean):
+            found = f"found an average of {len(kept)} tensors, allowed is one of {len(self.mean)}"
+            raise ValueError(f"checkpoint: {found} ({min(odd)!r} differs)")
+        for name, tensor in self.mean.items():
+            tensor.copy_(state[f"average/{name}"])
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype

@@ -1,0 +1,193 @@
+r"""Perturbations of word embeddings: :math:`f_\theta(X + \delta)` for :math:`X = VZ`, in any network that has a table of words.
+
+zhu2022, section 3.3: δ is added to the word embeddings alone, before positions, token types, normalisation and dropout come to them.
+It is done by a forward hook on the module that looks words up, so that the network's code is not touched and it gets its tokens,
+from which RoBERTa counts its positions; handed ``inputs_embeds`` it would count padding too.
+
+**One look back.** For a table (``nn.Embedding``) the gradient with respect to its weight is linear in the gradient g of the looked-up
+rows, the same rows in all passes:
+
+.. math:: \sum_t \nabla_V\, L(VZ + \delta_t) = \Big(\sum_t g_t\Big) Z^\top + \ldots
+
+so the g's are summed, and sent back through the look-up once: a table of 50,000 words has then one dense gradient a step, not one a
+pass. Other uses of the same weight (a tied output layer) get theirs in every pass, as ever. Another module (one with dropout inside,
+say) is differentiated in every pass.
+
+Batches are ``((tokens, real, ...), labels, ...)``: tokens (B, n), or (B, C, n) with C candidates a sample; ``real`` of that shape, False
+on padding. Tokens alone, ``(tokens, labels)``, have no padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.perturbation import Ball
+from relearn.methods.source import outputs
+
+
+@dataclass(frozen=True)
+class EmbeddingSpace:
+    """δ on word embeddings.
+
+    Args:
+        module: the name of the module that looks words up; by default :func:`word_embeddings` finds it.
+    """
+
+    module: str | None = None
+
+    @contextmanager
+    def inside(self, model: nn.Module, batch: Sequence[Any]) -> Iterator[EmbeddingField]:
+        """Open the field of a batch ``(inputs, *rest)``.
+
+        Raises:
+            ValueError: no input embeddings; a compiled model, in which hooks are not seen; a sample that is all padding.
+        """
+        if getattr(model, "_compiled_call_impl", None) is not None:
+            raise ValueError(
+                "compile: found a compiled model (allowed: False, δ comes in by a hook on its embeddings)"
+            )
+        field = EmbeddingField(model, batch[0], word_embeddings(model, self.module))
+        handle = field.table.register_forward_hook(field.hook)
+        try:
+            yield field
+        finally:
+            handle.remove()
+
+
+class Lookup:
+    """Looked-up rows X, the δ that was last added to them, and the gradients summed until one look back.
+
+    Args:
+        once: sum the gradients, see the module; False differentiates ``rows`` in every pass.
+    """
+
+    def __init__(self, once: bool) -> None:
+        self.once = once
+        self.first: Tensor | None = None
+        self.leaf: Tensor | None = None
+        self.total: Tensor | None = None
+
+    @property
+    def point(self) -> Tensor:
+        assert self.leaf is not None
+        return self.leaf
+
+    def at(self, rows: Tensor, delta: Tensor) -> Tensor:
+        """X + δ for X = ``rows``; δ as a new leaf."""
+        self.leaf = delta.detach().requires_grad_()
+        if self.once and rows.requires_grad:
+            self.first = rows if self.first is None else self.first
+            rows = rows.detach()
+        return rows + self.leaf.to(rows.dtype)
+
+    def gradient(self) -> Tensor:
+        """∇_δ of the last pass, added to the sum."""
+        found, self.leaf = self.point.grad, None
+        assert found is not None
+        if self.first is not None:
+            self.total = found.clone() if self.total is None else self.total.add_(found)
+        return found
+
+    def finish(self) -> None:
+        """Send the sum back."""
+        if self.first is not None and self.total is not None:
+            self.first.backward(self.total.to(self.first.dtype))
+        self.first = self.total = self.leaf = None
+
+
+class EmbeddingField(Lookup):
+    """One batch in a network whose words are looked up by ``table``."""
+
+    def __init__(self, model: nn.Module, inputs: Tensor | Sequence[Tensor], table: nn.Module) -> None:
+        super().__init__(once=isinstance(table, nn.Embedding))
+        tokens = inputs if isinstance(inputs, Tensor) else inputs[0]
+        self.model, self.inputs, self.table = model, inputs, table
+        self.samples = len(tokens)
+        self.real = None if isinstance(inputs, Tensor) or len(inputs) < 2 else inputs[1].bool().flatten(0, -2)
+        self.shape: tuple[int, ...] = (*tokens.flatten(0, -2).shape, _width(table))
+        self.device = tokens.device
+        self.dtype = torch.promote_types(torch.float32, _weight(table).dtype)
+        self.delta: Tensor | None = None
+        self.calls = 0
+
+    def start(self, ball: Ball) -> Tensor:
+        return ball.start(self.shape, self.samples, self.real, self.device).to(self.dtype)
+
+    def output(self, delta: Tensor) -> Any:
+        """Raises ValueError: the words were not looked up, or twice."""
+        self.delta, self.calls = delta, 0
+        try:
+            found = outputs(self.model, self.inputs)
+        finally:
+            self.delta = None
+        self.looked_up()
+        return found
+
+    def looked_up(self) -> None:
+        if self.calls != 1:
+            raise ValueError(
+                f"module: its words are looked up {self.calls} times in a pass (allowed: once; name another module)"
+            )
+
+    def hook(self, module: nn.Module, arguments: Any, rows: Tensor) -> Tensor | None:
+        """Adds δ to what the module gives, inside :meth:`output`."""
+        if self.delta is None:
+            return None
+        self.calls += 1
+        if self.calls > 1:
+            self.looked_up()
+        if tuple(rows.shape) != self.shape:
+            raise ValueError(
+                f"module: gives embeddings {tuple(rows.shape)} (allowed: {self.shape}, as the tokens are)"
+            )
+        return self.at(rows, self.delta)
+
+    def confine(self, delta: Tensor) -> Tensor:
+        return delta
+
+
+def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
+    """The module that looks words up: the one of this name; else what the model's, or a part's, ``get_input_embeddings()`` gives, as all
+    of transformers' models have it; else the only ``nn.Embedding`` there is.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name is not None:
+        named = dict(model.named_modules())
+        if name not in named:
+            raise ValueError(
+                f"module: found {name!r}, which {type(model).__name__} does not have (allowed: its modules' names)"
+            )
+        return named[name]
+    for part in model.modules():
+        ask = getattr(part, "get_input_embeddings", None)
+        try:
+            found = ask() if callable(ask) else None
+        except (AttributeError, NotImplementedError):
+            continue
+        if isinstance(found, nn.Module):
+            return found
+    tables = [part for part in model.modules() if isinstance(part, nn.Embedding)]
+    if len(tables) != 1:
+        allowed = "get_input_embeddings(), or one nn.Embedding, or its name as module"
+        raise ValueError(f"model: {type(model).__name__} has no input embeddings (allowed: {allowed})")
+    return tables[0]
+
+
+def _weight(table: nn.Module) -> Tensor:
+    weights = [one for one in table.parameters() if one.dim() > 1]
+    if not weights:
+        raise ValueError(f"module: {type(table).__name__} has no weight (allowed: a table of words)")
+    return weights[0]
+
+
+def _width(table: nn.Module) -> int:
+    width = getattr(table, "embedding_dim", None)
+    return int(width if isinstance(width, int) else _weight(table).shape[-1])

@@ -1,0 +1,169 @@
+r"""FreeLB: the mean gradient over the passes that make the perturbation; a K times larger batch for K backward passes.
+
+zhu2022, algorithm 3 and equation 3.3 (Zhu et al. 2020, arXiv 1909.11764), for a batch 𝓑 and its perturbations
+(:mod:`relearn.methods.perturbation`):
+
+.. math::
+    g = \frac1K \sum_{t=0}^{K-1} \mathbb E_{(Z,y) \in \mathcal B}\, \nabla_\theta L(f_\theta(X + \delta_t), y), \qquad
+    \delta_{t+1} = \Pi_{\|\delta\|_F \le \varepsilon}\Big(\delta_t + \alpha\,
+    \frac{\nabla_\delta L(f_\theta(X + \delta_t), y)}{\|\nabla_\delta L(f_\theta(X + \delta_t), y)\|_F}\Big)
+
+Both gradients are of one backward pass. With ``reuse_masks`` all K passes have the first one's dropout masks (equation 3.4).
+
+=======  =====================  =====================  =======================================================
+symbol   meaning                code                   the authors' code
+=======  =====================  =====================  =======================================================
+K        passes                 ``passes``             BERT and ALBERT: adv_steps; RoBERTa: adv_steps + 1
+α        step                   ``step_size``          adv_lr
+ε        radius                 ``eps``, ``project``   max_norm; 0 there is ``project`` False here
+m        magnitude of δ_0       ``start_norm``         adv_init_mag (the text: ε); 0 there and here: from zero
+-        padding                ``mask``               ``start``
+=======  =====================  =====================  =======================================================
+
+Facts (tests/methods/test_freelb.py): g is what autograd says on the K-fold virtual batch of the same δ and masks; K = 1 from zero is
+plain back-propagation.
+
+The last ascent of the algorithm makes a δ that nobody uses, and is not done: K - 1 ascents. Batch normalisation's running statistics
+move in the first pass only.
+
+``clean_first``: the first pass is at X itself and its gradient leads from δ_0 to δ_1, so that the clean samples are one of the K parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.adversary import Adversary, Field, still_statistics
+from relearn.methods.embedding_space import Lookup
+from relearn.methods.fit import Loss, plain_gradient
+from relearn.methods.perturbation import Ball
+
+
+@dataclass
+class FreeLB(Adversary):
+    """A gradient strategy for :func:`relearn.methods.fit.fit`: algorithm 3.
+
+    Args:
+        clean_first: the first pass is not perturbed.
+        watch: called as ``watch(t, δ_t)`` before pass t = 0, 1, …
+
+    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    """
+
+    clean_first: bool = False
+    watch: Callable[[int, Tensor], object] | None = None
+
+    def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
+        """Leave g in the parameters; the mean loss of the passes. ``batch`` is ``(inputs, *rest)``, see the space."""
+        if self.ball.is_point:
+            return plain_gradient(model, loss, batch)
+        with self.space.inside(model, batch) as field:
+            return self.passed(model, lambda delta: loss(field.output(delta), *batch[1:]), field)
+
+    def passed(self, model: nn.Module | None, objective: Callable[[Tensor], Tensor], field: Field) -> Tensor:
+        """The K passes of ``objective(δ)``, a scalar."""
+        masks, delta = self.masks(), self.start(field)
+        total: Tensor | float = 0.0
+        for t in range(self.passes):
+            place = torch.zeros_like(delta) if self.clean_first and t == 0 else delta
+            if self.watch:
+                self.watch(t, place)
+            with masks.again() if t else masks.drawing(), still_statistics(model if t else None):
+                value = objective(place) / self.passes
+                value.backward()
+            total, gradient = total + value.detach(), field.gradient()
+            if t + 1 < self.passes:
+                delta = self.ascend(field, delta, gradient)
+            del gradient, value  # not kept beside the next pass's activations
+        field.finish()
+        return torch.as_tensor(total)
+
+
+def freelb(
+    loss: Callable[..., Tensor],
+    inputs_embeds: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    passes: int = 3,
+    step_size: float = 0.1,
+    eps: float | None = 0.3,
+    start_norm: float | None = 0.1,
+    project: bool = True,
+    clean_first: bool = False,
+    mask: str = "always",
+    norm: str = "frobenius",
+    reuse_masks: bool = True,
+    samples: int | None = None,
+) -> Tensor:
+    """Algorithm 3 around any loss of embeddings, in a loop of one's own.
+
+    ::
+
+        embeds = model.get_input_embeddings()(ids)
+        value = freelb(lambda inputs_embeds: model(inputs_embeds=inputs_embeds, ...).loss, embeds, attention_mask)
+        optimizer.step()
+
+    Args:
+        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch. With RoBERTa hand the model ``position_ids`` too: from
+            embeddings it cannot tell padding, and counts it.
+        inputs_embeds: (rows, n, d); the look-up behind it gets its gradient, once.
+        attention_mask: (rows, n), 0 on padding.
+        samples: where several rows make one sample (candidates of a question, neighbours): how many samples; default: rows.
+        passes, step_size, ...: see :class:`FreeLB`.
+
+    Returns:
+        The mean loss of the passes; the parameters' gradients are added to what ``.grad`` held.
+
+    Raises:
+        ValueError: a setting out of range, shapes that do not fit, a sample that is all padding.
+    """
+    strategy = FreeLB(
+        passes=passes,
+        step_size=step_size,
+        eps=eps,
+        start_norm=start_norm,
+        project=project,
+        mask=mask,
+        norm=norm,
+        reuse_masks=reuse_masks,
+        clean_first=clean_first,
+    )
+    if inputs_embeds.dim() < 2 or (samples is not None and (samples < 1 or len(inputs_embeds) % samples)):
+        found = f"{tuple(inputs_embeds.shape)} for {samples} samples"
+        raise ValueError(
+            f"inputs_embeds: found {found} (allowed: (rows, n, d), as many rows for each sample)"
+        )
+    if attention_mask is not None and attention_mask.shape != inputs_embeds.shape[:-1]:
+        allowed = tuple(inputs_embeds.shape[:-1])
+        raise ValueError(f"attention_mask: found shape {tuple(attention_mask.shape)} (allowed: {allowed})")
+    if strategy.ball.is_point:
+        value = loss(inputs_embeds=inputs_embeds)
+        value.backward()
+        return value.detach()
+    field = _Embeddings(inputs_embeds, attention_mask, samples or len(inputs_embeds))
+    return strategy.passed(None, lambda delta: loss(inputs_embeds=field.at(inputs_embeds, delta)), field)
+
+
+class _Embeddings(Lookup):
+    """Embeddings that were looked up outside."""
+
+    def __init__(self, rows: Tensor, attention_mask: Tensor | None, samples: int) -> None:
+        super().__init__(once=True)
+        self.rows, self.samples, self.device = rows, samples, rows.device
+        self.shape: tuple[int, ...] = tuple(rows.shape)
+        self.real = None if attention_mask is None else attention_mask.bool()
+
+    def start(self, ball: Ball) -> Tensor:
+        dtype = torch.promote_types(torch.float32, self.rows.dtype)
+        return ball.start(self.shape, self.samples, self.real, self.device).to(dtype)
+
+    def output(self, delta: Tensor) -> Tensor:
+        return self.at(self.rows, delta)
+
+    def confine(self, delta: Tensor) -> Tensor:
+        return delta

@@ -1,0 +1,220 @@
+r"""A perturbation δ of a batch and how it moves: start, norm, ascent, projection; one ball a sample.
+
+zhu2022, equation 3.2 and algorithm 3, for X the embeddings of a sample (or its pixels), N_δ entries of it that are not padding:
+
+.. math::
+    \delta_0 = m\,u / \sqrt{N_\delta},\; u \sim U(-1, 1)^{N_\delta}, \qquad
+    \delta_{t+1} = \Pi_{\|\delta\|_F \le \varepsilon}\big(\delta_t + \alpha\, g_t / \|g_t\|_F\big), \qquad
+    g_t = \nabla_\delta L(f_\theta(X + \delta_t), y)
+
+=======  ==========================================  ===============  =========================
+symbol   meaning                                     code             shape, unit
+=======  ==========================================  ===============  =========================
+δ        perturbation                                ``delta``        (rows, ...)
+g        gradient of the loss by δ                   ``gradient``     as ``delta``
+ε        radius of the ball, of a sample             ``eps``          units of X
+α        step                                        ``step_size``    units of X
+m        magnitude of the start (the text: m = ε)    ``start_norm``   units of X
+-        False on padding                            ``real``         (rows, n)
+=======  ==========================================  ===============  =========================
+
+**Samples.** A batch of B samples has ``rows`` = B·C rows, C of them (neighbours) to a sample: C candidates of a question, else 1. Every
+norm is of a sample: over all its rows, positions and channels together. The norms are ``frobenius`` (``l2``, the same for pixels) and
+``linf``: steps α·sign g, a cube for a ball, a start uniform in the cube of half-side m.
+
+Facts (tests/methods/test_perturbation.py): E‖δ_0‖² = m²/3, never above m; no sample acts on another one; a step does not see the
+gradient's scale, so that a loss divided by K, or weighted in data parallel training, changes nothing; padding stays 0 under
+``mask`` "always".
+
+Differences to the authors' code. It divides by max(‖g‖, 1e-8) or 1e-10, which shrinks the steps of samples that are learnt; here a
+gradient is divided by its norm whatever its scale, and a gradient of 0 moves nothing. It masks padding at the start only; that is
+``mask`` "start". A gradient with an entry that is not finite leaves its sample's δ where it is, and is counted.
+
+δ is float32 or wider, whatever the network computes in; starts are drawn on the CPU, so that the device does not change them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+NORMS = ("frobenius", "l2", "linf")
+MASKS = ("always", "start")
+
+
+class Ascended(NamedTuple):
+    """A step of δ."""
+
+    delta: Tensor
+    skipped: Tensor
+    """() int64: samples whose gradient was not finite, and whose δ stayed."""
+
+
+@dataclass(frozen=True)
+class Ball:
+    """The settings of δ, checked.
+
+    Args:
+        eps: radius ε. With ``project`` False it is not used but as the default of ``start_norm``, and may be None.
+        step_size: α.
+        start_norm: m; None is ``eps``, 0 starts at zero.
+        project: False leaves δ free (the authors' configurations write it as a radius of 0).
+        mask: ``always``: padding is never perturbed; ``start``: it starts at 0, and then goes where its gradient leads.
+        norm: one of :data:`NORMS`.
+
+    Raises:
+        ValueError: a value out of range.
+    """
+
+    eps: float | None
+    step_size: float
+    start_norm: float | None = None
+    project: bool = True
+    mask: str = "always"
+    norm: str = "frobenius"
+
+    def __post_init__(self) -> None:
+        if self.project and self.eps is None:
+            raise ValueError("eps: missing (allowed: 0 or more; none at all with project: false only)")
+        for key in ("eps", "step_size", "start_norm"):
+            value = getattr(self, key)
+            if value is not None and not 0 <= value < float("inf"):
+                raise ValueError(f"{key}: found {value} (allowed: 0 or more, finite)")
+        if self.start_norm is None and self.eps is None:
+            raise ValueError("start_norm: missing, and no eps to take it from (allowed: 0 or more)")
+        if self.norm not in NORMS:
+            raise ValueError(f"norm: found {self.norm!r} (allowed: {', '.join(NORMS)})")
+        if self.mask not in MASKS:
+            raise ValueError(f"mask: found {self.mask!r} (allowed: {', '.join(MASKS)})")
+
+    @property
+    def magnitude(self) -> float:
+        """m."""
+        found = self.eps if self.start_norm is None else self.start_norm
+        assert found is not None
+        return found
+
+    @property
+    def is_point(self) -> bool:
+        """Whether δ is 0 for ever: nothing but plain training is left."""
+        return (self.project and self.eps == 0) or (self.step_size == 0 and self.magnitude == 0)
+
+    def start(
+        self, shape: torch.Size | tuple[int, ...], samples: int, real: Tensor | None, device: torch.device
+    ) -> Tensor:
+        """δ_0, in the ball. ``start_norm`` above ``eps`` is brought back to it."""
+        delta = start(shape, samples, self.magnitude, real=real, norm=self.norm, device=device)
+        return self.projected(delta, samples)
+
+    def ascend(self, delta: Tensor, gradient: Tensor, samples: int, real: Tensor | None) -> Ascended:
+        """δ_{t+1} from δ_t and its gradient."""
+        masked = real if self.mask == "always" else None
+        moved, skipped = ascend(delta, gradient, self.step_size, samples, real=masked, norm=self.norm)
+        return Ascended(self.projected(moved, samples), skipped)
+
+    def projected(self, delta: Tensor, samples: int) -> Tensor:
+        """The nearest point of the ball; ``delta`` itself with ``project`` False."""
+        if not self.project:
+            return delta
+        assert self.eps is not None
+        return project(delta, self.eps, samples, norm=self.norm)
+
+
+def norms(values: Tensor, samples: int, norm: str = "frobenius") -> Tensor:
+    """(samples,): each sample's norm, safe from overflow and underflow of squares; not finite where an entry is not."""
+    flat = values.reshape(samples, -1)
+    largest = flat.abs().amax(1)
+    if norm == "linf":
+        return largest
+    return largest * (flat / _divisor(largest)[:, None]).square().sum(1).sqrt()
+
+
+def entries(shape: torch.Size | tuple[int, ...], samples: int, real: Tensor | None) -> Tensor:
+    """(samples,) float: N_δ, the entries of each sample that are not padding.
+
+    Raises:
+        ValueError: a sample that is all padding.
+    """
+    size = 1
+    for length in shape:
+        size *= length
+    if real is None:
+        return torch.full((samples,), size / samples)
+    counts = real.reshape(samples, -1).sum(1).cpu()
+    if not bool(counts.all()):
+        empty = int((counts == 0).nonzero()[0])
+        raise ValueError(f"real: sample {empty} is all padding (allowed: at least one token a sample)")
+    return counts.float() * (size / real.numel())
+
+
+def start(
+    shape: torch.Size | tuple[int, ...],
+    samples: int,
+    magnitude: float,
+    *,
+    real: Tensor | None = None,
+    norm: str = "frobenius",
+    device: torch.device | str = "cpu",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """δ_0 of ``shape``, float32: U(-1, 1)·m/√N_δ of each sample (``linf``: U(-1, 1)·m), 0 on padding.
+
+    Drawn on the CPU from ``generator`` (torch's global one by default); with a magnitude of 0 nothing is drawn.
+
+    Raises:
+        ValueError: a sample that is all padding.
+    """
+    counts = entries(shape, samples, real)
+    if magnitude == 0:
+        return torch.zeros(shape, device=device)
+    drawn = torch.rand(shape, generator=generator, dtype=torch.float32).mul_(2).sub_(1)
+    scale = torch.full_like(counts, magnitude) if norm == "linf" else magnitude / counts.sqrt()
+    drawn = (drawn.reshape(samples, -1) * scale[:, None]).reshape(shape).to(device)
+    return drawn if real is None else masked(drawn, real)
+
+
+def ascend(
+    delta: Tensor,
+    gradient: Tensor,
+    step_size: float,
+    samples: int,
+    *,
+    real: Tensor | None = None,
+    norm: str = "frobenius",
+) -> Ascended:
+    """One step uphill of every sample, without projection: α·g/‖g‖, or α·sign g for ``linf``; g = 0 moves nothing."""
+    gradient = gradient.to(delta.dtype)
+    if real is not None:
+        gradient = masked(gradient, real)
+    flat = gradient.reshape(samples, -1)
+    largest = flat.abs().amax(1)  # not finite where an entry is not
+    finite = largest.isfinite()
+    if norm == "linf":
+        direction = flat.sign()
+    else:
+        direction = flat / _divisor(largest)[:, None]  # first: squares of very small numbers would be 0
+        direction = direction / _divisor(direction.square().sum(1).sqrt())[:, None]
+    moved = torch.where(
+        finite[:, None], delta.reshape(samples, -1) + step_size * direction, delta.reshape(samples, -1)
+    )
+    return Ascended(moved.reshape(delta.shape), (~finite).sum())
+
+
+def project(delta: Tensor, eps: float, samples: int, norm: str = "frobenius") -> Tensor:
+    """The nearest point of each sample's ball of radius ``eps``."""
+    if norm == "linf":
+        return delta.clamp(-eps, eps)
+    factor = (eps / _divisor(norms(delta, samples))).clamp(max=1.0)
+    return (delta.reshape(samples, -1) * factor[:, None]).reshape(delta.shape)
+
+
+def masked(values: Tensor, real: Tensor) -> Tensor:
+    """``values`` (rows, n, d) with 0, also for NaN, wherever ``real`` (rows, n) is False."""
+    return values.masked_fill(~real.reshape(real.shape + (1,) * (values.dim() - real.dim())), 0.0)
+
+
+def _divisor(values: Tensor) -> Tensor:
+    return torch.where(values > 0, values, torch.ones_like(values))

@@ -1,0 +1,60 @@
+r"""Adversarial training with the last of K perturbations: K - 1 ascents, and the gradient of the last pass alone.
+
+Madry et al. 2018, in zhu2022's equations 3.1 and 3.2:
+
+.. math::
+    g = \nabla_\theta L(f_\theta(X + \delta_{K-1}), y), \qquad
+    \delta_{t+1} = \Pi_{\|\delta\|_F \le \varepsilon}\big(\delta_t + \alpha\, g_t / \|g_t\|_F\big)
+
+=======  ============================================  ===============
+symbol   meaning                                       code
+=======  ============================================  ===============
+K        passes; one more than ascents                 ``passes``
+α, ε, m  as in :mod:`relearn.methods.perturbation`     ``step_size`` …
+=======  ============================================  ===============
+
+The ascents are made on the network as the step trains it: in its own mode, with dropout, whose masks are the step's own under
+``reuse_masks``. They ask for no gradient of a parameter, and leave the running statistics of batch normalisation alone. (In
+:mod:`relearn.methods.adversarial_training`, the defence of chapter 2, the attack runs in eval mode.)
+
+Facts (tests/methods/test_pgd_training.py): on a linear model δ is α(K - 1) times the direction of its weights, cut to ε.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.adversary import Adversary, still_statistics
+from relearn.methods.fit import Loss, plain_gradient
+
+
+@dataclass
+class PGDTraining(Adversary):
+    """A gradient strategy for :func:`relearn.methods.fit.fit`; arguments: :class:`~relearn.methods.adversary.Adversary`.
+
+    A step has ``passes`` - 1 ascents; with 1 pass it trains on the start.
+    """
+
+    def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
+        """Leave g in the parameters; the loss of the last pass."""
+        if self.ball.is_point:
+            return plain_gradient(model, loss, batch)
+        rest, masks = batch[1:], self.masks()
+        with self.space.inside(model, batch) as field:
+            delta = self.start(field)
+            for t in range(self.passes - 1):
+                with masks.again() if t else masks.drawing(), still_statistics(model):
+                    value = loss(field.output(delta), *rest)
+                    (gradient,) = torch.autograd.grad(value, field.point)
+                delta = self.ascend(field, delta, gradient)
+            with masks.again() if self.passes > 1 else masks.drawing():
+                value = loss(field.output(delta), *rest)
+                value.backward()
+            field.gradient()
+            field.finish()
+        return value.detach()

@@ -1,0 +1,79 @@
+"""Perturbations of images: δ has the shape of the images, and X + δ stays an image.
+
+After every step δ is brought into its ball (``linf``, or ``l2``) and then X + δ into the legal range of pixels, which moves no entry of δ
+away from 0: both hold in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.perturbation import Ball
+
+
+@dataclass(frozen=True)
+class PixelSpace:
+    """δ on pixels.
+
+    Args:
+        bounds: the legal range; None for inputs without one (normalised images).
+    """
+
+    bounds: tuple[float, float] | None = (0.0, 1.0)
+
+    @contextmanager
+    def inside(self, model: nn.Module, batch: Sequence[Any]) -> Iterator[PixelField]:
+        """Open the field of a batch ``(images, *rest)``.
+
+        Raises:
+            ValueError: the input is no tensor of floats.
+        """
+        images = batch[0]
+        if not isinstance(images, Tensor) or not images.is_floating_point():
+            found = images.dtype if isinstance(images, Tensor) else type(images).__name__
+            raise ValueError(f"images: found {found} (allowed: a tensor of floats)")
+        yield PixelField(model, images, self.bounds)
+
+
+class PixelField:
+    """One batch of images (B, C, H, W), or of vectors (B, d)."""
+
+    real: Tensor | None = None
+
+    def __init__(self, model: nn.Module, images: Tensor, bounds: tuple[float, float] | None) -> None:
+        self.model, self.images, self.bounds = model, images, bounds
+        self.samples, self.device = len(images), images.device
+        self.shape: tuple[int, ...] = tuple(images.shape)
+        self._leaf: Tensor | None = None
+
+    @property
+    def point(self) -> Tensor:
+        assert self._leaf is not None
+        return self._leaf
+
+    def start(self, ball: Ball) -> Tensor:
+        dtype = torch.promote_types(torch.float32, self.images.dtype)
+        return ball.start(self.shape, self.samples, None, self.device).to(dtype)
+
+    def output(self, delta: Tensor) -> Any:
+        self._leaf = delta.detach().requires_grad_()
+        return self.model(self.images + self._leaf.to(self.images.dtype))
+
+    def confine(self, delta: Tensor) -> Tensor:
+        if self.bounds is None:
+            return delta
+        return (self.images + delta).clamp(*self.bounds) - self.images
+
+    def gradient(self) -> Tensor:
+        found = self.point.grad
+        assert found is not None
+        return found
+
+    def finish(self) -> None:
+        self._leaf = None

@@ -1,0 +1,97 @@
+"""Spectral initialisation: every affine layer starts with the Lipschitz constant 1 (qi2023, section 4.1.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.maths.operator_norm import flattened_is_exact, operator_norm
+from relearn.maths.spectral_draw import spectral_normal_
+from relearn.methods.initialised import Initialised
+from relearn.methods.scales import undisturbed
+from relearn.methods.variance_scaling import CONVOLUTIONS, generator_of, layers, neutral, redraw
+
+
+def spectral_start(
+    model: nn.Module,
+    loss: Any = None,
+    batches: Iterator[Sequence[Any]] | None = None,
+    *,
+    seed: int = 0,
+    operator: bool = False,
+) -> Initialised:
+    r"""Draw every linear layer and convolution as :math:`W / \sigma_{\max}(W)`, W Xavier-normal (equation 5).
+
+    =========================  ================================================  =====================================
+    layer                      ``operator=False``: as published                  ``operator=True``
+    =========================  ================================================  =====================================
+    linear, and attention (1)  largest singular value 1                          the same
+    convolution                that of the kernel flattened to (outputs, rest)   norm 1 as a map of images
+    biases                     0                                                 the same
+    normalisation of torch's   scale 1, shift 0                                  the same
+    any other                  as it is                                          as it is
+    =========================  ================================================  =====================================
+
+    (1) ``nn.MultiheadAttention``: its three projections as one matrix.
+
+    The flattened kernel is the convolution's own norm where windows do not overlap (patches). Elsewhere the convolution
+    can be larger by up to :math:`\sqrt{k_h k_w}`, or smaller: a random depth-wise 7 x 7 has 1.9 with 8 channels, 1.4 with
+    96, 0.8 with 384, and 7 at worst (errata, Q12). "1-Lipschitz" in the paper's section 4.2.3 is not true of them.
+    ``operator=True`` divides by the norm of the map at the sizes that the layer sees, borders included. Singular values
+    come from products with the weight, not from a decomposition; both kinds of norm are from below, short by about
+    1e-4 (flattened) or 1e-3 (convolutions too large to be written out) at most.
+
+    Follows the contract of :mod:`relearn.methods.initialised`; a tensor that two layers share is drawn once.
+
+    Args:
+        model: any network with parameters, or one layer; changed in place.
+        loss: not used.
+        batches: with ``operator`` one batch is taken, where a convolution is none of patches; not used else.
+        seed: of the generator.
+        operator: divide a convolution by its norm as a map.
+
+    Raises:
+        ValueError: a model without parameters; ``operator`` without a batch where one is needed.
+    """
+    generator = generator_of(model, seed)
+    neutral(model)
+    drawn = list(layers(model, stacked=True))
+    for _, weight in drawn:
+        redraw(weight, lambda one: spectral_normal_(one, generator))
+    wide = [layer for layer, _ in drawn if isinstance(layer, CONVOLUTIONS) and not flattened_is_exact(layer)]
+    if operator and wide:
+        batch = next(batches, None) if batches is not None else None
+        if batch is None:
+            raise ValueError(
+                "batches: none (allowed with operator=True: at least one, for the sizes of the images)"
+            )
+        _divide(model, wide, batch[0], seed)
+    return Initialised()
+
+
+def _divide(
+    model: nn.Module, wide: Sequence[nn.Conv1d | nn.Conv2d | nn.Conv3d], inputs: Any, seed: int
+) -> None:
+    """Divide the weights of these convolutions by their norms at the sizes of a forward pass, the largest counts."""
+    seen: dict[nn.Conv1d | nn.Conv2d | nn.Conv3d, set[tuple[int, ...]]] = {layer: set() for layer in wide}
+
+    def note(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        assert isinstance(layer, CONVOLUTIONS)
+        seen[layer].add(tuple(given[0].shape[-len(layer.kernel_size) :]))
+
+    hooks = [layer.register_forward_pre_hook(note) for layer in wide]
+    try:
+        with undisturbed(model, seed), torch.no_grad():
+            model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    with torch.no_grad():
+        for layer, sizes in seen.items():
+            norm = max((float(operator_norm(layer, size)) for size in sizes), default=0.0)
+            if 0 < norm < math.inf:
+                layer.weight.div_(norm)

@@ -1,0 +1,166 @@
+r"""YOPO-m-n: m passes of the whole network as in FreeLB, and after each n steps of δ through its first block alone.
+
+Zhang et al. 2019 (arXiv 1905.00877), as zhu2022, section 3.5.3 uses it: f_0 is the network up to the output of the first Transformer
+block, p the gradient of the loss with respect to that output, held while δ moves:
+
+.. math::
+    g = \frac1m \sum_{t=0}^{m-1} \nabla_\theta L(f_\theta(X + \delta_{t,0}), y), \qquad
+    p_t = \frac{\partial L}{\partial f_0(X + \delta_{t,0})}, \qquad
+    \delta_{t,s+1} = \Pi\Big(\delta_{t,s} + \alpha' \frac{h_{t,s}}{\|h_{t,s}\|_F}\Big), \quad
+    h_{t,s} = \nabla_\delta \langle p_t, f_0(X + \delta_{t,s}) \rangle, \qquad \delta_{t+1,0} = \delta_{t,n}
+
+=======  ==============================================  ====================================================
+symbol   meaning                                         code
+=======  ==============================================  ====================================================
+m        passes of the whole network                     ``passes``
+n        steps of δ for each                             ``inner``
+α'       their size: α/n (table 3.4), or α (table 3.6)   ``step``: ``divided`` or ``whole``, of ``step_size``
+f_0      up to the output of this block                  ``first``
+=======  ==============================================  ====================================================
+
+The step s = 0 is that of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, which costs nothing; n - 1 shallow passes follow,
+which stop behind f_0 and ask for no gradient of a parameter. n = 1 is FreeLB.
+
+Fact and erratum (tests/methods/test_yopo.py): for a linear f_0, h does not depend on δ, and as long as no step leaves the ball YOPO-m-n
+is FreeLB with an n times larger step. With ``divided`` it is FreeLB itself: the text's remark on larger steps holds for ``whole`` only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.methods.adversary import Adversary, still_statistics, whole
+from relearn.methods.fit import Loss, plain_gradient
+
+STEPS = ("divided", "whole")
+LISTS = ("blocks", "layers", "layer", "h")
+
+
+@dataclass
+class YOPO(Adversary):
+    """A gradient strategy for :func:`relearn.methods.fit.fit`.
+
+    Args:
+        inner: n.
+        step: of :data:`STEPS`.
+        first: the name of the module that ends f_0; by default :func:`first_block` finds it.
+
+    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    """
+
+    inner: int = 2
+    step: str = "divided"
+    first: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("inner", self.inner)
+        if self.step not in STEPS:
+            raise ValueError(f"step: found {self.step!r} (allowed: {', '.join(STEPS)})")
+        if self.step == "divided":
+            self.ball = replace(self.ball, step_size=self.step_size / self.inner)
+
+    def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
+        """Leave g in the parameters; the mean loss of the whole passes."""
+        if self.ball.is_point:
+            return plain_gradient(model, loss, batch)
+        masks, total = self.masks(), torch.zeros(())
+        with (
+            self.space.inside(model, batch) as field,
+            _Shallow(first_block(model, self.first)) as shallow,
+        ):
+            delta = self.start(field)
+            for t in range(self.passes):
+                with masks.again() if t else masks.drawing(), still_statistics(model if t else None):
+                    value = shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta) / self.passes
+                    value.backward()
+                total, gradient = total.to(value.device) + value.detach(), field.gradient()
+                if t + 1 == self.passes:
+                    break
+                delta = self.ascend(field, delta, gradient)
+                for _ in range(self.inner - 1):
+                    with masks.again(), still_statistics(model):
+                        product = shallow.product(field.output, delta)
+                        (gradient,) = torch.autograd.grad(product, field.point)
+                    delta = self.ascend(field, delta, gradient)
+            field.finish()
+        return total
+
+
+class _Enough(Exception):
+    """The shallow pass is over."""
+
+
+class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
+    """Runs a network up to a block's first output, and keeps the loss's gradient with respect to it."""
+
+    def __init__(self, block: nn.Module) -> None:
+        self.states: Tensor | None = None
+        self.slope: Tensor | None = None
+        self.stops = False
+        self.handle = block.register_forward_hook(self._seen)
+
+    def __exit__(self, *error: object) -> None:
+        self.handle.remove()
+
+    def through(self, run: Callable[[Tensor], Tensor], delta: Tensor) -> Tensor:
+        """``run(delta)``, whole; its backward pass leaves p."""
+        self.states = self.slope = None
+        found = run(delta)
+        if self.states is None:
+            raise ValueError("first: its module is not run in a forward pass (allowed: a module that is)")
+        self.states = None  # what is kept of the graph is the hook's
+        return found
+
+    def product(self, run: Callable[[Tensor], Any], delta: Tensor) -> Tensor:
+        """⟨p, f_0⟩ of a run that stops behind the block."""
+        self.states, self.stops = None, True
+        try:
+            with contextlib.suppress(_Enough):
+                run(delta)
+        finally:
+            self.stops = False
+        states, self.states = self.states, None
+        assert states is not None and self.slope is not None
+        return (self.slope.to(states.dtype) * states).sum(
+            dtype=torch.promote_types(torch.float32, states.dtype)
+        )
+
+    def _seen(self, module: nn.Module, arguments: Any, output: Any) -> None:
+        if self.states is not None:  # a later call: ALBERT runs one block many times
+            return
+        self.states = output if isinstance(output, Tensor) else output[0]
+        if self.stops:
+            raise _Enough
+        self.states.register_hook(self._keep)
+
+    def _keep(self, gradient: Tensor) -> None:
+        self.slope = gradient.detach()
+
+
+def first_block(model: nn.Module, name: str | None = None) -> nn.Module:
+    """The module of this name; else the first of the first list of modules (``nn.ModuleList``, or a sequence that is called as in
+    :data:`LISTS`), as transformers' and timm's Transformers have their blocks.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name is not None:
+        named = dict(model.named_modules())
+        if name not in named:
+            raise ValueError(
+                f"first: found {name!r}, which {type(model).__name__} does not have (allowed: its modules' names)"
+            )
+        return named[name]
+    for path, part in model.named_modules():
+        listed = isinstance(part, nn.Sequential) and path.rpartition(".")[2] in LISTS
+        if (isinstance(part, nn.ModuleList) or listed) and len(part):
+            return next(iter(part))
+    allowed = "the name of the module that ends the first block"
+    raise ValueError(f"first: {type(model).__name__} has no list of blocks (allowed: {allowed})")

@@ -1,0 +1,257 @@
+r"""Language models over characters: a Transformer with any kind of self-attention, and the LSTM it is compared with.
+
+kim2020 ("The Lipschitz Constant of Self-Attention"), section 5.3 and appendix I.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from relearn.layers.attention_kinds import KINDS as ATTENTIONS
+from relearn.layers.attention_kinds import attention as attention_layer
+from relearn.layers.residual import Residual
+from relearn.models.post_ln_transformer import sinusoids
+from relearn.models.transformer_layers import FeedForward
+
+KINDS = (*ATTENTIONS, "lstm")
+GLOROT = {"usual": 6.0, "printed": 1.0}
+
+
+class CharacterBlock(nn.Module):
+    """Causal self-attention, then feed-forward, each joined to the stream by a residual; (B, N, D) → (B, N, D)."""
+
+    def __init__(self, attention: nn.Module, dim: int, ffn: int, norm: str, dropout: float) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = Residual(dim, norm, dropout)
+        self.ffn = FeedForward(dim, ffn, 0.0)
+        self.ffn_residual = Residual(dim, norm, dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attention_residual(x, self.attention(x, causal=True))
+        return self.ffn_residual(x, self.ffn(x))
+
+
+class CharacterTransformer(nn.Module):
+    r"""Characters so far → logits of the next character.
+
+    .. math::
+        x^0_t = \sqrt D\, E_{c_t} + p_t, \qquad
+        y^l = \mathrm{join}(x^{l-1}, \mathrm{MHA}(x^{l-1})), \qquad x^l = \mathrm{join}(y^l, \mathrm{FFN}(y^l)), \qquad
+        \mathrm{logits}_t = W x^L_t + b
+
+    ======  ==================================  ====================  ==============
+    symbol  meaning                             code                  shape
+    ======  ==================================  ====================  ==============
+    c       characters, int64                   ``tokens``            (B, N)
+    E       embedding                           ``embedding``         (V, D)
+    p       positions, ``sinusoids``                                  (N, D)
+    join    see layers.residual                 ``norm``
+    W, b    softmax over the vocabulary         ``output``            (V, D), (V,)
+    ======  ==================================  ====================  ==============
+
+    Parameters, with :math:`m` maps D × D an attention (4 for ``dp``, ``l2`` and ``l2_matched``, 3 for ``l2_tied`` and ``contractive``)
+    and the joints' own :math:`j` (2D for ``post_ln``, 3D ``w_skip``, 1 ``rezero``, 0 ``no_norm``):
+
+    .. math:: 2VD + V + L\,(m D^2 + 2 D f + f + D + 2 j)
+
+    Start (appendix I): every weight :math:`U[-a, a]` with the Glorot limit :math:`a = \sqrt{6 / (d_{in} + d_{out})}` of its whole
+    matrix, heads side by side; ``glorot="printed"`` takes :math:`\sqrt{1 / (d_{in} + d_{out})}`, which the paper prints (docs: errata,
+    K8). The weights of L2 attention are :math:`U[-s/\sqrt D, s/\sqrt D]`, s = ``init_scale``. Biases start at 0. Drawn from torch's
+    global generator.
+
+    Not said by the paper, and taken from Vaswani et al. 2017: the feed-forward's width 4D, normalisation behind each sum, and where
+    dropout acts (on embedding plus position, and on each branch). Embedding and output weights are two tensors.
+
+    Nothing on the right of a position changes its logits, neither later characters nor padding.
+
+    Args:
+        vocabulary: V, padding included.
+        attention: one of :data:`relearn.layers.attention_kinds.KINDS`.
+        layers, dim, heads, ffn: L, D, H, f.
+        dropout: probability in [0, 1).
+        norm: one of :data:`relearn.layers.residual.KINDS`.
+        init_scale: s; None starts L2 attention like every other weight.
+        glorot: ``usual`` or ``printed``.
+        max_length: the most characters of a sequence, 288 in the paper; None for any number. ``contractive`` needs it: its divisor
+            depends on the length, and the length of the sequence at hand would tell how much is still to come.
+
+    Raises:
+        ValueError: a size or a word out of range; in ``forward``, a sequence longer than ``max_length``.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        *,
+        attention: str = "dp",
+        layers: int = 1,
+        dim: int = 512,
+        heads: int = 8,
+        ffn: int = 2048,
+        dropout: float = 0.0,
+        norm: str = "post_ln",
+        init_scale: float | None = 1 / 24,
+        glorot: str = "usual",
+        max_length: int | None = None,
+    ) -> None:
+        super().__init__()
+        _check(dropout, glorot, vocabulary=vocabulary, layers=layers, dim=dim, ffn=ffn)
+        if dim % 2:
+            raise ValueError(f"dim: {dim} (allowed: even, half sines and half cosines)")
+        if init_scale is not None and not init_scale > 0:
+            raise ValueError(f"init_scale: {init_scale} (allowed: more than 0, or none)")
+        if max_length is not None and max_length < 1:
+            raise ValueError(f"max_length: {max_length} (allowed: at least 1)")
+        if attention == "contractive" and max_length is None:
+            raise ValueError(
+                "max_length: None (allowed with 'contractive': the most characters of a sequence)"
+            )
+        self.description: dict[str, Any] = {
+            "vocabulary": vocabulary,
+            "attention": attention,
+            "layers": layers,
+            "dim": dim,
+            "heads": heads,
+            "ffn": ffn,
+            "dropout": dropout,
+            "norm": norm,
+            "init_scale": init_scale,
+            "glorot": glorot,
+            "max_length": max_length,
+        }
+        self.max_length = max_length
+        self.embedding = nn.Embedding(vocabulary, dim)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            CharacterBlock(
+                attention_layer(attention, dim, heads, max_length=max_length), dim, ffn, norm, dropout
+            )
+            for _ in range(layers)
+        )
+        self.output = nn.Linear(dim, vocabulary)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the start anew, from torch's global generator."""
+        factor = GLOROT[self.description["glorot"]]
+        scale, dim = self.description["init_scale"], self.description["dim"]
+        own: set[nn.Module] = set()
+        if scale is not None and self.description["attention"] != "dp":
+            own = {map_ for layer in self.attention_layers() for map_ in layer.modules()}
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                limit = scale / math.sqrt(dim) if module in own else _limit(module.weight, factor)
+                module.weight.uniform_(-limit, limit)
+                if isinstance(module, nn.Linear) and module.bias is not None:
+                    module.bias.zero_()
+
+    def attention_layers(self) -> list[nn.Module]:
+        """The attention of each block, from the first to the last."""
+        return [cast(CharacterBlock, block).attention for block in self.blocks]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits (B, N, V) of the character behind each position."""
+        length = tokens.shape[1]
+        if self.max_length is not None and length > self.max_length:
+            raise ValueError(
+                f"tokens: {length} characters in a row (allowed: max_length = {self.max_length})"
+            )
+        x = math.sqrt(self.embedding.embedding_dim) * self.embedding(tokens)
+        x = self.dropout(x + sinusoids(length, x.shape[2], like=x))
+        for block in self.blocks:
+            x = block(x)
+        return self.output(x)
+
+
+class CharacterLSTM(nn.Module):
+    r"""Characters so far → logits of the next character, by L layers of LSTM whose hidden and cell states have the embedding's width D.
+
+    Parameters: :math:`2VD + V + L\,(8 D^2 + 8 D)` (torch keeps two biases a gate).
+
+    Start: weights as in :class:`CharacterTransformer`, the Glorot limit being that of the four gates' stacked matrix, 4D × D; biases 0,
+    but the forget gate's bias sums to 1 (TensorFlow's start, which the paper does not mention). Dropout acts on the embedding, between
+    the layers and before the output.
+
+    Raises:
+        ValueError: a size or a word out of range.
+    """
+
+    def __init__(
+        self, vocabulary: int, *, layers: int = 1, dim: int = 512, dropout: float = 0.0, glorot: str = "usual"
+    ) -> None:
+        super().__init__()
+        _check(dropout, glorot, vocabulary=vocabulary, layers=layers, dim=dim)
+        self.description: dict[str, Any] = {
+            "vocabulary": vocabulary,
+            "attention": "lstm",
+            "layers": layers,
+            "dim": dim,
+            "dropout": dropout,
+            "glorot": glorot,
+        }
+        self.embedding = nn.Embedding(vocabulary, dim)
+        self.dropout = nn.Dropout(dropout)
+        self.lstm = nn.LSTM(dim, dim, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+        self.output = nn.Linear(dim, vocabulary)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the start anew, from torch's global generator."""
+        factor = GLOROT[self.description["glorot"]]
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                limit = _limit(parameter, factor)
+                parameter.uniform_(-limit, limit)
+                continue
+            parameter.zero_()
+            if "bias_ih" in name:
+                parameter.chunk(4)[1].fill_(1.0)  # torch's order of gates: input, forget, cell, output
+
+    def attention_layers(self) -> list[nn.Module]:
+        """None."""
+        return []
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits (B, N, V) of the character behind each position."""
+        states, _ = self.lstm(self.dropout(self.embedding(tokens)))
+        return self.output(self.dropout(states))
+
+
+def create(*, attention: str, **sizes: Any) -> CharacterTransformer | CharacterLSTM:
+    """A character model from a run's settings, or from a model's ``description``.
+
+    Args:
+        attention: one of :data:`KINDS`.
+        sizes: the keyword arguments of :class:`CharacterTransformer`. ``lstm`` has no heads, ffn, norm, init_scale, max_length: these are
+            left unused.
+
+    Raises:
+        ValueError: another ``attention``, or what the models refuse.
+    """
+    if attention not in KINDS:
+        raise ValueError(f"attention: {attention!r} (allowed: {', '.join(KINDS)})")
+    if attention != "lstm":
+        return CharacterTransformer(attention=attention, **sizes)
+    unused = ("heads", "ffn", "norm", "init_scale", "max_length")
+    return CharacterLSTM(**{key: value for key, value in sizes.items() if key not in unused})
+
+
+def _limit(weight: Tensor, factor: float) -> float:
+    return math.sqrt(factor / sum(weight.shape))
+
+
+def _check(dropout: float, glorot: str, **sizes: int) -> None:
+    for key, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{key}: {value} (allowed: at least 1)")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+    if glorot not in GLOROT:
+        raise ValueError(f"glorot: {glorot!r} (allowed: {', '.join(GLOROT)})")

@@ -1,0 +1,28 @@
+"""Encoders of Long Range Arena as files; see :mod:`relearn.models.described_files`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from relearn.models import described_files
+from relearn.models.lra_encoder import LRAEncoder, create
+
+HEADER = "lra_encoder"
+
+
+def save(net: LRAEncoder, path: Path) -> None:
+    """Write the network's state and its description, the keyword arguments of :func:`relearn.models.lra_encoder.create`."""
+    described_files.save(net, path, header=HEADER, description=net.description)
+
+
+def load(path: Path, device: str | torch.device = "cpu") -> LRAEncoder:
+    """The network of a file written by :func:`save`, in eval mode on ``device``.
+
+    Raises:
+        ValueError: see :func:`relearn.models.described_files.load`.
+    """
+    return described_files.load(
+        path, header=HEADER, build=create, kind="an encoder of Long Range Arena", device=device
+    )

@@ -1,0 +1,159 @@
+"""A vision Transformer of stages: each has half the resolution and twice the width of the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relearn.models.timm_parts import ClassifierHead, calculate_drop_path_rates
+
+Grid = tuple[int, int]
+
+
+class Pyramid(nn.Module):
+    """Stem, stages of blocks with a halving between them, norm, mean over the grid, linear layer; timm's interface.
+
+    =============  ================================  ===========================
+    code           what it is                        output
+    =============  ================================  ===========================
+    patch_embed    images (B, C, H, W) → tokens      (B, H/p, W/p, D)
+    layers[i]      halving (not in the first), then  (B, ⌈·/2⌉, ⌈·/2⌉, 2 D)
+                   ``depths[i]`` blocks
+    norm           of the last stage
+    head           timm's ``ClassifierHead``         (B, ``num_classes``)
+    =============  ================================  ===========================
+
+    Args:
+        stem: (image channels, D, image size, patch) → module.
+        halving: (D of before) → module that halves the grid, rounding up, and doubles the width.
+        block: (D, heads, grid, stage, index in the stage, drop-path probability) → module.
+        last_norm: (D of the last stage) → module.
+        img_size: side or (H, W) of the images, multiples of ``patch_size``.
+        patch_size: p, the side of a token of the first stage.
+        in_chans, num_classes, global_pool: as in timm; 0 classes: no linear layer.
+        embed_dim: D of the first stage.
+        depths: blocks of every stage.
+        num_heads: heads of every stage.
+        drop_rate: dropout before the linear layer.
+        drop_path_rate: of the last block; it grows linearly from 0 in the first one.
+
+    Raises:
+        ValueError: an image size that is no multiple of the patch (with the nearest ones), a stage without a block or
+            without heads, a probability outside [0, 1); in a call, images of another size.
+    """
+
+    def __init__(
+        self,
+        *,
+        stem: Callable[[int, int, Grid, int], nn.Module],
+        halving: Callable[[int], nn.Module],
+        block: Callable[[int, int, Grid, int, int, float], nn.Module],
+        last_norm: Callable[[int], nn.Module],
+        img_size: int | Sequence[int] = 224,
+        patch_size: int = 4,
+        in_chans: int = 3,
+        num_classes: int = 1000,
+        global_pool: str = "avg",
+        embed_dim: int = 96,
+        depths: Sequence[int] = (2, 2, 6, 2),
+        num_heads: Sequence[int] = (3, 6, 12, 24),
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+    ) -> None:
+        super().__init__()
+        sides = image_sides(img_size, patch_size)
+        _check_stages(depths, num_heads)
+        for name, value in {"drop_rate": drop_rate, "drop_path_rate": drop_path_rate}.items():
+            if not 0 <= value < 1:
+                raise ValueError(f"{name}: {value} (allowed: 0 <= p < 1)")
+        self.img_size, self.in_chans, self.num_classes = sides, in_chans, num_classes
+        self.patch_embed = stem(in_chans, embed_dim, sides, patch_size)
+        grid = (sides[0] // patch_size, sides[1] // patch_size)
+        rates: list[Any] = calculate_drop_path_rates(drop_path_rate, list(depths), stagewise=True)
+        stages, self.feature_info, dim = [], [], embed_dim
+        for stage, (depth, heads) in enumerate(zip(depths, num_heads)):
+            parts: list[nn.Module] = [nn.Identity()]
+            if stage:
+                parts, dim, grid = [halving(dim)], 2 * dim, ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
+            parts += [block(dim, heads, grid, stage, index, rates[stage][index]) for index in range(depth)]
+            stages.append(nn.Sequential(*parts))
+            self.feature_info.append(
+                {"num_chs": dim, "reduction": patch_size * 2**stage, "module": f"layers.{stage}"}
+            )
+        self.layers = nn.Sequential(*stages)
+        self.num_features = self.head_hidden_size = dim
+        self.norm = last_norm(dim)
+        self.head = ClassifierHead(
+            dim, num_classes, pool_type=global_pool, drop_rate=drop_rate, input_fmt="NHWC"
+        )
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Tokens (B, h, w, D) of the last stage, normalised."""
+        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
+        return self.norm(self.layers(self.patch_embed(x).contiguous()))
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Logits of tokens; with ``pre_logits`` what goes into the linear layer."""
+        return self.head(x, pre_logits=pre_logits)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def get_classifier(self) -> nn.Module:
+        return self.head.fc
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A new linear layer with torch's own start."""
+        self.num_classes = num_classes
+        self.head.reset(num_classes, pool_type=global_pool)
+
+    @torch.jit.ignore
+    def no_weight_decay(self) -> set[str]:
+        """Names of the position tables, as in timm's Swin."""
+        return {name for name, _ in self.named_parameters() if name.endswith("relative_position_bias_table")}
+
+
+class Downsample(nn.Module):
+    """A convolution of stride 2 that rounds odd sides up, then a norm; tokens (B, H, W, D) in and out.
+
+    Args:
+        dim: D, doubled by the layer.
+        norm: over the channels.
+        kernel: 2, without overlap: odd sides are filled up with zeros; 3: with one row of zeros around.
+    """
+
+    def __init__(self, dim: int, norm: nn.Module, kernel: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(dim, 2 * dim, kernel, 2, (kernel - 1) // 2)
+        self.norm = norm
+        self.fill = kernel == 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.fill:
+            x = nn.functional.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
+        return self.norm(self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).contiguous())
+
+
+def image_sides(img_size: int | Sequence[int], patch: int) -> Grid:
+    """(H, W) of a side or two, which must be multiples of the patch; the message names the nearest that are."""
+    sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+    if patch < 1:
+        raise ValueError(f"patch_size: {patch} (allowed: at least 1)")
+    if len(sides) != 2 or min(sides) < 1 or any(side % patch for side in sides):
+        below, above = (max(patch, side // patch * patch) for side in (min(sides), max(sides) + patch))
+        raise ValueError(
+            f"img_size: {img_size} (allowed: multiples of the patch, {patch}; {below} and {above} fit)"
+        )
+    return sides[0], sides[1]
+
+
+def _check_stages(depths: Sequence[int], num_heads: Sequence[int]) -> None:
+    for name, numbers in {"depths": depths, "num_heads": num_heads}.items():
+        if len(numbers) != len(depths) or not numbers or min(numbers) < 1:
+            raise ValueError(
+                f"{name}: {list(numbers)} (allowed: a number >= 1 for each of {len(depths)} stages)"
+            )

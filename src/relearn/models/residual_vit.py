@@ -1,0 +1,276 @@
+"""A vision Transformer of any depth with a choice of residual scheme, attention, class token and head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from relearn.layers.lrsa import LRSA
+from relearn.layers.random_feature_gp import RandomFeatureGP
+from relearn.layers.scalar import Shift
+from relearn.models.pyramid import image_sides
+from relearn.models.residual_block import ResidualBlock
+from relearn.models.residual_schemes import EPS, Joint
+from relearn.models.residual_starts import STD, deit, start
+from relearn.models.timm_parts import (
+    Attention,
+    LayerScaleBlockClassAttn,
+    Mlp,
+    PatchEmbed,
+    calculate_drop_path_rates,
+)
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "attention": ("dot_product", "lrsa"),
+    "drop_path": ("uniform", "linear"),
+    "class_token": ("from_start", "class_attention", "mean"),
+    "head": ("dense", "gp"),
+}
+GP = ("features", "length_scale", "ridge")
+
+
+class ResidualViT(nn.Module):
+    r"""ViT, DeiT, CaiT's body and class attention, LRFormer: one network, the scheme of its residuals an argument.
+
+    touvron2021 (sections 2 and 3 as the notes have them) compares the schemes:
+
+    ============  ============  ===============  =================  ==================================================
+    ``residual``  LayerNorm     a, a branch      a starts at        branches at first; start of their maps
+    ============  ============  ===============  =================  ==================================================
+    pre_norm      before        1                                   as drawn; DeiT's
+    post_norm     behind x + f  1                                   as drawn; DeiT's
+    layer_scale   before        one a channel    ``epsilon``        nearly absent; DeiT's
+    rezero        none*         one number       ``epsilon``, or 0  absent (0), nearly absent (ε); Xavier
+    skip_init     none*         one number       0                  absent; He
+    fixup         none*         one number       1                  absent, by their last map; Xavier, scaled; shifts
+    t_fixup       none*         1                                   small; Xavier, scaled
+    ============  ============  ===============  =================  ==================================================
+
+    \* with ``norm=True`` it stands before the branch, as touvron2021 puts it back, for without it (and a warm-up) these did
+    not converge there. Nothing stands in its place: the maps of attention and feed-forward have biases. What the starts
+    are is said in :mod:`relearn.models.residual_starts`. As functions ``rezero`` at 0 and ``skip_init`` are one scheme; ReZero's
+    released Transformer has one number for both branches of a block, touvron2021 and this class one for each.
+    Fixup's shifts are one number each, 0 at first, before every linear map and activation of a branch and before the last layer.
+    The norm behind the last block is that of the scheme: none without norms, none more behind ``post_norm``; with class
+    attention LayerNorm.
+
+    ===================  ==========================================================================================
+    ``class_token``
+    ===================  ==========================================================================================
+    from_start           a token beside the patches in every block, with a position (ViT, DeiT)
+    class_attention      joins behind the blocks, in ``class_layers`` of CaiT's layers, which change nothing else; they have
+                         LayerNorm and LayerScale, started as the body's or by its rule, and no drop path
+    mean                 none: the mean of the patches
+    ===================  ==========================================================================================
+
+    With the same weights ``pre_norm`` with ``from_start`` is timm's ``VisionTransformer``, and ``layer_scale`` with
+    ``class_attention`` timm's ``Cait`` but for its talking heads (two maps over the heads around the softmax). Parts are timm's
+    where they are the same thing.
+
+    LRFormer (ye2023, whose text has the attention, the head and the depths 6 and 12 alone): ``attention="lrsa"``, ``head="gp"``
+    on the body of DeiT III (LayerScale); its training recipe is in the paper's table 1.
+
+    Args:
+        img_size: side or (H, W) of the images, multiples of ``patch_size``.
+        patch_size: side of a token.
+        in_chans, num_classes: as in timm; 0 classes: no last layer.
+        embed_dim: width D.
+        depth: number of blocks N, at least 1.
+        num_heads: a divisor of D.
+        mlp_ratio: width of the hidden layer over D.
+        residual: see above.
+        epsilon: where a starts, for ``layer_scale`` (None: 0.1 up to 18 blocks, 1e-5 up to 24, 1e-6 beyond) and ``rezero``.
+        norm: see above; None: as in the table.
+        attention: "dot_product" (timm's), or "lrsa" (:class:`~relearn.layers.lrsa.LRSA`, maps without biases).
+        lrsa_alpha: LRSA's α; None: √(number of tokens), the order at which its scores do not depend on that number.
+        drop_path_rate: of the last block.
+        drop_path: "uniform": the same in all blocks (CaiT); "linear": growing from 0 in the first one (DeiT).
+        class_token, class_layers: see above.
+        head: "dense", or "gp": :class:`~relearn.layers.random_feature_gp.RandomFeatureGP`, whose variance is to be asked for
+            after its ``fit``.
+        gp: its ``features``, ``length_scale`` and ``ridge``; a length scale not given is √D, at which two normalised
+            tokens without correlation are e^{-1} alike.
+        maps: how the body's maps start: "scheme", as the residual scheme's authors start them; "deit", as all others here, for
+            ``rezero`` and ``skip_init``, whose idea is the joint alone.
+        start_std: of the maps that start as DeiT's. 0.02 is that of 192 to 768 channels; a map of D channels keeps their gain with
+            0.02 √(384 / D).
+        position_std: of the position table (T-Fixup has its own). 0.02 leaves hundreds of epochs to learn where a patch is; a run of
+            a few steps starts with more.
+
+    Raises:
+        ValueError: another word, a size that does not fit, a number outside what is allowed, an argument that the choice made
+            does not have; in a call, images of another size.
+    """
+
+    def __init__(
+        self,
+        *,
+        img_size: int | Sequence[int] = 224,
+        patch_size: int = 16,
+        in_chans: int = 3,
+        num_classes: int = 1000,
+        embed_dim: int = 192,
+        depth: int = 12,
+        num_heads: int = 3,
+        mlp_ratio: float = 4.0,
+        residual: str = "pre_norm",
+        epsilon: float | None = None,
+        norm: bool | None = None,
+        attention: Literal["dot_product", "lrsa"] = "dot_product",
+        lrsa_alpha: float | None = None,
+        drop_path_rate: float = 0.0,
+        drop_path: Literal["uniform", "linear"] = "uniform",
+        class_token: Literal["from_start", "class_attention", "mean"] = "from_start",
+        class_layers: int = 2,
+        head: Literal["dense", "gp"] = "dense",
+        gp: Mapping[str, Any] | None = None,
+        maps: Literal["scheme", "deit"] = "scheme",
+        start_std: float = STD,
+        position_std: float = STD,
+    ) -> None:
+        super().__init__()
+        words = dict(attention=attention, drop_path=drop_path, class_token=class_token, head=head)
+        for name, word in words.items():
+            if word not in CHOICES[name]:
+                raise ValueError(f"{name}: {word!r} (allowed: {', '.join(CHOICES[name])})")
+        _check(embed_dim, num_heads, mlp_ratio, drop_path_rate, depth=depth, class_layers=class_layers)
+        if maps not in ("scheme", "deit") or (maps == "deit" and residual in ("fixup", "t_fixup")):
+            allowed = "scheme" if maps == "deit" else "scheme, deit"
+            raise ValueError(f"maps: {maps!r} with residual {residual!r} (allowed: {allowed})")
+        for name, spread in dict(start_std=start_std, position_std=position_std).items():
+            if not 0 < spread < math.inf:
+                raise ValueError(f"{name}: {spread} (allowed: a positive number)")
+        if lrsa_alpha is not None and attention != "lrsa":
+            raise ValueError(f"lrsa_alpha: {lrsa_alpha} with attention {attention!r} (allowed: None)")
+        if attention == "lrsa" and residual == "fixup":
+            raise ValueError(
+                "attention: 'lrsa' with residual 'fixup' (allowed: dot_product; LRSA has no shift)"
+            )
+        joint = Joint(residual, embed_dim, depth, epsilon=epsilon, norm=norm)
+        self.img_size, self.in_chans, self.num_classes = (
+            image_sides(img_size, patch_size),
+            in_chans,
+            num_classes,
+        )
+        self.num_features = self.head_hidden_size = self.embed_dim = embed_dim
+        self.residual, self.class_token = residual, class_token
+        self.head_kind, self.gp = head, _gp_settings(gp, head, embed_dim)
+
+        self.patch_embed = PatchEmbed(self.img_size, patch_size, in_chans, embed_dim)
+        tokens = self.patch_embed.num_patches + (class_token == "from_start")
+        self.pos_embed = nn.Parameter(torch.empty(1, tokens, embed_dim))
+        self.cls_token = None if class_token == "mean" else nn.Parameter(torch.empty(1, 1, embed_dim))
+        alpha = math.sqrt(tokens) if lrsa_alpha is None else lrsa_alpha
+
+        def mixing() -> nn.Module:
+            if attention == "lrsa":
+                return LRSA(embed_dim, num_heads, alpha=alpha)
+            return Attention(embed_dim, num_heads, qkv_bias=True)
+
+        linear: list[Any] = calculate_drop_path_rates(drop_path_rate, depth)
+        rates = linear if drop_path == "linear" else [drop_path_rate] * depth
+        hidden = int(embed_dim * mlp_ratio)
+        self.blocks = nn.Sequential(
+            *(ResidualBlock(mixing(), Mlp(embed_dim, hidden), joint, float(rate)) for rate in rates)
+        )
+        last_norm = joint.norm == "before"
+        if class_token == "class_attention":
+            last_norm = True
+            norm_layer: Any = partial(nn.LayerNorm, eps=EPS)
+            self.class_blocks = nn.ModuleList(
+                LayerScaleBlockClassAttn(
+                    embed_dim,
+                    num_heads,
+                    mlp_ratio,
+                    qkv_bias=True,
+                    norm_layer=norm_layer,
+                    init_values=joint.channel_start,
+                )
+                for _ in range(class_layers)
+            )
+        self.norm = nn.LayerNorm(embed_dim, eps=EPS) if last_norm else nn.Identity()
+        self.shift = Shift() if residual == "fixup" else nn.Identity()
+        self.head = self._last_layer(num_classes)
+        nn.init.trunc_normal_(self.pos_embed, std=position_std)
+        if self.cls_token is not None:
+            nn.init.trunc_normal_(self.cls_token, std=STD)
+        deit(self, start_std)
+        if maps == "scheme":
+            start(residual, self)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Tokens behind the last norm, (B, N, D), the class token first where there is one."""
+        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
+        x = self.patch_embed(x)
+        token = None if self.cls_token is None else self.cls_token.expand(len(x), -1, -1)
+        if token is not None and self.class_token == "from_start":
+            x = torch.cat([token, x], 1)
+        x = self.blocks(x + self.pos_embed)
+        if token is not None and self.class_token == "class_attention":
+            for block in self.class_blocks:
+                token = block(x, token)
+            x = torch.cat([token, x], 1)
+        return self.norm(x)
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Logits of tokens; with ``pre_logits`` what goes into the last layer."""
+        x = self.shift(x.mean(1) if self.cls_token is None else x[:, 0])
+        return x if pre_logits else self.head(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A new last layer of the same kind, as torch (or the head itself) starts it; the pooling cannot change."""
+        if global_pool is not None:
+            raise ValueError(f"global_pool: {global_pool!r} (allowed: None; class_token says what is pooled)")
+        self.num_classes = num_classes
+        self.head = self._last_layer(num_classes).to(self.pos_embed.device, self.pos_embed.dtype)
+
+    @torch.jit.ignore
+    def no_weight_decay(self) -> set[str]:
+        """Names of the position table and the class token, as in timm; what scales branches has no two axes."""
+        return {"pos_embed"} | ({"cls_token"} if self.cls_token is not None else set())
+
+    @property
+    def last(self) -> Tensor | None:
+        """The weight of the last layer that is learnt."""
+        layer = self.head.out if isinstance(self.head, RandomFeatureGP) else self.head
+        return layer.weight if isinstance(layer, nn.Linear) else None
+
+    def _last_layer(self, classes: int) -> nn.Module:
+        if not classes:
+            return nn.Identity()
+        if self.head_kind == "gp":
+            return RandomFeatureGP(self.embed_dim, classes, **self.gp)
+        return nn.Linear(self.embed_dim, classes)
+
+
+def _check(dim: int, heads: int, mlp_ratio: float, drop_path_rate: float, **layers: int) -> None:
+    for name, count in layers.items():
+        if count < 1:
+            raise ValueError(f"{name}: {count} (allowed: at least 1)")
+    if heads < 1 or dim < 1 or dim % heads:
+        raise ValueError(f"num_heads: {heads} of embed_dim {dim} (allowed: a divisor of it)")
+    if int(dim * mlp_ratio) < 1:
+        raise ValueError(f"mlp_ratio: {mlp_ratio} of embed_dim {dim} (allowed: a hidden layer of width >= 1)")
+    if not 0 <= drop_path_rate < 1:
+        raise ValueError(f"drop_path_rate: {drop_path_rate} (allowed: 0 <= p < 1)")
+
+
+def _gp_settings(gp: Mapping[str, Any] | None, head: str, dim: int) -> dict[str, Any]:
+    if gp is not None and head != "gp":
+        raise ValueError(f"gp: {dict(gp)} with head {head!r} (allowed: None)")
+    unknown = [name for name in gp or () if name not in GP]
+    if unknown:
+        raise ValueError(f"gp: {unknown[0]!r} (allowed: {', '.join(GP)})")
+    return {"length_scale": math.sqrt(dim)} | dict(gp or {})

@@ -1,0 +1,31 @@
+"""RoBERTa networks as the training loop calls them: positional tensors in, one tensor out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Guesses(nn.Module):
+    """Logits (K, V) of the K hidden tokens alone, of a RobertaForMaskedLM: the map to the vocabulary is most of a small model's work."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, tokens: Tensor, real: Tensor, hidden: Tensor) -> Tensor:
+        """Tokens, real and hidden (B, n); the rows of the logits follow the tokens."""
+        states = self.net.base_model(tokens, attention_mask=real)[0]
+        return self.net.lm_head(states[hidden])
+
+
+class Classes(nn.Module):
+    """Logits (B, C) of a RobertaForSequenceClassification."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, tokens: Tensor, real: Tensor) -> Tensor:
+        return self.net(tokens, attention_mask=real).logits

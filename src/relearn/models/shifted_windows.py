@@ -1,0 +1,116 @@
+"""Cosine attention inside the square windows of Swin, plain or shifted by half a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from relearn.layers.cosine_attention import CosineAttention
+from relearn.models.timm_parts import (
+    get_relative_position_index,
+    trunc_normal_,
+    window_partition,
+    window_reverse,
+)
+
+
+class ShiftedWindowAttention(nn.Module):
+    r"""Attention of every token to the tokens of its window (Liu et al. 2021, section 3.2), with cosine logits.
+
+    .. math:: P^h = \mathrm{softmax}(\tau\, \hat Q^h \hat K^{h\top} + T^h_{\Delta})
+
+    T is ``relative_position_bias_table``, learnt, one number a head for every difference Δ of two positions in a
+    window; the rest is :class:`~relearn.layers.cosine_attention.CosineAttention`. On an axis where the grid is not
+    larger than the window, the window is the grid and nothing is shifted.
+
+    A grid that is no multiple of the window is filled up with zeros at its lower and right edge, before the shift.
+    Unlike in timm's Swin, no token sees the filling; on other grids the masks of the two agree.
+
+    Shapes: x (B, H, W, D), the output alike.
+
+    Args:
+        dim: width D.
+        heads: number of heads, a divisor of D.
+        grid: (H, W).
+        window: side or sides of the window.
+        shifted: move the windows by half their side, cyclically; tokens from opposite edges do not see each other.
+        **cosine: of :class:`~relearn.layers.cosine_attention.CosineAttention`.
+
+    Raises:
+        ValueError: a window below 1; what the attention refuses; in a call, another grid.
+    """
+
+    relative: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        grid: tuple[int, int],
+        window: int | Sequence[int],
+        *,
+        shifted: bool,
+        **cosine: Any,
+    ) -> None:
+        super().__init__()
+        wanted = (window, window) if isinstance(window, int) else tuple(window)
+        if len(wanted) != 2 or min(wanted) < 1:
+            raise ValueError(f"window: {window} (allowed: a side >= 1, or two)")
+        self.grid = grid
+        self.window = (min(wanted[0], grid[0]), min(wanted[1], grid[1]))
+        half = [side // 2 if shifted and side < length else 0 for side, length in zip(self.window, grid)]
+        self.shift = (half[0], half[1])
+        self.attention = CosineAttention(dim, heads, **cosine)
+        rows, columns = self.window
+        self.relative_position_bias_table = nn.Parameter(
+            torch.empty((2 * rows - 1) * (2 * columns - 1), heads)
+        )
+        trunc_normal_(self.relative_position_bias_table, std=0.02)
+        self.register_buffer("relative", get_relative_position_index(rows, columns), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[1:3]
+        if (height, width) != self.grid:
+            raise ValueError(f"x: grid {height} x {width} (allowed: {self.grid[0]} x {self.grid[1]})")
+        down, right = (-length % side for length, side in zip(self.grid, self.window))
+        if down or right:
+            x = pad(x, (0, 0, 0, right, 0, down))
+        if any(self.shift):
+            x = x.roll((-self.shift[0], -self.shift[1]), (1, 2))
+        windows = window_partition(x.contiguous(), self.window).flatten(1, 2)
+        mixed = self.attention(windows, bias=self.bias(), mask=self.mask(x.device))
+        mixed = mixed.unflatten(1, self.window)
+        y = window_reverse(mixed, self.window, height + down, width + right)
+        if any(self.shift):
+            y = y.roll(self.shift, (1, 2))
+        return y[:, :height, :width]
+
+    def bias(self) -> Tensor:
+        """What is added to the logits, (heads, N, N) with N tokens in a window."""
+        return self.relative_position_bias_table[self.relative].permute(2, 0, 1)
+
+    def mask(self, device: torch.device | None = None) -> Tensor | None:
+        """Which token of a window sees which, (windows, N, N), True where it does; None where all see all."""
+        if not any(self.shift) and not any(length % side for length, side in zip(self.grid, self.window)):
+            return None
+        rows, columns = (
+            _pieces(length, side, shift, device)
+            for length, side, shift in zip(self.grid, self.window, self.shift)
+        )
+        pieces = (3 * rows[:, None] + columns)[None, :, :, None]
+        windows = window_partition(pieces, self.window).flatten(1)
+        return windows[:, :, None] == windows[:, None, :]
+
+    def extra_repr(self) -> str:
+        return f"grid={self.grid}, window={self.window}, shift={self.shift}"
+
+
+def _pieces(length: int, side: int, shift: int, device: torch.device | None) -> Tensor:
+    """The pieces of one axis, filled up and shifted: 1 what came round the edge, 2 the filling, 0 the rest."""
+    place = torch.arange(length + -length % side, device=device)
+    piece = (place < shift).long() + 2 * (place >= length).long()
+    return piece.roll(-shift)

@@ -1,0 +1,41 @@
+"""The parts of timm that the vision Transformers here are built from, importable beside a CPU-only torch as well.
+
+Importing this file imports timm, which costs more than torch; the files that need it are imported when a network of
+theirs is built.
+"""
+
+from relearn import torchvision_schema
+
+torchvision_schema.declare()
+
+from timm.layers import (  # noqa: E402
+    Attention,
+    ClassifierHead,
+    DropPath,
+    Mlp,
+    PatchEmbed,
+    calculate_drop_path_rates,
+    trunc_normal_,
+)
+from timm.models.cait import LayerScaleBlockClassAttn  # noqa: E402
+from timm.models.swin_transformer import (  # noqa: E402
+    PatchMerging,
+    get_relative_position_index,
+    window_partition,
+    window_reverse,
+)
+
+__all__ = [
+    "Attention",
+    "ClassifierHead",
+    "DropPath",
+    "LayerScaleBlockClassAttn",
+    "Mlp",
+    "PatchEmbed",
+    "PatchMerging",
+    "calculate_drop_path_rates",
+    "get_relative_position_index",
+    "trunc_normal_",
+    "window_partition",
+    "window_reverse",
+]

@@ -1,0 +1,222 @@
+"""A vision Transformer of stages whose attention also takes class tokens: what CvT and ViL have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from relearn.models.pyramid import Grid, image_sides
+from relearn.models.timm_parts import DropPath, Mlp, calculate_drop_path_rates, trunc_normal_
+
+Pool = Literal["token", "avg"]
+
+
+class TokenBlock(nn.Module):
+    """x ← x + Attention(LN(x)), x ← x + Mlp(LN(x)), with DropPath on both; x is (B, G + H W, D), the class tokens first."""
+
+    def __init__(
+        self, dim: int, attention: nn.Module, mlp_ratio: float, drop: float, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = attention
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), drop=drop)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        x = x + self.drop_path(self.attention(self.norm1(x), grid))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
+
+
+class Stage(nn.Module):
+    """Images or tokens → embedding → class tokens in front → blocks; (B, H, W, C) → (B, G + H' W', D) and (H', W')."""
+
+    def __init__(self, embed: nn.Module, dim: int, class_tokens: int, blocks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.embed = embed
+        self.cls_token = nn.Parameter(torch.empty(1, class_tokens, dim)) if class_tokens else None
+        if self.cls_token is not None:
+            trunc_normal_(self.cls_token, std=0.02)
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Grid]:
+        x = self.embed(x)
+        grid = x.shape[1], x.shape[2]
+        x = x.flatten(1, 2)
+        if self.cls_token is not None:
+            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+        for block in self.blocks:
+            x = block(x, grid)
+        return x, grid
+
+
+class Embed(nn.Module):
+    """A convolution, then LayerNorm; (B, H, W, C) → (B, H', W', D). Without overlap, odd sides are filled up with zeros."""
+
+    def __init__(self, channels: int, dim: int, kernel: int, stride: int, padding: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, dim, kernel, stride, padding)
+        self.norm = nn.LayerNorm(dim)
+        self.stride = stride if kernel == stride else 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        down, right = -x.shape[1] % self.stride, -x.shape[2] % self.stride
+        if down or right:
+            x = nn.functional.pad(x, (0, 0, 0, right, 0, down))
+        return self.norm(self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+
+
+class TokenStages(nn.Module):
+    """Stages of :class:`TokenBlock`, norm, class token or mean, linear layer; timm's interface.
+
+    =============  ===========================================  =======================
+    code           what it is                                   output
+    =============  ===========================================  =======================
+    stages[i]      embedding, class tokens, ``depths[i]``       (B, G + H W, D), (H, W)
+                   blocks; the next takes the grid's tokens
+    norm           of the last stage
+    head           of the first class token, or of the mean     (B, ``num_classes``)
+                   over the grid
+    =============  ===========================================  =======================
+
+    Linear layers start with N(0, 0.02²) cut off at ±2, biases 0; convolutions as torch starts them.
+
+    Args:
+        embed: (channels, D, stage, stride) → module, images or tokens (B, H, W, C) → tokens (B, ⌈H/stride⌉, ⌈W/stride⌉, D).
+        attention: (D, heads, grid, stage, class tokens) → module, called with the tokens and the grid.
+        class_tokens: of every stage; they are not handed on to the next.
+        img_size: side or (H, W) of the images, multiples of ``patch_size``.
+        patch_size: stride of the first embedding.
+        strides: of the other embeddings.
+        in_chans, num_classes: as in timm; 0 classes: no linear layer.
+        global_pool: "token" (the last stage's first class token) or "avg".
+        embed_dim: D of the first stage.
+        ratios: of the widths of the stages to one another; None: of their heads.
+        depths, num_heads: of every stage.
+        mlp_ratio: width of the hidden layer over that of a token.
+        drop_rate: dropout in the blocks, behind both layers of an MLP, and before the head.
+        drop_path_rate: of the last block; it grows linearly from 0 in the first one.
+
+    Raises:
+        ValueError: an image size that is no multiple of the patch (with the nearest ones), numbers for another number of stages, a
+            width that is no multiple of the heads, a probability outside [0, 1), another pooling; in a call, images of another size.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed: Callable[[int, int, int, int], nn.Module],
+        attention: Callable[[int, int, Grid, int, int], nn.Module],
+        class_tokens: Sequence[int],
+        img_size: int | Sequence[int] = 224,
+        patch_size: int = 4,
+        strides: Sequence[int] | None = None,
+        in_chans: int = 3,
+        num_classes: int = 1000,
+        global_pool: Pool = "token",
+        embed_dim: int,
+        ratios: Sequence[int] | None = None,
+        depths: Sequence[int],
+        num_heads: Sequence[int],
+        mlp_ratio: float = 4.0,
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+    ) -> None:
+        super().__init__()
+        sides = image_sides(img_size, patch_size)
+        for name, value in {"drop_rate": drop_rate, "drop_path_rate": drop_path_rate}.items():
+            if not 0 <= value < 1:
+                raise ValueError(f"{name}: {value} (allowed: 0 <= p < 1)")
+        shares = num_heads if ratios is None else ratios
+        later = [2] * (len(depths) - 1) if strides is None else list(strides)
+        _check(depths, num_heads=num_heads, ratios=shares, strides=[patch_size, *later])
+        widths = [embed_dim * share // shares[0] for share in shares]
+        _check_widths(widths, num_heads)
+        self.img_size, self.in_chans, self.num_classes = sides, in_chans, num_classes
+        rates: list[Any] = calculate_drop_path_rates(drop_path_rate, list(depths), stagewise=True)
+        grid, channels, stages = sides, in_chans, []
+        for stage, (heads, dim) in enumerate(zip(num_heads, widths)):
+            stride = [patch_size, *later][stage]
+            grid = -(-grid[0] // stride), -(-grid[1] // stride)
+            count = class_tokens[stage]
+            blocks = [
+                TokenBlock(dim, attention(dim, heads, grid, stage, count), mlp_ratio, drop_rate, rate)
+                for rate in rates[stage]
+            ]
+            stages.append(Stage(embed(channels, dim, stage, stride), dim, count, blocks))
+            channels = dim
+        self.class_tokens = list(class_tokens)
+        self.stages = nn.ModuleList(stages)
+        self.num_features = self.head_hidden_size = channels
+        self.norm = nn.LayerNorm(channels)
+        self.head_drop = nn.Dropout(drop_rate)
+        self._pool(global_pool)
+        self.head = nn.Linear(channels, num_classes) if num_classes else nn.Identity()
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Tokens (B, G + H W, D) of the last stage, normalised."""
+        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
+        x = x.permute(0, 2, 3, 1)
+        tokens, grid = x.flatten(1, 2), self.img_size
+        for stage, count in zip(self.stages, [0, *self.class_tokens]):
+            tokens, grid = stage(tokens[:, count:].unflatten(1, grid))
+        return self.norm(tokens)
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Logits of tokens; with ``pre_logits`` what goes into the linear layer."""
+        x = x[:, 0] if self.global_pool == "token" else x[:, self.class_tokens[-1] :].mean(1)
+        x = self.head_drop(x)
+        return x if pre_logits else self.head(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def reset_classifier(self, num_classes: int, global_pool: Pool | None = None) -> None:
+        """A new linear layer with torch's own start."""
+        self.num_classes = num_classes
+        if global_pool is not None:
+            self._pool(global_pool)
+        where = self.norm.weight
+        self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+        self.head.to(where.device, where.dtype)
+
+    @torch.jit.ignore
+    def no_weight_decay(self) -> set[str]:
+        """Names of the class tokens and of the position tables."""
+        ends = ("cls_token", "relative_position_bias_table", "class_bias")
+        return {name for name, _ in self.named_parameters() if name.endswith(ends)}
+
+    def _pool(self, pool: Pool) -> None:
+        if pool not in ("token", "avg") or (pool == "token" and not self.class_tokens[-1]):
+            allowed = "token, avg" if self.class_tokens[-1] else "avg, for the last stage has no class token"
+            raise ValueError(f"global_pool: {pool!r} (allowed: {allowed})")
+        self.global_pool = pool
+
+
+def _check(depths: Sequence[int], **given: Sequence[int]) -> None:
+    for name, numbers in {"depths": depths, **given}.items():
+        if len(numbers) != len(depths) or not numbers or min(numbers) < 1:
+            raise ValueError(
+                f"{name}: {list(numbers)} (allowed: a number >= 1 for each of {len(depths)} stages)"
+            )
+
+
+def _check_widths(widths: Sequence[int], num_heads: Sequence[int]) -> None:
+    for stage, (width, heads) in enumerate(zip(widths, num_heads)):
+        if width < 1 or width % heads:
+            raise ValueError(
+                f"num_heads: {heads} at width {width}, stage {stage} (allowed: a divisor of the width)"
+            )

@@ -1,0 +1,75 @@
+"""Image classifiers by name: any network of timm's registry, where the vision Transformers of this package stand too.
+
+Importing this file imports neither torch nor timm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.models.vision_classifier import VisionClassifier
+
+
+def create(
+    name: str,
+    *,
+    classes: int,
+    in_channels: int = 3,
+    size: int = 224,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    **arguments: Any,
+) -> VisionClassifier:
+    """Build a network of timm's registry for images in [0, 1]; its weights are drawn from torch's global generator.
+
+    Args:
+        name: such as ``lipsformer_cswin_tiny`` or ``swin_tiny_patch4_window7_224``.
+        classes: number of classes C.
+        in_channels: channels of the images.
+        size: side of the images in pixels; networks that work at any size are not told.
+        mean, std: normalisation of each channel, in pixel units, inside the network; None: mean 0, std 1.
+        **arguments: of the network, as timm takes them (``embed_dim``, ``depths``, ``drop_path_rate``, …); what JSON can hold.
+
+    Returns:
+        A :class:`~relearn.models.vision_classifier.VisionClassifier`: images (B, in_channels, size, size) → logits (B, C).
+
+    Raises:
+        ValueError: an unknown name (with the nearest known one), an argument that the network does not take, or what the network
+            itself refuses.
+    """
+    from relearn.models import timm_names
+    from relearn.models.vision_classifier import VisionClassifier
+
+    timm_names.register()
+    timm = import_module("timm")
+    if not timm.is_model(name):
+        nearest = get_close_matches(str(name), timm.list_models(), n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"network: {name!r} (allowed: a name of timm's or of relearn's; did you mean {nearest!r}?)"
+        )
+    sizes = {"img_size": size} if timm.get_pretrained_cfg(name).fixed_input_size else {}
+    try:
+        trunk = timm.create_model(name, num_classes=classes, in_chans=in_channels, **(sizes | arguments))
+    except TypeError as error:
+        raise ValueError(f"network {name}: {str(error).splitlines()[0]}") from None
+    described = {
+        "name": name,
+        "classes": classes,
+        "in_channels": in_channels,
+        "size": size,
+        "mean": None if mean is None else list(mean),
+        "std": None if std is None else list(std),
+        **arguments,
+    }
+    return VisionClassifier(trunk, in_channels=in_channels, mean=mean, std=std, description=described)
+
+
+def modules_of(name: str) -> list[str]:
+    """The modules of this package that define a network, beyond what this file imports; none for timm's own networks."""
+    from relearn.models.timm_names import NAMES
+
+    return [NAMES[name][0].partition(":")[0]] if name in NAMES else []

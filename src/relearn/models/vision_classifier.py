@@ -1,0 +1,89 @@
+"""A network of timm's behind the interface of this package's classifiers: normalisation inside, features, head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class VisionClassifier(nn.Module):
+    r"""Classifier of images with pixels in [0, 1], made of a network that timm knows.
+
+    .. math:: \phi(x) = \mathrm{pool}(\mathrm{trunk}((x - \mu) / \sigma)), \quad f(x) = \mathrm{head}(\phi(x))
+
+    =======  ==============================  =====================  =======================
+    symbol   meaning                         code                   shape
+    =======  ==============================  =====================  =======================
+    x        images, pixels in [0, 1]        ``x``                  (B, in_channels, H, W)
+    μ, σ     normalisation, pixel units      ``mean``, ``std``      (1, in_channels, 1, 1)
+    φ        what goes into the head         ``features(x)``        (B, D)
+    head     linear layer or Gaussian head   ``head``               of ``trunk``
+    =======  ==============================  =====================  =======================
+
+    Args:
+        trunk: with timm's ``forward_features``, ``forward_head(…, pre_logits=True)`` and ``get_classifier``.
+        in_channels: channels of the images.
+        mean, std: one number a channel; None: 0 and 1.
+        description: keyword arguments of :func:`relearn.models.vision.create` that build this network.
+
+    Raises:
+        ValueError: mean or std of another length, a std that is not positive, a network with several heads.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        trunk: nn.Module,
+        *,
+        in_channels: int,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        description: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        mean = [0.0] * in_channels if mean is None else list(mean)
+        std = [1.0] * in_channels if std is None else list(std)
+        for key, numbers in {"mean": mean, "std": std}.items():
+            if len(numbers) != in_channels:
+                raise ValueError(f"{key}: {len(numbers)} values (allowed: {in_channels}, one a channel)")
+        if not all(0 < value < float("inf") for value in std):
+            raise ValueError(f"std: {std} (allowed: positive)")
+        self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1))
+        self.trunk = trunk
+        self.description = dict(description or {})
+        if not isinstance(self.head, nn.Module) or isinstance(self.head, nn.ModuleList):
+            raise ValueError(f"network {type(trunk).__name__}: several heads (allowed: one)")
+
+    @property
+    def head(self) -> nn.Module:
+        """The last layer, (B, D) → (B, C); it is the trunk's own."""
+        return self.trunk.get_classifier()  # type: ignore[operator]
+
+    def features(self, x: Tensor) -> Tensor:
+        """What goes into the head, (B, D).
+
+        Raises:
+            TypeError: images that are not floating point (they would not be in [0, 1]).
+            ValueError: images of another number of channels (they would broadcast) or without the batch axis.
+        """
+        if not x.is_floating_point():
+            raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
+        if x.dim() != 4 or x.shape[1] != self.mean.shape[1]:
+            raise ValueError(f"images: shape {tuple(x.shape)} (allowed: (B, {self.mean.shape[1]}, H, W))")
+        trunk: Any = self.trunk
+        return trunk.forward_head(trunk.forward_features((x - self.mean) / self.std), pre_logits=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, C)."""
+        return self.head(self.features(x))
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of the parameters that the trunk says should not decay (position tables, class tokens, …)."""
+        spared: set[str] = getattr(self.trunk, "no_weight_decay", set)()
+        return {f"trunk.{name}" for name in spared}

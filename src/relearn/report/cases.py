@@ -1,0 +1,47 @@
+"""The rows of ``cases.csv`` of one protocol of the step ``examine``, as parts of an exact claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relearn.report.comparisons import Exact
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What the runs of a protocol looked at; nothing is trained, so they are at full size at every scale."""
+
+    rows: Sequence[Row]
+    runs: tuple[str, ...]
+
+    def where(self, **labels: Any) -> Cases:
+        """The rows with these values; of p, ``inf`` is a number, as a table of numbers is read."""
+        rows = [row for row in self.rows if all(row[name] == value for name, value in labels.items())]
+        return Cases(rows, self.runs)
+
+    def part(self, name: str, good: Callable[[Row], bool], notes: Sequence[str] = ()) -> Exact:
+        """A statement that each row should fulfil; without a row it fails, for nothing was looked at."""
+        failures = sum(not good(row) for row in self.rows) if self.rows else 1
+        return Exact(name, len(self.rows), failures, True, self.runs, tuple(notes))
+
+    def most(self, over: str, under: str) -> float:
+        """The largest ratio of two columns over the rows that have both."""
+        pairs = [(row[over], row[under]) for row in self.rows if row[over] is not None and row[under]]
+        return max((float(a) / float(b) for a, b in pairs), default=math.nan)
+
+
+def cases(evidence: Evidence, protocol: str) -> Cases:
+    """All rows of this protocol; none where it was not run."""
+    runs = [
+        run
+        for run in select(evidence.runs, {"step": "examine", "protocol": protocol})
+        if run.file("cases.csv")
+    ]
+    return Cases([row for run in runs for row in run.rows("cases.csv")], tuple(run.folder for run in runs))

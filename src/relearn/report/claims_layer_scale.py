@@ -1,0 +1,155 @@
+"""The predicates of touvron2021 over trainings of deep vision Transformers, by the ids of claims.yaml.
+
+The notes give LayerScale's start a size of 1e-4 for no stated depth; where it depends on the depth, the paper behind
+them has 0.1 up to 18 blocks, 1e-5 at 24 and 1e-6 beyond. These decide, so that no start is chosen by its result; other
+starts stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relearn.report import classified
+from relearn.report.artefacts import Where
+from relearn.report.comparisons import Comparison, Finding, finding
+from relearn.report.quantities import Evidence
+from relearn.report.seeds import Sample, difference, level, ratio
+from relearn.report.verdicts import Above, Below
+
+DEEP = (24, 36)  # blocks
+LAYER_SCALE = "layer_scale_"
+RIVALS = ("rezero", "skip_init", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm")
+#: a start that is not 0, and the same from 0
+NOT_ZERO = {"rezero_epsilon": "rezero", LAYER_SCALE: f"{LAYER_SCALE}0"}
+
+
+def start(depth: int) -> str:
+    """The variant of LayerScale that counts at this depth."""
+    return f"{LAYER_SCALE}{'1e-1' if depth <= 18 else '1e-5' if depth <= 24 else '1e-6'}"
+
+
+def place(variant: str, depth: int, suite: str = "residual") -> tuple[str, Where]:
+    """What the variant is called among the comparison's networks, and its trainings."""
+    return f"{suite}/{variant}/{depth}", {"suite": suite, "variant": variant, "depth": str(depth)}
+
+
+def depths(evidence: Evidence, suite: str = "residual", variant: str = "*") -> list[int]:
+    """At which this variant was trained, shallow to deep."""
+    runs = classified.trainings(evidence, {"suite": suite, "variant": variant})
+    return sorted({int(run.labels["depth"]) for run in runs})
+
+
+def deeper_is_trainable(evidence: Evidence) -> Finding:
+    """At 24 and at 36 blocks LayerScale is more accurate than each rival, or it trains and the rival does not.
+
+    A rival that converges at some seed is compared by accuracy at all seeds. Of one that converges at none, the share
+    of seeds counts at which LayerScale itself converges.
+    """
+    parts: dict[str, Comparison | None] = {}
+    for depth in DEEP:
+        for rival in RIVALS:
+            name = f"{depth} blocks: {start(depth)} - {rival}"
+            parts[name] = _trains_better(evidence, name, depth, rival)
+    return finding(parts)
+
+
+def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Comparison | None:
+    (ours, mine), (theirs, other) = place(start(depth), depth), place(rival, depth)
+    notes = _beside(evidence, depth, (start(depth), rival))
+    own, lost = classified.outcomes(evidence, mine), classified.outcomes(evidence, other)
+    if any("ok" in words for words in lost.values()):
+        first, second = (
+            classified.accuracy(evidence, ours, mine),
+            classified.accuracy(evidence, theirs, other),
+        )
+        return difference(name, first, second, Above(0.0), role=classified.STEP, notes=notes)
+    shared = {seed: float("ok" in own[seed]) for seed in own if seed in lost}
+    runs = [run.folder for where in (mine, other) for run in classified.trainings(evidence, where)]
+    words = f"{depth} blocks: {rival} never converges; share of seeds at which {start(depth)} does"
+    one = Sample(f"{ours} {theirs}", shared, tuple(runs))
+    return level(words, one, classified.ALWAYS, role=classified.STEP, notes=notes)
+
+
+def small_not_zero(evidence: Evidence) -> Finding:
+    """A small start is more accurate than the same scheme from 0, at every depth at which both were run."""
+    parts: dict[str, Comparison | None] = {}
+    for small, zero in NOT_ZERO.items():
+        for depth in depths(evidence, variant=zero):
+            variant = start(depth) if small == LAYER_SCALE else small
+            name = f"{depth} blocks: {variant} - {zero}"
+            parts[name] = _difference(evidence, name, variant, zero, depth)
+    return finding(parts or {"a start at 0": None})
+
+
+def uniform_branch_ratio(evidence: Evidence) -> Finding:
+    """The coefficient of variation over layers of the branch-to-trunk ratio, LayerScale / pre-norm, < 1 after training.
+
+    At every depth at which pre-norm was run. Beside it: other starts of LayerScale, and before training.
+    """
+    parts: dict[str, Comparison | None] = {}
+    beside: list[Comparison] = []
+    for depth in depths(evidence, variant="pre_norm"):
+        starts = {run.labels["variant"] for run in classified.trainings(evidence, {"suite": "residual"})}
+        for variant in sorted({start(depth), *(one for one in starts if one.startswith(LAYER_SCALE))}):
+            for metric, words in (("branch_cv_ratio", "after"), ("branch_cv_start_ratio", "before")):
+                decides = (variant, words) == (start(depth), "after")
+                name = f"{depth} blocks: variation {words} training, {variant} / pre_norm"
+                ours, theirs = (
+                    classified.measured(evidence, metric, *place(one, depth)) for one in (variant, "pre_norm")
+                )
+                part = ratio(name, ours, theirs, Below(1.0), decides=decides)
+                if decides:
+                    parts[name] = part
+                elif part:
+                    beside.append(part)
+    found = finding(parts or {"pre-norm": None})
+    return Finding([*found.parts, *beside], found.missing)
+
+
+def class_attention_helps(evidence: Evidence) -> Finding:
+    """Accuracy with class attention - with a class token from the start > 0, at every depth at which one was run."""
+    parts: dict[str, Comparison | None] = {}
+    suite = "class_token"
+    for depth in depths(evidence, suite):
+        name = f"{depth} blocks: class attention - class token from the start"
+        parts[name] = _difference(evidence, name, "class_attention", "from_start", depth, suite)
+    return finding(parts or {"class tokens": None})
+
+
+PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
+    "deeper_is_trainable": deeper_is_trainable,
+    "small_not_zero": small_not_zero,
+    "uniform_branch_ratio": uniform_branch_ratio,
+    "class_attention_helps": class_attention_helps,
+}
+
+
+def power(comparison: Comparison, evidence: Evidence) -> list[str]:
+    """Seeds, and at each of them some training of the compared ones above chance."""
+    variants = {}
+    for key, _, _ in comparison.keys:
+        for name in key.split():
+            suite, variant, depth = name.split("/")
+            variants[f"{variant} of {depth} blocks"] = place(variant, int(depth), suite)[1]
+    return classified.lacks(comparison, evidence, variants)
+
+
+def _difference(
+    evidence: Evidence, name: str, left: str, right: str, depth: int, suite: str = "residual"
+) -> Comparison | None:
+    one, other = (classified.accuracy(evidence, *place(variant, depth, suite)) for variant in (left, right))
+    notes = _beside(evidence, depth, (left, right), suite)
+    return difference(name, one, other, Above(0.0), role=classified.STEP, notes=notes)
+
+
+def _beside(
+    evidence: Evidence, depth: int, variants: Sequence[str], suite: str = "residual"
+) -> Sequence[str]:
+    """A line a variant, and one of LayerScale's other starts where LayerScale is one of them."""
+    lines = [classified.said(evidence, one, place(one, depth, suite)[1]) for one in variants]
+    if any(one.startswith(LAYER_SCALE) for one in variants):
+        runs = classified.trainings(evidence, place(f"{LAYER_SCALE}*", depth, suite)[1])
+        starts = sorted({run.labels["variant"] for run in runs} - set(variants))
+        others = [classified.said(evidence, one, place(one, depth, suite)[1]) for one in starts]
+        lines += [f"other starts: {', '.join(others)}"] if others else []
+    return lines

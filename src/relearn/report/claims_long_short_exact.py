@@ -1,0 +1,160 @@
+"""The predicates of zhu2022, chapter 5, without chance: growth with the length, aligned norms, counted multiply-adds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relearn.report.comparisons import Exact, Finding
+from relearn.report.derived import rows_of
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+
+LINEAR, QUADRATIC = 1.15, 1.7  # slopes in logarithmic axes: at most, at least
+LONGEST = 8192  # the last phase of the published training: curves that reach it are of full size
+ALIGNED, APART = 0.01, 1.02  # the norms' ratio with DualLN is within of 1, without it is above
+MILLIONS = (44, 110)  # of the published character models
+WITHIN = 0.10  # of the printed multiply-adds
+OURS, FULL = "long_short", "full"
+CONVENTION = "one product with its sum counts one (fvcore's convention)"
+
+
+def linear_cost(evidence: Evidence) -> Finding:
+    """Slope of long-short attention in time and memory at most 1.15, of full attention in time at least 1.7."""
+    runs = [run for run in _of(evidence, {"step": "cost", "protocol": "curve"}) if run.file("cost.csv")]
+    if not runs:
+        return Finding(missing=["no runs for the curves of figure 5.5"])
+    whole = all(_longest(run, OURS) >= LONGEST for run in runs)
+    slopes = {name: [run.metrics.get(f"{name}_slope") for run in runs] for name in SLOPES}
+    parts, missing = [], []
+    for words, names, good in CLAIMED:
+        values = [value for name in names for value in slopes[name] if value is not None]
+        missing += [f"no slope {name}" for name in names if None in slopes[name]]
+        if values:
+            failures = sum(not good(value) for value in values)
+            notes = [f"{name}: {value:.3f}" for name in names for value in slopes[name] if value is not None]
+            reached = ", ".join(f"{name} to {_longest(run, name)}" for run in runs for name in (OURS, FULL))
+            parts.append(
+                Exact(words, len(values), failures, whole, _folders(runs), (*notes, f"lengths: {reached}"))
+            )
+    return Finding(parts, missing)
+
+
+SLOPES = ("long_short_time", "long_short_memory", "full_time")
+CLAIMED: tuple[tuple[str, tuple[str, ...], Any], ...] = (
+    (
+        f"long-short attention: time and memory grow with a power <= {LINEAR:g}",
+        SLOPES[:2],
+        lambda slope: slope <= LINEAR,
+    ),
+    (
+        f"full attention: time grows with a power >= {QUADRATIC:g}",
+        SLOPES[2:],
+        lambda slope: slope >= QUADRATIC,
+    ),
+)
+
+
+def dual_norm_aligns(evidence: Evidence) -> Finding:
+    """Before training, the ratio of norms is 1 within 0.01 at every layer with DualLN and above 1.02 without; keys and values.
+
+    At full size where the models have the published 44 or 110 million parameters.
+    """
+    sides: tuple[tuple[str, str, Any], ...] = (
+        (
+            "dual_norm",
+            f"with DualLN: 1 ± {ALIGNED:g} at every layer",
+            lambda ratio: abs(ratio - 1) <= ALIGNED,
+        ),
+        ("no_dual_norm", f"without: above {APART:g} at every layer", lambda ratio: ratio > APART),
+    )
+    parts, missing = [], []
+    for variant, words, good in sides:
+        runs = [
+            run for run in _of(evidence, {"step": "predict", "variant": variant}) if run.file("norms.csv")
+        ]
+        ratios = {
+            f"{run.labels['dataset']}, seed {run.seed}, layer {row['layer']}, {of}": float(row[name])
+            for run in runs
+            for row in rows_of(run, "norms.csv", moment="start")
+            for of, name in (("keys", "ratio"), ("values", "value_ratio"))
+            if row.get(name) is not None
+        }
+        if not ratios:
+            missing.append(f"no runs for {words}")
+            continue
+        failed = [name for name, ratio in ratios.items() if not good(ratio)]
+        least, most = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+        notes = [f"from {ratios[least]:.4f} ({least}) to {ratios[most]:.4f} ({most})"]
+        whole = all(round((run.metrics.get("parameters_count") or 0) / 1e6) in MILLIONS for run in runs)
+        parts.append(Exact(words, len(ratios), len(failed), whole, _folders(runs), tuple(notes)))
+    return Finding(parts, missing)
+
+
+def lra_flops(evidence: Evidence) -> Finding:
+    """Multiply-adds of long-short (w, r = 8, 32) and full attention at the published lengths are within 10% of table 5.1.
+
+    Its other rows stand in a note.
+    """
+    runs = [run for run in _of(evidence, {"step": "count", "family": "lra"}) if run.file("counts.csv")]
+    rows = [
+        row for run in runs for row in rows_of(run, "counts.csv") if row["printed_flops_giga"] is not None
+    ]
+    own = [row for row in rows if row["model"] in (OURS, FULL)]
+    if not own:
+        return Finding(missing=["no runs for the counts of table 5.1"])
+    notes = [CONVENTION, *(_said(row) for row in own)]
+    others = [row for row in rows if row not in own]
+    if others:
+        near = sum(_near(row) for row in others)
+        notes.append(
+            f"beside it, of the other rows of table 5.1: {near} of {len(others)} within {100 * WITHIN:g}%"
+        )
+        notes += [f"beside it: {_said(row)}" for row in others if not _near(row)]
+    failures = sum(not _near(row) for row in own)
+    there = {(row["model"], row["task_or_input"]) for row in own}
+    missing = [
+        f"no count of {name}, {task}"
+        for name in (OURS, FULL)
+        for task in ("listops", "text", "retrieval")
+        if (name, task) not in there
+    ]
+    words = f"multiply-adds within {100 * WITHIN:g}% of those printed"
+    return Finding([Exact(words, len(own), failures, True, _folders(runs), tuple(notes))], missing)
+
+
+def flops_of(evidence: Evidence) -> tuple[Mapping[tuple[str, str], float], tuple[str, ...]]:
+    """Counted multiply-adds in 10^9 by attention and task, and the runs that counted."""
+    runs = _of(evidence, {"step": "count", "family": "lra"})
+    found = {
+        (str(row["model"]), str(row["task_or_input"])): float(row["flops_count"]) / 1e9
+        for run in runs
+        for row in rows_of(run, "counts.csv")
+        if row["flops_count"] is not None
+    }
+    return found, _folders(runs)
+
+
+def _near(row: Mapping[str, Any]) -> bool:
+    return abs(_giga(row) / float(row["printed_flops_giga"]) - 1) <= WITHIN
+
+
+def _giga(row: Mapping[str, Any]) -> float:
+    return math.nan if row["flops_count"] is None else float(row["flops_count"]) / 1e9
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    return f"{row['model']}, {row['task_or_input']}: {_giga(row):.3g}, printed {row['printed_flops_giga']:g}"
+
+
+def _longest(run: Run, attention: str) -> int:
+    return max((int(row["length"]) for row in rows_of(run, "cost.csv", attention=attention)), default=0)
+
+
+def _of(evidence: Evidence, where: Mapping[str, str]) -> list[Run]:
+    return select(evidence.runs, where)
+
+
+def _folders(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(run.folder for run in runs)

@@ -1,0 +1,163 @@
+"""The predicate of ye2023 over trained classifiers: a Gaussian-process head knows distance, and tells foreign images better.
+
+Two things, for each attention and depth that was run. Entropy along rays that leave the data: nats at the greatest distance minus
+at the data, in the features that the head sees, for these distances are all that a head can know; rays in pixels, which
+the trunk bends, stand beside. AUROC by the entropy of the prediction, which both heads have: the Gaussian process's minus the dense
+head's, paired by seed and by set and averaged over the sets that both have; the sets one by one, and the Gaussian process's own
+variance, stand beside.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from relearn.report import classified
+from relearn.report.artefacts import Where
+from relearn.report.comparisons import Comparison, Finding, finding
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+from relearn.report.seeds import Sample, difference
+from relearn.report.verdicts import Above
+
+STEP = "uncertainty"
+ATTENTIONS = {"dot": "dot products", "lrsa": "LRSA"}
+ENTROPY, VARIANCE = "entropy", "gp_variance"
+FEATURES, PIXELS = "features", "pixels"
+
+BySet = Mapping[str, float]
+
+
+def gp_is_distance_aware(evidence: Evidence) -> Finding:
+    """Entropy rises in features, and AUROC is above the dense head's, for each attention and depth that was run."""
+    parts: dict[str, Comparison | None] = {}
+    beside: list[Comparison | None] = []
+    for attention, words in ATTENTIONS.items():
+        for depth in _depths(evidence, f"{attention}_gp"):
+            name = f"{words}, {depth} blocks"
+            gp, dense = place(f"{attention}_gp", depth), place(f"{attention}_dense", depth)
+            for space in (FEATURES, PIXELS):
+                part = _rise(evidence, f"{name}: entropy on the way out in {space}", *gp, space)
+                if space == FEATURES:
+                    parts[f"{name}: entropy on the way out"] = part
+                else:
+                    beside.append(part)
+            ours, theirs = (_detection(evidence, where, ENTROPY) for _, where in (gp, dense))
+            parts[f"{name}: AUROC"] = _apart(f"{name}: AUROC, GP - dense", gp[0], dense[0], ours, theirs)
+            for one in _sets((ours, theirs)):
+                title = f"{name}: AUROC against {one}, GP - dense"
+                beside.append(_apart(title, gp[0], dense[0], ours, theirs, only=one, decides=False))
+            spread = _detection(evidence, gp[1], VARIANCE)
+            title = f"{name}: AUROC by variance, GP - dense by entropy"
+            beside.append(_apart(title, gp[0], dense[0], spread, theirs, decides=False))
+    found = finding(parts or {"a Gaussian-process head": None})
+    return Finding([*found.parts, *(part for part in beside if part)], found.missing)
+
+
+def power(comparison: Comparison, evidence: Evidence) -> list[str]:
+    """Seeds, and at each of them a training of the compared ones above chance."""
+    names = dict.fromkeys(name for name, _, _ in comparison.keys)
+    variants = {}
+    for name in names:
+        variant, depth = name.split("/")
+        variants[f"{variant} of {depth} blocks"] = place(variant, int(depth))[1]
+    return classified.lacks(comparison, evidence, variants)
+
+
+def place(variant: str, depth: int) -> tuple[str, Where]:
+    """What a variant is called among the comparison's networks, and its runs."""
+    return f"{variant}/{depth}", {"variant": variant, "depth": str(depth)}
+
+
+def _measured(evidence: Evidence, where: Where) -> list[Run]:
+    runs = select(evidence.runs, {"step": STEP}, where)
+    return [run for run in runs if not run.diverged]
+
+
+def _depths(evidence: Evidence, variant: str) -> list[int]:
+    return sorted({int(run.labels["depth"]) for run in _measured(evidence, {"variant": variant})})
+
+
+def _rise(evidence: Evidence, words: str, name: str, where: Where, space: str) -> Comparison | None:
+    """Mean entropy at the greatest distance minus that at the least, by seed."""
+    near: dict[int, float] = {}
+    far: dict[int, float] = {}
+    notes = []
+    runs = _measured(evidence, where)
+    for run in runs:
+        path = [row for row in run.rows("distance.csv") if row["space"] == space]
+        path.sort(key=lambda row: float(row["distance"]))
+        if len(path) > 1:
+            near[run.seed], far[run.seed] = (float(path[at]["entropy_nats"]) for at in (0, -1))
+            grows = [float(b["entropy_nats"]) >= float(a["entropy_nats"]) for a, b in pairwise(path)]
+            notes.append(
+                f"seed {run.seed}: {near[run.seed]:.3f} to {far[run.seed]:.3f} nats at {path[-1]['distance']:g} deviations, "
+                f"does not fall in {sum(grows)} of {len(grows)} steps"
+            )
+    folders = tuple(run.folder for run in runs)
+    return difference(
+        words,
+        Sample(name, far, folders),
+        Sample(name, near, folders),
+        Above(0.0),
+        unit="nats",
+        role=classified.STEP,
+        decides=space == FEATURES,
+        notes=notes,
+    )
+
+
+def _detection(evidence: Evidence, where: Where, score: str) -> dict[int, tuple[BySet, str]]:
+    """By seed: AUROC by set, and the run's folder."""
+    return {
+        run.seed: (
+            {
+                str(row["set"]): float(row["auroc_frac"])
+                for row in run.rows("ood.csv")
+                if row["score"] == score
+            },
+            run.folder,
+        )
+        for run in _measured(evidence, where)
+    }
+
+
+def _sets(sides: Iterable[Mapping[int, tuple[BySet, str]]]) -> list[str]:
+    """The sets that some seed has, as they come."""
+    return list(dict.fromkeys(one for side in sides for by_set, _ in side.values() for one in by_set))
+
+
+def _apart(
+    words: str,
+    ours: str,
+    theirs: str,
+    left: Mapping[int, tuple[BySet, str]],
+    right: Mapping[int, tuple[BySet, str]],
+    *,
+    only: str | None = None,
+    decides: bool = True,
+) -> Comparison | None:
+    """AUROC, left minus right, over the seeds that both have, each the mean over the sets that both have there."""
+    values: dict[str, dict[int, float]] = defaultdict(dict)
+    runs: dict[str, list[str]] = defaultdict(list)
+    used: dict[str, None] = {}
+    for seed in sorted(left.keys() & right.keys()):
+        (mine, folder), (other, theirs_folder) = left[seed], right[seed]
+        shared = [one for one in mine if one in other and only in (None, one)]
+        if shared:
+            used |= dict.fromkeys(shared)
+            values["left"][seed] = sum(mine[one] for one in shared) / len(shared)
+            values["right"][seed] = sum(other[one] for one in shared) / len(shared)
+            runs["left"].append(folder)
+            runs["right"].append(theirs_folder)
+    notes = [f"mean over {', '.join(used)}"] if used and only is None else []
+    return difference(
+        words,
+        Sample(ours, values["left"], tuple(runs["left"])),
+        Sample(theirs, values["right"], tuple(runs["right"])),
+        Above(0.0),
+        role=classified.STEP,
+        decides=decides,
+        notes=notes,
+    )

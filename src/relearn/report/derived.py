@@ -1,0 +1,138 @@
+"""Numbers that stand in a run's files or settings and not among its metrics: ``<step>.<name>@<argument>``.
+
+==============================  ======================================================================================
+name@argument                   what it is
+==============================  ======================================================================================
+``millions@<metric>``           a metric that counts, in millions
+``parameters@<model>@<input>``  parameters in millions, of counts.csv; of an input's name its first word counts
+``flops@<model>@<input>``       multiply-adds in 10^9, of counts.csv
+``longest@<column>@<name>@<n>`` the greatest length that cost.csv has a number of, for this attention and batch
+``setting@<key>@<default>``     the number that the settings hold under this key, at whatever depth
+``seconds@<n>``                 seconds for n images, from a speed in images_per_s
+``mce@<network>``               mce_frac, where the record's notes say that it is relative to this network
+``corruption@<name>``           error under one corruption of sets.csv, the mean over its severities
+``ordered@<n>``                 the n-th smallest of the errors under the 15 corruptions
+==============================  ======================================================================================
+
+An argument left out is any; None where there is no such number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from relearn.report.runs import Run
+
+Of = Callable[[Run], float | None]
+#: of ImageNet-C
+CORRUPTIONS = (
+    *(
+        "gaussian_noise",
+        "shot_noise",
+        "impulse_noise",
+        "defocus_blur",
+        "glass_blur",
+        "motion_blur",
+        "zoom_blur",
+    ),
+    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+)
+
+
+def derived(name: str) -> Of:
+    """What to make of a run, by ``<name>@<argument>...``.
+
+    Raises:
+        ValueError: a name that is none of the module's.
+    """
+    kind, *arguments = name.split("@")
+    if kind not in KINDS:
+        raise ValueError(f"found quantity {name}, allowed: {', '.join(KINDS)} before the @")
+    return partial(KINDS[kind], arguments=arguments)
+
+
+def rows_of(run: Run, file: str, **wanted: str) -> list[dict[str, Any]]:
+    """The rows of one of the run's CSV files that have these values, compared as text."""
+    rows = run.rows(file) if run.file(file) else []
+    return [row for row in rows if all(str(row[name]) == value for name, value in wanted.items())]
+
+
+def corruption_errors(run: Run) -> dict[str, float]:
+    """Corruption → error as a fraction, the mean over severities; of the generator's images, else of ImageNet-C."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in rows_of(run, "sets.csv", set="corrupted") or rows_of(run, "sets.csv", set="c"):
+        if row["corruption"] and row["accuracy_frac"] is not None:
+            found[str(row["corruption"])].append(1 - float(row["accuracy_frac"]))
+    return {name: sum(errors) / len(errors) for name, errors in found.items()}
+
+
+def _millions(run: Run, arguments: list[str]) -> float | None:
+    value = run.metrics.get(arguments[0])
+    return None if value is None else value / 1e6
+
+
+def _counted(run: Run, arguments: list[str], *, column: str, over: float) -> float | None:
+    model, *place = (argument.strip() for argument in arguments)
+    values = [
+        row[column]
+        for row in rows_of(run, "counts.csv", model=model)
+        if row[column] is not None and (not place or str(row["task_or_input"]).split()[0] == place[0])
+    ]
+    return float(values[0]) / over if values else None
+
+
+def _longest(run: Run, arguments: list[str]) -> float | None:
+    column, attention, batch = arguments
+    rows = rows_of(run, "cost.csv", attention=attention, batch=batch)
+    return max((float(row["length"]) for row in rows if row[column] is not None), default=None)
+
+
+def _setting(run: Run, arguments: list[str]) -> float | None:
+    key, *default = arguments
+    numbers = [value for value in _under(run.settings, key) if isinstance(value, int | float)]
+    return next((float(value) for value in [*numbers, *default]), None)
+
+
+def _under(settings: Mapping[str, Any], key: str) -> Iterator[Any]:
+    for name, value in settings.items():
+        if name == key:
+            yield value
+        if isinstance(value, Mapping):
+            yield from _under(value, key)
+
+
+def _seconds(run: Run, arguments: list[str]) -> float | None:
+    speed = run.metrics.get("images_per_s")
+    return float(arguments[0]) / speed if speed else None
+
+
+def _mce(run: Run, arguments: list[str]) -> float | None:
+    said = [note for note in run.record["notes"] if note.startswith("mce_frac: ")]
+    return run.metrics.get("mce_frac") if said and f"relative to {arguments[0]}" in said[-1] else None
+
+
+def _corruption(run: Run, arguments: list[str]) -> float | None:
+    return corruption_errors(run).get(arguments[0])
+
+
+def _ordered(run: Run, arguments: list[str]) -> float | None:
+    errors = corruption_errors(run)
+    if not errors.keys() >= set(CORRUPTIONS):
+        return None
+    return sorted(errors[name] for name in CORRUPTIONS)[int(arguments[0]) - 1]
+
+
+KINDS: dict[str, Callable[..., float | None]] = {
+    "millions": _millions,
+    "parameters": partial(_counted, column="parameters_count", over=1e6),
+    "flops": partial(_counted, column="flops_count", over=1e9),
+    "longest": _longest,
+    "setting": _setting,
+    "seconds": _seconds,
+    "mce": _mce,
+    "corruption": _corruption,
+    "ordered": _ordered,
+}

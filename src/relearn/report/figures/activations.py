@@ -1,0 +1,75 @@
+"""qi2023, figure 2: activation functions, and beside them their slopes, whose largest is the Lipschitz constant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("series", "x", "value", "slope", "at", "constant", "runs")
+LOOK: dict[str, dict[str, Any]] = {
+    "sigmoid": {"color": COLOURS["start"], "lw": 1.8},
+    "tanh": {"color": COLOURS["bullseye_polytope"], "lw": 1.8},
+    "relu": {"color": MUTED, "lw": 1.8},
+    "gelu_sigmoid": {"color": COLOURS["gradinit"], "lw": 1.8},
+    "gelu": {"color": COLOURS["gradient_matching"], "lw": 1.5, "ls": (0, (4, 2))},
+}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row an activation and x, with the place and size of its largest slope; of several seeds the first."""
+    found = []
+    for run in select(evidence.runs, artefact.common)[:1]:
+        if run.file("curves.csv") is None or run.file("cases.csv") is None:
+            continue
+        steepest = {row["activation"]: (row["at"], row["norm"]) for row in run.rows("cases.csv")}
+        for row in artefact.rows:
+            for line in run.rows("curves.csv"):
+                if line["activation"] == row.id:
+                    numbers = (line["x"], line["value"], line["slope"], *steepest[row.id])
+                    found.append(dict(zip(FIELDS, (row.id, *map(float, numbers), run.folder))))
+    return found
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Left the functions, right their slopes with a point at the largest and a line at 1."""
+    from seaborn import despine
+
+    with styled():
+        figure = empty_figure(9.2, 4.0)
+        left, right = figure.subplots(1, 2)
+        handles = []
+        for axes, name, column in ((left, "f(x)", "value"), (right, "f′(x)", "slope")):
+            axes.set_title("Activations" if axes is left else "Their slopes")
+            axes.set(xlabel="x", ylabel=name)
+            despine(ax=axes, left=True)
+            if not points:
+                empty(axes)
+                continue
+            for row in artefact.rows:
+                line = [point for point in points if point["series"] == row.id]
+                if not line:
+                    continue
+                said = f"{row.title}: {line[0]['constant']:.5g}" if axes is left else None
+                (drawn,) = axes.plot(
+                    [p["x"] for p in line], [p[column] for p in line], label=said, **LOOK[row.id]
+                )
+                handles += [drawn] if said else []
+        if points:
+            _constants(right, points)
+            figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)
+    return figure
+
+
+def _constants(axes: Any, points: list[dict[str, Any]]) -> None:
+    """A point at each largest slope, and 1, which section 2 states of all."""
+    axes.axhline(1.0, color=INK, lw=0.9, ls=(0, (1, 2)), zorder=1)
+    for name in dict.fromkeys(point["series"] for point in points):
+        first = next(point for point in points if point["series"] == name)
+        look = {"color": LOOK[name]["color"], "ls": "", "marker": "o", "ms": 5, "zorder": 5}
+        axes.plot([first["at"]], [first["constant"]], **look)

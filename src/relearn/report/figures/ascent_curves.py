@@ -1,0 +1,79 @@
+"""kim2020, figure 8: the norm of the Jacobian along gradient ascent on the input; a panel an attention."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact
+from relearn.report.figures.panels import empty, shown
+from relearn.report.figures.style import COLOURS, MUTED, empty_figure, few_numbers, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("panel", "length", "seed", "rank", "step", "value", "bound", "runs")
+COLOUR = COLOURS["start"]
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a run, start and step, with the bound of the run, if it has one."""
+    return [
+        dict(
+            zip(
+                FIELDS,
+                (
+                    *(
+                        row.id,
+                        int(run.labels["length"]),
+                        run.seed,
+                        one["rank"],
+                        one["step"],
+                        float(one["value"]),
+                    ),
+                    *(run.metrics.get("bound"), run.folder),
+                ),
+            )
+        )
+        for row in artefact.rows
+        for run in select(evidence.runs, artefact.common, row.where)
+        if run.file("curve.csv")
+        for one in run.rows("curve.csv")
+        if one["value"] is not None and math.isfinite(float(one["value"]))
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """The best start of each run thick, the others thin; a bound dashed."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    rows = shown(artefact, points)
+    with styled():
+        figure = empty_figure(max(6.6, 3.1 * len(rows)), 3.7)
+        for axes, row in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows):
+            here = [point for point in points if point["panel"] == row.id]
+            lengths = ", ".join(str(length) for length in sorted({point["length"] for point in here}))
+            axes.set_title(f"{row.title}\nN = {lengths}" if here else row.title, fontsize=10)
+            axes.set_xlabel("Step of the ascent")
+            axes.set_ylabel("‖J‖∞" if row is rows[0] else "")
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            for key in dict.fromkeys((p["runs"], p["rank"]) for p in here):
+                line = [p for p in here if (p["runs"], p["rank"]) == key]
+                best = key[1] == min(p["rank"] for p in here if p["runs"] == key[0])
+                look = {"lw": 2.0, "zorder": 4} if best else {"lw": 0.8, "alpha": 0.5, "zorder": 3}
+                axes.plot([p["step"] for p in line], [p["value"] for p in line], color=COLOUR, **look)
+            for bound in {p["bound"] for p in here if p["bound"] is not None}:
+                axes.axhline(bound, color=MUTED, ls=(0, (5, 3)), lw=1.2, zorder=2)
+            axes.set_yscale("log", nonpositive="mask")
+            few_numbers(axes.yaxis)
+        if any(point["bound"] is not None for point in points):
+            handles = [
+                Line2D([], [], color=COLOUR, lw=2.0, label="Norm"),
+                Line2D([], [], color=MUTED, lw=1.2, ls=(0, (5, 3)), label="Bound"),
+            ]
+            figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
+    return figure

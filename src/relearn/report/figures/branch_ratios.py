@@ -1,0 +1,104 @@
+"""Norm of a residual branch over the norm of its stream, layer by layer; a panel a branch and moment, a line a scheme."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import INK, empty_figure, few_numbers, sequential, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+
+FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
+FIRST = "pre_norm"  # drawn in ink; the rest are shades
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, scheme and layer, the first layer 1: the mean over seeds and their range.
+
+    Of the greatest depth at which the first scheme and another one were trained; without such, of the greatest.
+    """
+    found = {row.id: _by_depth(artefact, row, evidence) for row in artefact.rows}
+    others = {depth for name, runs in found.items() if name != FIRST for depth in runs}
+    depth = max(others & set(found.get(FIRST, ())) or others | set(found.get(FIRST, ())), default=0)
+    return [
+        p
+        for column in artefact.columns
+        for name, runs in found.items()
+        for p in _line(column, name, depth, runs.get(depth, []))
+    ]
+
+
+def _by_depth(artefact: Artefact, row: Row, evidence: Evidence) -> dict[int, list[Run]]:
+    found: dict[int, list[Run]] = {}
+    for run in select(evidence.runs, artefact.common, row.where):
+        if run.file("layers.csv"):
+            found.setdefault(int(run.labels["depth"]), []).append(run)
+    return found
+
+
+def _line(column: Column, name: str, depth: int, runs: list[Run]) -> list[dict[str, Any]]:
+    panel = column.panel
+    values = by_place(
+        runs,
+        "layers.csv",
+        "layer",
+        "ratio",
+        lambda row: (row["branch"], row["moment"]) == (panel["branch"], panel["moment"]),
+    )
+    folders = " ".join(run.folder for run in runs)
+    return [
+        dict(zip(FIELDS, (column.id, name, depth, int(layer) + 1, *spread(numbers), folders)))
+        for layer, numbers in values.items()
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Before training above, after it below; panels of a line share their axis."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    shades = sequential([row.id for row in artefact.rows if row.id != FIRST])
+    colours = {row.id: shades.get(row.id, INK) for row in artefact.rows}
+    there = {point["series"] for point in points}
+    with styled():
+        figure = empty_figure(9.2, 5.6)
+        grid = figure.subplots(2, 2, sharey="row", sharex=True)
+        for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
+            here = [point for point in points if point["panel"] == column.id]
+            axes.set_title(column.title, fontsize=10)
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            for name, colour in colours.items():
+                _curve(axes, [point for point in here if point["series"] == name], colour)
+            axes.set_yscale("log", nonpositive="mask")
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=7)
+            if place >= 2:
+                axes.set_xlabel(f"Block of {here[0]['depth']}")
+            if place % 2 == 0:
+                axes.set_ylabel("Branch / stream")
+        for axes in grid.flat:
+            if axes.lines:
+                few_numbers(axes.yaxis)
+        handles = [
+            Line2D([], [], color=colours[row.id], lw=1.6, label=row.title)
+            for row in artefact.rows
+            if row.id in there
+        ]
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _curve(axes: Any, points: list[dict[str, Any]], colour: Any) -> None:
+    if not points:
+        return
+    layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
+    if max(point["seeds"] for point in points) > 1:
+        axes.fill_between(layers, low, high, color=colour, alpha=0.18, lw=0, zorder=2)
+    axes.plot(layers, values, color=colour, lw=1.4, marker="o", ms=2.6, zorder=3)

@@ -1,0 +1,91 @@
+"""zhu2022, figure 5.5: peak memory and time of a training step over the length of the sequence, in logarithmic axes.
+
+Dashed: full attention; solid: long-short attention; a colour a batch size.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column
+from relearn.report.derived import rows_of
+from relearn.report.figures.over_seeds import spread
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import COLOURS, INK, empty_figure, few_numbers, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+
+FIELDS = ("panel", "attention", "batch", "length", "value", "low", "high", "runs_count", "runs")
+BATCH = tuple(COLOURS[name] for name in ("start", "gradinit", "bullseye_polytope", "gradient_matching"))
+STROKE: dict[str, Any] = {
+    "full": {"ls": (0, (4, 2)), "marker": "s", "mfc": "white"},
+    "long_short": {"ls": "-", "marker": "o"},
+}
+WORDS = {"full": "Full attention", "long_short": "Transformer-LS"}
+LABEL = {"megabytes": "Megabytes", "seconds": "Seconds"}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, attention, batch and length; whatever batches were run, those of the paper or others."""
+    runs = select(evidence.runs, artefact.common)
+    return [point for column in artefact.columns for point in _panel(column, runs)]
+
+
+def _panel(column: Column, runs: list[Run]) -> list[dict[str, Any]]:
+    found: dict[tuple[str, int, int], list[float]] = {}
+    for run in runs:
+        for row in rows_of(run, "cost.csv"):
+            if row[column.panel["value"]] is not None and row["attention"] in WORDS:
+                place = (str(row["attention"]), int(row["batch"]), int(row["length"]))
+                found.setdefault(place, []).append(float(row[column.panel["value"]]))
+    folders = " ".join(run.folder for run in runs)
+    return [
+        dict(zip(FIELDS, (column.id, *place, *spread(values), folders)))
+        for place, values in sorted(found.items())
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Memory left, time right, as in the paper."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    batches = sorted({point["batch"] for point in points})
+    colours = {batch: BATCH[at % len(BATCH)] for at, batch in enumerate(batches)}
+    with styled():
+        figure = empty_figure(9.2, 4.2)
+        for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
+            here = [point for point in points if point["panel"] == column.id]
+            axes.set_title(column.title)
+            axes.set_xlabel("Length of the sequence")
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            axes.set_ylabel(LABEL.get(column.unit, column.unit))
+            for name, batch in dict.fromkeys((point["attention"], point["batch"]) for point in here):
+                line = [point for point in here if (point["attention"], point["batch"]) == (name, batch)]
+                lengths, values = ([point[key] for point in line] for key in ("length", "value"))
+                axes.plot(lengths, values, color=colours[batch], lw=1.5, ms=4.2, zorder=3, **STROKE[name])
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log", nonpositive="mask")
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.xaxis.set_minor_locator(_none())
+            few_numbers(axes.yaxis)
+        shown = [name for name in WORDS if any(point["attention"] == name for point in points)]
+        handles = [
+            Line2D([], [], color=INK, lw=1.5, ms=4.2, **STROKE[name], label=WORDS[name]) for name in shown
+        ]
+        handles += [Line2D([], [], color=colours[batch], lw=1.5, label=f"Batch {batch}") for batch in batches]
+        if handles:
+            figure.legend(
+                handles=handles, loc="outside upper left", ncols=len(handles), frameon=False, handlelength=2.8
+            )
+    return figure
+
+
+def _none() -> Any:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()

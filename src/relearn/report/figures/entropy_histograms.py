@@ -1,0 +1,108 @@
+"""ye2023, our addition: how the entropy of predictions is distributed, on test images and on each foreign set."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import INK, SHADE, empty_figure, in_percent, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("row", "panel", "set", "low", "high", "share", "seeds", "runs")
+TEST = "test"
+NAMES = {
+    "cifar100": "CIFAR-100",
+    "svhn": "SVHN",
+    "natural_patches": "Natural patches",
+    "corrupted": "Corrupted test images",
+    "gaussian_noise": "Gaussian noise",
+    "uniform_noise": "Uniform noise",
+}
+COLOUR = dict(zip(NAMES, ("#0173B2", "#DE8F05", "#029E73", "#CC78BC", "#B3440B", "#56B4E9")))
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a variant, depth, set and bin: its share of the set's images, mean over seeds."""
+    return [
+        point
+        for column in artefact.columns
+        for row in artefact.rows
+        for point in _panel(artefact, row, column, evidence)
+    ]
+
+
+def _panel(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
+    chosen = select(evidence.runs, artefact.common, row.where, column.where)
+    runs = [run for run in chosen if run.file("scores.csv") and not run.diverged]
+    shares: dict[tuple[str, float, float], list[float]] = defaultdict(list)
+    for run in runs:
+        totals: dict[str, int] = defaultdict(int)
+        lines = run.rows("scores.csv")
+        for line in lines:
+            totals[line["set"]] += line["count"]
+        for line in lines:
+            bin_ = line["set"], float(line["low"]), float(line["high"])
+            shares[bin_].append(line["count"] / totals[line["set"]])
+    folders = " ".join(run.folder for run in runs)
+    return [
+        dict(zip(FIELDS, (column.id, row.id, *place, sum(values) / len(values), len(values), folders)))
+        for place, values in shares.items()
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Test images as a filled area, foreign sets as lines; the root of the share, so that a peak leaves room for the rest."""
+    from matplotlib.patches import Patch
+    from seaborn import despine
+
+    across, down = len(artefact.rows), len(artefact.columns)
+    with styled():
+        figure = empty_figure(2.45 * across + 0.5, 2.25 * down + 0.7)
+        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+        for line, column in zip(grid, artefact.columns):
+            for axes, row in zip(line, artefact.rows):
+                here = [p for p in points if (p["row"], p["panel"]) == (column.id, row.id)]
+                axes.set_title(f"{row.title}, {column.title}", fontsize=9.5)
+                axes.set_yscale("function", functions=(_root, _square))
+                despine(ax=axes, left=True)
+                if here:
+                    _outlines(axes, here)
+                else:
+                    empty(axes)
+            line[0].set_ylabel("Share of images")
+        top = max((point["share"] for point in points), default=1.0)
+        grid[0][0].set(ylim=(0, 1.05 * top), yticks=[at for at in (0.01, 0.05, 0.2, 0.5, 1.0) if at <= top])
+        in_percent(grid[0][0].yaxis)
+        for axes in grid[-1]:
+            axes.set_xlabel("Entropy, nats")
+        handles = [Patch(facecolor=SHADE, edgecolor=INK, label="Test images")]
+        there = {point["set"] for point in points}
+        handles += [Patch(color=COLOUR[name], label=NAMES[name]) for name in NAMES if name in there]
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _outlines(axes: Any, points: list[dict[str, Any]]) -> None:
+    for name in dict.fromkeys(point["set"] for point in points):
+        bins = sorted((p for p in points if p["set"] == name), key=lambda p: p["low"])
+        edges = [p["low"] for p in bins] + [bins[-1]["high"]]
+        shares = [p["share"] for p in bins]
+        if name == TEST:
+            axes.stairs(shares, edges, fill=True, color=SHADE, zorder=1)
+            axes.stairs(shares, edges, color=INK, lw=0.9, zorder=2)
+        else:
+            axes.stairs(shares, edges, color=COLOUR[name], lw=1.4, zorder=3, baseline=None)
+
+
+def _root(values: Any) -> Any:
+    import numpy as np
+
+    return np.sqrt(np.clip(values, 0, None))
+
+
+def _square(values: Any) -> Any:
+    return values**2

@@ -1,0 +1,81 @@
+"""kim2020, figure 10: how the entries of inputs and outputs of an attention are distributed; a panel an attention."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact
+from relearn.report.figures.panels import empty, shown
+from relearn.report.figures.style import COLOURS, empty_figure, few_numbers, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+
+FIELDS = ("panel", "side", "seed", "low", "high", "count", "density", "std", "runs")
+COLOUR = {"input": COLOURS["start"], "output": COLOURS["gradinit"]}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a run, side and bin, with its density (share of all counts over width) and the side's deviation."""
+    return [
+        dict(zip(FIELDS, (row.id, side, run.seed, *one, run.metrics.get(f"{side}_std"), run.folder)))
+        for row in artefact.rows
+        for run in select(evidence.runs, artefact.common, row.where)
+        if run.file("histogram.csv")
+        for side in COLOUR
+        for one in _bins(run, side)
+    ]
+
+
+def _bins(run: Run, side: str) -> list[tuple[float, float, int, float]]:
+    rows = sorted(
+        (row for row in run.rows("histogram.csv") if row["side"] == side), key=lambda row: row["low"]
+    )
+    total = sum(row["count"] for row in rows)
+    return [
+        (
+            float(row["low"]),
+            float(row["high"]),
+            row["count"],
+            row["count"] / total / (row["high"] - row["low"]),
+        )
+        for row in rows
+        if total
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Densities as steps on a log axis; above each panel the two standard deviations."""
+    from matplotlib.patches import Patch
+    from seaborn import despine
+
+    rows = shown(artefact, points)
+    with styled():
+        figure = empty_figure(max(7.2, 3.1 * len(rows)), 3.6)
+        grid = figure.subplots(1, len(rows), squeeze=False)[0]
+        for axes, row in zip(grid, rows):
+            here = [point for point in points if point["panel"] == row.id]
+            axes.set_title(f"{row.title}\n{_widths(here)}".strip(), fontsize=10)
+            axes.set_xlabel("Value of an entry")
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            for run, side in dict.fromkeys((p["runs"], p["side"]) for p in here):
+                line = [p for p in here if (p["runs"], p["side"]) == (run, side)]
+                edges = [p["low"] for p in line] + [line[-1]["high"]]
+                densities = [p["density"] or math.nan for p in line]  # an empty bin is a gap
+                axes.stairs(densities, edges, color=COLOUR[side], lw=1.5, baseline=None, zorder=3)
+            axes.set_yscale("log")
+            few_numbers(axes.yaxis)
+        grid[0].set_ylabel("Density")
+        handles = [Patch(color=colour, label=f"{side.capitalize()}s") for side, colour in COLOUR.items()]
+        figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
+    return figure
+
+
+def _widths(points: list[dict[str, Any]]) -> str:
+    """The standard deviations of both sides, of the first run."""
+    said = {p["side"]: f"{p['side']}s {p['std']:.3g}" for p in reversed(points) if p["std"] is not None}
+    return f"σ: {', '.join(said[side] for side in COLOUR if side in said)}" if said else ""

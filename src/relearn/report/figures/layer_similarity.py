@@ -1,0 +1,102 @@
+"""zhu2022, figure 5.6: mean cosine similarity between patch embeddings by layer; dashed before training, solid after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import COLOURS, INK, empty_figure, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("panel", "series", "layer", "value", "low", "high", "seeds", "runs")
+NAMES = (
+    "start",
+    "gradinit",
+    "bullseye_polytope",
+    "gradient_matching",
+    "multi_layer",
+    "multi_layer_as_released",
+)
+LINES = tuple(COLOURS[name] for name in (*NAMES, "overlap_disjoint"))
+DASHED = (0, (4, 2))
+PAPER, OURS = "As in the paper", "Other networks"
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a moment, network and layer: the mean over seeds and their range."""
+    return [
+        point
+        for row in artefact.rows
+        for column in artefact.columns
+        for point in _line(artefact, row, column, evidence)
+    ]
+
+
+def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
+    runs = select(evidence.runs, artefact.common, row.where)
+    folders = " ".join(run.folder for run in runs)
+    values = by_place(
+        runs, "similarity.csv", "layer", "cosine", lambda one: one["moment"] == column.panel["moment"]
+    )
+    return [
+        dict(zip(FIELDS, (column.id, row.id, layer, *spread(several), folders)))
+        for layer, several in values.items()
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """The paper's networks left; those of ours that were run right, in the same axis."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    there = {point["series"] for point in points}
+    panels = {PAPER: [row for row in artefact.rows if row.in_grid]}
+    if ours := [row for row in artefact.rows if not row.in_grid and row.id in there]:
+        panels[OURS] = ours
+    with styled():
+        figure = empty_figure(9.2 if len(panels) > 1 else 6.0, 4.9)
+        grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axes, (title, rows) in zip(grid, panels.items()):
+            here = [point for point in points if point["series"] in {row.id for row in rows}]
+            axes.set_title(title if len(panels) > 1 else "", fontsize=10)
+            axes.set_xlabel("Layer")
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            shown = [row for row in rows if row.id in there]
+            colours = dict(zip((row.id for row in shown), LINES))
+            for row in shown:
+                for column in artefact.columns:
+                    _curve(axes, here, row, column.id, colours[row.id])
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=8)
+            handles = [Line2D([], [], color=colours[row.id], lw=1.6, label=row.title) for row in shown]
+            axes.legend(
+                handles=handles, loc="upper left", bbox_to_anchor=(-0.03, -0.15), frameon=False, ncols=2
+            )
+        if points:
+            grid[0].set_ylabel("Cosine similarity")
+            moments = [
+                Line2D([], [], color=INK, lw=1.4, ms=4, label=column.title, **_look(column.id))
+                for column in artefact.columns
+            ]
+            figure.legend(handles=moments, loc="outside upper left", ncols=2, frameon=False, handlelength=2.8)
+    return figure
+
+
+def _curve(axes: Any, points: list[dict[str, Any]], row: Row, panel: str, colour: str) -> None:
+    line = [point for point in points if (point["series"], point["panel"]) == (row.id, panel)]
+    if not line:
+        return
+    layers, values, low, high = ([p[name] for p in line] for name in ("layer", "value", "low", "high"))
+    if max(point["seeds"] for point in line) > 1:
+        axes.fill_between(layers, low, high, color=colour, alpha=0.15, lw=0, zorder=2)
+    axes.plot(layers, values, color=colour, lw=1.5, ms=4, zorder=3, **_look(panel))
+
+
+def _look(panel: str) -> dict[str, Any]:
+    return {"marker": "o"} | ({"ls": DASHED, "mfc": "white"} if panel == "start" else {"ls": "-"})

@@ -1,0 +1,120 @@
+"""kim2020, figures 2 and 7: bounds on the Lipschitz constant from above and below against the number of tokens.
+
+A row of the artefact is a series: ``lower`` has the best norms that an ascent found, every other row is the
+metric of its name. With the 2-norm the lower bounds lie so far below that they are shown once more alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Row
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, few_numbers, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+from relearn.report.statistics import log_slope
+
+FIELDS = ("series", "length", "rank", "value", "runs")
+LOWER = "lower"
+FROM_BELOW = (LOWER, "structured")
+TOP = 5
+NAMED = 6  # so many N are marked on their axis, each by its number
+LOOK: dict[str, dict[str, Any]] = {
+    LOWER: {"color": COLOURS["gradinit"], "marker": "o", "ls": "", "ms": 4.2, "alpha": 0.75},
+    "structured": {"color": COLOURS["bullseye_polytope"], "marker": "D", "ls": "", "ms": 5.5, "mfc": "none"},
+    "bound": {"color": COLOURS["start"], "lw": 1.8},
+    "bound_printed": {"color": MUTED, "lw": 1.4, "ls": (0, (4, 2))},
+    "bound_corrected": {"color": INK, "lw": 1.4},
+    "bound_tight": {"color": COLOURS["gradient_matching"], "lw": 1.4},
+}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a series, length and rank: of ``lower`` the five largest norms of all starts and seeds."""
+    found = []
+    for row in artefact.rows:
+        by_length: dict[int, list[Run]] = defaultdict(list)
+        for run in select(evidence.runs, artefact.common, row.where):
+            by_length[int(run.labels["length"])].append(run)
+        for length, runs in sorted(by_length.items()):
+            folders = " ".join(run.folder for run in runs)
+            for rank, value in enumerate(_values(row, runs), 1):
+                found.append(dict(zip(FIELDS, (row.id, length, rank, value, folders))))
+    return found
+
+
+def _values(row: Row, runs: list[Run]) -> list[float]:
+    if row.id != LOWER:
+        known = [float(value) for run in runs if (value := run.metrics.get(row.id)) is not None]
+        return [max(known)] if known else []
+    values = [one["value"] for run in runs if run.file("ascents.csv") for one in run.rows("ascents.csv")]
+    finite = [float(value) for value in values if value is not None and math.isfinite(float(value))]
+    return sorted(finite, reverse=True)[:TOP]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Log axis of N; the 2-norm has a log axis of its values too, and a second panel."""
+    from seaborn import despine
+
+    both = artefact.columns[0].panel["norm"] == "two"
+    lines = _lines(artefact, points)
+    with styled():
+        figure = empty_figure(9.2, 4.4)
+        grid = figure.subplots(1, 2 if both else 1, squeeze=False)[0]
+        handles = [
+            axes.plot([], [], label=_label(title, best), **LOOK[name])[0]
+            for axes, (name, title, best) in zip([grid[0]] * len(lines), lines)
+        ]
+        for place, axes in enumerate(grid):
+            alone = place == 1
+            axes.set_xlabel("Number of tokens N")
+            axes.set_title("Lower bounds alone" if alone else "All bounds" if both else "")
+            despine(ax=axes, left=True)
+            here = [point for point in points if point["series"] in FROM_BELOW or not alone]
+            if not here:
+                empty(axes)
+                continue
+            for name, *_ in lines:
+                own = [point for point in here if point["series"] == name]
+                axes.plot([p["length"] for p in own], [p["value"] for p in own], zorder=3, **LOOK[name])
+            lengths = sorted({point["length"] for point in points})
+            axes.set_xscale("log")
+            axes.set_xlim(0.85 * lengths[0], 1.18 * lengths[-1])
+            few_numbers(axes.xaxis)
+            if len(lengths) <= NAMED:
+                axes.set_xticks(lengths, [str(length) for length in lengths])
+            if both and not alone:
+                axes.set_yscale("log")
+                few_numbers(axes.yaxis)
+        grid[0].set_ylabel("‖J‖₂" if both else "‖J‖∞")
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
+    return figure
+
+
+def _lines(artefact: Artefact, points: list[dict[str, Any]]) -> list[tuple[str, str, dict[int, float]]]:
+    """Series that have points, with title and best value by N; of two equal bounds the first stands for both."""
+    found: list[tuple[str, str, dict[int, float]]] = []
+    for row in artefact.rows:
+        line = {p["length"]: p["value"] for p in points if p["series"] == row.id and p["rank"] == 1}
+        if not line:
+            continue
+        twin = next((at for at, (_, _, other) in enumerate(found) if _equal(line, other)), None)
+        if twin is None:
+            found.append((row.id, row.title, line))
+        else:
+            name, title, other = found[twin]
+            found[twin] = (name, f"{title} = {row.title[0].lower()}{row.title[1:]}", other)
+    return found
+
+
+def _equal(one: dict[int, float], other: dict[int, float]) -> bool:
+    return one.keys() == other.keys() and all(math.isclose(one[n], other[n], rel_tol=1e-9) for n in one)
+
+
+def _label(title: str, line: dict[int, float]) -> str:
+    return f"{title}: slope {log_slope(line):.2f} in ln N" if len(line) > 1 else title

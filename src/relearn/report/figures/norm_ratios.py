@@ -1,0 +1,139 @@
+"""zhu2022, figure 5.3: norms of the keys in the window over the compressed ones by layer, and validation loss along training.
+
+A stream has a colour; solid lines and filled marks are with DualLN, dashed lines and hollow marks without. Values are dotted, with squares
+in place of circles, filled and hollow alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Row
+from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import COLOURS, MUTED, empty_figure, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+
+FIELDS = ("panel", "series", "of", "place", "value", "low", "high", "seeds", "diverged", "runs")
+RATIOS, LOSS = "ratios", "loss"
+KEYS, VALUES = "keys", "values"
+RATIO_OF = {KEYS: "ratio", VALUES: "value_ratio"}
+COLOUR = dict(
+    zip(
+        ("enwik8", "text8", "imagenet", "warandpeace", "pydoc_topics", "own_text"),
+        (
+            COLOURS[name]
+            for name in ("start", "gradinit", "bullseye_polytope", "gradient_matching", "multi_layer")
+        ),
+    )
+)
+DASHED = (0, (4, 2))
+FEW = 20  # readings that are marked
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, model and layer or step: the mean over seeds and their range.
+
+    The steps of several phases follow each other. Trainings that diverged are lines of their own.
+    """
+    found: list[dict[str, Any]] = []
+    for row in artefact.rows:
+        runs = select(evidence.runs, artefact.common, row.where)
+        if row.applies(RATIOS):
+            for of, name in RATIO_OF.items():
+                values = by_place(runs, "norms.csv", "layer", name, lambda one: one["moment"] == "start")
+                found += _rows((RATIOS, row.id, of), values, runs, 0)
+        if row.applies(LOSS):
+            lost = [run for run in runs if run.diverged]
+            for line in ([run for run in runs if not run.diverged], *([run] for run in lost)):
+                values = by_place(line, "history.csv", "step", "valid_bits", lambda _: True)
+                found += _rows((LOSS, row.id, ""), values, line, int(any(run.diverged for run in line)))
+    return found
+
+
+def _rows(
+    named: tuple[str, str, str], values: dict[float, list[float]], runs: list[Run], lost: int
+) -> list[dict[str, Any]]:
+    folders = " ".join(run.folder for run in runs)
+    return [
+        dict(zip(FIELDS, (*named, place, *spread(several), lost, folders)))
+        for place, several in values.items()
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Ratios left, loss right; of the models that are ours those that were run stand in the legend."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    there = {point["series"] for point in points}
+    rows = [row for row in artefact.rows if row.id in there]
+    with styled():
+        figure = empty_figure(9.2, 4.4)
+        figure.get_layout_engine().set(w_pad=0.09)
+        for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
+            here = [point for point in points if point["panel"] == column.id]
+            axes.set_title(column.title, fontsize=10)
+            despine(ax=axes, left=True)
+            axes.set_xlabel("Layer" if column.id == RATIOS else "Step")
+            if not here:
+                empty(axes)
+                continue
+            if column.id == RATIOS:
+                axes.axhline(1.0, color=MUTED, lw=0.8, zorder=1)
+                axes.set_ylabel("Ratio of norms")
+            else:
+                axes.set_ylabel("Bits per character")
+            for row in rows:
+                _curves(axes, row, [point for point in here if point["series"] == row.id])
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=8)
+        # column by column: each model's keys beside its values
+        handles = [Line2D([], [], **_stroke(row), label=_label(row, points)) for row in rows]
+        handles += [
+            Line2D([], [], **_stroke(row, VALUES), label=f"{row.title}: values")
+            for row in rows
+            if _has_values(row, points)
+        ]
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, handlelength=2.8)
+    return figure
+
+
+def _has_values(row: Row, points: list[dict[str, Any]]) -> bool:
+    return any(point["of"] == VALUES and point["series"] == row.id for point in points)
+
+
+def _label(row: Row, points: list[dict[str, Any]]) -> str:
+    """What a line that is not dotted stands for: keys on the left, the loss on the right."""
+    parts = [name for name, panel in (("keys", RATIOS), ("loss", LOSS)) if _in(row, panel, points)]
+    return f"{row.title}: {', '.join(parts)}"
+
+
+def _in(row: Row, panel: str, points: list[dict[str, Any]]) -> bool:
+    return any(point["panel"] == panel and point["series"] == row.id for point in points)
+
+
+def _stroke(row: Row, of: str = KEYS) -> dict[str, Any]:
+    dataset, _, variant = row.id.partition("/")
+    plain = variant == "no_dual_norm"
+    look = {"color": COLOUR.get(dataset, MUTED), "lw": 1.5, "ms": 4.2, "marker": "o"}
+    look["mfc"] = "white" if plain else look["color"]
+    if of == VALUES:
+        return {**look, "ls": ":", "lw": 1.2, "marker": "s"}
+    return {**look, "ls": DASHED if plain else "-"}
+
+
+def _curves(axes: Any, row: Row, points: list[dict[str, Any]]) -> None:
+    for of, runs in dict.fromkeys((point["of"], point["runs"]) for point in points):
+        line = [point for point in points if (point["of"], point["runs"]) == (of, runs)]
+        places, values, low, high = ([p[name] for p in line] for name in ("place", "value", "low", "high"))
+        stroke = _stroke(row, of)
+        if len(line) > FEW:
+            stroke["marker"] = None
+        if max(point["seeds"] for point in line) > 1:
+            axes.fill_between(places, low, high, color=stroke["color"], alpha=0.15, lw=0, zorder=2)
+        axes.plot(places, values, zorder=3, **stroke)
+        if line[0]["diverged"]:
+            axes.plot(places[-1], values[-1], marker="X", ms=8, color=stroke["color"], zorder=4)

@@ -1,0 +1,118 @@
+"""qi2023, figure 4: training loss and test accuracy along training; a panel a number, a line a network.
+
+A family of networks has a colour, a size a stroke.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import COLOURS, MUTED, empty_figure, in_percent, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+
+FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "runs")
+COLOUR = {
+    "LipsFormer-Swin": COLOURS["gradinit"],
+    "Swin": COLOURS["start"],
+    "LipsFormer-CSwin": COLOURS["gradient_matching"],
+    "CSwin": COLOURS["bullseye_polytope"],
+}
+STROKE: dict[str, Any] = {"T": "-", "S": (0, (5, 1.5)), "B": (0, (1.2, 1.2))}
+FEW = 20  # epochs that are marked
+EDGE = 0.06  # of what the lines that did not diverge span
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, network and epoch: the mean over seeds and their range; of a training that diverged its own rows."""
+    return [
+        p
+        for column in artefact.columns
+        for row in artefact.rows
+        for p in _line(artefact, row, column, evidence)
+    ]
+
+
+def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
+    runs = select(evidence.runs, artefact.common, row.where, column.where)
+    lines = [[run for run in runs if not run.diverged], *([run] for run in runs if run.diverged)]
+    found = []
+    for line in lines:
+        values = by_place(line, "history.csv", "epoch", column.panel["value"], lambda _: True)
+        lost, folders = int(any(run.diverged for run in line)), " ".join(run.folder for run in line)
+        numbers: list[tuple[Any, ...]] = [(epoch, *spread(several)) for epoch, several in values.items()]
+        if lost and not numbers:  # before the end of its first epoch
+            numbers = [(None, None, None, None, 0)]
+        found += [dict(zip(FIELDS, (column.id, row.id, *one, lost, folders))) for one in numbers]
+    return found
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """A cross ends the thin line of a training that diverged, and the network's words count them."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    there = {point["series"] for point in points}
+    shown = [row for row in artefact.rows if row.id in there]
+    with styled():
+        figure = empty_figure(9.2, 4.2)
+        for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
+            here = [p for p in points if p["panel"] == column.id and p["epoch"] is not None]
+            axes.set_title(column.title)
+            axes.set_xlabel("Epoch")
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            low, high = _limits(here)
+            axes.set_ylim(low, high)
+            for row in shown:
+                for runs in dict.fromkeys(point["runs"] for point in here if point["series"] == row.id):
+                    _curve(axes, row.id, [point for point in here if point["runs"] == runs], high)
+            if column.unit == "fraction":
+                in_percent(axes.yaxis)
+            else:
+                axes.set_ylabel("Nats")
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=6)
+        handles = [
+            Line2D([], [], **_stroke(row.id), label=row.title + _lost(row.id, points)) for row in shown
+        ]
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, handlelength=2.6)
+    return figure
+
+
+def _stroke(network: str) -> dict[str, Any]:
+    family, _, size = network.rpartition("-")
+    return {"color": COLOUR.get(family, MUTED), "ls": STROKE.get(size, "-"), "lw": 1.6}
+
+
+def _limits(points: list[dict[str, Any]]) -> tuple[float, float]:
+    """What did not diverge fits, with the first epoch of what did; no loss that explodes hides the others."""
+    first = min(point["epoch"] for point in points)
+    kept = [point for point in points if not point["diverged"] or point["epoch"] == first]
+    low, high = min(point["low"] for point in kept), max(point["high"] for point in kept)
+    edge = EDGE * (high - low) or 0.1
+    return low - edge, high + edge
+
+
+def _curve(axes: Any, network: str, points: list[dict[str, Any]], top: float) -> None:
+    epochs, values, low, high = ([p[name] for p in points] for name in ("epoch", "value", "low", "high"))
+    stroke = _stroke(network)
+    if points[0]["diverged"]:
+        axes.plot(epochs, values, zorder=3, **{**stroke, "lw": 1})
+        last = max((at for at, value in enumerate(values) if value <= top), default=0)
+        axes.plot(epochs[last], min(values[last], top), marker="X", ms=8, color=stroke["color"], zorder=4)
+        return
+    if max(point["seeds"] for point in points) > 1:
+        axes.fill_between(epochs, low, high, color=stroke["color"], alpha=0.15, lw=0, zorder=2)
+    axes.plot(epochs, values, marker="o" if len(points) <= FEW else None, ms=2.8, zorder=3, **stroke)
+
+
+def _lost(network: str, points: list[dict[str, Any]]) -> str:
+    lost = {point["runs"] for point in points if point["series"] == network and point["diverged"]}
+    return f" ({len(lost)} diverged)" if lost else ""

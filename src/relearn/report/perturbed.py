@@ -1,0 +1,72 @@
+"""How far accuracy falls where test texts are changed: predictions.csv of the step ``understand``, sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relearn.report import classified
+from relearn.report.artefacts import Where
+from relearn.report.comparisons import Comparison
+from relearn.report.quantities import Evidence
+from relearn.report.statistics import student_mean
+from relearn.report.verdicts import Below
+
+METHOD = "difference paired by test sample, mean over shared seeds; Student's t over samples"
+CLEAN = "none"
+
+
+@dataclass(frozen=True)
+class Falls:
+    """By seed and sample: right on the clean text minus right on the changed one, -1, 0 or 1."""
+
+    network: str
+    values: Mapping[int, Mapping[int, float]]
+    runs: Mapping[int, str]
+    notes: tuple[str, ...]
+
+
+def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
+    """Of the trainings that predicted the changed texts; of two of one seed the last counts."""
+    values: dict[int, dict[int, float]] = {}
+    runs: dict[int, str] = {}
+    notes = []
+    for run in classified.trainings(evidence, where):
+        rows = run.rows("predictions.csv") if run.file("predictions.csv") else []
+        rows = [row for row in rows if row.get(CLEAN) is not None and row.get(change) is not None]
+        if rows:
+            right = {name: [row[name] == row["label"] for row in rows] for name in (CLEAN, change)}
+            values[run.seed] = {
+                int(row["sample"]): float(before) - float(after)
+                for row, before, after in zip(rows, right[CLEAN], right[change])
+            }
+            runs[run.seed] = run.folder
+            before, after = (100 * sum(hits) / len(rows) for hits in right.values())
+            notes.append(f"{network.split('/')[1]}, seed {run.seed}: {before:.1f}% to {after:.1f}%")
+    return Falls(network, values, runs, tuple(notes))
+
+
+def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
+    """Mean of ours minus theirs over the samples that both have at a seed; None without one."""
+    seeds = sorted(ours.values.keys() & theirs.values.keys())
+    found: dict[int, list[float]] = {}
+    for seed in seeds:
+        for sample in ours.values[seed].keys() & theirs.values[seed].keys():
+            found.setdefault(sample, []).append(ours.values[seed][sample] - theirs.values[seed][sample])
+    if not found:
+        return None
+    interval = student_mean([sum(found[sample]) / len(found[sample]) for sample in sorted(found)])
+    both = (ours, theirs)
+    return Comparison(
+        name,
+        interval,
+        Below(0.0),
+        "fraction",
+        METHOD,
+        tuple((one.network, seed, 0) for one in both for seed in seeds),
+        tuple(sorted(one.runs[seed] for one in both for seed in seeds)),
+        (f"{len(found)} test samples", *ours.notes, *theirs.notes),
+        difference=True,
+        role=classified.STEP,
+        over="seeds",
+    )

@@ -1,0 +1,131 @@
+"""Tables of a paper that hold settings and no results: each printed value beside that of params/paper.yaml.
+
+Which key holds which setting is data, ``workflow/reported/settings.yaml``; what is printed lies beside it in the papers' own CSV
+files. A setting that no key holds is "not in params", so is every one of a row that is not run here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relearn.report import published
+from relearn.report.deviations import Published, shown
+
+EQUAL, DIFFERS, ABSENT = "equal", "differs", "not in params"
+NOT_RUN = "this row is not run here"
+PRINTED = "printed value: "  # in a note, for what is no number
+FIELDS = {"keys", "index", "among", "note"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One printed setting; ``here`` is "" and ``verdict`` ABSENT where no key holds it."""
+
+    row: str
+    column: str
+    printed: str
+    here: str
+    verdict: str
+    keys: tuple[str, ...]
+    note: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        """Row, setting, printed value, value here, verdict, keys and note."""
+        beside = "; ".join(filter(None, (" x ".join(self.keys), self.note)))
+        return self.row, self.column, self.printed, self.here or "-", self.verdict, beside
+
+
+@dataclass(frozen=True)
+class SettingsTable:
+    """The settings of one table, in the order in which they are printed."""
+
+    id: str
+    title: str
+    settings: tuple[Setting, ...]
+
+    def tally(self) -> str:
+        """How many are equal, how many differ and how many are not in params."""
+        counts = Counter(one.verdict for one in self.settings)
+        return ", ".join(f"{counts[word]} {word}" for word in (EQUAL, DIFFERS, ABSENT))
+
+
+def load(reported: str | Path, paper: Published) -> list[SettingsTable]:
+    """Compare all tables of ``reported/settings.yaml`` with the published settings.
+
+    Raises:
+        ValueError: naming the file, for a key that nobody knows or a printed row or column without an entry.
+        OSError: a file cannot be read.
+    """
+    import yaml
+
+    path = Path(reported) / "settings.yaml"
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [_table(path, name, values, paper) for name, values in raw.items()]
+
+
+def _table(path: Path, name: str, raw: Mapping[str, Any], paper: Published) -> SettingsTable:
+    if set(raw) != {"title", "rows", "columns"}:
+        raise ValueError(f"{path}: {name}: found {', '.join(raw)}; allowed: title, rows, columns")
+    for column, entry in raw["columns"].items():
+        if strange := set(entry) - FIELDS or {"keys"} - set(entry):
+            raise ValueError(
+                f"{path}: {name}: {column}: {min(strange)}; allowed: keys and {', '.join(FIELDS)}"
+            )
+    found = []
+    for value in published.read(path.with_name(f"{name}.csv")):
+        for kind, said in (("rows", value.row), ("columns", value.column)):
+            if said not in raw[kind]:
+                raise ValueError(f"{path}: {name}: {kind}: no {said}; allowed: all that {name}.csv has")
+        found.append(_setting(value, raw["rows"][value.row], raw["columns"][value.column], paper))
+    return SettingsTable(name, raw["title"], tuple(found))
+
+
+def _setting(value: published.Value, row: str | None, entry: Mapping[str, Any], paper: Published) -> Setting:
+    keys = tuple(key.replace("{row}", row or "") for key in entry["keys"])
+    printed: Any = value.value if value.value is not None else value.note.partition(PRINTED)[2]
+    told = f"{printed:.10g}" if isinstance(printed, float) else printed
+    note = entry.get("note", "")
+    if row is None:
+        return Setting(value.row, value.column, told, "", ABSENT, (), NOT_RUN)
+    if not keys or any(key not in paper.values for key in keys):
+        return Setting(value.row, value.column, told, "", ABSENT, keys, note)
+    held = [paper.values[key] for key in keys]
+    if "index" in entry:
+        held = [one[entry["index"]] for one in held]
+    here = math.prod(held) if len(held) > 1 else held[0]
+    same = any(_same(printed, one) for one in here) if entry.get("among") else _same(printed, here)
+    text = f"{here:.10g}" if isinstance(here, float) else shown(here)
+    return Setting(value.row, value.column, told, text, EQUAL if same else DIFFERS, keys, note)
+
+
+def _same(printed: float | str, here: Any) -> bool:
+    """Numbers up to rounding in binary, words whatever their case."""
+    if isinstance(printed, str):
+        return isinstance(here, str) and printed.casefold() == here.casefold()
+    return (
+        not isinstance(here, str | bool | list)
+        and here is not None
+        and math.isclose(printed, here, rel_tol=1e-12)
+    )
+
+
+def markdown(tables: Sequence[SettingsTable]) -> str:
+    """The page ``settings.md``."""
+    lines = [
+        "# Printed settings beside params/paper.yaml",
+        "",
+        "These tables of the papers hold settings and no results. What a scale does otherwise is in deviations.md.",
+    ]
+    for table in tables:
+        lines += ["", f"## {table.id}: {table.title}", "", f"{table.tally()}.", ""]
+        lines += ["| row | setting | printed | here | | key |", "|---|---|---|---|---|---|"]
+        lines += [
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in one.cells()) + " |"
+            for one in table.settings
+        ]
+    return "\n".join(lines) + "\n"

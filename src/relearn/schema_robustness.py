@@ -1,0 +1,79 @@
+"""What params.yaml may say of ``robustness`` (zhu2022, section 5.3.4)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from relearn.schema_long_short import Network, Some
+from relearn.schema_types import Count, Section, Unique, Unique0, ascending, unique
+from relearn.schema_vision import Several
+
+Corruption = Literal[
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+]
+Fault = Literal["fail", "skip"]
+
+
+class Pgd(Section):
+    """0 images: without."""
+
+    eps: Annotated[
+        list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(unique), AfterValidator(ascending)
+    ]
+    steps: Count
+    restarts: Count
+    images: Several
+    checks: bool
+
+
+class Protocol(Section):
+    size: Annotated[int, Field(ge=32)]
+    crop_ratio: Annotated[float, Field(gt=0, le=1)]
+    cropped_ratio: Annotated[float, Field(gt=0, le=1)]
+    interpolation: Literal["bilinear", "bicubic", "lanczos"]
+    batch_size: Count
+    on_bad_image: Fault
+    on_missing_class: Fault
+
+
+class Sets(Section):
+    """Folders of RELEARN_MIRROR, by the set that they hold; an empty name: without."""
+
+    val: str
+    real: str
+    v2: str
+    c: str
+    a: str
+    r: str
+    nine: str
+
+
+class Withstand(Section):
+    networks: Some
+    reference: Network
+    images: Several
+    corruptions: Annotated[list[Corruption], Unique0, AfterValidator(unique)]
+    severities: Annotated[list[Annotated[int, Field(ge=1, le=5)]], Unique, AfterValidator(ascending)]
+    pgd: Pgd
+    sets: Sets
+    protocol: Protocol
+
+
+class RobustnessStudy(Section):
+    withstand: Withstand

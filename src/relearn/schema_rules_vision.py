@@ -1,0 +1,114 @@
+"""What params.yaml may say of the studies that train vision Transformers, where they do: rules that tie several keys together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Get = Callable[[str], Any]
+Conflict = tuple[tuple[str | int, ...], str]
+
+CLASSES = 10
+STUDIES = ("lipsformer", "layer_scale", "lrformer", "long_short")
+SIDE = {"digits": 8, "cifar10": 32, "imagenet": 224}
+MOST_FOR_TRAINING = {"digits": 164, "cifar10": 5000}
+"""Images of the smallest class, less ten for a test set where the data set brings none."""
+ALL_IMAGES = {"digits": 1797}
+TEST_IMAGES = {"cifar10": 10_000, "imagenet": 50_000}
+LOOKS = {
+    "lrformer": ("lrformer.uncertainty.images",),
+    "long_short": ("long_short.similarity.images", "robustness.withstand.images"),
+}
+"""What asks for test images of a study after it has trained."""
+CHANNELS = {"Swin-T": (96, 3), "Swin-S": (96, 3), "Swin-B": (128, 4), "CSwin-T": (64, 2)}
+"""Of the first stage, and its heads; LipsFormer has those of the network that it follows."""
+
+
+def _at(key: str) -> tuple[str | int, ...]:
+    return tuple(key.split("."))
+
+
+def _test_images_of(get: Get, study: str) -> int:
+    dataset = get(f"{study}.images.dataset")
+    left = ALL_IMAGES.get(dataset, 0) - CLASSES * get(f"{study}.images.train_per_class")
+    return TEST_IMAGES.get(dataset, left)
+
+
+def _images(get: Get) -> Iterator[Conflict]:
+    for study in STUDIES:
+        key = f"{study}.images.train_per_class"
+        found, dataset = get(key), get(f"{study}.images.dataset")
+        most = MOST_FOR_TRAINING.get(dataset, 0)
+        if dataset == "imagenet" and found:
+            yield _at(key), f"found {found}, allowed: 0 (all) of {dataset}"
+        if dataset != "imagenet" and not 2 <= found <= most:
+            yield _at(key), f"found {found}, allowed: 2 to {most} images a class of {dataset}"
+
+
+def _patches(get: Get) -> Iterator[Conflict]:
+    for study in STUDIES:
+        key, side = f"{study}.network.patch_size", SIDE[get(f"{study}.images.dataset")]
+        if side % get(key):
+            fit = ", ".join(str(n) for n in range(1, side + 1) if side % n == 0)
+            yield _at(key), f"found {get(key)}, allowed: what divides the images' side of {side}: {fit}"
+
+
+def _heads(get: Get) -> Iterator[Conflict]:
+    for study in ("layer_scale", "lrformer"):
+        key, heads = f"{study}.network.dim", get(f"{study}.network.heads")
+        if get(key) % heads:
+            yield _at(key), f"found {get(key)}, allowed: multiples of heads = {heads}"
+
+
+def _width(get: Get) -> Iterator[Conflict]:
+    key = "lipsformer.network.width"
+    names = [
+        *get("lipsformer.grid.pairs.networks"),
+        *(["CSwin-T"] if get("lipsformer.grid.ablation.variants") else []),
+    ]
+    for channels, heads in {CHANNELS[name.removeprefix("LipsFormer-")] for name in names}:
+        if get(key) * channels % heads:
+            yield (
+                _at(key),
+                f"found {get(key):g}, allowed: factors that leave {channels} channels a multiple of {heads} heads",
+            )
+            return
+
+
+def _batches(get: Get) -> Iterator[Conflict]:
+    keys = {
+        "lipsformer": ("train",),
+        "layer_scale": ("train",),
+        "lrformer": ("grid.optimisers.depth_6", "grid.optimisers.depth_12"),
+        "long_short": ("train",),
+    }
+    for study, places in keys.items():
+        images = CLASSES * get(f"{study}.images.train_per_class")
+        for place in places:
+            key = f"{study}.{place}.batch_size"
+            if images and get(key) > images:
+                yield (
+                    _at(key),
+                    f"found {get(key)}, allowed: at most {images} images (10 x images.train_per_class)",
+                )
+
+
+def _warmup(get: Get) -> Iterator[Conflict]:
+    pairs = {f"{study}.train.warmup_epochs": f"{study}.train.epochs" for study in STUDIES}
+    pairs["lipsformer.grid.ablation.warmup_epochs"] = "lipsformer.grid.ablation.epochs"
+    pairs["lipsformer.grid.pairs.warmup_epochs"] = "lipsformer.train.epochs"
+    for key, length in pairs.items():
+        if get(key) > get(length):
+            yield _at(key), f"found {get(key)}, allowed: at most epochs = {get(length)}"
+
+
+def _test_images(get: Get) -> Iterator[Conflict]:
+    for study in STUDIES:
+        most = _test_images_of(get, study)
+        for key in (f"{study}.train.test_images", *LOOKS.get(study, ())):
+            if get(key) > most:
+                what = f"the {most} test images of {get(f'{study}.images.dataset')}"
+                yield _at(key), f"found {get(key)}, allowed: at most {what}"
+
+
+RULES = (_images, _patches, _heads, _width, _batches, _warmup, _test_images)

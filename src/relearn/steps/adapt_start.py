@@ -1,0 +1,115 @@
+"""What `adapt` begins with: settings that are in order, texts, an encoder and its tokenizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.data.masked_batches import TokenBatches
+    from relearn.data.roberta_tokens import RobertaTokenizer
+
+
+STAGES = ("pretrain", "convert_pretrain", "finetune")
+STAGE = ("steps", "warmup_steps", "batch_size", "lr", "weight_decay")
+ATTENTIONS = ("full", "long_short")
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """Refuse, before anything is read, what would fail after it.
+
+    Raises:
+        ValueError: an unknown attention, a stage's unknown or missing word, a stage that is missing.
+    """
+    if settings["attention"] not in ATTENTIONS:
+        raise ValueError(f"attention: {settings['attention']!r} (allowed: {', '.join(ATTENTIONS)})")
+    for name in STAGES:
+        own = settings[name]
+        if own is None and name == "convert_pretrain":
+            continue
+        if own is None or set(own) != set(STAGE):
+            found = "nothing" if own is None else ", ".join(sorted(own))
+            raise ValueError(f"{name}: has {found} (allowed: {', '.join(STAGE)})")
+    if settings["finetune"]["steps"] < 1 or settings["evaluations"] < 1:
+        raise ValueError("finetune.steps, evaluations: less than 1 (allowed: at least 1 each)")
+
+
+def read(settings: Mapping[str, Any]) -> tuple[dict[str, tuple[list[str], list[int]]], dict[str, Any]]:
+    """Texts and labels of train, valid and test, and where they come from."""
+    from relearn.data.lra import PARTS, text
+    from relearn.steps.prepare import mirror_of
+
+    wanted = {part: settings[f"{part}_samples"] for part in PARTS}
+    folder = mirror_of(settings["dataset"])
+    task = text.make(settings["dataset"], wanted, max_length=settings["max_bytes"], folder=folder)
+    parts: dict[str, tuple[list[str], list[int]]] = {}
+    for part in PARTS:
+        samples = getattr(task, part)
+        # A passage that was cut at a byte may end within a character.
+        parts[part] = [row.decode(errors="ignore") for row in samples.rows], samples.labels
+    return parts, task.source
+
+
+def start(settings: Mapping[str, Any], texts: list[str]) -> tuple[Any, RobertaTokenizer]:
+    """The encoder with a head of masked language modelling, and its tokenizer: the checkpoint's, or made from the training texts.
+
+    Raises:
+        ValueError: a checkpoint that cannot be had, or is no RoBERTa; what the configuration's sizes refuse.
+    """
+    from relearn.data import roberta_tokens
+    from relearn.models.long_short_roberta import transformers
+
+    library, own, name = transformers(), settings["config"], settings["checkpoint"]
+    if name is not None:
+        try:
+            path = library.utils.cached_file(name, "tokenizer.json")
+            net = library.RobertaForMaskedLM.from_pretrained(name)
+        except (OSError, ValueError, RuntimeError) as fault:
+            line = str(fault).strip().splitlines()[0]
+            raise ValueError(
+                f"checkpoint: {name}: {line} (allowed: a RoBERTa model with tokenizer.json)"
+            ) from None
+        return net, roberta_tokens.RobertaTokenizer(Path(path).read_text(encoding="utf-8"))
+    tokenizer = roberta_tokens.train(texts, own["vocabulary"])
+    config = library.RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=own["dim"],
+        num_hidden_layers=own["layers"],
+        num_attention_heads=own["heads"],
+        intermediate_size=own["ffn"],
+        hidden_dropout_prob=own["dropout"],
+        attention_probs_dropout_prob=own["dropout"],
+        max_position_embeddings=own["max_length"] + tokenizer.pad + 1,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,  # of the published checkpoints
+        initializer_range=0.02 * math.sqrt(768 / own["dim"]),  # 0.02 at the width of RoBERTa-base
+        bos_token_id=tokenizer.bos,
+        pad_token_id=tokenizer.pad,
+        eos_token_id=tokenizer.eos,
+    )
+    return library.RobertaForMaskedLM(config), tokenizer
+
+
+def length_of(net: Any) -> int:
+    """Tokens of the longest sequence that the encoder reads."""
+    from relearn.models.long_short_roberta import positions
+
+    return positions(net.base_model)
+
+
+def token_batches(
+    part: tuple[list[str], list[int]],
+    tokenizer: RobertaTokenizer,
+    longest: int,
+    size: int,
+    hidden: float | None,
+    device: str,
+) -> TokenBatches:
+    import torch
+
+    from relearn.data.masked_batches import TokenBatches
+
+    rows, labels = tokenizer.encode(part[0], longest), torch.tensor(part[1])
+    return TokenBatches(rows, labels, tokenizer, batch_size=size, hidden_frac=hidden, device=device)

@@ -1,0 +1,83 @@
+"""The one attention layer that `invert` and `examine` look at, and the inputs of kim2020, section 5.2, on which they do.
+
+The paper says: one x_i = 0 and the others uniform at random, weights randomly initialised. It says neither the range nor the scale. Ours:
+entries U[-10, 10], the widest range that it names anywhere (appendix I draws starts from up to that), token 0 at zero, and the start that
+the layers' constructor draws (Xavier-uniform, each map as a whole). L2-MHA is the tied layer with A_h of theorem 3.2, without division by
+its bound; the untied one fares like the dot product. At ranges of 1 or less every one of them is inverted; see `ranges.csv` of `invert`.
+
+Everything is computed in float64: the errors of interest end far below float32's rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.steps.tasks import seed_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+RANGE = 10.0
+WEIGHTS = ("random", "trained")
+
+
+def layer_of(
+    settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], seed: int, device: str
+) -> nn.Module:
+    """The layer in eval mode and float64: drawn, or the first of a trained language model (input `network`).
+
+    Drawn weights depend on attention, dim, heads and seed alone: they are the same at every length.
+
+    Raises:
+        ValueError: another word for weights, trained weights without a file or of another size, a model without attention.
+    """
+    import torch
+
+    from relearn.layers.attention_kinds import attention
+
+    kind, dim, heads = settings["attention"], settings["dim"], settings["heads"]
+    if settings["weights"] not in WEIGHTS:
+        raise ValueError(f"weights is {settings['weights']!r}; allowed: {', '.join(WEIGHTS)}")
+    if settings["weights"] == "random":
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_seed(seed, "weights", kind, dim, heads))
+            layer: nn.Module = attention(kind, dim, heads, max_length=settings["length"])
+    else:
+        layer = _trained(inputs.get("network", []), kind, dim, heads)
+    return layer.to(device, torch.float64).eval().requires_grad_(False)
+
+
+def _trained(files: list[Path], kind: str, dim: int, heads: int) -> nn.Module:
+    from relearn.models import language_files
+
+    if not files:
+        raise ValueError("input network: none (needed where weights is 'trained')")
+    network = language_files.load(files[0])
+    if not network.attention_layers():
+        raise ValueError(f"{files[0]}: a model without attention (allowed: one with at least a layer of it)")
+    found = tuple(network.description[key] for key in ("attention", "dim", "heads"))
+    if found != (kind, dim, heads):
+        one, other = (f"{a} of width {d} with {h} heads" for a, d, h in (found, (kind, dim, heads)))
+        raise ValueError(f"{files[0]}: {one} (allowed: as the settings say, {other})")
+    return network.attention_layers()[0]
+
+
+def zero_token_inputs(
+    count: int, length: int, dim: int, seed: int, device: str, spread: float = RANGE
+) -> Tensor:
+    """(count, length, dim) in float64: token 0 of each sequence is zero, all other entries U[-spread, spread].
+
+    The same numbers for every attention, and for every spread up to the factor.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(_seed(seed, "inputs", length, dim))
+    x = spread * (2 * torch.rand(count, length, dim, generator=generator, dtype=torch.float64) - 1)
+    x[:, 0] = 0
+    return x.to(device)
+
+
+def _seed(seed: int, *what: object) -> int:
+    return seed_of({"of": "/".join(map(str, what))}, seed, "of")

@@ -1,0 +1,122 @@
+"""What ``cost`` measures, case by case: a network, random tokens, and a call that takes them through it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+Call = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class CurveCase:
+    """A character model that reads ``batch`` sequences of ``length`` characters, with a cache of as many before them."""
+
+    SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "window", "segment", "rank", "vocabulary")
+    attention: str
+    length: int
+    batch: int
+    cached: bool
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    window: int
+    segment: int
+    rank: int
+    vocabulary: int
+    device: str = "cpu"
+    precision: str = "fp32"
+
+    def make(self) -> Call:
+        """Forward, loss and backward; gradients of the step before are dropped first."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        from relearn.models.long_short_lm import create
+
+        torch.manual_seed(0)
+        sizes = {key: getattr(self, key) for key in self.SIZES}
+        net = create(attention=self.attention, **sizes, dropout=0.0).to(self.device).train()
+        shape = (self.batch, self.length + 1)
+        seen = torch.randint(self.vocabulary, shape, device=self.device)
+        inputs, targets = seen[:, :-1], seen[:, 1:].flatten()
+        cache = None
+        if self.cached:
+            rows = (self.batch, self.length, self.dim)
+            cache = [torch.randn(rows, device=self.device) for _ in range(self.layers)]
+
+        def step() -> None:
+            net.zero_grad(set_to_none=True)
+            with autocast(self.device, self.precision):
+                logits, _ = net(inputs, cache=cache)
+                loss = cross_entropy(logits.flatten(0, 1).float(), targets)
+            loss.backward()
+
+        return step
+
+
+@dataclass(frozen=True)
+class LatencyCase:
+    """An LRA encoder on a batch of full length: a forward pass, or with ``train`` loss and backward too."""
+
+    SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "vocabulary", "classes")
+    task: str
+    attention: str
+    length: int
+    batch: int
+    pairs: bool
+    train: bool
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    vocabulary: int
+    classes: int
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
+    precision: str = "fp32"
+
+    def make(self) -> Call:
+        """The call; see the class."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        from relearn.models.lra_encoder import create
+
+        torch.manual_seed(0)
+        sizes = {key: getattr(self, key) for key in self.SIZES}
+        net = create(
+            self.attention,
+            **sizes,
+            max_length=self.length,
+            pairs=self.pairs,
+            attention_arguments=dict(self.arguments),
+        )
+        net.to(self.device).train(self.train)
+        shape = (self.batch, 2, self.length) if self.pairs else (self.batch, self.length)
+        tokens = torch.randint(1, self.vocabulary, shape, device=self.device)  # 0 would be padding
+        labels = torch.randint(self.classes, (self.batch,), device=self.device)
+
+        def infer() -> None:
+            with torch.inference_mode(), autocast(self.device, self.precision):
+                net(tokens)
+
+        def learn() -> None:
+            net.zero_grad(set_to_none=True)
+            with autocast(self.device, self.precision):
+                loss = cross_entropy(net(tokens).float(), labels)
+            loss.backward()
+
+        return learn if self.train else infer
+
+
+def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[Any]:
+    """bf16 where it is asked for."""
+    import torch
+
+    if precision != "bf16":
+        return contextlib.nullcontext()
+    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

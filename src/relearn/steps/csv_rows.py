@@ -1,0 +1,29 @@
+"""A table as CSV, as the steps write it: truth is 1 or 0, what does not exist or is not finite is an empty cell."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
+    """Write a header and rows, each a mapping that has all columns or a sequence in their order.
+
+    Raises:
+        KeyError: a mapping lacks a column.
+    """
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(columns)
+        for row in rows:
+            values = [row[name] for name in columns] if isinstance(row, Mapping) else row
+            table.writerow([_cell(value) for value in values])
+
+
+def _cell(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return int(value) if isinstance(value, bool) else value

@@ -1,0 +1,115 @@
+"""What `finetune` measures: losses, outputs of a part, its scores, and whether they are better than a constant answer's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.data.examples import Examples
+    from relearn.data.sentence_batches import SentenceBatches
+
+ERRORS = 2.0  # standard errors above a constant answer
+LOSSES = {
+    "classification": "train_loss_nats",
+    "ranking": "train_loss_nats",
+    "regression": "train_squared_error",
+}
+
+
+def class_error(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy in nats, (B, C) and (B,), in single precision at least; for ranking over the candidates."""
+    from torch.nn.functional import cross_entropy
+
+    return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
+
+
+def squared_error(values: Tensor, labels: Tensor) -> Tensor:
+    """Mean squared error, (B,) and (B,), in the labels' squared units, in single precision at least."""
+    from torch.nn.functional import mse_loss
+
+    wide = values if values.element_size() > 2 else values.float()
+    return mse_loss(wide, labels.to(wide.dtype))
+
+
+def loss_of(kind: str) -> Any:
+    """The loss of a kind of answer."""
+    return squared_error if kind == "regression" else class_error
+
+
+def predict(model: Any, batches: SentenceBatches, precision: str) -> list[list[float]] | None:
+    """The outputs of each sample in its order: a logit a class, a value, or a score a candidate; None where one is not finite."""
+    import contextlib
+
+    import torch
+
+    found: list[list[float]] = []
+    kind = next(model.parameters()).device.type
+    mixed: Any = torch.autocast(kind, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+    with torch.no_grad(), mixed:
+        for given, _ in batches.in_order():
+            out = model(*given).float().cpu()
+            if not out.isfinite().all():
+                return None
+            found += [[one] if isinstance(one, float) else one for one in out.tolist()]
+    return found
+
+
+def answers(kind: str, outputs: list[list[float]]) -> Tensor:
+    """What the outputs say, (N,): a value, or the number of the highest (the first of equals)."""
+    import torch
+
+    if kind == "regression":
+        return torch.tensor([row[0] for row in outputs], dtype=torch.float64)
+    return torch.tensor([max(range(len(row)), key=lambda one: (row[one], -one)) for row in outputs])
+
+
+def measured(kind: str, classes: int, outputs: list[list[float]], labels: Tensor) -> dict[str, float]:
+    """All scores that are defined, by the names of relearn.measures.glue_scores: f1 only where there are two classes."""
+    from relearn.measures.glue_scores import KINDS, scores
+
+    names = [name for name in KINDS[kind] if name != "f1" or classes == 2]
+    if kind == "regression" and len(labels) < 2:
+        return {}
+    return scores(kind, names, answers(kind, outputs), labels)
+
+
+def recorded(part: str, found: Mapping[str, float]) -> dict[str, float]:
+    """The scores as a record names them: ``dev_accuracy_frac``, ``dev_pearson``."""
+    from relearn.measures.glue_scores import RECORD_NAMES
+
+    return {f"{part}_{RECORD_NAMES[name]}": value for name, value in found.items()}
+
+
+def majority(examples: Examples, kind: str) -> float | None:
+    """The accuracy of the best constant answer; a choice at random counts where candidates are ranked. None for values."""
+    if kind == "regression" or examples.labels is None:
+        return None
+    most = float(examples.labels.bincount().max()) / len(examples)
+    if kind == "ranking":
+        return max(most, sum(1 / len(rows) for rows in examples.rows) / len(examples))
+    return most
+
+
+def learned(metric: str, found: Mapping[str, float], chance: float | None, count: int) -> bool:
+    r"""Whether an answer is better than a constant one by :data:`ERRORS` standard errors, N samples.
+
+    By accuracy against that of the majority, :math:`\sqrt{p(1-p)/N}`; where a coefficient decides (Matthews, Pearson, Spearman) by
+    that against 0, :math:`1/\sqrt{N-1}`, its error where there is no relation.
+    """
+    if metric in ("mcc", "pearson", "spearman"):
+        return found.get(metric, 0.0) > ERRORS / math.sqrt(max(count - 1, 1))
+    if chance is None:
+        raise ValueError(f"metric: {metric} (allowed for values: pearson, spearman)")
+    return found["accuracy"] > chance + ERRORS * math.sqrt(chance * (1 - chance) / count)
+
+
+def rows(part: str, examples: Examples, outputs: list[list[float]] | None) -> Iterator[list[Any]]:
+    """Rows of answers.csv: part, id, label, and the outputs with nine digits, which single precision needs, joined by spaces."""
+    labels = [None] * len(examples) if examples.labels is None else examples.labels.tolist()
+    for place, (name, label) in enumerate(zip(examples.ids, labels)):
+        said = "" if outputs is None else " ".join(f"{one:.9g}" for one in outputs[place])
+        yield [part, name, label, said]

@@ -1,0 +1,207 @@
+"""What `finetune` begins with: settings that are in order, a method, a task's texts, a model and its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.data.examples import Examples
+    from relearn.data.sentence_tokens import SentenceTokenizer
+    from relearn.data.text_tasks import TextTask
+    from relearn.models.sentence_encoder import SentenceClassifier
+
+METHODS = ("vanilla", "pgd", "free_at", "freelb", "yopo")
+WORDS = (
+    *("passes", "step_size", "eps", "start_norm", "project", "clean_first", "mask", "reuse_masks"),
+    *("inner", "inner_step"),
+)
+NAMES = {"inner_step": "step"}  # where a strategy's own word says too little in params.yaml
+PARTS = ("train", "dev", "test")
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """Refuse, before anything is read, what would fail after it.
+
+    Raises:
+        ValueError: an unknown method or word of it, no step, no evaluation, a batch that cannot be accumulated.
+    """
+    method = settings["method"]
+    if method.get("kind") not in METHODS:
+        raise ValueError(f"method.kind: {method.get('kind')!r} (allowed: {', '.join(METHODS)})")
+    unknown = sorted(set(method) - {"kind", *WORDS})
+    if unknown:
+        raise ValueError(f"method.{unknown[0]}: unknown (allowed: kind, {', '.join(WORDS)})")
+    if method["kind"] != "vanilla" and method.get("passes", 0) < 1:
+        raise ValueError(f"method.passes: {method.get('passes')} (allowed: at least 1)")
+    for key in ("steps", "evaluations", "batch_size", "accumulate"):
+        if settings[key] < 1:
+            raise ValueError(f"{key}: {settings[key]} (allowed: at least 1)")
+    if settings["batch_size"] % settings["accumulate"]:
+        raise ValueError(
+            f"accumulate: {settings['accumulate']} (allowed: a divisor of batch_size, {settings['batch_size']})"
+        )
+
+
+def gradient(settings: Mapping[str, Any]) -> Any:
+    """The gradient strategy of ``method``, in ``accumulate`` shares.
+
+    Raises:
+        ValueError: what the method refuses.
+    """
+    from relearn.methods.micro_batches import MicroBatches
+    from relearn.methods.strategies import strategy
+
+    method = {NAMES.get(key, key): value for key, value in settings["method"].items()}
+    kind = method.pop("kind")
+    count = settings["accumulate"]
+    made = [strategy(kind, **method) for _ in range(count)]
+    return made[0] if count == 1 else MicroBatches(made)
+
+
+def passes(settings: Mapping[str, Any]) -> int:
+    """Forward and backward passes of an update."""
+    from relearn.methods.strategies import passes_of
+
+    method = settings["method"]
+    return passes_of(method["kind"], method.get("passes", 1))
+
+
+def replays(settings: Mapping[str, Any]) -> int:
+    """How often each minibatch comes in a row: K times with FreeAT, which updates after every pass."""
+    return int(settings["method"]["passes"]) if settings["method"]["kind"] == "free_at" else 1
+
+
+def read(settings: Mapping[str, Any]) -> TextTask:
+    """The task, its training part joined by those of ``with_tasks``.
+
+    Raises:
+        ValueError: an unknown task, one of ``with_tasks`` that has other answers, a task without training or dev labels.
+    """
+    from dataclasses import replace
+
+    from relearn.data.text_tasks import read as read_task
+    from relearn.steps.prepare import mirror_of
+
+    own = read_task(settings["task"], settings["samples"], mirror_of)
+    for part in PARTS[:2]:
+        examples = getattr(own, part)
+        if not len(examples) or examples.labels is None:
+            raise ValueError(f"task: {settings['task']} has no labelled {part} part (allowed: one that has)")
+    parts, source = {settings["task"]: own.train}, {settings["task"]: own.source}
+    for name in settings["with_tasks"]:
+        other = read_task(name, settings["samples"], mirror_of)
+        _alike("with_tasks", name, other, own)
+        parts[name], source[name] = other.train, other.source
+    return replace(own, train=joined(parts), source=source) if len(parts) > 1 else own
+
+
+def answered(settings: Mapping[str, Any], task: TextTask) -> dict[str, Examples]:
+    """The parts that the kept network answers, dev first; see the step.
+
+    Raises:
+        ValueError: a task of ``answered`` that has other answers.
+    """
+    from relearn.data.text_tasks import read as read_task
+    from relearn.steps.prepare import mirror_of
+
+    parts = {"dev": task.dev, "test": task.test, **task.further}
+    for name in settings.get("answered", []):
+        other = read_task(name, settings["samples"], mirror_of)
+        _alike("answered", name, other, task)
+        parts[name] = other.test
+    return {name: examples for name, examples in parts.items() if len(examples)}
+
+
+def _alike(key: str, name: str, other: TextTask, task: TextTask) -> None:
+    if (other.kind, other.classes) != (task.kind, task.classes):
+        raise ValueError(
+            f"{key}: {name}, {other.kind} of {other.classes} (allowed: {task.kind} of {task.classes}, as {task.name})"
+        )
+
+
+def joined(parts: Mapping[str, Examples]) -> Examples:
+    """The samples of several tasks, one task after the other, ``task:`` before each id."""
+    import torch
+
+    from relearn.data.examples import Examples
+
+    labels = [part.labels for part in parts.values() if part.labels is not None]
+    return Examples(
+        [rows for part in parts.values() for rows in part.rows],
+        torch.cat(labels),
+        [f"{name}:{one}" for name, part in parts.items() for one in part.ids],
+    )
+
+
+def start(
+    settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], task: TextTask
+) -> tuple[SentenceClassifier, SentenceTokenizer]:
+    """The model with its answer's head, and its tokenizer: another task's model, an encoder made before, a checkpoint, or a new one.
+
+    The first of these that is there: the input ``start``, whose head stays where kind and classes are the same; the input ``encoder``;
+    ``encoder.checkpoint``; the sizes of ``encoder``, with a vocabulary learnt from the training texts. What has no numbers yet is
+    drawn from torch's global generator.
+
+    Raises:
+        ValueError: no such file or checkpoint, another family than ``encoder.family``, a tokenizer that is not the model's, a
+            ``max_length`` beyond what the encoder reads.
+    """
+    from relearn.data.sentence_tokens import SentenceTokenizer
+    from relearn.data.sentence_vocabulary import train
+    from relearn.models import sentence_encoder_files as files
+    from relearn.models.sentence_encoder import classifier, from_checkpoint, take_encoder, with_dropout
+
+    own, classes = settings["encoder"], outputs(task)
+    rates = settings["dropout"], settings.get("attention_dropout")
+    given = [*inputs.get("start", []), *inputs.get("encoder", [])]
+    if given:
+        config, state, said = files.load_encoder(given[0])
+        model = classifier(with_dropout(config, *rates), task.kind, classes)
+        take_encoder(model, state)
+        if (said["kind"], said["classes"]) == (task.kind, classes):
+            model.net.load_state_dict(said["head"], strict=False)
+        tokenizer = SentenceTokenizer.from_json(said["tokenizer"])
+    elif own.get("checkpoint"):
+        name = own["checkpoint"]
+        model = from_checkpoint(name, task.kind, classes, dropout=rates[0], attention_dropout=rates[1])
+        try:
+            tokenizer = SentenceTokenizer.of_checkpoint(name)
+        except (OSError, ValueError) as fault:
+            line = str(fault).strip().splitlines()[0]
+            raise ValueError(
+                f"encoder.checkpoint: {name}: {line} (allowed: one with its tokenizer)"
+            ) from None
+    else:
+        texts = [text for rows in task.train.rows for row in rows for text in row if text]
+        tokenizer = train(own["family"], texts, own["vocabulary"])
+        model = classifier(with_dropout(sizes(own, tokenizer), *rates), task.kind, classes)
+    family = model.net.config.model_type
+    if own.get("family", family) != family:
+        raise ValueError(f"encoder.family: {own['family']!r} (allowed: {family}, as the model is)")
+    tokenizer.check_model(model.net.config)
+    if settings["max_length"] > model.longest:
+        raise ValueError(
+            f"max_length: {settings['max_length']} (allowed: at most {model.longest}, as the encoder reads)"
+        )
+    return model, tokenizer
+
+
+def outputs(task: TextTask) -> int:
+    """Outputs of a model for the task: one a class, else one."""
+    return int(task.classes) if task.kind == "classification" else 1
+
+
+def sizes(own: Mapping[str, Any], tokenizer: SentenceTokenizer) -> dict[str, Any]:
+    """The configuration of an encoder of these settings, see relearn.models.sentence_encoder.configuration."""
+    from relearn.models.sentence_encoder import configuration
+
+    return configuration(
+        own["family"],
+        **{key: own[key] for key in ("layers", "dim", "heads", "ffn", "dropout", "attention_dropout")},
+        embedding_dim=own.get("embedding_dim"),
+        max_length=own["max_length"],
+        vocabulary=len(tokenizer),
+        special={"bos": tokenizer.bos, "pad": tokenizer.pad, "eos": tokenizer.eos},
+    )

@@ -1,0 +1,155 @@
+"""Sets of test images and what a network answers on them: one row a number, each with the protocol that it was measured under."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.data.imagenet_folder import Listing
+    from relearn.models.vision_classifier import VisionClassifier
+
+SETS = ("set", "corruption", "severity", "samples_count", "correct_count", "accuracy_frac", "protocol")
+SHOWN = 12  # digits of a subset's hash in the table; all of them in the JSON file
+BATCH = 500
+
+
+class NotFinite(ValueError):
+    """Logits that are not finite: the network is broken, and there is no accuracy."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Under what a number was measured; None where it does not apply."""
+
+    source: str
+    """Where the images come from, in words."""
+    resize: int | None = None
+    """The shorter side in pixels before the crop."""
+    crop: int | None = None
+    interpolation: str | None = None
+    mask: str = "none"
+    """Among which classes the largest logit was taken."""
+    subset: str = ""
+    """sha256 of the images that count, see :func:`hash_of_files` and :func:`hash_of_pixels`."""
+    left_out: int = 0
+    """Images that could not be decoded."""
+
+    def __str__(self) -> str:
+        shape = f"resize {self.resize}, crop {self.crop}, {self.interpolation}, " if self.crop else ""
+        left = f", {self.left_out} images left out" if self.left_out else ""
+        return f"{self.source}; {shape}mask {self.mask}; subset {self.subset[:SHOWN]}{left}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def masked(self, mask: str) -> Protocol:
+        return replace(self, mask=mask)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One accuracy; the columns of sets.csv."""
+
+    set: str
+    samples_count: int
+    correct_count: int
+    protocol: Protocol
+    corruption: str | None = None
+    severity: int | None = None
+
+    @property
+    def accuracy_frac(self) -> float:
+        return self.correct_count / self.samples_count
+
+    def cells(self) -> list[Any]:
+        return [*(getattr(self, name) for name in SETS[:-1]), str(self.protocol)]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**{name: getattr(self, name) for name in SETS[:-1]}, "protocol": self.protocol.as_dict()}
+
+
+def counted(name: str, right: Tensor, protocol: Protocol, **more: Any) -> Row:
+    """The row of a vector of rights and wrongs (n,)."""
+    return Row(name, len(right), int(right.sum()), protocol, **more)
+
+
+def answers(
+    net: VisionClassifier,
+    batches: Iterable[Tensor],
+    *,
+    precision: str = "fp32",
+    mask: Sequence[int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The class with the largest logit of each image, among all classes and among those of the mask, both (n,) on the CPU.
+
+    Args:
+        net: in eval mode; its device decides where the work is done.
+        batches: images (B, C, H, W) uint8.
+        precision: fp32, or bf16 for autocast.
+        mask: numbers of the classes that may be answered; None: all.
+
+    Raises:
+        NotFinite: logits that are not.
+    """
+    import torch
+
+    from relearn.measures.masked_accuracy import masked_argmax
+
+    free, bound = [], []
+    with torch.inference_mode():
+        for pixels in batches:
+            logits = logits_of(net, pixels, precision)
+            free.append(logits.argmax(1))
+            bound.append(free[-1] if mask is None else masked_argmax(logits, mask))
+    if not free:  # every image was left out
+        return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    return torch.cat(free), torch.cat(bound)
+
+
+def logits_of(net: VisionClassifier, pixels: Tensor, precision: str) -> Tensor:
+    """Logits (B, classes), float32 or wider, on the CPU.
+
+    Raises:
+        NotFinite: some are not finite.
+    """
+    import torch
+
+    where = next(net.parameters())
+    wide = torch.float64 if where.dtype == torch.float64 else torch.float32
+    with torch.autocast(where.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        logits = net(pixels.to(where.device).to(wide) / 255.0).to(wide)
+    if not bool(torch.isfinite(logits).all()):
+        raise NotFinite(f"{net.description['name']}: logits that are not finite; allowed: finite ones")
+    return logits.cpu()
+
+
+def hash_of_pixels(images: Tensor, labels: Tensor) -> str:
+    """sha256 of shape, pixels and labels of (n, C, H, W) uint8 images in memory."""
+    told = hashlib.sha256(f"{tuple(images.shape)}\n".encode())
+    for values in (images, labels.long()):
+        told.update(values.contiguous().cpu().numpy().tobytes())
+    return told.hexdigest()
+
+
+def hash_of_files(images: Listing) -> str:
+    """sha256 of a line for each image, in the listing's order: class folder, name and the file's own sha256."""
+
+    def line(place: int) -> str:
+        path = images.files[place]
+        return f"{path.parent.name}/{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+    with ThreadPoolExecutor(8) as pool:
+        return hashlib.sha256("".join(pool.map(line, range(len(images)))).encode()).hexdigest()
+
+
+def spread(images: Listing, count: int) -> Listing:
+    """``count`` of them at equal distances (0: all): a listing is in the order of classes, so the first ones are of few."""
+    if not 0 < count < len(images):
+        return images
+    return images.take([number * len(images) // count for number in range(count)])

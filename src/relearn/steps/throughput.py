@@ -1,0 +1,230 @@
+"""throughput: images a second and peak memory of a vision network beside another, in the same run.
+
+Settings: network (a printed name, see :data:`NETWORKS`; or, as in ``classify``, a table of name and arguments as timm takes them),
+batch_size, size (side of the images), pairs; where they are given, as_released (false; of a printed name), classes (1000), modes (both),
+memory (true: a process for each network and mode) and against (a name of timm's or such a table; needed beside a table, else the Swin
+of the same size). No input: images are random.
+Output: throughput.csv (mode, pair, own_s, reference_s).
+
+``inference`` is a forward pass in evaluation mode, ``training`` forward, loss, backward and AdamW. Steps of the two networks alternate,
+and every second pair runs in the opposite order; one pair before the first is not counted. Times are CPU time of this process on a CPU (a
+shared machine distorts wall time), wall time that waits for the device on a GPU. Peak memory is the allocator's on a GPU; on a CPU the
+most resident bytes during a step, in a process of its own, less those before the network was made: weights, gradients, moments and
+activations count.
+
+Metrics: images_per_s, train_images_per_s (batch over the median time), peak_memory_mb, train_peak_memory_mb (10^6 bytes), and of each
+*_ratio, ours over the reference's (speeds: the median over the pairs). Without training in modes none of train_*, without
+memory none of *memory*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from relearn.steps.step_time import timed
+
+NEEDS_TORCH = True
+COLUMNS = ("mode", "pair", "own_s", "reference_s")
+NETWORKS = {
+    f"LipsFormer-Swin-{letter}": (f"lipsformer_swin_{size}", f"swin_{size}_patch4_window7_224")
+    for letter, size in {"T": "tiny", "S": "small", "B": "base", "L": "large"}.items()
+}
+"""Network as printed → its name in timm, and the network beside it."""
+MODES = {"inference": "", "training": "train_"}
+SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
+"""A freed block goes back to the system at once, or the allocator's habits would be measured."""
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.console import Progress
+    from relearn.steps.csv_rows import write_rows
+
+    pairs, modes = settings["pairs"], chosen_modes(settings.get("modes"))
+    for key in ("batch_size", "size", "pairs"):
+        if settings[key] < 1:
+            raise ValueError(f"{key}: {settings[key]} (allowed: at least 1)")
+    own, beside = sides_of(settings)
+    common = {key: settings[key] for key in ("batch_size", "size")}
+    common |= {"classes": settings.get("classes", 1000), "device": device, "precision": precision}
+    sides = [{**common, **side} for side in (own, beside)]
+    rows: list[dict[str, Any]] = []
+    metrics: dict[str, float] = {}
+    with Progress(f"throughput {own['name']}") as progress:
+        for mode in modes:
+            prefix = MODES[mode]
+            if settings.get("memory", True):
+                peaks = [peak_bytes({**side, "mode": mode}) for side in sides]
+                metrics[f"{prefix}peak_memory_mb"] = peaks[0] / 1e6
+                metrics[f"{prefix}peak_memory_mb_ratio"] = peaks[0] / peaks[1]
+            times = in_turns([make_step(**side, mode=mode) for side in sides], pairs, device)
+            rows += [
+                {"mode": mode, "pair": pair, "own_s": a, "reference_s": b}
+                for pair, (a, b) in enumerate(times)
+            ]
+            speed = common["batch_size"] / statistics.median(a for a, _ in times)
+            metrics |= {
+                f"{prefix}images_per_s": speed,
+                f"{prefix}images_per_s_ratio": statistics.median(b / a for a, b in times),
+            }
+            progress(len(rows), len(modes) * pairs)
+    write_rows(run.output("throughput.csv"), COLUMNS, rows)
+    what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
+    run.finish(
+        metrics, notes=[f"{what}; beside {beside['name']}, batches of {common['batch_size']}, {precision}"]
+    )
+
+
+def sides_of(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Name, for timm, and arguments of the network and of the one beside it.
+
+    Raises:
+        ValueError: a printed name that is not known; a table without a name; a table with nothing beside it.
+    """
+    network, against = settings["network"], settings.get("against")
+    if isinstance(network, str):
+        if network not in NETWORKS:
+            raise ValueError(f"network: {network!r} (allowed: {', '.join(NETWORKS)}, or a table with a name)")
+        own, swin = NETWORKS[network]
+        more = {"as_released": True} if settings.get("as_released") else {}
+        return {"name": own, "arguments": more}, _side(against or swin, "against")
+    if not against:
+        raise ValueError("against: nothing (allowed beside a table: a name of timm's, or a table with one)")
+    return _side(network, "network"), _side(against, "against")
+
+
+def chosen_modes(given: list[str] | None) -> list[str]:
+    """Those given, in the order of :data:`MODES`; all, if none are."""
+    for one in given or []:
+        if one not in MODES:
+            raise ValueError(f"modes: {one!r} (allowed: {', '.join(MODES)})")
+    return [mode for mode in MODES if not given or mode in given]
+
+
+def _side(given: str | dict[str, Any], key: str) -> dict[str, Any]:
+    if isinstance(given, str):
+        return {"name": given, "arguments": {}}
+    if not given.get("name"):
+        raise ValueError(f"{key}: {given} (allowed: a table with a name of timm's)")
+    return {"name": given["name"], "arguments": {k: v for k, v in given.items() if k != "name"}}
+
+
+def in_turns(steps: list[Callable[[], None]], pairs: int, device: str) -> list[tuple[float, float]]:
+    """Seconds of each pair of steps, after one that is not counted."""
+    own, reference = steps
+    own()
+    reference()
+    found = []
+    for pair in range(pairs):
+        if pair % 2:
+            second = timed(reference, device)
+            first = timed(own, device)
+        else:
+            first = timed(own, device)
+            second = timed(reference, device)
+        found.append((first, second))
+    return found
+
+
+def make_step(
+    *,
+    name: str,
+    arguments: dict[str, Any],
+    mode: str,
+    batch_size: int,
+    size: int,
+    classes: int,
+    device: str,
+    precision: str,
+) -> Callable[[], None]:
+    """A call that takes one batch through the network; in training at a rate too small to change what a step takes."""
+    import torch
+
+    from relearn.models.vision import create
+
+    torch.manual_seed(0)
+    net = create(name, classes=classes, size=size, **arguments).to(device).train(mode == "training")
+    images = torch.rand(batch_size, 3, size, size, device=device)
+    labels = torch.randint(classes, (batch_size,), device=device)
+    autocast: Any = contextlib.nullcontext
+    if precision == "bf16":
+
+        def autocast() -> Any:
+            return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+
+    if mode == "inference":
+
+        def infer() -> None:
+            with torch.inference_mode(), autocast():
+                net(images)
+
+        return infer
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-6)
+
+    def train() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        with autocast():
+            loss = torch.nn.functional.cross_entropy(net(images), labels)
+        loss.backward()
+        optimiser.step()
+
+    return train
+
+
+def peak_bytes(side: dict[str, Any]) -> int:
+    """What a second step of a network needs at most, of the device or in a process of its own."""
+    if not side["device"].startswith("cuda"):
+        import torch
+
+        words = [
+            sys.executable,
+            "-m",
+            "relearn.steps.throughput",
+            str(torch.get_num_threads()),
+            json.dumps(side),
+        ]
+        done = subprocess.run(
+            words, env={**os.environ, **SMALL}, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return int(done.stdout.split()[-1])
+    torch = import_module("torch")
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(side["device"])
+    step = make_step(**side)
+    step()
+    torch.cuda.reset_peak_memory_stats(side["device"])
+    step()
+    return torch.cuda.max_memory_allocated(side["device"]) - before
+
+
+def resident_bytes(side: dict[str, Any]) -> int:
+    """Growth of this process by a network and its step; a first, small network loads the libraries."""
+    from relearn.provenance import resident_peak
+
+    make_step(**{**side, "batch_size": 1})()
+    gc.collect()
+    with contextlib.suppress(OSError):  # where there is no such file, the peak holds all that was before
+        Path("/proc/self/clear_refs").write_text("5")
+    before = resident_peak()
+    step = make_step(**side)
+    step()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    step()
+    return resident_peak() - before
+
+
+if __name__ == "__main__":
+    import torch
+
+    torch.set_num_threads(int(sys.argv[1]))
+    print(resident_bytes(json.loads(sys.argv[2])))

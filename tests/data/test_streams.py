@@ -1,0 +1,142 @@
+"""Streams by name: the official files alone, archives read safely, what short streams leave out."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from relearn.data import text_streams, wikipedia_streams
+from relearn.data.streams import STREAMS, load_stream, stream_module_of
+
+TEXT = b"anarchism originated as a term of abuse "
+
+
+def archive(path: Path, **files: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return path
+
+
+@pytest.fixture
+def small_official(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """As if the official text8 were 40 bytes long; a folder with its archive."""
+    packed = archive(tmp_path / "text8.zip", text8=TEXT)
+    content = packed.read_bytes()
+    told = (len(content), hashlib.sha256(content).hexdigest(), hashlib.sha256(TEXT).hexdigest())
+    monkeypatch.setitem(wikipedia_streams.OFFICIAL, "text8", told)
+    monkeypatch.setattr(wikipedia_streams, "BYTES", len(TEXT))
+    monkeypatch.setattr(wikipedia_streams.member, "__defaults__", (len(TEXT),))
+    return tmp_path
+
+
+def test_names_lead_to_loaders() -> None:
+    for name in STREAMS:
+        assert stream_module_of(name).startswith("relearn.data.")
+    with pytest.raises(ValueError, match="stream 'enwik9' is unknown; allowed: enwik8, text8, warandpeace"):
+        load_stream("enwik9")
+
+
+def test_an_archive_and_the_bare_file_give_the_same_text(small_official: Path) -> None:
+    packed = load_stream("text8", folder=small_official)
+    assert packed.content == TEXT and packed.source["sha256"] == hashlib.sha256(TEXT).hexdigest()
+    (small_official / "text8").write_bytes(TEXT)
+    (small_official / "text8.zip").unlink()
+    assert load_stream("text8", folder=small_official).content == TEXT
+
+
+def test_only_the_official_text_is_taken(small_official: Path, tmp_path: Path) -> None:
+    (small_official / "text8").write_bytes(TEXT[:-1] + b"x")
+    with pytest.raises(ValueError, match=r"text8: sha256 \w{64}, expected \w{64}; not the official text"):
+        load_stream("text8", folder=small_official)
+    (small_official / "text8").write_bytes(TEXT + b"x")
+    with pytest.raises(ValueError, match=f"text8: {len(TEXT) + 1} bytes, expected {len(TEXT)}"):
+        load_stream("text8", folder=small_official)
+    (small_official / "text8").unlink()
+    archive(small_official / "text8.zip", text8=TEXT, more=b"x")
+    with pytest.raises(ValueError, match=r"text8.zip: \d+ bytes, expected \d+; not the official archive"):
+        load_stream("text8", folder=small_official)
+    (small_official / "text8.zip").unlink()
+    with pytest.raises(ValueError, match=r"has neither text8 nor text8\.zip; one of them is needed"):
+        load_stream("text8", folder=small_official)
+
+
+def test_an_archive_gives_no_more_than_it_should(tmp_path: Path) -> None:
+    packed = archive(tmp_path / "a.zip", text8=b"x" * 1000)
+    assert wikipedia_streams.member(packed, "text8", 1000) == b"x" * 1000
+    for size, word in ((999, "more"), (1001, "fewer")):
+        with pytest.raises(ValueError, match=f"text8 has {word} bytes than the {size} allowed"):
+            wikipedia_streams.member(packed, "text8", size)
+    with pytest.raises(ValueError, match="has no enwik8; allowed: an archive with the file enwik8"):
+        wikipedia_streams.member(packed, "enwik8", 10)
+    packed.write_bytes(packed.read_bytes()[:-30])
+    with pytest.raises(ValueError, match="no whole zip archive") as caught:
+        wikipedia_streams.member(packed, "text8", 1000)
+    assert "\n" not in str(caught.value)
+
+
+def test_offline_the_error_says_what_to_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELEARN_OFFLINE", "1")
+    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
+    with pytest.raises(OSError, match=r"https://mattmahoney\.net/dc/enwik8\.zip"):
+        load_stream("enwik8")
+
+
+def test_the_novel_lies_between_the_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = (
+        b"preamble\r\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\r\n\r\nWell,\r\nPrince\r\n\r\n"
+        b"*** END OF THIS PROJECT GUTENBERG EBOOK X ***\r\nterms"
+    )
+    assert text_streams.between_marks(content) == b"Well,\nPrince\n"
+    assert text_streams.between_marks(b"no marks\n") == b"no marks\n"
+    (tmp_path / "warandpeace.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"warandpeace.txt: \d+ bytes, expected 3293492"):
+        load_stream("warandpeace", folder=tmp_path)
+    novel = dataclasses.replace(
+        text_streams.NOVEL, size=len(content), sha256=hashlib.sha256(content).hexdigest()
+    )
+    monkeypatch.setattr(text_streams, "NOVEL", novel)
+    assert load_stream("warandpeace", folder=tmp_path).content == b"Well,\nPrince\n"
+    (tmp_path / "warandpeace.txt").unlink()
+    with pytest.raises(ValueError, match=r"lacks warandpeace\.txt"):
+        load_stream("warandpeace", folder=tmp_path)
+
+
+def test_no_line_of_the_documentation_comes_twice() -> None:
+    stream = load_stream("pydoc_topics")
+    lines = stream.content.decode().splitlines()
+    assert len(stream.content) > 200_000 and len(set(lines)) == len(lines)
+    assert load_stream("pydoc_topics").content == stream.content
+
+
+def test_an_own_file_is_the_only_one(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"0 files \*.txt; allowed: exactly one"):
+        load_stream("own_text", folder=tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"a\.txt: empty"):
+        load_stream("own_text", folder=tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"\xff\x00 any bytes")
+    assert load_stream("own_text", folder=tmp_path).content == b"\xff\x00 any bytes"
+    (tmp_path / "b.txt").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"2 files \*.txt"):
+        load_stream("own_text", folder=tmp_path)
+    with pytest.raises(ValueError, match="own_text: no folder"):
+        load_stream("own_text")
+
+
+MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "warandpeace")
+
+
+@pytest.mark.skipif(
+    "RELEARN_MIRROR" not in os.environ or not MIRROR.is_dir(),
+    reason="RELEARN_MIRROR names no folder with the real War and Peace",
+)
+def test_the_real_novel() -> None:
+    content = load_stream("warandpeace", folder=MIRROR).content
+    assert b"Gutenberg" not in content[:2000] and b"Well, Prince" in content[:20_000]
+    assert 3_200_000 < len(content) < text_streams.NOVEL.size and b"\r" not in content

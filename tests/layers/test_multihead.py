@@ -1,0 +1,140 @@
+"""In the place of torch's module: the same call, masks and return; inside torch's own Transformer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from relearn.layers.attention_kinds import KINDS, attention
+from relearn.layers.dot_product_attention import DotProductAttention
+from relearn.layers.multihead import AsMultiheadAttention
+
+LENGTH = 6
+
+
+def copied(truth: nn.MultiheadAttention) -> DotProductAttention:
+    """Ours with the weights of torch's."""
+    ours = DotProductAttention(truth.embed_dim, truth.num_heads, bias=True).to(truth.out_proj.weight)
+    with torch.no_grad():
+        for one, w, b in zip(
+            (ours.q, ours.k, ours.v), truth.in_proj_weight.chunk(3), truth.in_proj_bias.chunk(3)
+        ):
+            one.weight.copy_(w)
+            one.bias.copy_(b)
+        ours.out.load_state_dict(truth.out_proj.state_dict())
+    return ours
+
+
+def pair(batch_first: bool) -> tuple[AsMultiheadAttention, nn.MultiheadAttention]:
+    torch.manual_seed(0)
+    truth = nn.MultiheadAttention(12, 3, batch_first=batch_first).double()
+    nn.init.normal_(truth.in_proj_bias)
+    return AsMultiheadAttention(copied(truth), batch_first=batch_first), truth
+
+
+def masks() -> dict[str, dict[str, Tensor | bool]]:
+    padding = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
+    later = nn.Transformer.generate_square_subsequent_mask(LENGTH, dtype=torch.float64)
+    torch.manual_seed(1)
+    whole = (torch.rand(6, LENGTH, LENGTH) < 0.5) & ~torch.eye(LENGTH, dtype=torch.bool)
+    return {
+        "none": {},
+        "padding": {"key_padding_mask": padding},
+        "pair": {"attn_mask": whole[0]},
+        "heads": {"attn_mask": whole},
+        "numbers": {"attn_mask": later},
+        "causal": {"attn_mask": later, "is_causal": True},
+        "both": {"attn_mask": later.isinf(), "key_padding_mask": padding},
+        "numbers of padding": {"key_padding_mask": torch.zeros(2, LENGTH, dtype=torch.float64)},
+    }
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("which", list(masks()))
+def test_equals_torchs_module(batch_first: bool, which: str) -> None:
+    ours, truth = pair(batch_first)
+    x = torch.randn(2, LENGTH, 12, dtype=torch.float64)
+    x = x if batch_first else x.transpose(0, 1)
+    for more in ({}, {"average_attn_weights": False}, {"need_weights": False}):
+        (y, w), (expected, weights) = (one(x, x, x, **masks()[which], **more) for one in (ours, truth))
+        torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+        assert (w is None) == (weights is None)
+        if w is not None:
+            torch.testing.assert_close(w, weights, rtol=1e-12, atol=1e-12)
+
+
+def test_one_sequence() -> None:
+    ours, truth = pair(True)
+    x = torch.randn(LENGTH, 12, dtype=torch.float64)
+    hidden = torch.tensor([False] * 5 + [True])
+    for given in ({}, {"key_padding_mask": hidden}, {"attn_mask": masks()["heads"]["attn_mask"][:3]}):
+        for found, expected in zip(ours(x, x, x, **given), truth(x, x, x, **given)):
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    (y, _), (later, _) = ours(x, x, x, is_causal=True), ours(x, x, x)
+    assert torch.equal(y, ours.layer(x, causal=True)) and not torch.allclose(y, later)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_inside_torchs_encoder(training: bool) -> None:
+    """The layer's own attention replaced by ours with its weights: the same numbers, in evaluation too, where torch has a short cut."""
+    torch.manual_seed(0)
+    sizes = {"d_model": 12, "nhead": 2, "dim_feedforward": 24, "dropout": 0.0, "batch_first": True}
+    truth = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(**sizes), num_layers=2, enable_nested_tensor=False
+    )
+    ours = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(**sizes), num_layers=2, enable_nested_tensor=False
+    )
+    ours.load_state_dict(truth.state_dict())
+    for layer in ours.layers:
+        layer.self_attn = AsMultiheadAttention(copied(layer.self_attn), batch_first=True)
+    truth, ours = (one.double().train(training) for one in (truth, ours))
+    x = torch.randn(2, LENGTH, 12, dtype=torch.float64)
+    padding = masks()["padding"]["key_padding_mask"]
+    later = nn.Transformer.generate_square_subsequent_mask(LENGTH, dtype=torch.float64)
+    with torch.inference_mode(not training):
+        for given in (
+            {},
+            {"src_key_padding_mask": padding},
+            {"mask": later},
+            {"mask": later, "is_causal": True},
+        ):
+            torch.testing.assert_close(ours(x, **given), truth(x, **given), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_kind_runs_in_torchs_encoder(kind: str) -> None:
+    torch.manual_seed(0)
+    block = nn.TransformerEncoderLayer(12, 3, 24, dropout=0.0, batch_first=True)
+    layer = attention(kind, 12, 3)
+    block.self_attn = AsMultiheadAttention(layer, batch_first=True)
+    x = torch.randn(2, LENGTH, 12)
+    expected = block.norm1(x + layer(x))
+    torch.testing.assert_close(block(x), block.norm2(expected + block._ff_block(expected)))
+    block(x).sum().backward()
+    assert all(one.grad is not None for one in layer.parameters())
+    with torch.inference_mode():
+        torch.testing.assert_close(block.eval()(x), block.train()(x))
+
+
+def test_what_is_refused() -> None:
+    ours, _ = pair(True)
+    x = torch.randn(2, LENGTH, 12, dtype=torch.float64)
+    with pytest.raises(ValueError, match="this is self-attention"):
+        ours(x, x.clone(), x)
+    with pytest.raises(ValueError, match="this is self-attention"):
+        ours(x, x, x.clone())
+    for name, wrong in (
+        ("key_padding_mask", torch.zeros(2, 5, dtype=torch.bool)),
+        ("key_padding_mask", torch.zeros(6, dtype=torch.bool)),
+        ("attn_mask", torch.zeros(3, LENGTH, LENGTH, dtype=torch.bool)),
+    ):
+        with pytest.raises(ValueError, match=rf"{name}: shape .*allowed"):
+            ours(x, x, x, **{name: wrong})
+    with pytest.raises(ValueError, match="attn_mask: numbers other than 0 and -inf"):
+        ours(x, x, x, attn_mask=torch.full((LENGTH, LENGTH), 0.5))
+    blind = torch.zeros(2, LENGTH, dtype=torch.bool)
+    blind[1] = True
+    with pytest.raises(ValueError, match="row 0 of sequence 1, head 0, sees nothing"):
+        ours(x, x, x, key_padding_mask=blind)

@@ -1,0 +1,300 @@
+"""Operator norms: against singular values, against the matrix of a convolution written out, and their gradients."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from relearn.maths.norms import conv_operator_norm, inf_norm, spectral_norm
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+# --- matrices ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6))
+@settings(deadline=None)
+def test_inf_norm_is_attained_by_a_vector_of_signs_and_by_none_exceeded(m: int, n: int, seed: int) -> None:
+    w = normal(m, n, seed=seed)
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)), dtype=torch.float64)
+    assert float(inf_norm(w)) == pytest.approx(float((signs @ w.T).abs().max()), rel=1e-12)
+
+
+def test_rows_are_not_columns() -> None:
+    w = torch.tensor([[1.0, -2.0, 3.0]])
+    assert float(inf_norm(w)) == 6 and float(inf_norm(w.T)) == 3
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 10**6))
+@settings(deadline=None)
+def test_exact_and_power_find_the_largest_singular_value(m: int, n: int, seed: int) -> None:
+    w = normal(m, n, seed=seed)
+    truth = float(np.linalg.svd(w.numpy(), compute_uv=False)[0])
+    assert float(spectral_norm(w)) == pytest.approx(truth, rel=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # two singular values may be near one another
+        assert float(spectral_norm(w, method="power")) == pytest.approx(truth, rel=1e-6)
+    assert float(spectral_norm(w, method="power", iterations=3, tolerance=0)) <= truth * (1 + 1e-12)
+
+
+def test_power_iteration_follows_its_law_from_below() -> None:
+    """diag(2, 1): from the first estimate the start is known, and from the start every later estimate."""
+    w = torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64))
+
+    def estimate(iterations: int) -> float:
+        return float(spectral_norm(w, method="power", iterations=iterations, tolerance=0))
+
+    first_square = (estimate(0) ** 2 - 1) / 3  # 4 b² + (1 - b²)
+    assert 0.001 < first_square < 0.999
+    for k in range(1, 8):
+        one, two = 16**k * first_square, 1 - first_square  # W^T W takes 4 and 1 to the components, squared
+        assert estimate(k) == pytest.approx(math.sqrt((4 * one + two) / (one + two)), rel=1e-12)
+        assert estimate(k - 1) < estimate(k) < 2
+
+
+def test_a_few_power_iterations_are_no_bound() -> None:
+    w = normal(40, 40, seed=3)
+    exact = float(spectral_norm(w))
+    short = [float(spectral_norm(w, method="power", iterations=k, tolerance=0)) for k in (1, 2, 5, 20, 300)]
+    assert short == sorted(short) and short[2] < 0.99 * exact
+    assert short[-1] == pytest.approx(exact, rel=1e-9)
+
+
+def test_power_iteration_stops_at_its_tolerance_and_says_when_it_does_not() -> None:
+    apart = torch.diag(torch.tensor([5.0, 1.0], dtype=torch.float64))
+    loose = float(spectral_norm(apart, method="power", tolerance=0.5))
+    assert loose == pytest.approx(5.0, rel=1e-9) and loose == float(
+        spectral_norm(apart, method="power", iterations=15, tolerance=0)
+    )
+    near = torch.diag(torch.tensor([1.0, 1 - 1e-5], dtype=torch.float64))
+    with pytest.warns(RuntimeWarning, match="after 20 iterations, above the tolerance 1e-12"):
+        spectral_norm(near, method="power", iterations=20, tolerance=1e-12)
+
+
+def test_norms_of_a_batch_are_those_of_its_matrices() -> None:
+    w = normal(2, 3, 4, 5)
+    for norm in (inf_norm, spectral_norm, lambda one: spectral_norm(one, method="power")):
+        together = norm(w)
+        assert together.shape == (2, 3)
+        for index in itertools.product(range(2), range(3)):
+            assert float(together[index]) == pytest.approx(float(norm(w[index])), rel=1e-6)
+
+
+@pytest.mark.parametrize("norm", [inf_norm, spectral_norm])
+def test_gradients_are_those_of_finite_differences(norm) -> None:
+    assert torch.autograd.gradcheck(norm, (normal(2, 4, 3).requires_grad_(),))
+
+
+def test_the_gradient_of_power_iteration_is_the_outer_product_of_singular_vectors() -> None:
+    w = normal(5, 4).requires_grad_()
+    spectral_norm(w, method="power", tolerance=1e-12).backward()
+    u, _, v = torch.linalg.svd(w.detach())
+    torch.testing.assert_close(w.grad, torch.outer(u[:, 0], v[0]), rtol=0, atol=1e-9)
+
+
+def test_zero_matrices_have_norm_zero_and_a_finite_gradient() -> None:
+    for method in ("exact", "power"):
+        w = torch.zeros(3, 2).requires_grad_()
+        norm = spectral_norm(w, method=method)
+        norm.backward()
+        assert float(norm.detach()) == 0 and torch.isfinite(w.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_other_precisions(dtype: torch.dtype) -> None:
+    w = normal(6, 5, dtype=dtype)
+    for method in ("exact", "power"):
+        norm = spectral_norm(w, method=method)
+        assert norm.dtype == dtype
+        assert float(norm) == pytest.approx(
+            float(spectral_norm(w.double())), rel=2 * torch.finfo(dtype).eps + 1e-5
+        )
+    assert inf_norm(w).dtype == dtype
+
+
+def test_matrices_that_have_no_norm_are_refused() -> None:
+    bad = torch.ones(2, 3)
+    bad[1, 2] = torch.nan
+    for norm in (inf_norm, spectral_norm):
+        with pytest.raises(ValueError, match=r"holds nan at \(1, 2\)"):
+            norm(bad)
+        with pytest.raises(ValueError, match=r"shape \(3,\)"):
+            norm(torch.ones(3))
+        with pytest.raises(ValueError, match=r"shape \(0, 3\)"):
+            norm(torch.ones(0, 3))
+    for norm in (inf_norm, spectral_norm):
+        two = norm(torch.stack([bad, torch.ones(2, 3)]), check_finite=False)
+        assert two[0].isnan() and float(two[1]) == float(norm(torch.ones(2, 3)))
+    with pytest.raises(ValueError, match="'qr'; allowed: exact, power"):
+        spectral_norm(torch.ones(2, 2), method="qr")
+    with pytest.raises(ValueError, match="may be negative"):
+        spectral_norm(torch.ones(2, 2), method="power", iterations=-1)
+
+
+# --- convolutions -----------------------------------------------------------------------------------
+
+NUMPY_PAD = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
+
+
+def written_out(weight: Tensor, size: tuple[int, ...], stride, pads, dilation, groups, mode) -> np.ndarray:
+    """The matrix of the convolution, (out, in), by loops over what it says: no convolution of any library."""
+    w, axes = weight.numpy(), weight.ndim - 2
+    out_channels, per_group, kernel = w.shape[0], w.shape[1], w.shape[2:]
+    inputs = per_group * groups * math.prod(size)
+    positions = np.arange(inputs).reshape(per_group * groups, *size)
+    basis = np.eye(inputs + 1)[:, :inputs]  # the last row stands for a padded zero
+    filler = {"constant_values": inputs} if mode == "zeros" else {}
+    padded = np.stack([np.pad(channel, pads, mode=NUMPY_PAD[mode], **filler) for channel in positions])
+    counts = [(padded.shape[1 + a] - dilation[a] * (kernel[a] - 1) - 1) // stride[a] + 1 for a in range(axes)]
+    rows = []
+    for o in range(out_channels):
+        first = o // (out_channels // groups) * per_group
+        for place in itertools.product(*map(range, counts)):
+            row = np.zeros(inputs)
+            for c in range(per_group):
+                for tap in itertools.product(*map(range, kernel)):
+                    at = tuple(p * s + t * d for p, s, t, d in zip(place, stride, tap, dilation))
+                    row += w[(o, c, *tap)] * basis[padded[(first + c, *at)]]
+            rows.append(row)
+    return np.stack(rows)
+
+
+CASES = {
+    "valid": ((3, 2, 3, 3), (5, 4), {}),
+    "zeros": ((3, 2, 3, 3), (5, 4), {"padding": 1}),
+    "circular": ((3, 2, 3, 3), (5, 4), {"padding": 1, "padding_mode": "circular"}),
+    "circular, even sizes": ((2, 3, 3, 5), (4, 6), {"padding": (1, 2), "padding_mode": "circular"}),
+    "circular, wrapping around": ((2, 2, 5), (3,), {"padding": 2, "padding_mode": "circular"}),
+    "circular, dilated": ((2, 2, 3, 3), (5, 6), {"padding": 2, "dilation": 2, "padding_mode": "circular"}),
+    "circular, too much": ((2, 2, 3), (6,), {"padding": 3, "padding_mode": "circular"}),
+    "circular, strided": ((2, 2, 3, 3), (6, 6), {"padding": 1, "stride": 2, "padding_mode": "circular"}),
+    "strided": ((4, 2, 3, 3), (6, 5), {"padding": 1, "stride": (2, 1)}),
+    "dilated": ((3, 2, 2, 3), (6, 6), {"dilation": (3, 2)}),
+    "grouped": ((4, 2, 3, 3), (4, 4), {"padding": 1, "groups": 2}),
+    "grouped, circular": ((6, 2, 3, 3), (4, 3), {"padding": 1, "groups": 3, "padding_mode": "circular"}),
+    "depth-wise": ((5, 1, 3, 3), (4, 4), {"padding": 1, "groups": 5}),
+    "one axis": ((3, 2, 4), (7,), {"padding": 2}),
+    "three axes": ((2, 2, 2, 2, 3), (3, 3, 4), {"padding": (1, 0, 1)}),
+    "three axes, circular": ((2, 2, 3, 3, 3), (3, 4, 3), {"padding": 1, "padding_mode": "circular"}),
+    "reflected": ((2, 2, 3, 3), (4, 4), {"padding": 1, "padding_mode": "reflect"}),
+    "replicated": ((2, 2, 3, 3), (4, 4), {"padding": 1, "padding_mode": "replicate"}),
+    "same, even kernel": ((2, 2, 4, 2), (5, 5), {"padding": "same"}),
+}
+
+
+def truth(weight: Tensor, size: tuple[int, ...], **how) -> float:
+    def each(name: str, default: int) -> tuple[int, ...]:
+        value = how.get(name, default)
+        return (value,) * len(size) if isinstance(value, int) else value
+
+    dilation = each("dilation", 1)
+    if how.get("padding") == "same":
+        spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:])]
+        pads = [(span // 2, span - span // 2) for span in spans]
+    else:
+        pads = [(p, p) for p in each("padding", 0)]
+    rest = how.get("groups", 1), how.get("padding_mode", "zeros")
+    return float(np.linalg.norm(written_out(weight, size, each("stride", 1), pads, dilation, *rest), 2))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_norm_is_that_of_the_matrix_written_out(name: str) -> None:
+    shape, size, how = CASES[name]
+    weight = normal(*shape, seed=len(name))
+    expected = truth(weight, size, **how)
+    for method in ("auto", "dense"):
+        assert float(conv_operator_norm(weight, size, method=method, **how)) == pytest.approx(
+            expected, rel=1e-10
+        )
+    power = float(conv_operator_norm(weight, size, method="power", iterations=5000, tolerance=1e-6, **how))
+    assert expected * (1 - 1e-5) <= power <= expected * (1 + 1e-12)
+    keeps = how.get("padding_mode") == "circular" and name not in ("circular, too much", "circular, strided")
+    if keeps:
+        assert float(conv_operator_norm(weight, size, method="fourier", **how)) == pytest.approx(
+            expected, rel=1e-10
+        )
+    else:
+        with pytest.raises(ValueError, match="needs circular padding that keeps the size, and stride 1"):
+            conv_operator_norm(weight, size, method="fourier", **how)
+
+
+def test_equal_entries_show_the_operator_and_not_the_flattened_kernel() -> None:
+    """A k x k kernel of 1/k: flattened it has norm 1, as an operator k, at frequency zero (k = 7 and 3)."""
+    for k in (7, 3):
+        weight = torch.full((1, 1, k, k), 1 / k, dtype=torch.float64)
+        assert float(spectral_norm(weight.reshape(1, -1))) == pytest.approx(1)
+        around = conv_operator_norm(weight, 16, padding=k // 2, padding_mode="circular")
+        assert float(around) == pytest.approx(k, rel=1e-12)
+        apart = conv_operator_norm(weight, 4 * k, stride=k)  # no pixel is read twice: here the two agree
+        assert float(apart) == pytest.approx(1, rel=1e-12)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["zeros", "circular"]), st.integers(1, 2))
+@settings(max_examples=25, deadline=None)
+def test_at_most_the_root_of_the_kernel_size_times_the_flattened_norm(
+    seed: int, mode: str, dilation: int
+) -> None:
+    weight = normal(3, 2, 3, 3, seed=seed)
+    found = conv_operator_norm(weight, (7, 6), padding=dilation, dilation=dilation, padding_mode=mode)
+    assert float(found) <= 3 * float(spectral_norm(weight.flatten(1))) * (1 + 1e-12)
+
+
+def test_zero_padding_is_at_most_circular_padding() -> None:
+    """Zero padding is the circular map of a larger image between two inclusions."""
+    weight = normal(4, 4, 3, 3)
+    large = conv_operator_norm(weight, 9, padding=1, padding_mode="circular")
+    small = [float(conv_operator_norm(weight, n, padding=1)) for n in (2, 4, 7)]
+    assert small == sorted(small) and small[-1] <= float(large)
+
+
+def test_a_large_map_takes_power_iteration_and_agrees_with_fourier() -> None:
+    weight = normal(8, 8, 3, 3, dtype=torch.float32)
+    how = {"padding": 1, "padding_mode": "circular"}
+    exact = float(conv_operator_norm(weight, 32, method="fourier", **how))
+    assert float(conv_operator_norm(weight, 32, method="power", **how)) == pytest.approx(exact, rel=1e-3)
+    zeros = float(conv_operator_norm(weight, 32, padding=1))  # auto
+    assert 0.97 * exact < zeros <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("method", ["dense", "fourier", "power"])
+def test_the_gradient_of_a_convolution_norm_is_that_of_finite_differences(method: str) -> None:
+    def norm(weight: Tensor) -> Tensor:
+        how = {"padding": 1, "padding_mode": "circular", "groups": 2}
+        return conv_operator_norm(weight, (4, 3), method=method, iterations=200, tolerance=0, **how)
+
+    assert torch.autograd.gradcheck(norm, (normal(2, 1, 3, 3, seed=5).requires_grad_(),), atol=1e-5)
+
+
+def test_convolutions_that_do_not_fit_are_refused() -> None:
+    weight = torch.ones(4, 2, 3, 3)
+    for words, change in {
+        "groups is 3: a divisor of the 4": {"groups": 3},
+        "padding_mode is 'wrap'; allowed: zeros": {"padding_mode": "wrap"},
+        "padding is 'full'; allowed": {"padding": "full"},
+        "stride is 0": {"stride": 0},
+        r"dilation is \(1, 2, 3\)": {"dilation": (1, 2, 3)},
+        "smaller than the kernel": {"dilation": 3},
+        r"padding \[\(5, 5\), \(5, 5\)\] is more": {"padding": 5, "padding_mode": "reflect"},
+        r"padding \[\(6, 6\), \(6, 6\)\] is more": {"padding": 6, "padding_mode": "circular"},
+        "method is 'fft'; allowed: auto, fourier": {"method": "fft"},
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            conv_operator_norm(weight, 5, **change)
+    with pytest.raises(ValueError, match="size is 0"):
+        conv_operator_norm(weight, 0)
+    with pytest.raises(ValueError, match=r"shape \(4, 2\)"):
+        conv_operator_norm(weight[:, :, 0, 0], 5)
+    weight[1, 0, 2, 2] = torch.inf
+    with pytest.raises(ValueError, match=r"holds inf at \(1, 0, 2, 2\)"):
+        conv_operator_norm(weight, 5)

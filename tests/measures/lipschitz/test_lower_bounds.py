@@ -1,0 +1,99 @@
+"""Constructions for L2 attention at D = H = 1: their norms are exact, the published ones are reached, no bound is passed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relearn.layers.l2_attention import L2Attention
+from relearn.maths.lambert import covariance_bound
+from relearn.measures.lipschitz import clustered_norm, growth, jacobian, two_point
+
+
+def ones() -> L2Attention:
+    layer = L2Attention(1, 1, fused=False).double()
+    for weight in layer.parameters():
+        torch.nn.init.ones_(weight)
+    return layer
+
+
+@given(
+    st.lists(st.tuples(st.floats(-4, 4), st.integers(1, 4)), min_size=1, max_size=4),
+    st.sampled_from(["inf", "two"]),
+)
+@settings(deadline=None, max_examples=30)
+def test_places_and_counts_stand_for_all_their_tokens(places, p):
+    points, counts = [place for place, _ in places], [count for _, count in places]
+    x = torch.tensor(points, dtype=torch.float64).repeat_interleave(torch.tensor(counts)).unsqueeze(1)
+    whole = jacobian(ones(), x)
+    truth = float(torch.linalg.matrix_norm(whole, math.inf if p == "inf" else 2))
+    assert clustered_norm(points, counts, p) == pytest.approx(truth, rel=1e-9)
+
+
+@pytest.mark.parametrize("p", ["inf", "two"])
+@pytest.mark.parametrize("length", [2, 3, 4, 9, 50])
+def test_the_value_is_that_of_the_inputs(length, p):
+    found = two_point(length, p)
+    assert found.inputs.shape == (length, 1) and sum(found.counts) == length
+    truth = torch.linalg.matrix_norm(jacobian(ones(), found.inputs), math.inf if p == "inf" else 2)
+    assert found.value == pytest.approx(float(truth), rel=1e-9)
+
+
+@pytest.mark.parametrize(("length", "published"), [(100, 10.093), (300, 13.306), (1000, 17.065)])
+def test_it_reaches_the_structured_bounds_known_before(length, published):
+    value = two_point(length).value
+    assert published - 5e-4 <= value < published + 2e-3
+    assert value <= 4 * covariance_bound(length) + 1
+
+
+@pytest.mark.parametrize("length", [2, 3, 7])
+def test_no_place_of_a_fine_grid_is_better(length):
+    found = two_point(length)
+    grid = [0.1 * i for i in range(-40, 41)]
+    if length == 2:
+        best = max(clustered_norm([0.0, a], [1, 1]) for a in grid)
+    else:
+        best = max(clustered_norm([0.0, a, b], found.counts) for a in grid[::2] for b in grid[::2])
+    assert best <= found.value < best + 0.05
+
+
+@pytest.mark.parametrize("length", [65, 1001, 100_001, 10**9 + 1])
+def test_the_factor_4_of_the_bound_cannot_be_lowered(length):
+    """Errata K10: two equal halves give 4c + 1 - 2c/(1+c), so the bound is at most 2 too large, for any number of tokens."""
+    c = covariance_bound(length)
+    half = (length - 1) // 2
+    r = math.sqrt(1 + c)
+    assert clustered_norm([0.0, r, -r], [1, half, half]) == pytest.approx(
+        4 * c + 1 - 2 * c / (1 + c), rel=1e-9
+    )
+    assert 4 * c + 1 - 2 < two_point(length).value <= 4 * c + 1
+
+
+@pytest.mark.parametrize("length", [2, 10, 100, 1000])
+def test_for_p_two_it_grows_like_twice_c_under_the_valid_bounds(length):
+    value = two_point(length, "two").value
+    c = covariance_bound(length)
+    assert 2 * c - 1 < value <= growth(length, form="tightest")
+    assert value <= growth(length, form="tight") <= growth(length, form="corrected")
+
+
+def test_at_a_thousand_tokens_the_tight_bound_is_as_stated():
+    assert growth(1000, form="tight") == pytest.approx(110.6, abs=0.05)
+    assert growth(1000, form="tightest") == pytest.approx(83.2, abs=0.05)
+    assert growth(1000, form="tight") <= 0.20 * growth(1000, form="corrected")
+    assert two_point(1000, "two").value < 83.2
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="length: 1"):
+        two_point(1)
+    for call in (lambda: two_point(3, "one"), lambda: clustered_norm([0.0], [1], "one")):
+        with pytest.raises(ValueError, match="p: 'one'"):
+            call()
+    for points, counts in (([0.0], [1, 2]), ([], []), ([0.0], [0])):
+        with pytest.raises(ValueError, match="counts"):
+            clustered_norm(points, counts)

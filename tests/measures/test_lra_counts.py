@@ -1,0 +1,89 @@
+"""Counts against closed forms and against the file of reported numbers."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from relearn.layers.efficient import KINDS
+from relearn.measures.lra_counts import COLUMNS, PUBLISHED, TASKS, TOLERANCE, lra_counts
+from relearn.models.lra_encoder import create
+
+REPORTED = Path(__file__).parents[2] / "workflow/reported/zhu2022.table5.1.csv"
+D, F = 64, 128
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return {(row["model"], row["task_or_input"]): row for row in lra_counts(create)}
+
+
+def test_the_printed_numbers_are_those_of_the_file() -> None:
+    with REPORTED.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "flops_g"]
+    columns = {"LRA ListOps": 0, "LRA Text": 1, "LRA Retrieval": 2}
+    printed = {(row["row"], columns[row["column"]]): row["value"] for row in rows}
+    ours = {(said.row, i): giga for said in PUBLISHED.values() for i, giga in enumerate(said.giga)}
+    assert ours == printed
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_published_number_agrees(counted, kind: str, task: str) -> None:
+    row = counted[kind, task]
+    assert tuple(row) == COLUMNS
+    assert row["flops_agree"] is True and abs(row["flops_difference"]) <= TOLERANCE
+    assert row["flops_difference"] == pytest.approx(row["flops_count"] / row["printed_flops_giga"] / 1e9 - 1)
+
+
+def linear_maps(length: int, maps: int = 4) -> int:
+    return length * (maps * D * D + 2 * D * F)
+
+
+def head(classes: int, pairs: bool) -> int:
+    return (4 * D if pairs else D) * F + F * classes
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_closed_forms(counted, task: str) -> None:
+    """One class token in front where the kind has one; a product of (a, b) and (b, c) is a b c."""
+    length, classes, pairs = TASKS[task]
+    twice = 2 if pairs else 1
+    n, m = length + 1, length
+    expected = {
+        "full": 2 * (linear_maps(n) + 2 * n * n * D),
+        "linformer": 2 * (linear_maps(n) + 4 * n * 256 * D),
+        "performer": 2 * (linear_maps(m) + 4 * m * 256 * D + m * 256 * 2),
+    }
+    for kind, each in expected.items():
+        assert counted[kind, task]["flops_count"] == twice * each + head(classes, pairs), kind
+
+
+def test_parameters_are_those_of_a_network_with_numbers(counted) -> None:
+    net = create("nystromformer", vocabulary=512, classes=10, max_length=2048)
+    assert counted["nystromformer", "listops"]["parameters_count"] == sum(p.numel() for p in net.parameters())
+
+
+def test_linear_kinds_grow_with_the_length_and_full_attention_with_its_square(counted) -> None:
+    growth = {
+        kind: counted[kind, "text"]["flops_count"] / counted[kind, "listops"]["flops_count"]
+        for kind in PUBLISHED
+    }
+    assert growth["full"] > 3.7
+    assert growth["long_short"] == pytest.approx(2, abs=0.01)
+    assert growth["linformer"] == pytest.approx(2, abs=0.01)
+
+
+def test_other_kinds_are_counted_too() -> None:
+    others = ["linear", "longformer"]
+    assert set(KINDS) - set(PUBLISHED) > set(others)
+    rows = lra_counts(create, others)
+    assert len(rows) == 3 * len(others)
+    assert all(row["flops_agree"] is None and row["flops_count"] > 0 for row in rows)
+
+
+def test_nothing_to_count_is_refused() -> None:
+    with pytest.raises(ValueError, match="attentions: none given"):
+        lra_counts(create, [])

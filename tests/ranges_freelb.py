@@ -1,0 +1,246 @@
+"""Ranges of ``freelb`` in params.yaml and the rules between its keys, by hand; ``test_schema`` tries them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+S = "freelb"
+RUNS, OWN, PROVOKED = f"{S}.finetune.runs", f"{S}.encoders", f"{S}.provoke.tasks"
+COUNT = ([1, 7], [0, -1, 2.0, "3"])
+SEVERAL = ([0, 7], [-1, 2.0, "3"])
+SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
+NOT_NEGATIVE = ([0, 0.5], [-0.1, float("nan"), float("inf"), "1"])
+POSITIVE = ([1.0e-9, 2], [0, -0.1, float("inf"), float("nan"), "1"])
+FLAG = ([True, False], [0, "yes"])
+RUN: dict[str, Any] = {
+    "encoder": "roberta",
+    "name": "acceptability",
+    "task": "acceptability",
+    "methods": ["freelb", "pgd", "vanilla"],
+    "start": "",
+    "with_tasks": [],
+    "train_samples": 100,
+    "dev_samples": 10,
+    "test_samples": 0,
+    "max_length": 16,
+    "steps": 20,
+    "warmup_steps": 2,
+    "batch_size": 8,
+    "accumulate": 1,
+    "lr": 0.1,
+    "weight_decay": 0.01,
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "clip_norm": 0.5,
+    "passes": 3,
+    "step_size": 0.1,
+    "start_norm": 0.1,
+    "eps": 0.3,
+    "project": True,
+}
+
+
+def with_one(**own: Any) -> list[dict[str, Any]]:
+    """A run of ALBERT with values of its own, and one of RoBERTa that other keys need."""
+    return [{**RUN, "encoder": "albert", **own}, RUN]
+
+
+# of a key of a run: (allowed, refused)
+OF_A_RUN: dict[str, tuple[list[Any], list[Any]]] = {
+    "encoder": (["albert", "bert"], ["gpt", "", 1]),
+    "name": ([], ["Acceptability", "1st", "a-b", "", 1]),
+    "task": ([], ["glue", "", 1]),
+    "methods": (
+        [["vanilla"], ["free_at", "yopo_2_whole"]],
+        [[], ["adversarial"], ["pgd", "pgd"], "pgd"],
+    ),
+    "start": ([""], ["A", 1, None]),
+    "with_tasks": ([["cola"], ["cola", "regents"]], [["glue"], ["cola", "cola"], "cola"]),
+    "train_samples": ([0, 8], SEVERAL[1]),
+    "dev_samples": SEVERAL,
+    "test_samples": SEVERAL,
+    "max_length": ([8, 32], [7, 16.0]),
+    "steps": ([2, 20], [0, 2.0]),
+    "warmup_steps": ([0, 20], [-1, 2.0]),
+    "batch_size": COUNT,
+    "accumulate": ([1, 8], [0, 1.0]),
+    "lr": POSITIVE,
+    "weight_decay": NOT_NEGATIVE,
+    "dropout": SHARE,
+    "attention_dropout": SHARE,
+    "clip_norm": NOT_NEGATIVE,
+    "passes": COUNT,
+    "step_size": NOT_NEGATIVE,
+    "start_norm": NOT_NEGATIVE,
+    "eps": ([0.5], NOT_NEGATIVE[1]),
+    "project": FLAG,
+}
+RANGES: dict[str, tuple[list[Any], list[Any]]] = {
+    f"{S}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]),
+    f"{S}.corpus.dataset": (["imdb", "pydoc_topics"], ["wikipedia", 1]),
+    f"{S}.corpus.samples": SEVERAL,
+    f"{OWN}.roberta.checkpoint": (["", "FacebookAI/roberta-large"], [None, 1]),
+    f"{OWN}.roberta.layers": COUNT,
+    f"{OWN}.roberta.heads": ([1, 2, 32], [0, 2.0]),
+    f"{OWN}.albert.dim": ([2, 64], [0, 64.0]),
+    f"{OWN}.albert.embedding_dim": COUNT,
+    f"{OWN}.bert.ffn": COUNT,
+    f"{OWN}.bert.dropout": SHARE,
+    f"{OWN}.bert.attention_dropout": SHARE,
+    f"{OWN}.bert.vocabulary": ([261, 4096], [260, 300.0]),
+    f"{OWN}.bert.max_length": ([32, 512], [7, 32.0]),
+    f"{S}.acquire.mask_frac": ([0.01, 1], [0, 1.1]),
+    f"{S}.acquire.steps": ([100], [0, 100.0]),
+    f"{S}.acquire.warmup_steps": SEVERAL,
+    f"{S}.acquire.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{S}.acquire.adam_eps": POSITIVE,
+    f"{S}.finetune.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{S}.finetune.evaluations": COUNT,
+    f"{S}.finetune.clean_first": FLAG,
+    f"{S}.finetune.mask": (["always", "start"], ["never", True]),
+    RUNS: (
+        [
+            [RUN],
+            *(with_one(**{key: value}) for key, (allowed, _) in OF_A_RUN.items() for value in allowed),
+        ],
+        [
+            *([], RUN),
+            *(with_one(**{key: value}) for key, (_, refused) in OF_A_RUN.items() for value in refused),
+        ],
+    ),
+    PROVOKED: ([[], ["acceptability"]], [["Cola"], ["acceptability", "acceptability"], "acceptability"]),
+    f"{S}.provoke.samples": SEVERAL,
+    f"{S}.provoke.steps": COUNT,
+    f"{S}.provoke.step_size": POSITIVE,
+    f"{S}.provoke.eps_frac": POSITIVE,
+    f"{S}.provoke.shrink": ([0.01, 0.99], [0, 1, 1.1]),
+    f"{S}.provoke.starts": COUNT,
+    f"{S}.provoke.batch_size": COUNT,
+    f"{S}.vote.methods": ([[], ["vanilla", "pgd"]], [["mean"], ["pgd", "pgd"], "pgd"]),
+    f"{S}.count.families": ([["gradient"]], [[], ["vision"], ["gradient", "gradient"], "gradient"]),
+    f"{S}.images.dataset": (["digits", "cifar10"], ["imagenet", 1]),
+    f"{S}.images.train_per_class": ([20, 130], [-1, 20.0]),
+    f"{S}.contrast.methods": (
+        [["vanilla"], ["freelb", "pgd", "free_at"]],
+        [[], ["yopo_2"], ["pgd", "pgd"], "pgd"],
+    ),
+    f"{S}.contrast.network.name": (["ResNet18", "SENet18"], ["ResNet-18", 1]),
+    f"{S}.contrast.network.width": ([0.125, 4], [0, 4.5]),
+    f"{S}.contrast.network.depth": ([0.125, 4], [0, 4.5]),
+    f"{S}.contrast.train.momentum": SHARE,
+    f"{S}.contrast.train.schedule": (["cosine", "step"], ["linear", 1]),
+    f"{S}.contrast.train.crop_padding": ([0, 8], [-1, 9, 1.0]),
+    f"{S}.contrast.train.batch_size": ([2, 64], [1, 64.0]),
+    f"{S}.contrast.perturbation.passes": COUNT,
+    f"{S}.contrast.perturbation.norm": (["linf", "l2"], ["frobenius", 2]),
+    f"{S}.contrast.perturbation.eps": ([0.5], NOT_NEGATIVE[1]),
+    f"{S}.contrast.perturbation.step_size": NOT_NEGATIVE,
+    f"{S}.contrast.perturbation.start_norm": NOT_NEGATIVE,
+    f"{S}.contrast.perturbation.project": FLAG,
+    f"{S}.contrast.attack.eps": POSITIVE,
+    f"{S}.contrast.attack.step_size": POSITIVE,
+    f"{S}.contrast.attack.steps": COUNT,
+    f"{S}.contrast.attack.restarts": COUNT,
+    f"{S}.contrast.attack.images": ([0, 100], [-1, 100.0]),
+}
+TRAINED, TESTED = f"{S}.images.train_per_class", f"{S}.contrast.attack.images"
+BATCH, CIFAR = f"{S}.contrast.train.batch_size", {f"{S}.images.dataset": "cifar10"}
+ALL = {TESTED: 0}
+ALBERT = f"{OWN}.albert"
+
+
+def runs(*own: dict[str, Any]) -> dict[str, Any]:
+    """The run that other keys need, and some more behind it, RoBERTa's where they say no other."""
+    return {RUNS: [RUN, *({**RUN, **one} for one in own)]}
+
+
+def rule(key: str, within: dict[str, Any], beyond: dict[str, Any], **other: Any) -> tuple[Any, Any, str]:
+    """A run of another task that is just allowed, and one that is not."""
+    second = {"name": "cola", "task": "cola"}
+    return (
+        {**runs({**second, **within}), **other},
+        {**runs({**second, **beyond}), **other},
+        f"{RUNS}[1].{key}",
+    )
+
+
+JOINT = {"name": "joint", "with_tasks": ["sst2"]}
+FROM = {"name": "second", "start": "acceptability"}
+RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({f"{ALBERT}.dim": 66}, {f"{ALBERT}.dim": 65}, f"{ALBERT}.dim"),
+    (
+        {f"{ALBERT}.dim": 65, f"{ALBERT}.checkpoint": "a_model"},
+        {f"{ALBERT}.dim": 65},
+        f"{ALBERT}.dim",
+    ),
+    rule("name", {"encoder": "bert", "name": "cola"}, {"name": "acceptability", "task": "acceptability"}),
+    *(rule("name", allowed, {"name": allowed["name"]}) for allowed in (JOINT, FROM)),
+    rule("warmup_steps", {"steps": 20, "warmup_steps": 20}, {"steps": 20, "warmup_steps": 21}),
+    rule("max_length", {"max_length": 32}, {"max_length": 33}),
+    (
+        {**runs({**FROM, "max_length": 33}), f"{OWN}.roberta.checkpoint": "a_model"},
+        runs({**FROM, "max_length": 33}),
+        f"{RUNS}[1].max_length",
+    ),
+    rule("batch_size", {"train_samples": 50, "batch_size": 50}, {"train_samples": 50, "batch_size": 51}),
+    rule("batch_size", {"train_samples": 0, "batch_size": 51}, {"train_samples": 50, "batch_size": 51}),
+    *(
+        rule("accumulate", {"batch_size": 12, "accumulate": 4}, {"batch_size": 12, "accumulate": wrong})
+        for wrong in (5, 24)
+    ),
+    rule("eps", {"eps": 0.0, "project": False}, {"eps": 0.0, "project": True}),
+    # what a run starts from stands above it, is of the same encoder and has the plain method
+    *(
+        rule("start", FROM, wrong)
+        for wrong in (
+            {**FROM, "encoder": "bert"},
+            {**FROM, "start": "second"},
+            {**FROM, "start": "third"},
+        )
+    ),
+    (
+        runs({"encoder": "bert"}, {**FROM, "encoder": "bert"}),
+        runs({"encoder": "bert", "methods": ["freelb"]}, {**FROM, "encoder": "bert"}),
+        f"{RUNS}[2].start",
+    ),
+    rule("with_tasks", JOINT, {**JOINT, "with_tasks": ["sst2", "cola"]}),
+    # what is provoked was trained in all three ways, and has right answers
+    *(
+        (
+            {**runs({"name": "cola", "task": "cola"}), PROVOKED: ["acceptability", "cola"]},
+            {**runs({"name": "cola", "task": "cola", **wrong}), PROVOKED: ["acceptability", "cola"]},
+            f"{PROVOKED}[1]",
+        )
+        for wrong in (
+            {"methods": ["freelb", "vanilla"]},
+            {"encoder": "albert"},
+            {"name": "stsb", "task": "stsb"},
+        )
+    ),
+    (
+        {**runs(FROM | {"name": "stsc", "task": "cola"}), PROVOKED: ["stsc"]},
+        {**runs(FROM | {"name": "stsc", "task": "stsb"}), PROVOKED: ["stsc"]},
+        f"{PROVOKED}[0]",
+    ),
+    (
+        {**runs({**FROM, "methods": ["yopo_2"]}), f"{S}.vote.methods": ["vanilla", "yopo_2"]},
+        {**runs({**FROM, "methods": ["yopo_3"]}), f"{S}.vote.methods": ["vanilla", "yopo_2"]},
+        f"{S}.vote.methods[1]",
+    ),
+    (
+        {f"{S}.acquire.steps": 20, f"{S}.acquire.warmup_steps": 20},
+        {f"{S}.acquire.steps": 20, f"{S}.acquire.warmup_steps": 21},
+        f"{S}.acquire.warmup_steps",
+    ),
+    ({TRAINED: 164, **ALL}, {TRAINED: 165, **ALL}, TRAINED),
+    ({TRAINED: 7}, {TRAINED: 1}, TRAINED),
+    ({**CIFAR, TRAINED: 5000}, {**CIFAR, TRAINED: 5001}, TRAINED),
+    ({BATCH: 1300}, {BATCH: 1301}, BATCH),
+    ({TESTED: 497}, {TESTED: 498}, TESTED),  # what 10 x 130 leave of 1797
+    ({**CIFAR, TESTED: 10_000}, {**CIFAR, TESTED: 10_001}, TESTED),
+    (
+        {f"{S}.contrast.perturbation.eps": 0.0, f"{S}.contrast.perturbation.project": False},
+        {f"{S}.contrast.perturbation.eps": 0.0},
+        f"{S}.contrast.perturbation.eps",
+    ),
+]

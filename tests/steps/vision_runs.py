@@ -1,0 +1,121 @@
+"""Tiny runs of `classify`: digits prepared once, trainings as records below one folder."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import relearn.methods.fit as fitting
+from relearn import record
+from relearn.models import vision_files
+from relearn.models.vision_classifier import VisionClassifier
+from relearn.steps import vision_recipe
+
+SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
+COUNT = 200  # images to train on
+FOUR = {"embed_dim": 8, "depths": [1, 1, 2, 1], "num_heads": [2, 2, 2, 2], "patch_size": 1}
+VIT = {"patch_size": 2, "embed_dim": 16, "num_heads": 2, "depth": 3}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "lipsformer": {"name": "lipsformer_cswin_tiny", **FOUR, "drop_path_rate": 0.2},
+    "swin": {"name": "swin_tiny_patch4_window7_224", **FOUR, "window_size": 2},
+    "vit": {"name": "residual_deit_tiny", **VIT, "residual": "layer_scale", "epsilon": 0.1},
+    "gp": {"name": "lrformer_depth6", **VIT, "gp": {"features": 32, "length_scale": 2.0, "ridge": 1.0}},
+}
+RECIPE: dict[str, Any] = {
+    "optimizer": "adamw",
+    "lr": 1e-2,
+    "momentum": 0.9,
+    "betas": [0.9, 0.999],
+    "weight_decay": 0.05,
+    "batch_size": 48,
+    "epochs": 3,
+    "warmup_epochs": 0,
+    "schedule": "cosine",
+    "label_smoothing": 0.0,
+    "randaugment": None,
+    "mixup": None,
+    "cutmix": None,
+    "ema": None,
+    "clip_norm": None,
+    "crop_padding": 1,
+    "flip": False,
+    "train_images": 0,
+    "test_images": 150,
+    "task": "images",
+}
+
+
+class Runs:
+    """``classify`` on the same 200 digits; ``root / name`` is a run's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "results/mini/runs"
+        self.data = self.root / "images/data.safetensors"
+        self.step("prepare", "images", SPLIT, {})
+
+    def step(
+        self,
+        step: str,
+        name: str,
+        settings: Mapping[str, Any],
+        labels: Mapping[str, str],
+        seed: int = 0,
+        **inputs: Path,
+    ) -> dict:
+        given = {key: [path] for key, path in inputs.items()}
+        what: dict[str, Any] = {"study": "lipsformer", "paper": "qi2023", "step": step, "scale": "mini"}
+        with record.Run(
+            self.root / name, **what, labels=labels, seed=seed, settings=settings, inputs=given
+        ) as one:
+            import_module(f"relearn.steps.{step}").run(one, dict(settings), given, "cpu", "fp32")
+        done = record.read(self.root / name)
+        assert record.verify_outputs(done) == []
+        return done
+
+    def classify(self, name: str, network: str = "lipsformer", *, seed: int = 0, **changes: Any) -> dict:
+        settings = {"network": NETWORKS[network], **RECIPE, **changes}
+        labels = {"suite": "test", "variant": name}
+        return self.step("classify", name, settings, labels, seed, data=self.data)
+
+    def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
+        with (self.root / name / file).open(newline="", encoding="utf-8") as table:
+            return list(csv.DictReader(table))
+
+    def net(self, name: str) -> VisionClassifier:
+        return vision_files.load(self.root / name / "model.safetensors")
+
+    def task(self, **changes: Any) -> Any:
+        return vision_recipe.open_images({**RECIPE, **changes}, {"data": [self.data]}, "cpu")
+
+
+class Spy:
+    """What reaches `fit`, what it draws and what it leaves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.images: list[Tensor] = []
+        self.labels: list[Tensor] = []
+        real = fitting.fit
+
+        def fit(model: nn.Module, data: object, **given: Any) -> fitting.Fitted:
+            self.model, self.data, self.given = model, data, given
+            self.start = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+
+            def mixed(batch: Any, generator: torch.Generator) -> Any:
+                images, labels = given["mix"](batch, generator) if given["mix"] else batch
+                self.images.append(images)
+                self.labels.append(labels)
+                return [images, labels]
+
+            return real(model, data, **given | {"mix": mixed})
+
+        monkeypatch.setattr(fitting, "fit", fit)
+
+    def drawn(self) -> list[Tensor]:
+        return self.images + self.labels

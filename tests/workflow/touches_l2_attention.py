@@ -1,0 +1,110 @@
+"""What a parameter of ``l2_attention`` touches; see ``test_staleness``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+L = "l2_attention"
+CHARACTERS, LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK = (
+    f"{L}/{step}" for step in ("characters", "language", "ascend", "invert", "examine", "clock")
+)
+STEPS = {CHARACTERS, LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK}
+# runs that look at the attention of a trained model
+LOOKS = [f"{ASCEND}/fig8/*/trained/*", f"{INVERT}/fig5/*", f"{EXAMINE}/outputs/*/trained/*"]
+LOOKING = {ASCEND, INVERT, EXAMINE}
+MODELS = [f"{LANGUAGE}/*", *LOOKS, "render"]
+TEXT = [f"{CHARACTERS}/*", *MODELS, f"{CLOCK}/*"]
+DRAWN = [f"{INVERT}/*/random/*", f"{EXAMINE}/outputs/*/random/*", "render"]
+OF_PROTOCOL = {
+    "lengths": ("theorem_3_1", "lemma_f_1", "masks", "dropout"),
+    "dims": ("theorem_3_1", "lemma_f_1", "masks", "dropout"),
+    "heads": ("theorem_3_1", "masks"),
+    "spreads": ("theorem_3_1", "lemma_f_1", "masks"),
+    "keep": ("dropout",),
+    "bins": ("outputs",),
+}
+
+TOUCHES: list[tuple[str, set[str], list[str]]] = [
+    (f"{L}.seeds", {LANGUAGE, "render"}, [f"{LANGUAGE}/*/seed1", "render"]),
+    *((f"{L}.characters.{key}", {CHARACTERS, LANGUAGE, CLOCK}, TEXT) for key in ("dataset", "max_length")),
+    (f"{L}.characters.*", {CHARACTERS}, TEXT),
+    (f"{L}.network.dim", {LANGUAGE, "render"} | LOOKING, MODELS),  # a folder of figure 5 has it in its name
+    (f"{L}.network.heads", {LANGUAGE} | LOOKING, MODELS),
+    (f"{L}.network.*", {LANGUAGE}, MODELS),
+    (f"{L}.train.*", {LANGUAGE}, MODELS),
+    (f"{L}.warmup.gamma", {LANGUAGE, "render"}, ["render"]),  # one less
+    (f"{L}.warmup.*", {LANGUAGE, "render"} | LOOKING, [f"{LANGUAGE}/*/warmup_*", *LOOKS, "render"]),
+    (f"{L}.fixed.*", {LANGUAGE, "render"}, [f"{LANGUAGE}/*/fixed_*", "render"]),
+    *(
+        (f"{L}.depths.warmup.{kind}", {LANGUAGE, "render"}, [f"{LANGUAGE}/{kind}/{new}/warmup_*", "render"])
+        for new, kinds in ((2, ("lstm", "dp", "l2_tied")), (3, ("l2", "l2_matched", "contractive")))
+        for kind in kinds
+    ),
+    *(
+        (f"{L}.depths.fixed.{kind}", {LANGUAGE, "render"}, [f"{LANGUAGE}/{kind}/3/fixed_*", "render"])
+        for kind in ("dp", "l2_tied", "contractive")
+    ),
+    (f"{L}.figure_2.lengths", {ASCEND, "render"}, [f"{ASCEND}/fig2/*/1001/*", "render"]),
+    (f"{L}.figure_7.lengths", {ASCEND, "render"}, [f"{ASCEND}/fig7/*/11/*", "render"]),
+    (f"{L}.figure_8.length", {ASCEND, "render"}, [f"{ASCEND}/fig8/*", "render"]),
+    *((f"{L}.figure_8.{key}", {ASCEND}, [f"{ASCEND}/fig8/*/random/*", "render"]) for key in ("dim", "heads")),
+    *((f"{L}.figure_{number}.*", {ASCEND}, [f"{ASCEND}/fig{number}/*", "render"]) for number in (2, 7, 8)),
+    (f"{L}.inversion.attentions", {INVERT, "render"}, [f"{INVERT}/*/contractive/*", "render"]),
+    (
+        f"{L}.inversion.length",
+        {INVERT, EXAMINE, "render"},
+        [f"{INVERT}/fig3/*", f"{INVERT}/fig5/*", f"{EXAMINE}/outputs/*", "render"],
+    ),
+    (
+        f"{L}.inversion.dim",
+        {INVERT, EXAMINE, "render"},
+        [f"{INVERT}/fig3/*", f"{EXAMINE}/outputs/*/random/*", "render"],
+    ),
+    (f"{L}.inversion.lengths", {INVERT, "render"}, [f"{INVERT}/fig6/*/17x*", "render"]),
+    (f"{L}.inversion.dims", {INVERT, "render"}, [f"{INVERT}/fig6/*x128/*", "render"]),
+    (f"{L}.inversion.heads", {INVERT, EXAMINE}, DRAWN),
+    (f"{L}.inversion.batch", {INVERT, EXAMINE}, [f"{INVERT}/*", f"{EXAMINE}/outputs/*", "render"]),
+    (f"{L}.inversion.*", {INVERT}, [f"{INVERT}/*", "render"]),
+    *(
+        (f"{L}.examine.{key}", {EXAMINE}, [*(f"{EXAMINE}/{name}/*" for name in names), "render"])
+        for key, names in OF_PROTOCOL.items()
+    ),
+    (f"{L}.clock.*", {CLOCK}, [f"{CLOCK}/*", "render"]),
+]
+FLIPS: dict[str, Callable[[Any], Any]] = {
+    f"{L}.seeds": lambda seeds: [*seeds, 1],
+    f"{L}.characters.dataset": lambda name: "ptb",
+    f"{L}.network.norm": lambda name: "no_norm",
+    f"{L}.network.glorot": lambda name: "printed",
+    f"{L}.*.heads": lambda n: n // 2,
+    f"{L}.*.dim": lambda n: 2 * n,
+    f"{L}.train.betas": lambda betas: [betas[0], 0.99],
+    f"{L}.warmup.gamma": lambda values: values[:-1],
+    f"{L}.warmup.warmup_steps": lambda values: [values[0] + 1],
+    f"{L}.*.dropout": lambda values: [0.1],
+    f"{L}.fixed.lr": lambda values: [values[0] / 2],
+    f"{L}.depths.*": lambda depths: [*depths, depths[-1] + 1],
+    f"{L}.*.lengths": lambda values: [*values, values[-1] + 1],
+    f"{L}.*.dims": lambda values: [*values, 2 * values[-1]],
+    f"{L}.*.top": lambda n: n - 1,
+    f"{L}.inversion.attentions": lambda names: [*names, "contractive"],
+    f"{L}.inversion.c": lambda values: values[:-1],
+    f"{L}.examine.spreads": lambda values: values[:-1],
+    f"{L}.clock.layers": lambda values: [*values, values[-1] + 1],
+}
+QUICK = {
+    f"{L}.characters.test_sentences",
+    f"{L}.network.dim",
+    f"{L}.warmup.dropout",
+    f"{L}.depths.fixed.dp",
+    f"{L}.figure_7.lengths",
+    f"{L}.inversion.heads",
+    f"{L}.examine.spreads",
+    f"{L}.clock.pairs",
+}
+# an edited bound: stages that it changes themselves, runs that are made again
+BY_A_BOUND = (
+    {LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK},
+    [f"{LANGUAGE}/*", f"{ASCEND}/*", f"{INVERT}/*", f"{EXAMINE}/*", f"{CLOCK}/*", "render"],
+)

@@ -1,0 +1,243 @@
+"""What a parameter of ``long_short`` and ``robustness`` touches; see ``test_staleness``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+S, R = "long_short", "robustness"
+SEQUENCES, UNDERSTAND, STREAM, PREDICT, COST, COUNT, PREPARE, CLASSIFY, SIMILARITY = (
+    f"{S}/{step}"
+    for step in (
+        *("sequences", "understand", "stream", "predict", "cost", "count", "prepare", "classify"),
+        "similarity",
+    )
+)
+WITHSTAND = f"{R}/withstand"
+ADAPT, THROUGHPUT = f"{S}/adapt", f"{S}/throughput"
+STEPS = {
+    ADAPT,
+    *(SEQUENCES, UNDERSTAND, STREAM, PREDICT, COST, COUNT, PREPARE, CLASSIFY, SIMILARITY),
+    *(WITHSTAND, THROUGHPUT),
+}
+TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
+# Attentions of the scratch checkout beside "full", by task; see FEW in conftest.
+FEW_KINDS = {
+    "listops": "long_short_best",
+    "text": "window",
+    "retrieval": "linformer",
+    "image": "long_short",
+    "pathfinder": "dynamic",
+}
+NEW_KIND = "linear"
+CVT, REFERENCE = "CvT-LS-13", "ResNet-50"
+PATCHED = (CVT, "ViL-LS-Medium", "DeiT-S")
+SEEN = [f"{CLASSIFY}/*", f"{SIMILARITY}/*", f"{WITHSTAND}/*", "render"]
+ON_DIGITS = [f"{PREPARE}/*", *SEEN]
+
+
+def understood(*runs: str) -> list[str]:
+    return [*(f"{UNDERSTAND}/{run}" for run in runs), "render"]
+
+
+def of_network(*names: str) -> list[str]:
+    """A network of the scratch checkout that is trained, and what looks at it there."""
+    looks = [f"{SIMILARITY}/*"] if CVT in names else []
+    # errors of the reference are what those of the others are relative to
+    tested = (
+        [f"{WITHSTAND}/{'*' if REFERENCE in names else f'{CVT}/*'}"] if {CVT, REFERENCE} & set(names) else []
+    )
+    return [*(f"{CLASSIFY}/{name}/*" for name in names), *looks, *tested, "render"]
+
+
+TOUCHES: list[tuple[str, set[str], list[str]]] = [
+    (
+        f"{S}.seeds",
+        {UNDERSTAND, PREDICT, ADAPT, CLASSIFY, SIMILARITY, WITHSTAND, "render"},
+        [
+            *(f"{step}/*/seed1" for step in (UNDERSTAND, PREDICT, ADAPT, CLASSIFY, SIMILARITY, WITHSTAND)),
+            "render",
+        ],
+    ),
+    *(
+        (f"{S}.sequences.{task}.*", {SEQUENCES}, [f"{SEQUENCES}/{task}/*", *understood(f"{task}/*")])
+        for task in TASKS
+    ),
+    (f"{S}.encoder.*", {UNDERSTAND, COST}, [*understood("*"), f"{COST}/latency/*"]),
+    (f"{S}.understand.window", {UNDERSTAND}, understood("text/window/*", "image/long_short/*")),
+    (f"{S}.understand.rank", {UNDERSTAND}, understood("image/long_short/*")),
+    (f"{S}.understand.rivals.linformer.*", {UNDERSTAND}, understood("retrieval/linformer/*")),
+    (f"{S}.understand.rivals.*", {UNDERSTAND}, []),  # no other is in the scratch checkout
+    *(
+        (
+            f"{S}.understand.tasks.{task}.attentions",
+            {UNDERSTAND, "render"},
+            understood(f"{task}/{NEW_KIND}/*"),
+        )
+        for task in TASKS
+    ),
+    *(
+        (
+            f"{S}.understand.tasks.{task}.{key}",
+            {UNDERSTAND},
+            understood(f"{task}/{kind}/*") if FEW_KINDS[task] == kind else [],
+        )
+        for task in TASKS
+        for key, kind in (
+            ("window", "long_short_best"),
+            ("rank", "long_short_best"),
+            ("dynamic_rank", "dynamic"),
+        )
+    ),
+    *((f"{S}.understand.tasks.{task}.*", {UNDERSTAND}, understood(f"{task}/*")) for task in TASKS),
+    (f"{S}.understand.*", {UNDERSTAND}, understood("*")),
+    (
+        f"{S}.stream.datasets",
+        {STREAM, PREDICT, "render"},
+        [f"{STREAM}/text8/*", f"{PREDICT}/text8/*", "render"],
+    ),
+    (f"{S}.stream.characters", {STREAM}, [f"{STREAM}/*", f"{PREDICT}/*", "render"]),
+    (f"{S}.characters.large_*", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
+    *(
+        (f"{S}.{key}", {PREDICT}, [f"{PREDICT}/*/dual_norm/*", "render"])
+        for key in ("characters.layers", "characters.dropout", "predict.weight_decay")
+    ),
+    (f"{S}.characters.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
+    (f"{S}.predict.variants", {PREDICT, "render"}, [f"{PREDICT}/*/full/*", "render"]),
+    (f"{S}.predict.large_weight_decay", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
+    (f"{S}.predict.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
+    (f"{S}.adapt.variants", {ADAPT, "render"}, ["render"]),  # one less
+    (f"{S}.adapt.large_checkpoint", {ADAPT}, []),  # of the larger ones, of which there are none
+    *(
+        (
+            f"{S}.adapt.{key}",
+            {ADAPT},
+            [f"{ADAPT}/long_short/*", "render"],
+        )  # nothing of the full ones is converted
+        for key in ("convert_pretrain.*", "window", "rank", "max_length")
+    ),
+    (f"{S}.adapt.*", {ADAPT}, [f"{ADAPT}/*", "render"]),
+    *((f"{S}.cost.{name}.*", {COST}, [f"{COST}/{name}/*", "render"]) for name in ("curve", "latency")),
+    (f"{S}.count.families", {COUNT, "render"}, ["render"]),  # one less
+    (f"{S}.images.dataset", {PREPARE, CLASSIFY, SIMILARITY, WITHSTAND}, ON_DIGITS),
+    (f"{S}.images.*", {PREPARE}, ON_DIGITS),
+    (  # of CvT with long-short attention alone
+        f"{S}.network.window",
+        {CLASSIFY, THROUGHPUT},
+        [*of_network(CVT), f"{THROUGHPUT}/{CVT}/*"],
+    ),
+    (f"{S}.train.drop_path", {CLASSIFY}, of_network(*PATCHED)),  # a ResNet has none
+    (f"{S}.train.randaugment_spread", {CLASSIFY}, []),  # of RandAugment, which is not there
+    (f"{S}.network.*", {CLASSIFY, THROUGHPUT}, [*SEEN, f"{THROUGHPUT}/*"]),
+    (f"{S}.train.*", {CLASSIFY}, SEEN),
+    (f"{S}.throughput.networks", {THROUGHPUT, "render"}, [f"{THROUGHPUT}/DeiT-S/*", "render"]),
+    (f"{S}.throughput.*", {THROUGHPUT}, [f"{THROUGHPUT}/*", "render"]),
+    (f"{S}.grid.networks", {CLASSIFY, "render"}, [f"{CLASSIFY}/CvT-13/*", "render"]),
+    (f"{S}.grid.similarity", {CLASSIFY, SIMILARITY, "render"}, [f"{SIMILARITY}/DeiT-S/*", "render"]),
+    (f"{S}.similarity.*", {SIMILARITY}, [f"{SIMILARITY}/*", "render"]),
+    (f"{R}.withstand.networks", {WITHSTAND, "render"}, [f"{WITHSTAND}/DeiT-S/*", "render"]),
+    (f"{R}.withstand.reference", {WITHSTAND}, [f"{WITHSTAND}/*", "render"]),
+    (f"{R}.withstand.protocol.*", {WITHSTAND}, []),  # of folders, of which the scratch checkout has none
+    (f"{R}.withstand.*", {WITHSTAND}, [f"{WITHSTAND}/*", "render"]),
+]
+# Keys that a rule ties to another: both are edited, name → values, stages, runs.
+IMAGE, PATHS = f"{S}.sequences.image", f"{S}.sequences.pathfinder"
+TIED: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
+    "sequences of other images": (
+        {f"{IMAGE}.dataset": "cifar10", f"{IMAGE}.max_length": 1024},
+        {SEQUENCES},
+        [f"{SEQUENCES}/image/*", *understood("image/*")],
+    ),
+    "larger images of paths": (
+        {f"{PATHS}.form.size": 20, f"{PATHS}.max_length": 400},
+        {SEQUENCES},
+        [f"{SEQUENCES}/pathfinder/*", *understood("pathfinder/*")],
+    ),
+    "larger patches": (  # the last layer has too few of them to be compared; a ResNet has none
+        {f"{S}.network.patch_size": 2, f"{S}.grid.similarity": []},
+        {CLASSIFY, SIMILARITY, THROUGHPUT, "render"},
+        [*(run for run in of_network(*PATCHED) if not run.startswith(SIMILARITY)), f"{THROUGHPUT}/*"],
+    ),
+}
+FIXED = {key for values, _, _ in TIED.values() for key in values} - {f"{S}.grid.similarity"}
+FIXED |= {f"{S}.sequences.{task}.dataset" for task in ("listops", "pathfinder")}  # of which there is one
+OF_DIGITS = TIED["sequences of other images"][2]
+FLIPS: dict[str, Callable[[Any], Any]] = {
+    f"{S}.seeds": lambda seeds: [*seeds, 1],
+    f"{S}.sequences.listops.max_length": lambda n: n + 1,
+    f"{S}.sequences.*.form.max_length": lambda n: n - 1,
+    f"{S}.sequences.*.train_samples": lambda n: n + 100,
+    f"{S}.sequences.text.dataset": lambda name: "imdb",
+    f"{S}.sequences.retrieval.dataset": lambda name: "python_documents",
+    f"{S}.encoder.dim": lambda n: 2 * n,
+    f"{S}.encoder.heads": lambda n: 2 * n,
+    f"{S}.*.betas": lambda betas: [betas[0], 0.99],
+    f"{S}.understand.trim": lambda trim: not trim,
+    f"{S}.understand.window": lambda n: n - 1,
+    f"{S}.understand.rank": lambda n: n - 1,
+    f"{S}.understand.rivals.longformer.window": lambda n: 2 * n,
+    f"{S}.understand.tasks.*.attentions": lambda names: [*names, NEW_KIND],
+    f"{S}.understand.tasks.*.batch_size": lambda n: n - 1,
+    f"{S}.understand.tasks.*.rank": lambda n: n - 1,
+    f"{S}.understand.tasks.*.dynamic_rank": lambda n: n - 1,
+    f"{S}.understand.tasks.*.window": lambda n: n - 1,
+    f"{S}.understand.tasks.*.dropout": lambda rate: 0.1,
+    f"{S}.stream.datasets": lambda names: [*names, "text8"],
+    f"{S}.characters.dim": lambda n: 2 * n,
+    f"{S}.characters.heads": lambda n: 2 * n,
+    f"{S}.characters.window": lambda n: n // 2,
+    f"{S}.characters.segment": lambda n: n // 2,
+    f"{S}.characters.*dropout": lambda rate: 0.1,
+    f"{S}.predict.variants": lambda names: [*names, "full"],
+    f"{S}.predict.phases": lambda phases: phases[:-1],
+    f"{S}.predict.evaluation.form": lambda form: {"windows": "cached", "cached": "windows"}[form],
+    f"{S}.predict.evaluation.step": lambda n: n - 1,
+    f"{S}.adapt.variants": lambda names: names[:-1],
+    f"{S}.adapt.dataset": lambda name: "imdb",
+    f"{S}.adapt.*checkpoint": lambda name: "a_checkpoint",
+    f"{S}.adapt.config.dim": lambda n: 2 * n,
+    f"{S}.adapt.config.heads": lambda n: 2 * n,
+    f"{S}.adapt.config.max_length": lambda n: n - 1,
+    f"{S}.adapt.mask_frac": lambda share: share / 2,
+    f"{S}.cost.curve.dim": lambda n: 2 * n,
+    f"{S}.cost.curve.heads": lambda n: 2 * n,
+    f"{S}.cost.curve.window": lambda n: 2 * n,
+    f"{S}.cost.curve.segment": lambda n: n // 2,
+    f"{S}.cost.curve.attentions": lambda names: names[:-1],
+    f"{S}.cost.curve.lengths": lambda lengths: lengths[:-1],
+    f"{S}.cost.curve.batches": lambda batches: [*batches, batches[-1] + 1],
+    f"{S}.cost.latency.attentions": lambda names: names[:-1],
+    f"{S}.count.families": lambda names: names[:-1],
+    f"{S}.images.dataset": lambda name: "cifar10",
+    f"{S}.images.train_per_class": lambda n: n - 1,
+    f"{S}.network.width": lambda n: 2 * n,
+    f"{S}.network.depth": lambda n: 2 * n,
+    **{f"{S}.train.{key}": lambda n: n / 2 + 0.1 for key in ("label_smoothing", "average", "drop_path")},
+    f"{S}.grid.networks": lambda names: [*names, "CvT-13"],
+    f"{S}.grid.similarity": lambda names: [*names, "DeiT-S"],
+    f"{S}.throughput.networks": lambda names: [*names, "DeiT-S"],
+    f"{S}.throughput.against": lambda name: CVT,
+    f"{R}.withstand.networks": lambda names: [*names, "DeiT-S"],
+    f"{R}.withstand.reference": lambda name: CVT,
+    f"{R}.withstand.images": lambda n: n + 1,
+    f"{R}.withstand.corruptions": lambda names: names[:-1],
+    f"{R}.withstand.severities": lambda levels: levels[:-1],
+    f"{R}.withstand.pgd.eps": lambda values: values[:-1],
+    f"{R}.withstand.pgd.images": lambda n: n - 1,
+    f"{R}.withstand.sets.*": lambda folder: "a_folder",
+    f"{R}.withstand.protocol.interpolation": lambda name: "bilinear",
+    f"{R}.withstand.protocol.on_*": lambda word: "skip",
+    f"{R}.withstand.protocol.cropped_ratio": lambda ratio: ratio / 2,
+}
+QUICK = {
+    f"{S}.sequences.text.test_samples",
+    f"{S}.understand.rank",
+    f"{S}.understand.tasks.pathfinder.dynamic_rank",
+    f"{S}.characters.large_layers",
+    f"{S}.predict.evaluation.step",
+    f"{S}.cost.curve.repeats",
+    f"{S}.network.window",
+    f"{S}.grid.similarity",
+    f"{R}.withstand.reference",
+    f"{R}.withstand.pgd.steps",
+}

@@ -1,0 +1,66 @@
+# What the studies that train vision Transformers share (lipsformer, layer_scale, lrformer): their images and their recipes.
+IMAGENET_FOLDER = "imagenet"  # read where its images lie; see gradinit.smk
+
+
+def vision_images(study):
+    """What a run of images reads: the prepared set, or the listing of ImageNet's folder."""
+    dataset = PARAMS[study]["images"]["dataset"]
+    if dataset == IMAGENET_FOLDER:
+        return f"{LISTING_RUN}/listing.json"
+    return f"{ROOT}/runs/{study}/prepare/{dataset}/data.safetensors"
+
+
+def prepare_vision_settings(wildcards):
+    """All training images are trained on, as in chapter 4 of zhu2022."""
+    several = PARAMS[wildcards.vision]["images"]["train_per_class"]
+    return canonical(
+        {
+            "dataset": wildcards.dataset,
+            "pretrain_per_class": several - 1,
+            "fine_tune_per_class": 1,
+            "pool_per_class": 1,
+        }
+    )
+
+
+def absent(value):
+    """0 in params.yaml stands for: without."""
+    return value or None
+
+
+def vision_recipe(study, train, **own):
+    """Settings of `classify` from a recipe of params.yaml; ``own`` goes over it."""
+    merged = {**train, **own}
+    folder = PARAMS[study]["images"]["dataset"] == IMAGENET_FOLDER
+    recipe = {
+        **{key: merged[key] for key in ("optimizer", "lr", "betas", "weight_decay", "batch_size", "epochs")},
+        **{key: merged[key] for key in ("warmup_epochs", "label_smoothing", "test_images")},
+        "momentum": merged.get("momentum", 0.9),
+        "schedule": "cosine",
+        "randaugment": (
+            {"magnitude": merged["randaugment"], "spread": merged["randaugment_spread"], "operations": 2}
+            if merged["randaugment"]
+            else None
+        ),
+        **{key: absent(merged[key]) for key in ("mixup", "cutmix", "clip_norm")},
+        "ema": absent(merged["average"]),
+        "train_images": 0,
+        "task": "folder" if folder else "images",
+    }
+    if folder:
+        return {**recipe, "size": 224}
+    return {**recipe, "crop_padding": merged["crop_padding"], "flip": merged["flip"]}
+
+
+def modules_behind(network):
+    """The modules that define a network (a name that timm knows)."""
+    from relearn.models.vision import modules_of
+
+    return modules_of(network)
+
+
+def classify_code(study, network):
+    """Code version of a run that trains ``network`` (a name that timm knows)."""
+    dataset = PARAMS[study]["images"]["dataset"]
+    task = "relearn.steps.task_folder" if dataset == IMAGENET_FOLDER else "relearn.steps.task_images"
+    return code_version("relearn.steps.classify", task, *modules_behind(network))
