@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from relearn import faults, params
 from relearn.spelling import dotted
@@ -106,17 +104,28 @@ def test_a_missing_key_says_what_belongs_there() -> None:
     assert said(tree) == ["poisoning.train.transfer.lr: missing, allowed: a number > 0"]
 
 
-@settings(deadline=None)
-@given(st.sampled_from(faults.known_keys()), st.data())
-def test_one_wrong_letter_still_finds_the_name(key: str, data: st.DataObject) -> None:
-    """Every name of four letters or more, with one letter changed, is guessed among its neighbours."""
-    *above, last = key.split(".")
-    known = list(params.section(BASE, ".".join(above)) if above else BASE)
-    if len(last) < 4:
-        return
-    at = data.draw(st.integers(1, len(last) - 1))
-    wrong = last[:at] + "q" + last[at + 1 :]
-    assert faults.guess(wrong, known) == last
+@pytest.mark.parametrize("above", sorted({key.rpartition(".")[0] for key in faults.known_keys()}))
+def test_one_wrong_letter_still_finds_the_name(above: str) -> None:
+    """Every name of four letters or more, with one letter changed, is guessed among its neighbours.
+
+    A neighbour that is one letter away (figure_7 and figure_8, seed and seeds) may be as near, and is an answer too.
+    """
+
+    def without_one(name: str) -> set[str]:
+        return {name[:at] + name[at + 1 :] for at in range(len(name))}
+
+    known = list(params.section(BASE, above) if above else BASE)
+    for last in filter(lambda name: len(name) >= 4, known):
+        near = {
+            last,
+            *(
+                name
+                for name in known
+                if without_one(last) & {name, *without_one(name)} or last in without_one(name)
+            ),
+        }
+        for at in range(1, len(last)):
+            assert faults.guess(f"{last[:at]}q{last[at + 1 :]}", known) in near, (last, at)
 
 
 def test_known_keys_are_those_of_the_file() -> None:
