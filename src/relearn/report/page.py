@@ -101,6 +101,7 @@ def _artefact(
     shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
     if artefact.kind == "table":
         header, lines = table_formats.shown(artefact, tables[artefact.id])
+        shown["caption"] = table_formats.told(artefact, tables[artefact.id])
         stems = [f"tables/{artefact.id}{kind}" for kind in (".csv", f".{artefact.over}s.csv", ".tex")]
         return {**shown, "header": header, "lines": lines, "picture": "", "files": stems}
     picture = (root / "figures" / f"{artefact.id}.png").read_bytes()

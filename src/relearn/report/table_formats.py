@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from relearn.report import grid
+from relearn.report import blank, grid
 from relearn.report.artefacts import Artefact, Column
 from relearn.report.statistics import wilson
 from relearn.report.table import Cell
@@ -54,7 +54,8 @@ def title(column: Column) -> str:
 
 
 def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows as text: each measured column, beside it what others publish of it."""
+    """Header and rows as text: each measured column, beside it what others publish of it; see relearn.report.blank."""
+    artefact, _ = blank.without(artefact, cells)
     if artefact.grid:
         return grid.shown(artefact, cells)
     labels = [label for label in LABELS if label == "paper" or label in artefact.published]
@@ -78,6 +79,11 @@ def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[li
     return header, lines
 
 
+def told(artefact: Artefact, cells: Sequence[Cell]) -> str:
+    """The caption, and what is left out."""
+    return " ".join(filter(None, (artefact.told, blank.without(artefact, cells)[1])))
+
+
 def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]:
     """``<id>.csv``, ``<id>.victims.csv``, ``<id>.md`` and ``<id>.tex`` in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +102,7 @@ def markdown(artefact: Artefact, cells: Sequence[Cell]) -> str:
     header, lines = shown(artefact, cells)
     table = [header, ["---"] * len(header), *lines]
     body = "\n".join("| " + " | ".join(item.replace("|", "\\|") for item in line) + " |" for line in table)
-    return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{artefact.told}\n"
+    return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{told(artefact, cells)}\n"
 
 
 def latex(artefact: Artefact, cells: Sequence[Cell]) -> str:
@@ -109,7 +115,7 @@ def latex(artefact: Artefact, cells: Sequence[Cell]) -> str:
     made = style.to_latex(
         hrules=True,
         column_format="l" + "r" * (len(header) - 1),
-        caption=_escaped(f"{artefact.title}. {artefact.told}"),
+        caption=_escaped(f"{artefact.title}. {told(artefact, cells)}"),
         label=f"tab:{artefact.id}",
         position_float="centering",
     )
