@@ -277,6 +277,23 @@ def test_a_loss_that_is_not_finite_is_counted_and_never_the_largest() -> None:
     assert found.right.tolist() == [False, True, False, True]
 
 
+def test_right_is_right_at_every_point_that_is_visited() -> None:
+    """Wrong on the way and right again at the end is wrong; sample 1 is wrong at the end alone, sample 2 nowhere."""
+    x = torch.zeros(3, 2, 2, dtype=torch.float64)
+    wrong = [(0.3, 0.5), (0.7, 9.0), (9.0, 9.0)]
+
+    def losses(embeds: Tensor) -> Any:
+        value = embeds.sum((1, 2))
+        right = [not low < one < high for (low, high), one in zip(wrong, value.tolist())]
+        return value, torch.tensor(right)
+
+    # four steps of 0.1, each adds 0.2 to the sum of the four entries
+    found = largest_increase(losses, x, everywhere(x), 1.0, steps=4, step_size=0.1)
+    assert found.right.tolist() == [False, False, True]
+    short = largest_increase(losses, x, everywhere(x), 1.0, steps=1, step_size=0.1)
+    assert short.right.tolist() == [True] * 3
+
+
 def test_a_gradient_however_small_has_a_direction() -> None:
     """Its square would vanish in single precision; the control is that the square does."""
     x, a = torch.zeros(2, 3, 4), normal(2, 3, 4).float()

@@ -11,6 +11,7 @@ from relearn.methods import fit_state
 from relearn.methods.augmentation import crop_and_flip
 from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.free_at import FreeAT, Replayed
+from relearn.methods.micro_batches import MicroBatches
 from relearn.methods.perturbation import norms
 from relearn.methods.source import Resident
 
@@ -129,6 +130,11 @@ def test_the_generator_stands_where_one_pass_leaves_it():
     state = torch.get_rng_state()
     strategy(model, cross_entropy, batch)
     assert torch.equal(state, torch.get_rng_state())
+    torch.rand(7)  # what others draw between replays is not drawn again behind them
+    state = torch.get_rng_state()
+    strategy(model, cross_entropy, batch)
+    assert torch.equal(state, torch.get_rng_state())
+    assert strategy.state_dict() == {"skipped": 0, "replay": 0}  # nothing is carried to the next batch
 
 
 def test_without_a_perturbation_it_is_plain_training_bit_for_bit():
@@ -152,6 +158,21 @@ def test_another_number_of_processes_starts_other_perturbations_in_the_same_repl
     assert torch.equal(other.state_dict()["delta"], states["0"]["delta"])
     fit_state.restore_strategy(strategy, {}, 0, 1)
     assert strategy.state_dict() == {"skipped": 0, "replay": 0}
+
+
+def test_another_number_of_processes_finds_no_perturbation_in_shares_either():
+    """Gradient accumulation keeps a state for each share: their δ belong to other rows, too."""
+    strategy, other = (MicroBatches([FreeAT(3), FreeAT(3)]) for _ in range(2))
+    model = encoder()
+    strategy(model, cross_entropy, sentences())
+    states = {"0": fit_state.strategy_state(strategy)}
+    assert all("delta" in one and "random/cpu" in one for one in states["0"].values())
+    fit_state.restore_strategy(other, states, 0, 2)
+    assert other.state_dict() == {str(share): {"skipped": 0, "replay": 1} for share in range(2)}
+    other(model, cross_entropy, sentences(rows=3))  # 1 row and 2, where the kept δ have 2 and 3
+    assert other.state_dict()["1"]["replay"] == 2
+    fit_state.restore_strategy(other, {"0": {}, "1": states["0"]}, 1, 2)  # as many processes: all is there
+    assert torch.equal(other.state_dict()["1"]["delta"], states["0"]["1"]["delta"])
 
 
 def test_batches_that_are_not_replayed_are_refused():

@@ -228,6 +228,52 @@ def test_bf16_and_the_function_alone():
     assert value16 == pytest.approx(value, rel=0.05) and all(one.isfinite().all() for one in found.values())
 
 
+class Unmasked(nn.Module):
+    """Reads padding too, so that it counts whether padding is perturbed."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.get_input_embeddings = inner, inner.get_input_embeddings
+
+    def forward(self, tokens, real):
+        return self.inner(tokens, torch.ones_like(real))
+
+
+FURTHER = [
+    ("classification", {"clean_first": True}),
+    ("classification", {"norm": "linf", "step_size": 0.05, "eps": 0.07, "start_norm": 0.03}),
+    ("classification", {"mask": "start"}),
+    ("classification", {"project": False, "step_size": 0.6}),
+    ("classification", {"reuse_masks": False}),
+    ("ranking", {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "more"), FURTHER)
+def test_the_function_alone_takes_all_settings_of_the_strategy(kind, more):
+    """Each against the strategy with the same; the control: without the setting it is another gradient."""
+    model, ((tokens, real), labels) = Unmasked(encoder("bert", kind)), sentences(kind)
+    settings = dict(step_size=0.4, eps=0.7, start_norm=0.5, passes=3)
+    value, ours = take(FreeLB(**settings | more), model, ((tokens, real), labels))
+    flat = real.flatten(0, -2)
+
+    def loss(inputs_embeds):
+        ones = torch.ones_like(flat)
+        scores = model.inner.net(inputs_embeds=inputs_embeds, attention_mask=ones).logits
+        return cross_entropy(scores.reshape(len(labels), -1), labels)
+
+    def alone(**changes):
+        model.zero_grad(set_to_none=True)
+        torch.manual_seed(1)
+        embeds = model.get_input_embeddings()(tokens.flatten(0, -2))
+        return float(freelb(loss, embeds, flat, **settings | changes)), gradients(model)
+
+    samples = {"samples": len(labels)} if kind == "ranking" else {}
+    again, found = alone(**more | samples)
+    assert again == pytest.approx(value, rel=1e-12) and apart(found, ours) < 1e-13
+    assert apart(alone()[1], ours) > 1e-4
+
+
 def test_the_function_alone_without_a_perturbation_is_the_loss():
     weight = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     found = freelb(lambda inputs_embeds: inputs_embeds.square().sum(), weight * 1.0, eps=0.0)
@@ -283,6 +329,13 @@ def test_what_cannot_be_perturbed_is_refused():
     with pytest.raises(ValueError, match=r"module: its words are looked up 0 times"):
         model.extra = nn.Embedding(40, 16)
         FreeLB(space=EmbeddingSpace("extra"))(model, cross_entropy, ((tokens, real), labels))
+    table = model.get_input_embeddings()
+    twice = nn.ModuleList([table])  # a network that looks its words up once more
+    twice.forward = lambda tokens, real: model(tokens, real) + table(tokens).mean()
+    with pytest.raises(
+        ValueError, match=r"module: its words are looked up 2 times in a pass \(allowed: once"
+    ):
+        FreeLB()(twice, cross_entropy, ((tokens, real), labels))
     empty = real.clone()
     empty[3] = False
     with pytest.raises(ValueError, match=r"real: sample 3 is all padding"):

@@ -1,22 +1,37 @@
-"""Two processes (gloo, float64) train to what one process trains to, batch normalisation over both included."""
+"""Two processes (gloo, float64) train to what one process trains to, batch normalisation over both included.
+
+With adversarial strategies, too: from zero and without dropout the same samples are perturbed alike wherever they are; with dropout each
+process replays masks of its own.
+"""
 
 import json
 import os
 import socket
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from relearn.checkpoint import Checkpoint
+from relearn.measures.virtual_batch import compare
 from relearn.methods import parallel
 from relearn.methods.augmentation import compose, crop_and_flip, cutout
 from relearn.methods.fit import fit, plain_gradient
+from relearn.methods.free_at import FreeAT, Replayed
+from relearn.methods.freelb import FreeLB
+from relearn.methods.micro_batches import MicroBatches
 from relearn.methods.mixing import mixup
+from relearn.methods.perturbation import norms
+from relearn.methods.pgd_training import PGDTraining
+from relearn.methods.pixel_space import PixelSpace
+from relearn.methods.source import Resident
+from relearn.methods.yopo import YOPO
 
 
 class Net(nn.Module):
@@ -80,6 +95,153 @@ def norm(model):
     return {"norm": float(sum(p.double().norm() for p in model.parameters()))}
 
 
+class Reader(nn.Module):
+    """A sentence's words through two blocks that bend, then their mean."""
+
+    def __init__(self, seed: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.words, self.answer = nn.Embedding(20, 5), nn.Linear(5, 3)
+        self.layers = nn.ModuleList(
+            [nn.Sequential(nn.Linear(5, 5), nn.Tanh(), nn.Dropout(dropout)) for _ in range(2)]
+        )
+        self.double()
+
+    def forward(self, tokens, real):
+        x = self.words(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.answer((x * real[..., None]).sum(1) / real.sum(1, keepdim=True))
+
+
+class Texts:
+    """12 padded sentences in another order each epoch, in batches that two processes share evenly, then not."""
+
+    batches_per_epoch = 3
+
+    def epoch(self, generator):
+        draws = torch.Generator().manual_seed(4)
+        tokens, labels = (
+            torch.randint(high, size, generator=draws) for high, size in ((20, (12, 6)), (3, (12,)))
+        )
+        real = torch.arange(6) < torch.randint(1, 7, (12, 1), generator=draws)
+        for rows in torch.randperm(12, generator=generator).split((4, 5, 3)):
+            yield (tokens[rows], real[rows]), labels[rows]
+
+
+BALL = dict(passes=3, step_size=0.3, eps=0.5, start_norm=0.0)
+SPACE = BALL | dict(norm="l2", space=PixelSpace())
+ADVERSARIAL = {
+    "freelb": lambda **more: FreeLB(**BALL | more),
+    "freelb_fresh": lambda **more: FreeLB(**BALL | {"reuse_masks": False} | more),
+    "pgd": lambda **more: PGDTraining(**BALL | more),
+    "free_at": lambda **more: FreeAT(**BALL | more),
+    "yopo": lambda **more: YOPO(**BALL | {"inner": 3, "step": "whole"} | more),
+    "shares": lambda **more: MicroBatches([FreeLB(**BALL | more) for _ in range(2)]),
+}
+NORMALISED = {  # batch normalisation over both processes in every pass, shallow ones too
+    "freelb_images": lambda: FreeLB(**SPACE),
+    "pgd_images": lambda: PGDTraining(**SPACE),
+    "free_at_images": lambda: FreeAT(**SPACE),
+    "yopo_images": lambda: YOPO(**SPACE, inner=2, first="layers.1"),
+    "plain_in_shares": lambda: MicroBatches([plain_gradient] * 3),
+}
+
+
+class Masks(TorchDispatchMode):
+    """Every mask that is drawn, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.bernoulli_.float:
+            self.found.append(out.clone())
+        return out
+
+
+class Diary:
+    """A strategy that writes down each step's masks, and of FreeLB what the virtual batch of this process says."""
+
+    def __init__(self, strategy) -> None:
+        self.strategy, self.masks, self.compared, self.deltas = strategy, [], [], []
+        if isinstance(strategy, FreeLB):
+            strategy.watch = lambda t, delta: self.deltas.append(delta.clone())
+
+    def __call__(self, model, loss, batch):
+        if isinstance(self.strategy, FreeLB):
+            state, deltas = torch.get_rng_state(), self.deltas
+            self.deltas = []
+            found = compare(self.strategy, self.deltas, model, loss, batch, model.words)
+            self.compared.append([found.difference, found.passes, found.masks, found.reused])
+            self.deltas = deltas
+            torch.set_rng_state(state)
+        with Masks() as drawn:
+            value = self.strategy(model, loss, batch)
+        self.masks.append(drawn.found)
+        return value
+
+
+def in_shares(model, loss, batch):
+    """What two processes do with three shares each, or as many as the smaller one has rows: share i is that of both."""
+    count = len(batch[0])
+    processes = torch.arange(count).tensor_split([count // 2])
+    shares, total = min(3, count // 2), torch.zeros(())
+    for place in range(shares):
+        own = [rows[place * len(rows) // shares : (place + 1) * len(rows) // shares] for rows in processes]
+        rows = torch.cat(own)
+        value = loss(model(batch[0][rows]), batch[1][rows]) * len(rows) / count
+        value.backward()
+        total = total + value.detach()
+    return total
+
+
+def source_of(name: str):
+    """Sentences, or images in float64, as δ is then; FreeAT's batches come three times."""
+    pixels, labels = images()
+    source = Resident((pixels.double() / 255, labels), 5) if name in NORMALISED else Texts()
+    return Replayed(source, BALL["passes"]) if name.startswith("free_at") else source
+
+
+def adversarial(name: str, rank: int, folder: Path | None):
+    """Network, history and what else was seen."""
+    shared = dict(loss=cross_entropy, lr=0.1, seed=2, clip_norm=0.5, schedule="constant")
+    if name in NORMALISED:
+        net, gradient = Net(seed=rank), NORMALISED[name]()
+        if name == "plain_in_shares" and parallel.world()[1] == 1:
+            gradient = in_shares
+        return net, fit(net, source_of(name), steps=8, gradient=gradient, **shared), {}
+    kind, _, what = name.partition("/")
+    source = source_of(name)
+    if not what:
+        net, seen, strategy = Reader(seed=rank), [], ADVERSARIAL[kind]()
+        if isinstance(strategy, FreeLB):
+            strategy.watch = lambda t, delta: seen.append(delta.clone())
+        return net, fit(net, source, steps=8, gradient=strategy, **shared), {"deltas": seen}
+    net = Reader(seed=rank, dropout=0.4)
+    if what == "masks":
+        diary = Diary(ADVERSARIAL[kind](start_norm=0.2))
+        fitted = fit(net, source, steps=6, gradient=diary, **shared)
+        return net, fitted, {"masks": diary.masks, "compared": diary.compared, "deltas": diary.deltas}
+
+    class Lost(Checkpoint):
+        def load(self):
+            state = super().load()
+            replays = {rank: {"replay": own["replay"]} for rank, own in state["strategy"].items()}
+            return {**state, "strategy": replays}
+
+    keeper = None if what == "whole" else (Lost if what == "lost" else Checkpoint)(folder / kind)
+    steps = 7 if what == "stopped" else 11
+    more = dict(checkpoint=keeper, checkpoint_steps=5 if what == "stopped" else 99, checkpoint_every=99)
+    return (
+        net,
+        fit(net, source, steps=steps, gradient=ADVERSARIAL[kind](start_norm=0.2), **shared, **more),
+        {},
+    )
+
+
 def task(name: str, rank: int, folder: Path | None = None):
     """Train; the start of the second process is another one, so that the first one's must reach it."""
     shared = dict(lr=0.05, seed=2, clip_norm=0.5, weight_decay=0.01, check_every=2)
@@ -131,15 +293,23 @@ def both(net, fitted) -> dict[str, torch.Tensor]:
     return {**net.state_dict(), **{f"average/{name}": one for name, one in (fitted.average or {}).items()}}
 
 
+def file_of(name: str) -> str:
+    return name.replace("/", "-")
+
+
 def worker(names: list[str], out: Path) -> None:
     with parallel.launched("cpu") as device:
         rank, size = parallel.world()
         assert device == "cpu" and size == 2
         for name in names:
-            net, fitted = task(name, rank, out / "kept")
+            if name in THREATENED:
+                net, fitted, seen = adversarial(name, rank, out / "kept")
+                torch.save(seen, out / f"{file_of(name)}{rank}.seen.pt")
+            else:
+                net, fitted = task(name, rank, out / "kept")
             assert not any(isinstance(module, parallel._Synchronised) for module in net.modules())
-            torch.save(both(net, fitted), out / f"{name}{rank}.pt")
-            (out / f"{name}{rank}.json").write_text(json.dumps({**vars(fitted), "average": None}))
+            torch.save(both(net, fitted), out / f"{file_of(name)}{rank}.pt")
+            (out / f"{file_of(name)}{rank}.json").write_text(json.dumps({**vars(fitted), "average": None}))
     assert parallel.world() == (0, 1)
 
 
@@ -169,19 +339,26 @@ def together(names: list[str], out: Path) -> None:
 
 
 NAMES = ["images", "words", "twice", "frozen", "diverged", "stopped", "resumed"]
+MASKED = [f"{name}/masks" for name in ("freelb", "freelb_fresh", "pgd", "free_at", "yopo")]
+KEPT = [f"free_at/{what}" for what in ("whole", "stopped", "resumed", "lost")]
+THREATENED = [*ADVERSARIAL, *NORMALISED, *MASKED, *KEPT]
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("two")
-    together(NAMES, out)
+    together([*NAMES, *THREATENED], out)
     return out
 
 
 def ended(two: Path, name: str, rank: int = 0):
-    return torch.load(two / f"{name}{rank}.pt", weights_only=True), json.loads(
-        (two / f"{name}{rank}.json").read_text()
+    return torch.load(two / f"{file_of(name)}{rank}.pt", weights_only=True), json.loads(
+        (two / f"{file_of(name)}{rank}.json").read_text()
     )
+
+
+def seen(two: Path, name: str, rank: int) -> dict:
+    return torch.load(two / f"{file_of(name)}{rank}.seen.pt", weights_only=True)
 
 
 @pytest.mark.parametrize("name", ["images", "words", "twice", "frozen"])
@@ -197,7 +374,7 @@ def test_two_processes_train_to_what_one_trains_to(two, name):
         assert ours == pytest.approx(theirs, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *THREATENED])
 def test_both_processes_end_alike(two, name):
     (first, one), (second, other) = ended(two, name, 0), ended(two, name, 1)
     assert one == other
@@ -217,6 +394,84 @@ def test_two_processes_resume_together_in_the_middle_of_an_epoch(two):
         assert found["history"] == truth["history"] and found["steps"] == truth["steps"] == 10
         assert all(torch.equal(whole[key], resumed[key]) for key in whole)
     assert ended(two, "stopped")[1]["steps"] == 7
+
+
+@pytest.mark.parametrize("name", [*ADVERSARIAL, *NORMALISED])
+def test_an_adversarial_step_of_two_processes_is_that_of_one(two, name):
+    """From zero, without dropout: δ sees neither the batch nor the loss's weight; the control is a step that is not adversarial."""
+    net, fitted, _ = adversarial(name, 0, None)
+    weights, history = ended(two, name)
+    assert history["steps"] == fitted.steps == 8
+    for key, value in net.state_dict().items():
+        torch.testing.assert_close(weights[key], value, rtol=1e-9, atol=1e-11, msg=key)
+    for ours, theirs in zip(history["history"], fitted.history, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-9)
+    plain = Net(0) if name in NORMALISED else Reader(0)
+    settings = dict(loss=cross_entropy, lr=0.1, seed=2, clip_norm=0.5, schedule="constant", steps=8)
+    fit(plain, source_of(name), **settings)
+    assert max(float((p.detach() - weights[key]).abs().max()) for key, p in plain.named_parameters()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["freelb", "freelb_fresh"])
+def test_every_process_perturbs_its_own_samples_as_one_process_does(two, name):
+    _, _, alone = adversarial(name, 0, None)
+    parts = zip(*(seen(two, name, rank)["deltas"] for rank in range(2)), strict=True)
+    for whole, (first, second) in zip(alone["deltas"], parts, strict=True):
+        assert abs(len(first) - len(second)) <= 1 and len(first) + len(second) == len(whole) in (3, 4, 5)
+        torch.testing.assert_close(torch.cat([first, second]), whole, rtol=1e-9, atol=1e-11)
+    assert len(alone["deltas"]) == 8 * 3
+    length = norms(alone["deltas"][-1], len(alone["deltas"][-1]))
+    torch.testing.assert_close(length, torch.full_like(length, 0.5))  # 2 steps of 0.3, cut: a ball a sample
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("name", "reused"), [("freelb/masks", True), ("freelb_fresh/masks", False)])
+def test_with_dropout_each_process_has_the_gradient_of_its_own_virtual_batch(two, name, reused, rank):
+    """Of its rows, δ from a random start, and its masks; weighed as its share."""
+    found = seen(two, name, rank)["compared"]
+    assert len(found) == 6
+    for difference, passes, masks, same in found:
+        assert difference < 1e-12 and (passes, masks, same) == (3, 2, reused)
+
+
+#: (steps that have the same masks, places of each block's masks in the order in which such steps draw them)
+DRAWN = {
+    "freelb": (1, [[0, 2, 4], [1, 3, 5]]),
+    "pgd": (1, [[0, 2, 4], [1, 3, 5]]),
+    "free_at": (3, [[0, 2, 4], [1, 3, 5]]),
+    "yopo": (1, [[0, 2, 3, 4, 6, 7, 8], [1, 5, 9]]),  # after each whole pass but the last two shallow ones
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_each_process_replays_masks_of_its_own(two, name):
+    steps, places = DRAWN[name]
+    firsts = []
+    for rank in range(2):
+        found = seen(two, f"{name}/masks", rank)["masks"]
+        groups = [[one for step in found[k : k + steps] for one in step] for k in range(0, 6, steps)]
+        for masks in groups:
+            assert len(masks) == sum(len(one) for one in places)
+            for place in places:
+                assert all(torch.equal(masks[place[0]], masks[other]) for other in place[1:])
+        blocks = [[masks[place[0]] for place in places] for masks in groups]
+        assert not any(torch.equal(*pair) for pair in blocks)  # blocks have each their own
+        rows = [pair[0][0] for pair in blocks]
+        assert not any(torch.equal(one, other) for one, other in pairwise(rows))  # and batches
+        firsts.append(rows)
+    assert not any(torch.equal(one, other) for one, other in zip(*firsts, strict=True))  # and processes
+
+
+def test_two_processes_resume_between_the_replays_of_a_batch(two):
+    """Kept after step 5 of replays in threes, with δ and masks of each process; without them it is another training."""
+    for rank in range(2):
+        (whole, truth), (resumed, found) = (
+            ended(two, f"free_at/{what}", rank) for what in ("whole", "resumed")
+        )
+        assert found["history"] == truth["history"] and found["steps"] == truth["steps"] == 11
+        assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+        lost, _ = ended(two, "free_at/lost", rank)
+        assert not torch.equal(whole["words.weight"], lost["words.weight"])
 
 
 def test_the_comparison_can_fail():

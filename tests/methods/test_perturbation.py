@@ -109,6 +109,20 @@ def test_a_step_does_not_see_the_gradients_scale(scale):
     assert torch.allclose(moved, ascend(delta, gradient, 0.5, 2).delta, rtol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_a_norm_is_safe_from_squares_that_vanish_or_overflow(scale):
+    """In single precision the squares do: the control."""
+    values = rand(2, 3, 4)
+    small = (values * scale).float()
+    assert float(small[0].square().sum()) in (0.0, math.inf)
+    expected = values.flatten(1).norm(dim=1) * scale
+    assert torch.allclose(norms(small, 2).double(), expected, rtol=1e-6)
+    half = (0.5 * expected[0]).item()
+    assert torch.allclose(norms(project(small, half, 2), 2)[0].double(), expected[0] / 2, rtol=1e-6)
+    small[1, 0, 0] = math.nan
+    assert norms(small, 2).isfinite().tolist() == [True, False]
+
+
 def test_a_gradient_of_zero_moves_nothing():
     delta = rand(2, 3, 4)
     assert torch.equal(ascend(delta, torch.zeros_like(delta), 0.5, 2).delta, delta)

@@ -133,6 +133,21 @@ def test_methods_that_all_give_the_majority_answer_are_not_equally_good(tmp_path
     assert judged(tmp_path, "freelb_beats_pgd").verdict == "contradicted"
 
 
+def test_tasks_on_which_no_compared_method_learned_decide_nothing(tmp_path):
+    """Of three tasks two are equal at the majority answer: were they counted, FreeLB would be as good on most, and no masks better."""
+    for task in ("cola", "mrpc"):
+        for seed in SEEDS:
+            pretend.finetune(tmp_path, task, "vanilla", 0.7, seed=seed)
+            for method in ("freelb", "freelb_fresh", "pgd", "free_at"):
+                pretend.finetune(tmp_path, task, method, 0.5, seed=seed, outcome="not_converged")
+    pretend.several(tmp_path, "rte", vanilla=0.9, freelb=0.7, freelb_fresh=0.6, pgd=0.8, free_at=0.6)
+    found = judged(tmp_path)
+    assert found["freelb_beats_pgd"].verdict == "contradicted"
+    assert found["mask_reuse"].verdict == "reproduced"
+    deciding = [one.name for one in found["mask_reuse"].parts if one.decides]
+    assert deciding == ["rte: freelb - freelb_fresh"]
+
+
 # FreeLB against PGD and FreeAT
 
 
@@ -232,6 +247,7 @@ def test_it_is_the_difference_of_medians_and_not_of_means(tmp_path):
     found = judged(tmp_path, "mask_reuse").main
     assert found.interval.estimate == pytest.approx(0.8 - 0.79)
     assert found.interval.low < -0.5  # the training that failed is in the interval
+    assert {"freelb: median 80.0%", "freelb_fresh: median 79.0%"} <= set(found.notes)
 
 
 def test_every_task_with_both_must_agree(tmp_path):

@@ -60,5 +60,13 @@ def restore_strategy(gradient: Any, states: Mapping[str, dict[str, Any]], rank: 
     """
     take = getattr(gradient, "load_state_dict", None)
     if callable(take):
-        first = {key: value for key, value in states.get("0", {}).items() if not isinstance(value, Tensor)}
-        take(states[str(rank)] if len(states) == size else first)
+        take(states[str(rank)] if len(states) == size else _plain(states.get("0", {})))
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Without tensors, those of strategies inside a strategy included."""
+    return {
+        key: _plain(value) if isinstance(value, Mapping) else value
+        for key, value in state.items()
+        if not isinstance(value, Tensor)
+    }

@@ -7,6 +7,9 @@ A batch S of N rows goes through the network in m contiguous shares :math:`S_i` 
 for every loss that is a mean over rows, exactly, where nothing ties the rows of a batch together (dropout draws other masks for other
 shares, batch normalisation sees other statistics). Adversarial strategies perturb sample by sample, so that a share's samples
 move as they would in the whole batch; a random start is drawn anew for every share.
+
+In data parallel training a process has shares of its rows. Where batch normalisation takes its statistics over all processes, every
+process must make as many passes: as many shares as the process with the fewest rows can have.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from relearn.methods import parallel
 
 Gradient = Callable[[nn.Module, Callable[..., Tensor], Sequence[Any]], Tensor]
 
@@ -41,12 +46,11 @@ class MicroBatches:
     def __call__(self, model: nn.Module, loss: Callable[..., Tensor], batch: Sequence[Any]) -> Tensor:
         """The loss of the whole batch, detached; a batch of fewer rows than shares has as many shares as rows."""
         first = batch[0] if isinstance(batch[0], Tensor) else batch[0][0]
-        rows, shares = len(first), len(self.strategies)
+        rows = len(first)
+        shares = parallel.as_many(min(rows, len(self.strategies)), model)
         total: Tensor | None = None
-        for index, strategy in enumerate(self.strategies):
+        for index, strategy in enumerate(self.strategies[:shares]):
             start, end = index * rows // shares, (index + 1) * rows // shares
-            if start == end:
-                continue
             weight = (end - start) / rows
             value = strategy(model, _weighted(loss, weight), [_cut(item, start, end) for item in batch])
             total = value if total is None else total + value

@@ -17,7 +17,9 @@ ResNet-50, about a millisecond between GPUs of one machine.
 **Batch normalisation** takes its statistics over all shares while the loop runs (:func:`synchronised`): torch's ``SyncBatchNorm`` on an
 accelerator; it has no CPU form, so there a differentiable all-reduce of mean and variance stands in.
 
-A strategy is handed the *weighted* loss. It must therefore be homogeneous in it: twice the loss, twice the gradient.
+A strategy is handed the *weighted* loss. It must therefore be homogeneous in it: twice the loss, twice the gradient. An adversarial one
+perturbs the process's own rows. Its steps see neither the weight nor the batch, so that from zero and without dropout δ is that of one
+process; random starts, and the masks that the passes share, are each process's own (tests/methods/test_parallel.py).
 """
 
 from __future__ import annotations
@@ -93,6 +95,16 @@ def add_up(tensor: Tensor) -> Tensor:
     """The sum over all processes, in place."""
     dist.all_reduce(tensor)
     return tensor
+
+
+def as_many(count: int, model: nn.Module) -> int:
+    """``count`` passes, or the fewest that a process has, where the model's batch normalisation waits for the others in every pass."""
+    together = (_Synchronised, nn.SyncBatchNorm)
+    if world()[1] == 1 or not any(isinstance(module, together) for module in model.modules()):
+        return count
+    fewest = torch.tensor(count, device=next(model.parameters()).device)
+    dist.all_reduce(fewest, dist.ReduceOp.MIN)
+    return int(fewest)
 
 
 def weighted(
