@@ -11,8 +11,8 @@ export MLFLOW_DISABLE_TELEMETRY = true
 reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names (mini)
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores $(CORES)
 
-test: $(READY)  ## the tests
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto
+test: $(READY)  ## the tests, and which took longest
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto --durations=30
 
 ui: $(READY)  ## imports what is not imported yet, then the MLflow UI on 127.0.0.1
 	PATH="$(CURDIR)/$(BIN):$$PATH" relearn ui
