@@ -277,6 +277,21 @@ def test_a_loss_that_is_not_finite_is_counted_and_never_the_largest() -> None:
     assert found.right.tolist() == [False, True, False, True]
 
 
+def test_the_worst_of_all_points_is_kept_and_not_the_last() -> None:
+    """A hill, which steps of this length walk across: its sums are 0, 0.2, 0.4, 0.6, its top is at 0.45."""
+    x = torch.zeros(1, 2, 2, dtype=torch.float64)
+
+    def losses(embeds: Tensor) -> Tensor:
+        return -(embeds.sum((1, 2)) - 0.45).square()
+
+    found = [largest_increase(losses, x, everywhere(x), 1.0, steps=n, step_size=0.1) for n in (1, 2, 3)]
+    assert [float(one.deltas.sum()) for one in found] == pytest.approx([0.2, 0.4, 0.4])
+    assert [float(one.increases) for one in found] == pytest.approx(
+        [0.45**2 - 0.25**2] + [0.45**2 - 0.05**2] * 2
+    )
+    assert float(losses(x + 0.15)) < float(losses(x + 0.1))  # the control: the last point is lower
+
+
 def test_right_is_right_at_every_point_that_is_visited() -> None:
     """Wrong on the way and right again at the end is wrong; sample 1 is wrong at the end alone, sample 2 nowhere."""
     x = torch.zeros(3, 2, 2, dtype=torch.float64)

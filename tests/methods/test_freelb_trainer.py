@@ -1,5 +1,6 @@
 """FreeLB in transformers' Trainer: the Trainer itself where nothing is perturbed, fit's FreeLB where something is."""
 
+import contextlib
 import logging
 import os
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import accelerate
 import pytest
 import torch
 import transformers
@@ -291,6 +293,28 @@ def test_masks_are_drawn_once_a_micro_batch(tmp_path, monkeypatch):
         )
     trained(tmp_path, of=SETTINGS, max_steps=1, gradient_accumulation_steps=2)
     assert found == ["drawing", "again", "again"] * 2
+
+
+def test_processes_sum_their_gradients_in_the_last_pass_alone(tmp_path, monkeypatch):
+    """Which backward passes are made inside of the accelerator's no_sync."""
+    quiet, seen = [], []
+
+    @contextlib.contextmanager
+    def no_sync(self, model):
+        quiet.append(model)
+        yield
+        quiet.pop()
+
+    whole = accelerate.Accelerator.backward
+
+    def backward(self, loss, **kwargs):
+        seen.append(bool(quiet))
+        return whole(self, loss, **kwargs)
+
+    monkeypatch.setattr(accelerate.Accelerator, "no_sync", no_sync)
+    monkeypatch.setattr(accelerate.Accelerator, "backward", backward)
+    trained(tmp_path, of=SETTINGS, max_steps=2)
+    assert seen == [True, True, False] * 2
 
 
 def test_a_gradient_that_is_not_finite_is_counted_and_logged(tmp_path):

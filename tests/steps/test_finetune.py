@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from relearn import checkpoint as checkpoints
 from relearn import record, torchvision_schema
+from relearn.data.examples import Examples
 from relearn.data.sentence_batches import SentenceBatches
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, guesser
@@ -290,6 +292,35 @@ def test_training_on_several_tasks(bench: Bench) -> None:
     assert bench.run("several", with_tasks=["again"])["outcome"] == "ok"
 
 
+def test_what_the_kept_network_answers(bench: Bench) -> None:
+    """Dev first, the test part, those of other genres, and of other tasks the test part, never dev; empty ones are left out."""
+    warm, again = TASKS["warm"], TASKS["again"]
+    other = dataclasses.replace(warm, further={"dev_mismatched": TASKS["three"].dev})
+    found = finetune_start.answered({**FINETUNE, "answered": ["again"]}, other)
+    assert list(found) == ["dev", "test", "dev_mismatched", "again"]
+    wanted = (warm.dev, warm.test, TASKS["three"].dev, again.test)
+    assert all(one is part for one, part in zip(found.values(), wanted, strict=True))
+    bare = dataclasses.replace(warm, test=Examples([], None, []))
+    assert list(finetune_start.answered(FINETUNE, bare)) == ["dev"]
+
+    bench.run("answers", answered=["again"], steps=2, evaluations=1)
+    rows = [row for row in bench.rows("answers", "answers.csv") if row["part"] == "again"]
+    assert [row["id"] for row in rows] == again.test.ids and {row["label"] for row in rows} == {""}
+    net, tokenizer = sentence_files.load(bench.runs / "answers/model.safetensors")
+    for row, (ids, _) in zip(rows, tokenizer.encode([one[0] for one in again.test.rows], 12), strict=True):
+        tokens = torch.from_numpy(ids).long()[None]
+        with torch.no_grad():
+            logits = net(tokens, torch.ones_like(tokens).bool())[0].tolist()
+        assert [float(one) for one in row["logits"].split()] == pytest.approx(logits, abs=1e-5)
+
+
+def test_every_share_of_a_batch_has_a_strategy_of_its_own() -> None:
+    """FreeAT carries a share's δ: one strategy for all would hand it to the next share."""
+    made = finetune_start.gradient({**FINETUNE, "method": METHODS["free_at"], "accumulate": 4})
+    assert len({id(one) for one in made.strategies}) == 4
+    assert all(one == made.strategies[0] and one.step_size == 0.2 for one in made.strategies)
+
+
 def test_a_run_that_diverges_keeps_its_start(bench: Bench) -> None:
     done = bench.run("broken", lr=1.0e30, warmup_steps=0)
     assert done["outcome"] == "diverged" and 0 <= done["metrics"]["score_frac"] <= 1
@@ -357,6 +388,10 @@ def test_a_tokenizer_of_another_model(
             "with_tasks: three, classification of 3 (allowed: classification of 2, as warm)",
         ),
         ({"with_tasks": ["degree"]}, "with_tasks: degree, regression of 1"),
+        (
+            {"answered": ["three"]},
+            "answered: three, classification of 3 (allowed: classification of 2, as warm)",
+        ),
         ({"max_length": 17}, "max_length: 17 (allowed: at most 16, as the encoder reads)"),
         ({"encoder": {**ENCODER, "family": "gpt"}}, "family: 'gpt' (allowed: roberta, bert, albert)"),
         ({"encoder": {"checkpoint": "./nowhere"}}, "encoder.checkpoint: ./nowhere: "),

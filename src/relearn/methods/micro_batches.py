@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-
-from relearn.methods import parallel
 
 Gradient = Callable[[nn.Module, Callable[..., Tensor], Sequence[Any]], Tensor]
 
@@ -47,7 +46,7 @@ class MicroBatches:
         """The loss of the whole batch, detached; a batch of fewer rows than shares has as many shares as rows."""
         first = batch[0] if isinstance(batch[0], Tensor) else batch[0][0]
         rows = len(first)
-        shares = parallel.as_many(min(rows, len(self.strategies)), model)
+        shares = _as_many(min(rows, len(self.strategies)), model)
         total: Tensor | None = None
         for index, strategy in enumerate(self.strategies[:shares]):
             start, end = index * rows // shares, (index + 1) * rows // shares
@@ -72,6 +71,18 @@ class MicroBatches:
         for index, one in enumerate(self.strategies):
             if hasattr(one, "load_state_dict"):
                 one.load_state_dict(state.get(str(index), {}))
+
+
+def _as_many(count: int, model: nn.Module) -> int:
+    """``count`` passes, or the fewest of a process where batch normalisation waits for all of them in every pass."""
+    several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    if not several or not any(
+        isinstance(one, nn.modules.batchnorm._BatchNorm) and one.training for one in model.modules()
+    ):
+        return count
+    fewest = torch.tensor(count, device=next(model.parameters()).device)
+    dist.all_reduce(fewest, dist.ReduceOp.MIN)
+    return int(fewest)
 
 
 def _weighted(loss: Callable[..., Tensor], weight: float) -> Callable[..., Tensor]:

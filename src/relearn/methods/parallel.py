@@ -97,16 +97,6 @@ def add_up(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def as_many(count: int, model: nn.Module) -> int:
-    """``count`` passes, or the fewest that a process has, where the model's batch normalisation waits for the others in every pass."""
-    together = (_Synchronised, nn.SyncBatchNorm)
-    if world()[1] == 1 or not any(isinstance(module, together) for module in model.modules()):
-        return count
-    fewest = torch.tensor(count, device=next(model.parameters()).device)
-    dist.all_reduce(fewest, dist.ReduceOp.MIN)
-    return int(fewest)
-
-
 def weighted(
     loss: Callable[..., Tensor], own: Tensor | float, whole: Tensor | float
 ) -> Callable[..., Tensor]:
