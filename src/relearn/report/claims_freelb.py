@@ -3,8 +3,10 @@
 Scores are a task's own measure on its dev set, of the best weights along training, as the paper has them; encoder RoBERTa. Trainings of
 one seed share batches, head and dropout, so that seeds are drawn with all that was trained at them.
 
-A task counts where most of its vanilla trainings are above the majority answer (outcome ok). A task that does not is shown beside the
-claim and left out of its verdict; where none counts, the claim is underpowered.
+A task counts where most of its vanilla trainings are above the majority answer (outcome ok), and most of those of a rival: to be ahead of
+networks that have not learned says nothing. A task that does not count is shown beside the claim and left out of its verdict; where none
+counts, the claim is underpowered. An increase of the loss counts where FreeLB's and PGD's networks have learned, because a constant
+network has none.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from relearn.report.seeds import Sample, mean, sample
 from relearn.report.verdicts import Above, Below
 
 STEP, ENCODER = "finetune", "roberta"
+NATS = "nats"  # unit of the increases
 SCORE = "finetune.score_frac"
 KNOWN = (
     *("rte", "cola", "mrpc", "sst2", "stsb", "qnli", "qqp", "mnli", "wnli"),
@@ -28,7 +31,6 @@ KNOWN = (
 LOST = {"cola": 0.0, "stsb": 0.0}  # what a constant answer scores where that is not its accuracy
 VANILLA, OURS, FRESH = "vanilla", "freelb", "freelb_fresh"
 RIVALS = ("pgd", "free_at")
-ADVERSARIAL = (OURS, *RIVALS, "freelb_fresh", "yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")
 YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # of tables 3.4 and 3.6
 PROVOKED = ("pgd", VANILLA)
 REFERENCES = ("freelb", "pgd")
@@ -45,14 +47,18 @@ def trained(task: str, method: str) -> Where:
     return {"step": STEP, "encoder": ENCODER, "task": task, "method": method}
 
 
-def counts(evidence: Evidence, task: str, compared: Sequence[str] = ()) -> bool:
-    """Whether most of the vanilla trainings of a task are above its majority answer, and one of the ``compared`` methods' is at all.
-
-    Methods that all give the majority answer are equally good, and tell nothing.
-    """
+def counts(evidence: Evidence, task: str, rivals: Sequence[str] = ()) -> bool:
+    """Whether most of the vanilla trainings of a task are above its majority answer, and most of those of one of the ``rivals``."""
     words = _ends(evidence, task, VANILLA)
-    learnt = not compared or any("ok" in _ends(evidence, task, method) for method in compared)
-    return 2 * words.count("ok") > len(words) and learnt
+    return 2 * words.count("ok") > len(words) and not (
+        rivals and all(_lost(evidence, task, one) for one in rivals)
+    )
+
+
+def _lost(evidence: Evidence, task: str, method: str) -> bool:
+    """Whether there are trainings, and at least half of them ended at the majority answer, or diverged."""
+    words = _ends(evidence, task, method)
+    return bool(words) and 2 * words.count("ok") <= len(words)
 
 
 def _ends(evidence: Evidence, task: str, method: str) -> list[str]:
@@ -74,7 +80,7 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
                 pairs[task] = (ours, better)
             else:
                 missing.append(f"no seed with all of {OURS}, {', '.join(RIVALS)} on {task}")
-    judged = [task for task in pairs if counts(evidence, task, (OURS, *RIVALS))] or list(pairs)
+    judged = [task for task in pairs if counts(evidence, task, RIVALS)] or list(pairs)
     name = f"{OURS} - the better of {' and '.join(RIVALS)}, on most of {len(judged)}: {', '.join(judged)}"
     notes = [_left_out(task) for task in pairs if task not in judged] + [RTE] * ("rte" in judged)
     main = medians.most(name, {task: pairs[task] for task in judged}, AT_LEAST, role=STEP, notes=notes)
@@ -111,17 +117,14 @@ def _apart(evidence: Evidence, sides: Sequence[tuple[str, str]], claimed: Above,
         for task in _tasks(evidence, right)
     }
     shared = {key: pair for key, pair in both.items() if pair[0].values.keys() & pair[1].values.keys()}
-    judged = {task for task, *sides in shared if counts(evidence, task, sides)} or {
-        task for task, *_ in shared
-    }
+    judged = {key for key in shared if counts(evidence, key[0], key[2:])} or set(shared)
     parts = {}
     for (task, left, right), (ours, theirs) in both.items():
         name = f"{task}: {left} - {right}"
         notes = [_said(evidence, task, method) for method in (VANILLA, left, right)]
-        notes += [_left_out(task)] * (task not in judged)
-        parts[name] = medians.difference(
-            name, ours, theirs, claimed, role=STEP, decides=task in judged, notes=notes
-        )
+        decides = (task, left, right) in judged
+        notes += [_left_out(task)] * (not decides)
+        parts[name] = medians.difference(name, ours, theirs, claimed, role=STEP, decides=decides, notes=notes)
     return finding(parts or {words: None})
 
 
@@ -132,7 +135,7 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
     """
     where = {"step": "provoke", "encoder": ENCODER}
     tasks = _ordered({run.labels["task"] for run in select(evidence.runs, where)})
-    judged = [task for task in tasks if counts(evidence, task)] or tasks
+    judged = [task for task in tasks if _provoked(evidence, task)] or tasks
     parts = {}
     for task in tasks:
         for reference in REFERENCES:
@@ -152,18 +155,26 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
                     for one in (ours, theirs)
                     if one.values
                 ]
+                notes += [_said(evidence, task, model) for model in (OURS, rival)]
                 notes += [_left_out(task)] * (task not in judged)
                 parts[name] = medians.difference(
                     name,
                     ours,
                     theirs,
                     Below(0.0),
-                    unit="nats",
+                    unit=NATS,
                     role=STEP,
                     decides=task in judged,
                     notes=notes,
                 )
     return finding(parts or {"the largest increase of the loss": None})
+
+
+def _provoked(evidence: Evidence, task: str) -> bool:
+    """Whether the networks that are compared, and those that the balls are of, have learned the task."""
+    return counts(evidence, task) and not any(
+        _lost(evidence, task, one) for one in {OURS, *PROVOKED, *REFERENCES}
+    )
 
 
 def gradient_is_free(evidence: Evidence) -> Finding:
@@ -194,17 +205,20 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Fewer than 3 seeds, or tasks of which none is learned by vanilla training."""
+    """Fewer than 3 seeds, or tasks of which none counts."""
     seeds, needed = len(comparison.seeds), classified.MIN_SEEDS
     reasons = [] if seeds >= needed else [f"{seeds} seed{'s' * (seeds > 1)}, needs {needed}"]
-    tasks = list(dict.fromkeys(name.split("/")[1] for name, _, _ in comparison.keys))
+    tasks: dict[str, list[str]] = {}
+    for _, task, methods in (name.split("/") for name, _, _ in comparison.keys):
+        tasks.setdefault(task, []).extend(one for one in methods.split("+") if one not in (OURS, VANILLA))
+    said = ", ".join(tasks)
     if not any(counts(evidence, task) for task in tasks):
-        reasons.append(f"vanilla training is not above the majority answer on {', '.join(tasks)}")
-    else:
-        learned = [task for task in tasks if counts(evidence, task)]
-        ends = {word for task in learned for name in ADVERSARIAL for word in _ends(evidence, task, name)}
-        if ends and "ok" not in ends:
-            reasons.append(f"no adversarial training is above the majority answer on {', '.join(learned)}")
+        reasons.append(f"vanilla training is not above the majority answer on {said}")
+    elif comparison.unit == NATS and not any(_provoked(evidence, task) for task in tasks):
+        reasons.append(f"FreeLB or PGD is not above the majority answer on {said}")
+    elif comparison.unit != NATS and not any(counts(evidence, *one) for one in tasks.items()):
+        rivals = dict.fromkeys(rival for each in tasks.values() for rival in each)
+        reasons.append(f"{' and '.join(rivals)}: not above the majority answer on {said}")
     return reasons
 
 
@@ -242,4 +256,4 @@ def _said(evidence: Evidence, task: str, method: str) -> str:
 
 
 def _left_out(task: str) -> str:
-    return f"{task}: vanilla training, or all that is compared, is not above the majority answer, left out"
+    return f"{task}: vanilla training, or what is compared, is not above the majority answer, left out"
