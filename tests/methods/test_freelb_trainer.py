@@ -373,7 +373,7 @@ REFUSALS = {
     ),
     "padding": (
         dict(rows=[{"input_ids": torch.ones(4).long(), "attention_mask": torch.zeros(4), "labels": 0}] * 4),
-        r"real: sample 0 is all padding \(allowed: .*\)",
+        r"attention_mask: sample 0 is all padding \(allowed: .*\)",
     ),
 }
 

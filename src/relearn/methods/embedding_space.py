@@ -89,7 +89,10 @@ class Lookup:
     def gradient(self) -> Tensor:
         """∇_δ of the last pass, added to the sum."""
         found, self.leaf = self.point.grad, None
-        assert found is not None
+        if found is None:
+            raise ValueError(
+                "loss: does not depend on the embeddings (allowed: one of what the network says at X + δ)"
+            )
         if self.first is not None:
             self.total = found.clone() if self.total is None else self.total.add_(found)
         return found
@@ -104,6 +107,8 @@ class Lookup:
 class EmbeddingField(Lookup):
     """One batch in a network whose words are looked up by ``table``."""
 
+    mask_name = "real"  # what faults call ``real``
+
     def __init__(self, model: nn.Module, inputs: Tensor | Sequence[Tensor], table: nn.Module) -> None:
         super().__init__(once=isinstance(table, nn.Embedding))
         tokens = inputs if isinstance(inputs, Tensor) else inputs[0]
@@ -117,7 +122,8 @@ class EmbeddingField(Lookup):
         self.calls = 0
 
     def start(self, ball: Ball) -> Tensor:
-        return ball.start(self.shape, self.samples, self.real, self.device).to(self.dtype)
+        delta = ball.start(self.shape, self.samples, self.real, self.device, self.mask_name)
+        return delta.to(self.dtype)
 
     def output(self, delta: Tensor) -> Any:
         """Raises ValueError: the words were not looked up, or twice."""
@@ -135,17 +141,16 @@ class EmbeddingField(Lookup):
                 f"module: its words are looked up {self.calls} times in a pass (allowed: once; name another module)"
             )
 
-    def hook(self, module: nn.Module, arguments: Any, rows: Tensor) -> Tensor | None:
+    def hook(self, module: nn.Module, arguments: Any, rows: Any) -> Tensor | None:
         """Adds δ to what the module gives, inside :meth:`output`."""
         if self.delta is None:
             return None
         self.calls += 1
         if self.calls > 1:
             self.looked_up()
-        if tuple(rows.shape) != self.shape:
-            raise ValueError(
-                f"module: gives embeddings {tuple(rows.shape)} (allowed: {self.shape}, as the tokens are)"
-            )
+        if not isinstance(rows, Tensor) or tuple(rows.shape) != self.shape:
+            found = f"embeddings {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+            raise ValueError(f"module: gives {found} (allowed: {self.shape}, as the tokens are)")
         return self.at(rows, self.delta)
 
     def confine(self, delta: Tensor) -> Tensor:
@@ -154,7 +159,8 @@ class EmbeddingField(Lookup):
 
 def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
     """The module that looks words up: the one of this name; else what the model's, or a part's, ``get_input_embeddings()`` gives, as all
-    of transformers' models have it; else the only ``nn.Embedding`` there is.
+    of transformers' models have it; else the only ``nn.Embedding`` there is. Of an encoder with a decoder (T5, BART) it is the
+    encoder's: the words that are read are perturbed, the answer's are not.
 
     Raises:
         ValueError: there is none.
@@ -173,7 +179,7 @@ def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
         except (AttributeError, NotImplementedError):
             continue
         if isinstance(found, nn.Module):
-            return found
+            return _of_encoder(part, found)
     tables = [part for part in model.modules() if isinstance(part, nn.Embedding)]
     if len(tables) != 1:
         allowed = "get_input_embeddings(), or one nn.Embedding, or its name as module"
@@ -181,8 +187,26 @@ def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
     return tables[0]
 
 
+def _of_encoder(model: nn.Module, table: nn.Module) -> nn.Module:
+    """The encoder's own module with the weight of ``table``, where the model has one.
+
+    T5 and BART tell a module that only holds the weight, and is never called.
+    """
+    ask = getattr(model, "get_encoder", None)
+    try:
+        own = ask().get_input_embeddings() if callable(ask) else None
+    except (AttributeError, NotImplementedError):
+        return table
+    if isinstance(own, nn.Embedding) and own.weight is getattr(table, "weight", None):
+        return own
+    return table
+
+
 def _weight(table: nn.Module) -> Tensor:
-    weights = [one for one in table.parameters() if one.dim() > 1]
+    """Its own, that of the ``nn.Embedding`` inside (adapters wrap one and bring matrices of other shapes), or its first matrix."""
+    inner = [part.weight for part in table.modules() if isinstance(part, nn.Embedding)]
+    weights = [getattr(table, "weight", None), *inner, *table.parameters()]
+    weights = [one for one in weights if isinstance(one, Tensor) and one.dim() > 1]
     if not weights:
         raise ValueError(f"module: {type(table).__name__} has no weight (allowed: a table of words)")
     return weights[0]

@@ -99,6 +99,7 @@ def freelb(
     norm: str = "frobenius",
     reuse_masks: bool = True,
     samples: int | None = None,
+    skipped: Callable[[int], object] | None = None,
 ) -> Tensor:
     """Algorithm 3 around any loss of embeddings, in a loop of one's own.
 
@@ -110,17 +111,20 @@ def freelb(
 
     Args:
         loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch. With RoBERTa hand the model ``position_ids`` too: from
-            embeddings it cannot tell padding, and counts it.
+            embeddings it cannot tell padding, and counts it. A decoder's classifier (GPT-2) answers at the last real token, which it
+            finds by the ids alone: with padding choose the state yourself, or use ``FreeLBTrainer``.
         inputs_embeds: (rows, n, d); the look-up behind it gets its gradient, once.
         attention_mask: (rows, n), 0 on padding.
         samples: where several rows make one sample (candidates of a question, neighbours): how many samples; default: rows.
+        skipped: called in the end with how many steps of δ were left out because a gradient was not finite.
         passes, step_size, ...: see :class:`FreeLB`.
 
     Returns:
         The mean loss of the passes; the parameters' gradients are added to what ``.grad`` held.
 
     Raises:
-        ValueError: a setting out of range, shapes that do not fit, a sample that is all padding.
+        ValueError: a setting out of range, shapes that do not fit, a sample that is all padding, a loss that is no scalar or has
+            nothing to do with ``inputs_embeds``.
     """
     strategy = FreeLB(
         passes=passes,
@@ -133,6 +137,8 @@ def freelb(
         reuse_masks=reuse_masks,
         clean_first=clean_first,
     )
+    if not inputs_embeds.is_floating_point():
+        raise ValueError(f"inputs_embeds: found {inputs_embeds.dtype} (allowed: embeddings, floating point)")
     if inputs_embeds.dim() < 2 or (samples is not None and (samples < 1 or len(inputs_embeds) % samples)):
         found = f"{tuple(inputs_embeds.shape)} for {samples} samples"
         raise ValueError(
@@ -142,11 +148,28 @@ def freelb(
         allowed = tuple(inputs_embeds.shape[:-1])
         raise ValueError(f"attention_mask: found shape {tuple(attention_mask.shape)} (allowed: {allowed})")
     if strategy.ball.is_point:
-        value = loss(inputs_embeds=inputs_embeds)
+        value = _scalar(loss(inputs_embeds=inputs_embeds))
         value.backward()
-        return value.detach()
-    field = _Embeddings(inputs_embeds, attention_mask, samples or len(inputs_embeds))
-    return strategy.passed(None, lambda delta: loss(inputs_embeds=field.at(inputs_embeds, delta)), field)
+    else:
+        field = _Embeddings(inputs_embeds, attention_mask, samples or len(inputs_embeds))
+        value = strategy.passed(
+            None, lambda delta: _scalar(loss(inputs_embeds=field.at(inputs_embeds, delta))), field
+        )
+    if skipped is not None:
+        skipped(strategy.skipped_count)
+    return value.detach()
+
+
+def _scalar(value: Any) -> Tensor:
+    """A loss that can be sent back."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"loss: gives {found} (allowed: a scalar tensor, the mean over the batch)")
+    if not value.requires_grad:
+        raise ValueError(
+            "loss: has no gradient (allowed: a loss of inputs_embeds, outside of torch.no_grad())"
+        )
+    return value
 
 
 class _Embeddings(Lookup):
@@ -160,7 +183,7 @@ class _Embeddings(Lookup):
 
     def start(self, ball: Ball) -> Tensor:
         dtype = torch.promote_types(torch.float32, self.rows.dtype)
-        return ball.start(self.shape, self.samples, self.real, self.device).to(dtype)
+        return ball.start(self.shape, self.samples, self.real, self.device, "attention_mask").to(dtype)
 
     def output(self, delta: Tensor) -> Tensor:
         return self.at(self.rows, delta)

@@ -80,10 +80,13 @@ class FreeLBTrainer(Trainer):
 
     Raises:
         ValueError: a model without input embeddings; DeepSpeed, SageMaker, an optimiser that steps inside its backward pass (LOMO), or
-            ``torch_compile``: they leave no room for K passes or for a hook; in training, inputs without ``input_ids``.
+            ``torch_compile``: they leave no room for K passes or for a hook; settings of another strategy; in training, inputs without
+            ``input_ids``, or of another tokenizer than the model's: ids that it has no embedding for.
     """
 
     def __init__(self, *args: Any, freelb: FreeLB | None = None, **kwargs: Any) -> None:
+        if freelb is not None and not isinstance(freelb, FreeLB):
+            raise ValueError(f"freelb: found {type(freelb).__name__} (allowed: FreeLBArguments, FreeLB)")
         super().__init__(*args, **kwargs)
         self.freelb = freelb if isinstance(freelb, FreeLBArguments) else FreeLBArguments(**vars_of(freelb))
         word_embeddings(self.accelerator.unwrap_model(self.model), self._module)
@@ -156,6 +159,7 @@ class FreeLBTrainer(Trainer):
             )
         bare = self.accelerator.unwrap_model(model)
         table = word_embeddings(bare, self._module)
+        _check_ids(tokens, table)
         devices = [torch.device("cuda", index) for index in getattr(model, "device_ids", None) or ()]
         scattered = isinstance(model, nn.DataParallel) and len(devices) > 1
         field = _Field(bare, tokens if real is None else (tokens, real), table, devices if scattered else [])
@@ -184,6 +188,8 @@ class FreeLBTrainer(Trainer):
 class _Field(EmbeddingField):
     """A batch whose forward pass somebody else runs; ``devices``: over which the rows are scattered, if over several."""
 
+    mask_name = "attention_mask"
+
     def __init__(self, model: nn.Module, inputs: Any, table: nn.Module, devices: list[torch.device]) -> None:
         super().__init__(model, inputs, table)
         self.devices = devices
@@ -200,11 +206,23 @@ class _Field(EmbeddingField):
             self.delta = None
         self.looked_up()
 
-    def hook(self, module: nn.Module, arguments: Any, rows: Tensor) -> Tensor | None:
+    def hook(self, module: nn.Module, arguments: Any, rows: Any) -> Tensor | None:
         if self.delta is None or not self.devices:
             return super().hook(module, arguments, rows)
         parts = self.point.reshape(self.samples, -1).chunk(len(self.devices))
         return rows + parts[self.devices.index(rows.device)].reshape(rows.shape).to(rows)
+
+
+def _check_ids(tokens: Tensor, table: nn.Module) -> None:
+    """On a GPU a wrong id would end in a failed assertion far from here."""
+    if not isinstance(table, nn.Embedding) or not tokens.numel():
+        return
+    least, most = (int(one) for one in torch.stack(tokens.aminmax()).tolist())
+    if least < 0 or most >= table.num_embeddings:
+        raise ValueError(
+            f"input_ids: found {least if least < 0 else most} (allowed: 0 to {table.num_embeddings - 1}, "
+            "the model's embeddings: is the tokenizer the model's?)"
+        )
 
 
 def vars_of(freelb: FreeLB | None) -> dict[str, Any]:

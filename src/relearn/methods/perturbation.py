@@ -36,6 +36,7 @@ gradient is divided by its norm whatever its scale, and a gradient of 0 moves no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -81,8 +82,12 @@ class Ball:
             raise ValueError("eps: missing (allowed: 0 or more; none at all with project: false only)")
         for key in ("eps", "step_size", "start_norm"):
             value = getattr(self, key)
-            if value is not None and not 0 <= value < float("inf"):
-                raise ValueError(f"{key}: found {value} (allowed: 0 or more, finite)")
+            if value is None and key != "step_size":
+                continue
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not number or not 0 <= float(value) < float("inf"):
+                found = value if number else repr(value)
+                raise ValueError(f"{key}: found {found} (allowed: 0 or more, finite)")
         if self.start_norm is None and self.eps is None:
             raise ValueError("start_norm: missing, and no eps to take it from (allowed: 0 or more)")
         if self.norm not in NORMS:
@@ -103,10 +108,15 @@ class Ball:
         return (self.project and self.eps == 0) or (self.step_size == 0 and self.magnitude == 0)
 
     def start(
-        self, shape: torch.Size | tuple[int, ...], samples: int, real: Tensor | None, device: torch.device
+        self,
+        shape: torch.Size | tuple[int, ...],
+        samples: int,
+        real: Tensor | None,
+        device: torch.device,
+        name: str = "real",
     ) -> Tensor:
-        """δ_0, in the ball. ``start_norm`` above ``eps`` is brought back to it."""
-        delta = start(shape, samples, self.magnitude, real=real, norm=self.norm, device=device)
+        """δ_0, in the ball. ``start_norm`` above ``eps`` is brought back to it. ``name``: what faults call ``real``."""
+        delta = start(shape, samples, self.magnitude, real=real, norm=self.norm, device=device, name=name)
         return self.projected(delta, samples)
 
     def ascend(self, delta: Tensor, gradient: Tensor, samples: int, real: Tensor | None) -> Ascended:
@@ -132,8 +142,10 @@ def norms(values: Tensor, samples: int, norm: str = "frobenius") -> Tensor:
     return largest * (flat / _divisor(largest)[:, None]).square().sum(1).sqrt()
 
 
-def entries(shape: torch.Size | tuple[int, ...], samples: int, real: Tensor | None) -> Tensor:
-    """(samples,) float: N_δ, the entries of each sample that are not padding.
+def entries(
+    shape: torch.Size | tuple[int, ...], samples: int, real: Tensor | None, name: str = "real"
+) -> Tensor:
+    """(samples,) float: N_δ, the entries of each sample that are not padding. ``name``: what faults call ``real``.
 
     Raises:
         ValueError: a sample that is all padding.
@@ -146,7 +158,7 @@ def entries(shape: torch.Size | tuple[int, ...], samples: int, real: Tensor | No
     counts = real.reshape(samples, -1).sum(1).cpu()
     if not bool(counts.all()):
         empty = int((counts == 0).nonzero()[0])
-        raise ValueError(f"real: sample {empty} is all padding (allowed: at least one token a sample)")
+        raise ValueError(f"{name}: sample {empty} is all padding (allowed: at least one token a sample)")
     return counts.float() * (size / real.numel())
 
 
@@ -159,15 +171,17 @@ def start(
     norm: str = "frobenius",
     device: torch.device | str = "cpu",
     generator: torch.Generator | None = None,
+    name: str = "real",
 ) -> Tensor:
     """δ_0 of ``shape``, float32: U(-1, 1)·m/√N_δ of each sample (``linf``: U(-1, 1)·m), 0 on padding.
 
     Drawn on the CPU from ``generator`` (torch's global one by default); with a magnitude of 0 nothing is drawn.
+    ``name``: what faults call ``real``.
 
     Raises:
         ValueError: a sample that is all padding.
     """
-    counts = entries(shape, samples, real)
+    counts = entries(shape, samples, real, name)
     if magnitude == 0:
         return torch.zeros(shape, device=device)
     drawn = torch.rand(shape, generator=generator, dtype=torch.float32).mul_(2).sub_(1)

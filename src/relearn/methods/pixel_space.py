@@ -72,7 +72,10 @@ class PixelField:
 
     def gradient(self) -> Tensor:
         found = self.point.grad
-        assert found is not None
+        if found is None:
+            raise ValueError(
+                "loss: does not depend on the images (allowed: one of what the network says at X + δ)"
+            )
         return found
 
     def finish(self) -> None:

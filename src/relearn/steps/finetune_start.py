@@ -33,15 +33,21 @@ def check(settings: Mapping[str, Any]) -> None:
     unknown = sorted(set(method) - {"kind", *WORDS})
     if unknown:
         raise ValueError(f"method.{unknown[0]}: unknown (allowed: kind, {', '.join(WORDS)})")
-    if method["kind"] != "vanilla" and method.get("passes", 0) < 1:
-        raise ValueError(f"method.passes: {method.get('passes')} (allowed: at least 1)")
+    if method["kind"] != "vanilla":
+        _at_least_one("method.passes", method.get("passes"))
     for key in ("steps", "evaluations", "batch_size", "accumulate"):
-        if settings[key] < 1:
-            raise ValueError(f"{key}: {settings[key]} (allowed: at least 1)")
+        _at_least_one(key, settings[key])
     if settings["batch_size"] % settings["accumulate"]:
         raise ValueError(
             f"accumulate: {settings['accumulate']} (allowed: a divisor of batch_size, {settings['batch_size']})"
         )
+
+
+def _at_least_one(key: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{key}: {value!r} (allowed: a whole number, at least 1)")
+    if value < 1:
+        raise ValueError(f"{key}: {value} (allowed: at least 1)")
 
 
 def gradient(settings: Mapping[str, Any]) -> Any:

@@ -118,7 +118,7 @@ def read(path: Path) -> dict[str, Part]:
     """The parts of an answers.csv.
 
     Raises:
-        ValueError: another table.
+        ValueError: another table; answers that are no finite numbers, or to some samples of a part alone.
     """
     from relearn.steps.finetune import ANSWERS
 
@@ -132,8 +132,22 @@ def read(path: Path) -> dict[str, Part]:
             part.ids.append(line["id"])
             part.labels.append(line["label"])
             if line["logits"]:
-                part.outputs.append([float(one) for one in line["logits"].split()])
+                part.outputs.append(_numbers(line["logits"], f"{path}: {line['part']} {line['id']}"))
+    for name, part in parts.items():
+        if part.outputs and len(part.outputs) < len(part.ids):
+            found = f"{len(part.outputs)} answers to {len(part.ids)} samples"
+            raise ValueError(f"{path}: {name}: {found} (allowed: one to each, or none)")
     return parts
+
+
+def _numbers(words: str, where: str) -> list[float]:
+    try:
+        found = [float(one) for one in words.split()]
+    except ValueError:
+        found = []
+    if not found or not all(map(math.isfinite, found)):
+        raise ValueError(f"{where}: logits {words!r} (allowed: finite numbers)")
+    return found
 
 
 def together(
@@ -142,12 +156,19 @@ def together(
     r"""Ids, labels and the mean :math:`\frac1M \sum_m p_m` of each part, p a member's probabilities (or values).
 
     Raises:
-        ValueError: members that answered other samples.
+        ValueError: members that answered other samples, or among other classes or candidates.
     """
     first = members[0]
     for other in members[1:]:
         if {name: one[:2] for name, one in other.items()} != {name: one[:2] for name, one in first.items()}:
             raise ValueError(f"answers: members of {task} answered other samples (allowed: the same)")
+        if any(
+            [len(row) for row in one.outputs] != [len(row) for row in first[name].outputs]
+            for name, one in other.items()
+        ):
+            raise ValueError(
+                f"answers: members of {task} chose among other classes or candidates (allowed: the same)"
+            )
     return {
         name: (
             part.ids,

@@ -118,7 +118,7 @@ def _parts(task: str, told: Task, reader: Reader, source: dict[str, Any]) -> dic
         if not name.startswith("test"):
             tables.column(table, told.label, names[0])
         texts = AX_ANSWERED if task == "ax" and AX_ANSWERED[0] in table.names else told.texts
-        parts[name] = tables.examples(table, names[0], texts, told.label, told.words)
+        parts[name] = tables.examples(table, names[0], texts, told.label, told.words, told.scale)
         if task == "stsb" and name == "test":
             parts[name] = _with_public_scores(parts[name], table, reader, source)
     return parts
@@ -147,9 +147,9 @@ def _with_public_scores(test: Examples, table: Table, reader: Reader, source: di
         )
     source["test_scores"] = "public scores of the original benchmark"
     try:
-        scores = torch.tensor([float(each[4]) for each in fields])
+        scores = torch.tensor([tables.value(each[4], TASKS["stsb"].scale) for each in fields])
     except (IndexError, ValueError):
         raise ValueError(
-            f"{STS_NAMES[0]}: a row without a score (allowed: a number in the fifth field)"
+            f"{STS_NAMES[0]}: a row without a score (allowed: 0 to 5 in the fifth field)"
         ) from None
     return Examples(test.rows, scores, test.ids)

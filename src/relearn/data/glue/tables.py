@@ -73,7 +73,12 @@ def column(table: Table, name: str, where: str) -> list[str]:
 
 
 def examples(
-    table: Table, where: str, texts: tuple[str, str | None], label: str, words: Sequence[str]
+    table: Table,
+    where: str,
+    texts: tuple[str, str | None],
+    label: str,
+    words: Sequence[str],
+    scale: tuple[float, float] | None = None,
 ) -> Examples:
     """The rows as samples of one row each.
 
@@ -86,31 +91,54 @@ def examples(
         texts: columns of the first and the second text.
         label: column of the answers; a file without it has none.
         words: class 0 first; none: values.
+        scale: the least and the largest value; None: any.
 
     Raises:
-        ValueError: a column is missing, a label is no word of these, a value is no number.
+        ValueError: a column is missing, a label is no word of these, a value is no number or outside of the scale; a row without a
+            text, an id twice.
     """
     first = column(table, texts[0], where)
     second: Sequence[str | None] = column(table, texts[1], where) if texts[1] else [None] * len(first)
     rows: list[list[Row]] = [[pair] for pair in zip(first, second)]
     if label in table.names:
         labels = torch.tensor(
-            _labels(column(table, label, where), where, words, table),
+            _labels(column(table, label, where), where, words, table, scale),
             dtype=torch.int64 if words else torch.float32,
         )
-        return Examples(rows, labels, [str(number) for number in table.lines])
+        return _named(where, rows, labels, [str(number) for number in table.lines])
     index = next((name for name in ("index", "id") if name in table.names), None)
     ids = column(table, index, where) if index else [str(number) for number in table.lines]
-    return Examples(rows, None, ids)
+    return _named(where, rows, None, ids)
 
 
-def _labels(fields: list[str], where: str, words: Sequence[str], table: Table) -> list[float]:
+def _named(where: str, rows: list[list[Row]], labels: torch.Tensor | None, ids: list[str]) -> Examples:
+    try:
+        return Examples(rows, labels, ids)
+    except ValueError as fault:
+        raise ValueError(f"{where}: {fault}") from None
+
+
+def _labels(
+    fields: list[str], where: str, words: Sequence[str], table: Table, scale: tuple[float, float] | None
+) -> list[float]:
     numbers = {word: float(number) for number, word in enumerate(words)}
     found = []
     for field, line in zip(fields, table.lines):
         try:
-            found.append(numbers[field] if words else float(field))
+            found.append(numbers[field] if words else value(field, scale))
         except (KeyError, ValueError):
-            allowed = ", ".join(words) or "a number"
+            allowed = ", ".join(words) or (f"{scale[0]:g} to {scale[1]:g}" if scale else "a number")
             raise ValueError(f"{where}: row {line}: label {field!r} (allowed: {allowed})") from None
+    return found
+
+
+def value(field: str, scale: tuple[float, float] | None) -> float:
+    """The number in a field.
+
+    Raises:
+        ValueError: it is none, or outside of the scale.
+    """
+    found = float(field)
+    if scale and not scale[0] <= found <= scale[1]:
+        raise ValueError(field)
     return found

@@ -35,6 +35,7 @@ class Task:
         words: what stands there and in a submission, class 0 first; none: a value. Where there are two, class 1 is "yes".
         metrics: names that :mod:`relearn.measures.glue_scores` knows; the first decides.
         ranking: whether it can be a choice between the texts that belong to one first text.
+        scale: the least and the largest value, where the answers are values.
     """
 
     folders: tuple[str, ...]
@@ -46,6 +47,7 @@ class Task:
     metrics: tuple[str, ...]
     files: Mapping[str, tuple[str, ...]]
     ranking: bool = False
+    scale: tuple[float, float] | None = None
 
 
 def _remote(name: str, size: int, sha256: str, *, folder: str = "glue/data", magic: bytes = ZIP) -> Remote:
@@ -125,6 +127,7 @@ TASKS = {
         words=(),
         metrics=("pearson", "spearman"),
         files=THREE,
+        scale=(0.0, 5.0),
     ),
     "qqp": Task(
         folders=("QQP",),
