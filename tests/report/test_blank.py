@@ -40,8 +40,8 @@ def test_rows_and_groups_without_a_run_are_named_below(evidence):
     assert all("not run" not in line for line in lines)
     text = table_formats.markdown(ours, found)
     assert (
-        text.rstrip().endswith("YOPO, 3 of α, Acceptability.")
-        and " Not run here: PGD, FreeAT, FreeLB, fresh" in text
+        text.rstrip().endswith("YOPO, 3 of α; Acceptability.")
+        and " Not run here: PGD; FreeAT; FreeLB, fresh" in text
     )
     assert "Not run here: PGD" in table_formats.latex(ours, found)
 

@@ -35,4 +35,4 @@ def without(artefact: Artefact, cells: Sequence[Cell]) -> tuple[Artefact, str]:
         column.group or column.title for column in artefact.columns if column.id not in names
     )
     kept = replace(artefact, rows=shown, columns=tuple(left))
-    return kept, f"Not run here: {', '.join(gone)}." if gone else ""
+    return kept, f"Not run here: {'; '.join(gone)}." if gone else ""
