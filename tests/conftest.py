@@ -5,9 +5,16 @@ Where CI is set the examples are the same at every run, so that a change is judg
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from relearn import provenance
 
 settings.register_profile(
     "untimed",
@@ -16,3 +23,46 @@ settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("untimed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays: the garbage collector need not look at its millions of objects again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_power_cut() -> Iterator[None]:
+    """Nothing that a test writes has to survive one, and a disk takes milliseconds for each of a record's dozen promises.
+
+    Processes that tests start do flush their files.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_look_at_this_checkout() -> Iterator[None]:
+    """Git is asked once a process about this checkout, not twice a record: two processes for each of thousands of records.
+
+    Any other folder, and any other git (``PATH``, ``GIT_…``), is asked anew.
+    """
+    ask, here = provenance._git, Path(provenance.__file__).resolve().parent
+
+    @cache
+    def told(_: tuple[tuple[str, str], ...], words: tuple[str, ...]) -> str | None:
+        return ask(here, *words)
+
+    def git(folder: Path, *words: str) -> str | None:
+        if folder != here:
+            return ask(folder, *words)
+        which = tuple(
+            (key, value) for key, value in os.environ.items() if key == "PATH" or key.startswith("GIT_")
+        )
+        return told(which, words)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(provenance, "_git", git)
+        yield

@@ -26,6 +26,11 @@ READ_ONCE = functools.cache(params.read)
 BASE = params.leaves(params.load(ROOT / "params.yaml", scale="mini"))
 PAPER = params.load(ROOT / "params.yaml", scale="paper")["poisoning"]
 OVERLAID = params.SCALES[1:]
+SECTION_OF = {key: ".".join(key.split(".")[:2]) for key in BASE}
+SECTIONS = {
+    section: [key for key in BASE if SECTION_OF[key] == section]
+    for section in dict.fromkeys(SECTION_OF.values())
+}  # a test each: one a key would be 1,600 tests of which each takes longer to start than to run
 METHOD_OF = {"multi_layer_as_released": "multi_layer", "white_box_watermark": "white_box_collision"}
 
 
@@ -163,12 +168,15 @@ def test_a_wrong_type_is_refused_with_file_line_and_key(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_reading")
-@pytest.mark.parametrize("key", [key for key in BASE if key != "scale"])  # which the file alone says
-def test_a_wrong_type_is_refused_alone(key: str) -> None:
+@pytest.mark.parametrize(
+    "section", [name for name in SECTIONS if name != "scale"]
+)  # which the file alone says
+def test_a_wrong_type_is_refused_alone(section: str) -> None:
     """Whatever rules between keys it silences, and whatever is right beside it."""
-    found = refused(ROOT / "params.yaml", overrides=only(key, yaml.safe_load(WRONG[type(BASE[key])])))
-    assert found[0].startswith(f"override: {key}: found ")
-    assert "allowed: " in found[0]
+    for key in SECTIONS[section]:
+        found = refused(ROOT / "params.yaml", overrides=only(key, yaml.safe_load(WRONG[type(BASE[key])])))
+        assert found[0].startswith(f"override: {key}: found ")
+        assert "allowed: " in found[0]
 
 
 def test_an_unknown_neighbour_is_refused_with_file_line_and_key(folder: Path) -> None:
@@ -185,11 +193,16 @@ def test_an_unknown_neighbour_is_refused_with_file_line_and_key(folder: Path) ->
 
 
 @pytest.mark.usefixtures("one_reading")
-@pytest.mark.parametrize("key", BASE)
-def test_an_unknown_neighbour_is_refused_with_the_name_that_was_meant(key: str) -> None:
-    (found,) = refused(ROOT / "params.yaml", overrides=only(f"{key}_", BASE[key]))
-    assert found.startswith(f"override: {key}_: unknown key, ")
-    assert key.rpartition(".")[2] in found
+@pytest.mark.parametrize("section", SECTIONS)
+def test_an_unknown_neighbour_is_refused_with_the_name_that_was_meant(section: str) -> None:
+    for key in SECTIONS[section]:
+        (found,) = refused(ROOT / "params.yaml", overrides=only(f"{key}_", BASE[key]))
+        assert found.startswith(f"override: {key}_: unknown key, ")
+        assert key.rpartition(".")[2] in found
+
+
+def test_every_key_is_in_a_section() -> None:
+    assert sorted(key for keys in SECTIONS.values() for key in keys) == sorted(BASE)
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

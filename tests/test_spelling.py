@@ -214,3 +214,17 @@ def test_the_other_reader_fails_on_a_repeated_key() -> None:
     assert by_pyyaml("a: 1\na: 2\n") == {"a": 2}
     with pytest.raises(RuamelError):
         by_ruamel("a: 1\na: 2\n")
+
+
+def test_a_second_reading_is_as_good_as_the_first(tmp_path: Path) -> None:
+    """What is parsed is kept by the bytes: an edit is seen, and what one reader changes no other one sees."""
+    path = written(tmp_path, "a: {b: [1, 2]}\nc: 1e3\n")
+    first = read(path)
+    first.values["a"]["b"].append(3)
+    first.lines.clear()
+    first.problems.clear()
+    second = read(path)
+    assert second.values["a"] == {"b": [1, 2]} and second.lines["a", "b"] == 1
+    assert [str(one).partition(",")[0] for one in second.problems] == [f"{path}:2: c: found 1e3"]
+    written(tmp_path, "a: {b: [1, 4]}\nc: 1000\n")
+    assert read(path).values == {"a": {"b": [1, 4]}, "c": 1000} and read(path).problems == []

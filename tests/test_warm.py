@@ -531,10 +531,11 @@ def test_a_warm_run_is_the_cold_run(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with server(path, REAL):
         told = []
+        (tmp_path / "cold").mkdir()
+        relearn(tmp_path / "cold", "off", "prepare", SPLIT, "data")
+        shutil.copytree(tmp_path / "cold", tmp_path / "warm")
         for one in ("off", path):
             folder = tmp_path / ("cold" if one == "off" else "warm")
-            folder.mkdir()
-            relearn(folder, "off", "prepare", SPLIT, "data")
             relearn(folder, one, "pretrain", NETWORK, "net", "--input", "data", "runs/data/data.safetensors")
             told.append(outcome(one, THREADS)[1].removeprefix("plain\n"))
         debug = {**environment(path), "RELEARN_WARM_DEBUG": "1"}

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -131,14 +132,20 @@ def _with_parents(name: str) -> list[str]:
 
 def _file(name: str, root: Path) -> Path | None:
     """Return the file of a dotted name, or None where there is none."""
-    parts = name.split(".")
-    if parts[0] != PACKAGE or not all(parts):
-        return None
-    base = root.joinpath(*parts[1:])
-    for candidate in (base / "__init__.py", base.with_suffix(".py")):
-        if candidate.is_file():
+    for candidate in _candidates(name, root):
+        if os.path.isfile(candidate):
             return candidate
     return None
+
+
+@lru_cache(maxsize=65536)  # a DAG asks a hundred thousand times
+def _candidates(name: str, root: Path) -> tuple[Path, ...]:
+    """Return where the file of a dotted name may lie; whether it is there is looked up each time."""
+    parts = name.split(".")
+    if parts[0] != PACKAGE or not all(parts):
+        return ()
+    base = root.joinpath(*parts[1:])
+    return base / "__init__.py", base.with_suffix(".py")
 
 
 def _read(name: str, root: Path) -> tuple[bytes, str, str]:

@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,19 @@ def code(version: str, folder: Path | None = None) -> dict[str, Any]:
 
 def packages() -> dict[str, str | None]:
     """Installed versions; None for a package that is absent."""
-    found: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
+    found = {name: _installed(name) for name in PACKAGES}
     torch = sys.modules.get("torch")
     if torch is not None:
         found["torch"] = str(torch.__version__)  # the loaded one, with its +cpu or +cu part
     return found
+
+
+@cache  # ten milliseconds a record; what a process has imported does not change under it
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -8,9 +8,11 @@ accepted spellings itself. Nothing is executed: tags, anchors, aliases and merge
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +64,21 @@ class Source:
 
 def read(path: str | Path) -> Source:
     """Read one file. Faults of spelling are collected in ``problems``, never raised."""
-    import yaml
-
-    source = Source(str(path))
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
+        source = Source(str(path))
         source.refuse(0, (), f"cannot be read ({error.strerror}), allowed: a readable YAML file")
         return source
+    found = _parsed(str(path), raw)
+    return Source(found.file, copy.deepcopy(found.values), dict(found.lines), list(found.problems))
+
+
+@lru_cache(maxsize=16)  # a Snakefile reads the same bytes three times, each a tenth of a second
+def _parsed(file: str, raw: bytes) -> Source:
+    import yaml
+
+    source = Source(file)
     text = _text(raw, source)
     if text is None:
         return source

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -205,9 +206,15 @@ def evidence_of(root: Path) -> Evidence:
     return Evidence(runs)
 
 
+@functools.cache
+def every_artefact() -> Mapping[str, Artefact]:
+    """All artefacts as they are defined, read once for all modules: not to be changed."""
+    return load_artefacts(REPORTED)
+
+
 def chapter(study: str = "poisoning") -> dict[str, Artefact]:
     """The artefacts of one study."""
-    return {name: one for name, one in load_artefacts(REPORTED).items() if one.study == study}
+    return {name: one for name, one in every_artefact().items() if one.study == study}
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relearn.report import artefacts, figures
+from relearn.report import figures
 from relearn.report.figures import bars, curves, defended, plane, poisons, qualitative, toy
 
 from . import pretend
-from .conftest import REPORTED, evidence_of, write_run
+from .conftest import REPORTED, every_artefact, evidence_of, write_run
 
-ARTEFACTS = artefacts.load(REPORTED)
+ARTEFACTS = every_artefact()
 
 
 def points_of(module, name, evidence):

@@ -10,9 +10,9 @@ import pytest
 from relearn.report import artefacts, table
 from relearn.report.statistics import wilson
 
-from .conftest import POISONS, REPORTED, evidence_of, write_run
+from .conftest import POISONS, REPORTED, every_artefact, evidence_of, write_run
 
-ARTEFACTS = artefacts.load(REPORTED)
+ARTEFACTS = every_artefact()
 FC, CP = ARTEFACTS["zhu2022.table2.1"], ARTEFACTS["zhu2022.table2.2"]
 
 

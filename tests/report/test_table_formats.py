@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from relearn.report import artefacts, table, table_formats
+from relearn.report import table, table_formats
 
-from .conftest import REPORTED
+from .conftest import REPORTED, every_artefact
 
-CP = artefacts.load(REPORTED)["zhu2022.table2.2"]
+CP = every_artefact()["zhu2022.table2.2"]
 NASTY = r"50% & more_of #1 {x} ~ ^ $y$ \alpha | <b>"
 
 

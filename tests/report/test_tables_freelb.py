@@ -12,7 +12,7 @@ from relearn.report import artefacts, coverage, grid, published, statistics, tab
 from relearn.report.artefacts import Artefact, Column, Row
 
 from . import pretend_freelb as pretend
-from .conftest import REPORTED, chapter, evidence_of
+from .conftest import REPORTED, chapter, every_artefact, evidence_of
 
 ALL = chapter("freelb")
 #: published cells, and those that the pretended chapter measures
@@ -98,7 +98,7 @@ def test_additions_are_no_published_cells(name, whole):
 
 def test_tables_of_medians_are_those_that_the_paper_calls_so():
     assert {name for name in DEFINED if TABLES[name].aggregate == "median"} == MEDIANS
-    others = [one for one in artefacts.load(REPORTED).values() if one.study != "freelb"]
+    others = [one for one in every_artefact().values() if one.study != "freelb"]
     assert {one.aggregate for one in others} == {"mean"}
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import csv
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -114,6 +116,12 @@ class Runs:
         return open_task({**START, **changes}, {"data": [self.data]}, "cpu")
 
 
+@functools.cache
+def parameters(scale: str) -> dict[str, Any]:
+    """The shipped parameters, read once a scale: not to be changed."""
+    return params.load(str(CHECKOUT / "params.yaml"), scale=scale)
+
+
 class Rules(dict):
     """The functions of workflow/rules/gradinit.smk over one file of parameters, without Snakemake."""
 
@@ -122,7 +130,7 @@ class Rules(dict):
             return [pattern] if not values else []
 
         super().__init__(
-            PARAMS=params.load(str(CHECKOUT / "params.yaml"), scale=scale),
+            PARAMS=copy.deepcopy(parameters(scale)),
             ROOT=f"results/{scale}",
             canonical=record.canonical,
             expand=expand,

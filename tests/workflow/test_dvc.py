@@ -12,6 +12,8 @@ import pytest
 from relearn.report import artefacts
 from relearn.steps import jobs
 
+from .conftest import Scratch
+
 LIST = """
 import json
 from dvc.repo import Repo
@@ -28,11 +30,29 @@ with Repo() as repo:
 """
 
 
-@pytest.fixture
-def stages(scratch: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    monkeypatch.chdir(scratch.root)
-    found: dict[str, dict[str, Any]] = json.loads(scratch.run(sys.executable, "-c", LIST).stdout)
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
+    """One for all tests here: they only ask."""
+    return Scratch(tmp_path_factory.mktemp("dvc") / "checkout")
+
+
+@pytest.fixture(autouse=True)
+def _inside(checkout: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout.root)
+
+
+@pytest.fixture(scope="module")
+def stages(checkout: Scratch) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(checkout.run(sys.executable, "-c", LIST).stdout)
     return found
+
+
+@pytest.fixture(scope="module")
+def plan(checkout: Scratch) -> list[jobs.Job]:
+    """Every job there is: seconds of Snakemake, so it is asked once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(checkout.root)
+        return jobs.plan()
 
 
 # Steps that have no stage of their own, by study.
@@ -63,9 +83,9 @@ def holds(outs: list[str], path: str) -> bool:
 
 
 def test_every_file_of_the_dag_is_an_output_of_the_stage_that_may_make_it(
-    stages: dict[str, dict[str, Any]],
+    stages: dict[str, dict[str, Any]], plan: list[jobs.Job]
 ) -> None:
-    for job in jobs.plan():
+    for job in plan:
         for path in job.outputs:
             makers = [name for name, stage in stages.items() if holds(stage["outs"], path)]
             stage = STAGE_OF.get(job.study, {}).get(job.step, job.step)
@@ -76,9 +96,8 @@ def test_every_file_of_the_dag_is_an_output_of_the_stage_that_may_make_it(
             assert target in words[words.index("--") + 1 :]
 
 
-def test_the_report_promises_every_table_and_figure(scratch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(scratch.root)
-    (report,) = (job for job in jobs.plan() if job.rule == "render")
+def test_the_report_promises_every_table_and_figure(plan: list[jobs.Job]) -> None:
+    (report,) = (job for job in plan if job.rule == "render")
     made = {Path(path).name for path in report.outputs if Path(path).parent.name in ("tables", "figures")}
     kinds = {"table": ("csv", "md", "tex"), "figure": ("csv", "png", "pdf")}
     known = artefacts.load("workflow/reported").values()
@@ -109,8 +128,10 @@ def test_stages_are_few_and_named_after_step_and_study(stages: dict[str, dict[st
         assert stage["cached"]  # git has none of it: the old side of a diff is in the cache
 
 
-def test_each_target_of_a_stage_can_be_planned_alone(stages: dict[str, dict[str, Any]]) -> None:
-    everything = {path for job in jobs.plan() for path in job.outputs}
+def test_each_target_of_a_stage_can_be_planned_alone(
+    stages: dict[str, dict[str, Any]], plan: list[jobs.Job]
+) -> None:
+    everything = {path for job in plan for path in job.outputs}
     found: set[str] = set()
     for name, stage in stages.items():
         if name == "code":

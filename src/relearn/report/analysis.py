@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relearn.report import yaml_file
 from relearn.report.claims import Claim
 
 CAUSES = ("scale", "seed", "paper", "method", "open")
@@ -48,13 +49,11 @@ def load(path: str | Path) -> dict[tuple[str, str], Analysis]:
     Raises:
         ValueError: naming file, claim and scale, for a missing or unknown key or an unknown cause.
     """
-    import yaml
-
     path = Path(path)
     if not path.is_file():
         return {}
     found = {}
-    for claim, scales in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).items():
+    for claim, scales in (yaml_file.read(path) or {}).items():
         for scale, entry in scales.items():
             at = f"{path}: {claim}.{scale}"
             if not REQUIRED <= set(entry) <= KEYS:

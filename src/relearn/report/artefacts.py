@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from relearn.report import yaml_file
+
 Where = Mapping[str, Any]
 SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
 MACHINES = "{machines}"  # in a caption: on what its runs were made
@@ -166,10 +168,8 @@ def load(folder: str | Path) -> dict[str, Artefact]:
     Raises:
         ValueError: naming the file and the key, for a missing or unknown key or a column that does not exist.
     """
-    import yaml
-
     path = Path(folder) / "artefacts.yaml"
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))["artefacts"]
+    raw = yaml_file.read(path)["artefacts"]
     return {name: _artefact(path, name, values) for name, values in raw.items()}
 
 

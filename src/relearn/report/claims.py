@@ -19,6 +19,7 @@ from relearn.report import (
     claims_lrformer,
     claims_poisoning,
     claims_robustness,
+    yaml_file,
 )
 from relearn.report.comparisons import Comparison, Exact, Finding
 from relearn.report.quantities import Evidence
@@ -104,9 +105,7 @@ def load(path: str | Path) -> dict[str, dict[str, dict[str, str]]]:
     Raises:
         ValueError: naming file, section and claim, for a missing or an unknown key.
     """
-    import yaml
-
-    claims = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    claims: dict[str, dict[str, dict[str, str]]] = yaml_file.read(path)
     for section, entries in claims.items():
         for name, entry in entries.items():
             if set(entry) != KEYS or entry["kind"] not in ("exact", "trained"):

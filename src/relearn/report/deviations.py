@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from relearn.report import yaml_file
+
 NOT_STATED = "not stated"
 ABSENT = object()
 
@@ -52,7 +54,7 @@ def read(path: str | Path = "params/paper.yaml") -> Published:
     if not isinstance(tree, yaml.MappingNode):
         raise ValueError(f"{path}: found no mapping, allowed: the published settings")
     sources = dict(_sources(tree, _comments(text), "", ""))
-    return Published(values=_leaves(yaml.safe_load(text)), sources=sources)
+    return Published(values=_leaves(yaml_file.read(path)), sources=sources)
 
 
 def deviations(params: Mapping[str, Any], published: Published) -> list[Deviation]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relearn.report import published
+from relearn.report import published, yaml_file
 from relearn.report.deviations import Published, shown
 
 EQUAL, DIFFERS, ABSENT = "equal", "differs", "not in params"
@@ -61,10 +61,8 @@ def load(reported: str | Path, paper: Published) -> list[SettingsTable]:
         ValueError: naming the file, for a key that nobody knows or a printed row or column without an entry.
         OSError: a file cannot be read.
     """
-    import yaml
-
     path = Path(reported) / "settings.yaml"
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = yaml_file.read(path)
     return [_table(path, name, values, paper) for name, values in raw.items()]
 
 

@@ -15,6 +15,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -173,15 +174,20 @@ def in_order(built: Any) -> list[Any]:
     ]
 
 
+@cache
+def _reader(of_a_step: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    if of_a_step:
+        cli._step_arguments(parser)
+    return parser
+
+
 def job_of(job: Any) -> Job:
     """Return our view of one of Snakemake's jobs, its words read from the command as `relearn` reads them."""
     words = shlex.split(job.shellcmd)
     record = getattr(job.output, "record", None)
-    parser = argparse.ArgumentParser()
-    if record is not None:
-        cli._step_arguments(parser)
     # The words of "$(dirname ...)" behind --out are left over; the shell puts them together.
-    found = parser.parse_known_args(words[2:])[0]
+    found = _reader(record is not None).parse_known_args(words[2:])[0]
     return Job(
         rule=job.rule.name,
         command=job.shellcmd,

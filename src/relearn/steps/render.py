@@ -84,16 +84,23 @@ def _whole(
     coverages: Sequence[Any],
 ) -> None:
     """Claims, coverage, deviations, the small file of metrics, and the page that shows them all."""
-    import yaml
-
-    from relearn.report import analysis, claims, claims_formats, coverage, page, summary, table_formats
+    from relearn.report import (
+        analysis,
+        claims,
+        claims_formats,
+        coverage,
+        page,
+        summary,
+        table_formats,
+        yaml_file,
+    )
 
     root, scale = args.root, args.scale
     judged = claims.judge_all(claims.load(args.reported / "claims.yaml"), evidence)
     explained = analysis.explain(judged, analysis.load(args.reported / "analysis.yaml"), scale)
     deviations, why = _deviations(args.params, scale, root / "deviations.md")
     settings = _settings(args.params, args.reported, root / "settings.md")
-    errata = yaml.safe_load((args.reported / "errata.yaml").read_text(encoding="utf-8"))
+    errata = yaml_file.read(args.reported / "errata.yaml")
     text = {
         "claims.md": claims_formats.markdown(judged, scale) + analysis.markdown(explained),
         "claims.json": claims_formats.as_json(judged, scale),

@@ -78,9 +78,9 @@ def load_artefacts(path: Path) -> Mapping[str, Any]:
     """
     if not path.is_file():
         return {}
-    import yaml
+    from relearn.report import yaml_file
 
-    found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    found = yaml_file.read(path) or {}
     artefacts = found.get("artefacts", {})
     if not isinstance(artefacts, dict):
         raise ValueError(f"{path}: artefacts is {type(artefacts).__name__}, a mapping of names is allowed")
