@@ -12,7 +12,7 @@ reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names (
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores $(CORES)
 
 test: $(READY)  ## the tests, and which took longest
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto --durations=30
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto --dist worksteal --durations=30
 
 ui: $(READY)  ## imports what is not imported yet, then the MLflow UI on 127.0.0.1
 	PATH="$(CURDIR)/$(BIN):$$PATH" relearn ui
@@ -24,7 +24,7 @@ check: $(READY)  ## style, types, workflow, fast tests
 	$(BIN)/snakefmt --check Snakefile workflow
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --dry-run --quiet all
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto -x
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto --dist worksteal -x
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -205,8 +205,8 @@ def _of_encoder(model: nn.Module, table: nn.Module) -> nn.Module:
 def _weight(table: nn.Module) -> Tensor:
     """Its own, that of the ``nn.Embedding`` inside (adapters wrap one and bring matrices of other shapes), or its first matrix."""
     inner = [part.weight for part in table.modules() if isinstance(part, nn.Embedding)]
-    weights = [getattr(table, "weight", None), *inner, *table.parameters()]
-    weights = [one for one in weights if isinstance(one, Tensor) and one.dim() > 1]
+    known = [getattr(table, "weight", None), *inner, *table.parameters()]
+    weights = [one for one in known if isinstance(one, Tensor) and one.dim() > 1]
     if not weights:
         raise ValueError(f"module: {type(table).__name__} has no weight (allowed: a table of words)")
     return weights[0]
