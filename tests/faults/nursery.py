@@ -18,6 +18,7 @@ from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
+SMALL_DISKS: set[str] = set()  # of this process
 
 
 def relearn(*words: object) -> int:
@@ -46,10 +47,14 @@ def own_mounts() -> None:
 
 
 def small_disk(folder: str, size: str) -> None:
-    """A file system of its own at `folder`, so and so large; called again: another size."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    again = os.path.ismount(folder)
-    _mount("none", str(Path(folder).absolute()), "tmpfs", MS_REMOUNT if again else 0, f"size={size}")
+    """A file system of its own at `folder`, so and so large; called again: another size.
+
+    One that was there before is covered, not made smaller: its size is everybody's, in whatever name space it is set.
+    """
+    place = str(Path(folder).absolute())
+    Path(place).mkdir(parents=True, exist_ok=True)
+    _mount("none", place, "tmpfs", MS_REMOUNT if place in SMALL_DISKS else 0, f"size={size}")
+    SMALL_DISKS.add(place)
 
 
 def read_only(folder: str) -> None:

@@ -98,12 +98,14 @@ except OSError:
     pass
 sys.exit(nursery.relearn(*{[*desk.pretrain(epochs=2), "--threads", "4"]!r}))
 """
+    room = os.statvfs("/dev/shm").f_blocks
     env = {**os.environ, "ATEN_CPU_CAPABILITY": "default", "DNNL_MAX_CPU_ISA": "SSE41"}
     done = subprocess.run(
         [sys.executable, "-c", limits], cwd=desk.root, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert desk.record("net")["machine"]["threads"] == 4
+    assert os.statvfs("/dev/shm").f_blocks == room  # ours is as large as before
 
 
 def test_without_git_the_record_says_so_and_the_run_goes_on(desk: Any) -> None:
