@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import jsonschema
-import numpy as np
 import pytest
 
-from relearn import data, models, params, schema, schema_gradinit, schema_rules, schema_rules_gradinit
-from relearn.data import digits
+from relearn import data, models, params, schema, schema_gradinit, schema_rules
 from relearn.methods import ATTACKS, DEFENCES
 from relearn.spelling import dotted
 from relearn.steps.validate import schema_text
@@ -390,15 +388,8 @@ def test_names_are_those_of_the_rooms() -> None:
     assert set(get_args(schema.Defence)) == {*DEFENCES, "adversarial_training"}
     assert get_args(schema.Scale) == params.SCALES
     assert set(get_args(schema.Prepare.model_fields["dataset"].annotation)) == set(data.DATASETS)
-    assert set(schema_rules.SMALLEST_CLASS) == set(schema_rules.LEFT_FOR_TEST) == set(data.DATASETS)
-    assert {*schema_rules.ALL_IMAGES, *schema_rules.TEST_IMAGES} == set(data.DATASETS)
     assert {*get_args(schema.Architecture), *get_args(schema_gradinit.NetworkName)} == set(models.MODELS)
     assert set(get_args(schema_gradinit.CorpusOf.model_fields["dataset"].annotation)) == set(data.CORPORA)
-    assert set(schema_rules_gradinit.MOST_FOR_TRAINING) == set(data.DATASETS)
-    for name in ("ALL_IMAGES", "TEST_IMAGES", "CLASSES"):
-        assert getattr(schema_rules_gradinit, name) == getattr(schema_rules, name)
-    for name, most in schema_rules_gradinit.MOST_FOR_TRAINING.items():
-        assert most == schema_rules.SMALLEST_CLASS[name] - schema_rules.LEFT_FOR_TEST[name]
 
 
 def test_the_attacks_of_the_parameters_are_runs_with_a_method_each() -> None:
@@ -425,14 +416,6 @@ def test_every_attack_of_a_study_has_its_section() -> None:
                     node = get_args(node)[0]
                 named_in_studies |= set(get_args(node))
     assert named_in_studies == set(schema.Attacks.model_fields)
-
-
-def test_the_digits_are_counted_right() -> None:
-    labels = digits.load().train_labels
-    counts = np.bincount(labels)
-    assert len(counts) == schema_rules.CLASSES
-    assert counts.min() == schema_rules.SMALLEST_CLASS["digits"]
-    assert len(labels) == schema_rules.ALL_IMAGES["digits"]
 
 
 def test_no_key_has_a_default_and_every_section_is_closed() -> None:

@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import pytest
 
-from relearn import models, schema_rules, schema_rules_freelb, schema_rules_gradinit
+from relearn import models, schema_rules_freelb
 from relearn import schema_freelb as words
 from relearn.code_version import closure
-from relearn.data import text_tasks
+from relearn.data import facts, text_tasks
 from relearn.data.sentence_tokens import FAMILIES as TOKENIZED
 from relearn.methods import load
 from relearn.methods.fit import plain_gradient
@@ -97,10 +97,7 @@ def test_what_runs_without_a_choice_is_known_to_the_steps() -> None:
 
 def test_images_are_those_of_the_other_studies() -> None:
     assert set(get_args(words.Network)) <= set(models.MODELS)
-    assert values(words.ContrastImages, "dataset") == set(schema_rules_freelb.MOST_FOR_TRAINING)
-    assert schema_rules_freelb.MOST_FOR_TRAINING == schema_rules_gradinit.MOST_FOR_TRAINING
-    for name in ("ALL_IMAGES", "TEST_IMAGES", "CLASSES"):
-        assert getattr(schema_rules_freelb, name) == getattr(schema_rules, name)
+    assert values(words.ContrastImages, "dataset") == set(facts.MOST_FOR_TRAINING)
 
 
 def test_a_perturbation_of_pixels_is_one_that_the_strategies_take() -> None:

@@ -11,8 +11,8 @@ from typing import Any, get_args
 import pytest
 
 from relearn import schema_long_short as words
-from relearn import schema_robustness, schema_rules_long_short, schema_rules_vision
-from relearn.data import lra
+from relearn import schema_robustness, schema_rules_long_short
+from relearn.data import facts, lra
 from relearn.data.corruptions import NAMES
 from relearn.data.lra import images, retrieval, text
 from relearn.data.prepared_stream import HELD_OUT
@@ -63,13 +63,10 @@ def test_a_rival_has_the_arguments_that_params_yaml_says(kind: str) -> None:
 def test_data_sets_are_those_of_the_rooms() -> None:
     assert values(words.Text, "dataset") == set(text.DATASETS)
     assert values(words.Retrieval, "dataset") == set(retrieval.DATASETS)
-    assert values(words.Pixels, "dataset") == set(images.DATASETS) == set(schema_rules_long_short.PIXELS)
+    assert values(words.Pixels, "dataset") == set(images.DATASETS) <= set(facts.SIDE)
     assert values(words.Stream, "datasets") < set(STREAMS)  # whose own text is one says which
     assert values(words.Evaluation, "form") == set(predict.FORMS)
     assert schema_rules_long_short.HELD_OUT == HELD_OUT
-    assert schema_rules_long_short.SIDE == schema_rules_vision.SIDE
-    for name, pixels in schema_rules_long_short.PIXELS.items():
-        assert pixels == schema_rules_long_short.SIDE[name] ** 2
 
 
 def test_networks_are_those_that_the_workflow_builds() -> None:

@@ -16,15 +16,7 @@ from relearn import (
     schema_rules_long_short,
     schema_rules_vision,
 )
-
-CLASSES = 10
-SMALLEST_CLASS = {"digits": 174, "cifar10": 5000}
-"""Images of the smallest class: all of scikit-learn's digits, the training part of CIFAR-10."""
-LEFT_FOR_TEST = {"digits": 10, "cifar10": 0}
-"""Images a class that must stay over for the test set; CIFAR-10 brings a test set of its own."""
-ALL_IMAGES = {"digits": 1797}
-TEST_IMAGES = {"cifar10": 10_000}
-"""Images of a test set that a data set brings; otherwise what pre-training and pool leave of all images is one."""
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
 
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
@@ -47,7 +39,7 @@ def _split(get: Get) -> Iterator[Conflict]:
 def _images(get: Get) -> Iterator[Conflict]:
     dataset = get("poisoning.prepare.dataset")
     asked = get("poisoning.prepare.pretrain_per_class") + get("poisoning.prepare.pool_per_class")
-    most = SMALLEST_CLASS[dataset] - LEFT_FOR_TEST[dataset]
+    most = MOST_FOR_TRAINING[dataset]
     if asked > most:
         yield (
             _at("poisoning.prepare.pretrain_per_class"),
@@ -171,11 +163,8 @@ def _class_sizes(get: Get) -> Iterator[Conflict]:
 def _test_images(get: Get) -> Iterator[Conflict]:
     """A number of test images that a run states is the number that it takes."""
     dataset = get("poisoning.prepare.dataset")
-    if dataset in TEST_IMAGES:
-        most = TEST_IMAGES[dataset]
-    else:
-        used = get("poisoning.prepare.pretrain_per_class") + get("poisoning.prepare.pool_per_class")
-        most = ALL_IMAGES[dataset] - CLASSES * used
+    used = get("poisoning.prepare.pretrain_per_class") + get("poisoning.prepare.pool_per_class")
+    most = images_for_testing(dataset, CLASSES * used)
     for key in (
         "poisoning.train.end_to_end.test_images",
         "poisoning.evaluate.pgd.images",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
@@ -12,11 +14,6 @@ RUNS = "freelb.finetune.runs"
 PROVOKED = ("vanilla", "pgd", "freelb")
 """Methods that table 3.5 compares."""
 PROVOKED_ENCODER = "roberta"
-CLASSES = 10
-MOST_FOR_TRAINING = {"digits": 164, "cifar10": 5000}
-"""Images of the smallest class, less ten for a test set where the data set brings none."""
-ALL_IMAGES = {"digits": 1797}
-TEST_IMAGES = {"cifar10": 10_000}
 
 
 def _at(key: str, *index: int | str) -> tuple[str | int, ...]:
@@ -126,7 +123,7 @@ def _contrast(get: Get) -> Iterator[Conflict]:
         yield _at(key), text
     key, most = (
         "freelb.contrast.attack.images",
-        TEST_IMAGES.get(dataset, ALL_IMAGES.get(dataset, 0) - used),
+        images_for_testing(dataset, used),
     )
     if get(key) > most:
         yield _at(key), f"found {get(key)}, allowed: at most the {most} test images of {dataset}; 0 = all"

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
-CLASSES = 10
-MOST_FOR_TRAINING = {"digits": 164, "cifar10": 5000}
-"""Images of the smallest class, less ten for a test set where the data set brings none."""
-ALL_IMAGES = {"digits": 1797}
-TEST_IMAGES = {"cifar10": 10_000}
 G = "gradinit"
 
 
@@ -53,7 +50,7 @@ def _batches(get: Get) -> Iterator[Conflict]:
 def _test_images(get: Get) -> Iterator[Conflict]:
     key, dataset = f"{G}.train.test_images", get(f"{G}.images.dataset")
     used = CLASSES * get(f"{G}.images.train_per_class")
-    most = TEST_IMAGES.get(dataset, ALL_IMAGES.get(dataset, 0) - used)
+    most = images_for_testing(dataset, used)
     if get(key) > most:
         yield _at(key), f"found {get(key)}, allowed: at most the {most} test images of {dataset}; 0 = all"
 

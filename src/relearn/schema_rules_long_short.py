@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from relearn.data.facts import SIDE
+
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
-PIXELS = {"digits": 64, "cifar10": 1024}
-"""Grey values of an image."""
-SIDE = {"digits": 8, "cifar10": 32, "imagenet": 224}
 STAGES = {"CvT": 3, "ViL": 4, "Swin": 4, "LipsFormer": 4}
 """Stages of a pyramid, each of half the side of the one before, by the beginning of its name."""
 DEIT_PATCH = 4
@@ -48,7 +47,7 @@ def _pixels(get: Get) -> Iterator[Conflict]:
         get("long_short.sequences.pathfinder.form.size"),
     )
     for task, wanted, why in (
-        ("image", PIXELS[dataset], f"the pixels of {dataset}"),
+        ("image", SIDE[dataset] ** 2, f"the pixels of {dataset}"),
         ("pathfinder", side**2, f"form.size = {side} squared"),
     ):
         key = f"long_short.sequences.{task}.max_length"

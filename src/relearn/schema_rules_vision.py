@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, SIDE, images_for_testing
+
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
-CLASSES = 10
 STUDIES = ("lipsformer", "layer_scale", "lrformer", "long_short")
-SIDE = {"digits": 8, "cifar10": 32, "imagenet": 224}
-MOST_FOR_TRAINING = {"digits": 164, "cifar10": 5000}
-"""Images of the smallest class, less ten for a test set where the data set brings none."""
-ALL_IMAGES = {"digits": 1797}
-TEST_IMAGES = {"cifar10": 10_000, "imagenet": 50_000}
 LOOKS = {
     "lrformer": ("lrformer.uncertainty.images",),
     "long_short": ("long_short.similarity.images", "robustness.withstand.images"),
@@ -30,8 +26,7 @@ def _at(key: str) -> tuple[str | int, ...]:
 
 def _test_images_of(get: Get, study: str) -> int:
     dataset = get(f"{study}.images.dataset")
-    left = ALL_IMAGES.get(dataset, 0) - CLASSES * get(f"{study}.images.train_per_class")
-    return TEST_IMAGES.get(dataset, left)
+    return images_for_testing(dataset, CLASSES * get(f"{study}.images.train_per_class"))
 
 
 def _images(get: Get) -> Iterator[Conflict]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from relearn.schema_rules import CLASSES
+from relearn.data.facts import CLASSES
 
 
 def unique(items: list[Any]) -> list[Any]:

@@ -11,8 +11,9 @@ from safetensors.numpy import save_file
 
 from relearn.data.arrays import Prepared, load_prepared
 from relearn.data.images import Images
+from relearn.data.prepared_file import write
 from relearn.data.split import split
-from relearn.steps.prepare import used_tensors, write
+from relearn.steps.prepare import used_tensors
 
 NAMES = ("a", "b", "c")
 SIZES = {"pretrain_per_class": 4, "fine_tune_per_class": 2, "pool_per_class": 5}

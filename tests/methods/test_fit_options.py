@@ -242,7 +242,6 @@ def test_no_step_waits_for_the_device():
         (dict(clip_norm=0.0), "clip_norm: found 0.0"),
         (dict(checkpoint_steps=0), "checkpoint_steps: found 0"),
         (dict(history_steps=0), "history_steps: found 0"),
-        (dict(compile="yes"), "compile: found 'yes'"),
         (dict(decay="some"), "decay: found 'some'"),
         (dict(warmup_steps=-2), "warmup_steps: found -2"),
         (dict(lr_scale={"x*": 1.0}), "'x\\*' matches no parameter"),

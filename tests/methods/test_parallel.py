@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -207,7 +208,7 @@ def source_of(name: str):
 
 def adversarial(name: str, rank: int, folder: Path | None):
     """Network, history and what else was seen."""
-    shared = dict(loss=cross_entropy, lr=0.1, seed=2, clip_norm=0.5, schedule="constant")
+    shared = dict(loss=cross_entropy, lr=0.1, seed=2, clip_norm=0.5, schedule="constant", processes=parallel)
     if name in NORMALISED:
         net, gradient = Net(seed=rank), NORMALISED[name]()
         if name == "plain_in_shares" and parallel.world()[1] == 1:
@@ -244,7 +245,7 @@ def adversarial(name: str, rank: int, folder: Path | None):
 
 def task(name: str, rank: int, folder: Path | None = None):
     """Train; the start of the second process is another one, so that the first one's must reach it."""
-    shared = dict(lr=0.05, seed=2, clip_norm=0.5, weight_decay=0.01, check_every=2)
+    shared = dict(lr=0.05, seed=2, clip_norm=0.5, weight_decay=0.01, check_every=2, processes=parallel)
     if name == "words":
         net = Words(seed=rank)
         loss = lambda z, t: cross_entropy(z.flatten(0, 1), t.flatten(), ignore_index=0)  # noqa: E731
@@ -509,6 +510,18 @@ def test_alone_nothing_is_opened(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with parallel.launched("cpu") as device:
         assert device == "cpu" and parallel.world() == (0, 1)
+
+
+def test_a_training_in_a_group_without_processes_is_refused():
+    """Otherwise every process would train alone, on the whole batch."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(
+            ValueError, match=r"^processes: found None in a group of 1, allowed: relearn.methods.parallel"
+        ):
+            fit(Net(0), images(), loss=cross_entropy, epochs=1, batch_size=5, lr=0.1)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_batch_normalisation_of_another_class_is_refused_and_everything_put_back():

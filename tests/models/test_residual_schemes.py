@@ -7,7 +7,8 @@ from torch import nn
 from relearn.layers.scalar import Shift
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
-from relearn.models.residual_schemes import SCHEMES, Joint, layer_scale_start
+from relearn.models.layer_scale_start import layer_scale_start
+from relearn.models.residual_schemes import SCHEMES, Joint
 from relearn.models.timm_parts import Attention, Mlp
 
 WITHOUT_NORM = ("rezero", "skip_init", "fixup", "t_fixup")

@@ -20,6 +20,7 @@ from relearn.models import long_short_roberta_files as files
 from relearn.models.long_short_roberta import transformers
 from relearn.models.roberta_calls import Classes, Guesses
 from relearn.steps import adapt, adapt_losses, adapt_start
+from relearn.steps.trained import masked_tokens
 
 torchvision_schema.declare()
 pytest.importorskip("transformers", reason="an optional extra")
@@ -155,16 +156,16 @@ def test_losses_are_of_hidden_tokens_and_alone() -> None:
                 logits = net(row[None, :end]).logits[0]
             for place in (wanted[:end] != NONE).nonzero().flatten().tolist():
                 total.append(float(-logits[place].log_softmax(-1)[wanted[place]]))
-    assert adapt_losses.guess_loss(Guesses(net), part, "fp32") == pytest.approx(
+    assert masked_tokens.guess_loss(Guesses(net), part, "fp32") == pytest.approx(
         sum(total) / len(total), rel=1e-5
     )
 
 
 def test_errors_and_terms() -> None:
     logits, targets = torch.randn(3, 7), torch.tensor([[NONE, 4, NONE], [6, NONE, 0]])
-    assert adapt_losses.guess_error(logits, targets) == cross_entropy(logits, torch.tensor([4, 6, 0]))
-    assert int(adapt_losses.terms(targets)) == 3
-    assert adapt_losses.guess_error(logits.half(), targets).dtype == torch.float32
+    assert masked_tokens.guess_error(logits, targets) == cross_entropy(logits, torch.tensor([4, 6, 0]))
+    assert int(masked_tokens.terms(targets)) == 3
+    assert masked_tokens.guess_error(logits.half(), targets).dtype == torch.float32
 
 
 def test_batches_are_the_same_for_both(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

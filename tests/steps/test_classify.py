@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 import relearn.methods.fit as fitting
 from relearn import record
+from relearn.data.evenly_spaced import evenly_spaced
 from relearn.measures.branch_ratio import branch_ratios, residual_weights
 from relearn.methods.optimisers import parameter_groups
 from relearn.models import vision
 from relearn.steps import branch_rows, classify, vision_recipe
-from relearn.steps.classify import HISTORY, learned
-from relearn.steps.vision_recipe import some
+from relearn.steps.classify import HISTORY
+from relearn.steps.trained.chance import learned
 
 from .vision_runs import COUNT, NETWORKS, RECIPE, Runs, Spy
 
@@ -65,7 +66,7 @@ def test_the_record_says_what_the_history_holds(runs, name):
     assert metrics["train_loss_nats"] == float(rows[-1]["loss"]) < metrics["loss_first_nats"]
     assert metrics["steps_count"] == 3 * PER_EPOCH and metrics["epoch_s"] > 0
     assert metrics["parameters_count"] == sum(one.numel() for one in runs.net(name).parameters())
-    found = learned(float(rows[-1]["loss"]), tested[-1], some(runs.task().test_labels, 150), 10)
+    found = learned(float(rows[-1]["loss"]), tested[-1], evenly_spaced(runs.task().test_labels, 150), 10)
     assert "ema_acc_frac" not in metrics and done["outcome"] == ("ok" if found else "not_converged")
     assert found or name in ("vit", "gp")  # of so few steps these two learn little
     assert set(done["outputs"]) == {"history.csv", "layers.csv", "alphas.csv", "model.safetensors"}
@@ -102,7 +103,7 @@ def test_the_file_describes_the_network_that_the_images_need(runs):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_layers_are_the_networks_own_before_and_after(runs, name):
     rows = runs.rows(name, "layers.csv")
-    images = some(some(runs.task().test_images, 150), classify.PROBED).float() / 255
+    images = evenly_spaced(evenly_spaced(runs.task().test_images, 150), classify.PROBED).float() / 255
     assert len(images) == 64
     for moment, net in (("start", start(runs, name)), ("end", runs.net(name))):
         found = [row for row in rows if row["moment"] == moment]

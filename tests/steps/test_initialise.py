@@ -10,7 +10,7 @@ import torch
 import relearn.methods
 from relearn import record
 from relearn.methods.initialised import Initialised
-from relearn.steps.tasks import seed_of
+from relearn.steps.trained.seed import seed_of
 
 from .gradinit_runs import COUNT, GRADINIT, NETWORK, START, Runs
 

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 
 from relearn.data.corpus import load_corpus
 from relearn.methods import INITIALISATIONS, load
-from relearn.steps.tasks import open_task, seed_of
+from relearn.steps.tasks import open_task
+from relearn.steps.trained.seed import seed_of
 
 from .gradinit_runs import Rules, Runs
 

@@ -18,7 +18,8 @@ from relearn.data.character_batches import CharacterBatches
 from relearn.data.characters import load_characters
 from relearn.models import language_files
 from relearn.models.character_lm import create
-from relearn.steps import fit_clock, language
+from relearn.steps import language
+from relearn.steps.trained.spacing import ROWS, spacing
 
 CHARACTERS = {
     "dataset": "pydoc_topics",
@@ -158,11 +159,11 @@ def test_validation_chooses_and_the_papers_choice_is_another() -> None:
 
 @given(steps=st.integers(1, 2000), evaluations=st.integers(1, 60))
 def test_evaluations_are_evenly_spaced_and_rows_are_few(steps: int, evaluations: int) -> None:
-    row, rows = fit_clock.spacing(steps, evaluations)
+    row, rows = spacing(steps, evaluations)
     assert math.ceil(steps / (row * rows)) <= evaluations
     if steps % evaluations == 0:
         assert row * rows * evaluations == steps
-    assert math.ceil(steps / row) <= fit_clock.ROWS
+    assert math.ceil(steps / row) <= ROWS
 
 
 def test_the_rate_follows_the_published_schedule(bench: Bench) -> None:

@@ -18,7 +18,8 @@ from relearn import checkpoint as checkpoints
 from relearn import cli, record
 from relearn.data.prepared_stream import load_prepared_stream, prepare, save_stream
 from relearn.models import long_short_files
-from relearn.steps import fit_clock, predict
+from relearn.steps import predict
+from relearn.steps.trained import clock as clocks
 
 SETTINGS: dict[str, Any] = {
     "attention": "long_short",
@@ -238,8 +239,8 @@ def test_what_cannot_be_is_refused_in_one_line_before_training(
 
 def test_the_first_step_of_a_process_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 100.0, 103.0, 110.0, 114.0])
-    monkeypatch.setattr(fit_clock.time, "process_time", lambda: next(now))
-    clock, seen = fit_clock.Clock("cpu"), []
+    monkeypatch.setattr(clocks.time, "process_time", lambda: next(now))
+    clock, seen = clocks.Clock("cpu"), []
     clock.start()  # 0
     told = predict.but_the_first(clock, lambda done, total: seen.append(done))
     told(1, 3)  # 100: from here on

@@ -83,20 +83,6 @@ assert not heavy, heavy
     assert (tmp_path / "data.safetensors").is_file()
 
 
-def test_a_mirror_must_be_a_folder_and_may_lack_a_data_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path / "none"))
-    with pytest.raises(ValueError, match=r"RELEARN_MIRROR: .*none is not a folder"):
-        prepare.mirror_of("cifar10")
-    monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
-    assert prepare.mirror_of("cifar10") is None
-    (tmp_path / "cifar10").mkdir()
-    assert prepare.mirror_of("cifar10") == tmp_path / "cifar10"
-    monkeypatch.setenv("RELEARN_MIRROR", "")
-    assert prepare.mirror_of("cifar10") is None
-
-
 MIRROR = os.environ.get("RELEARN_MIRROR", "")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from relearn.data.evenly_spaced import evenly_spaced
 from relearn.measures.patch_similarity import patch_similarity
 from relearn.models import vision_files
 from relearn.steps import similarity
-from relearn.steps.vision_recipe import some
 
 from .vision_runs import NETWORKS, RECIPE, Runs
 
@@ -44,7 +44,7 @@ def test_rows_are_the_measure_of_the_file_and_of_its_start(runs):
     done = look(runs, "similarity/trained", "trained", 1)
     rows = runs.rows("similarity/trained", "similarity.csv")
     net = vision_files.load(runs.root / "trained/model.safetensors")
-    images = some(runs.task().test_images, 60)
+    images = evenly_spaced(runs.task().test_images, 60)
     expected = patch_similarity(net, images)
     assert [row["moment"] for row in rows] == ["start"] * 3 + ["end"] * 3
     assert [int(row["layer"]) for row in rows] == [1, 2, 3] * 2

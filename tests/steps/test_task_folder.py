@@ -16,9 +16,9 @@ from PIL import Image
 
 import relearn.methods.fit as fitting
 from relearn import record
+from relearn.data.class_folders import sha256_of
 from relearn.data.imagenet_folder import central, decoded
 from relearn.report.artefacts import load, matches
-from relearn.steps import folder as step
 from relearn.steps.tasks import open_task
 
 from .gradinit_runs import Rules, Runs
@@ -120,18 +120,18 @@ def test_the_listing_says_what_the_folder_holds(house, mirror):
 
 @pytest.mark.parametrize("part", ["train", "val"])
 def test_a_file_more_less_or_under_another_name_is_another_folder(mirror, part):
-    first, place = step.sha256_of(mirror), mirror / part / "n00000001"
+    first, place = sha256_of(mirror), mirror / part / "n00000001"
     one = place / f"{part}_0.JPEG"
     hashes = [first]
     shutil.copy(one, place / "more.JPEG")
-    hashes.append(step.sha256_of(mirror))
+    hashes.append(sha256_of(mirror))
     one.unlink()
-    hashes.append(step.sha256_of(mirror))
+    hashes.append(sha256_of(mirror))
     (place / "more.JPEG").rename(place.parent / "n00000002/more.JPEG")
-    hashes.append(step.sha256_of(mirror))
+    hashes.append(sha256_of(mirror))
     (place.parent / "n00000002/more.JPEG").rename(one)
     (place / ".hidden").touch()
-    assert len(set(hashes)) == 4 and step.sha256_of(mirror) == first
+    assert len(set(hashes)) == 4 and sha256_of(mirror) == first
 
 
 def test_a_folder_that_changed_is_refused_until_it_is_listed_anew(house, mirror):
@@ -144,7 +144,7 @@ def test_a_folder_that_changed_is_refused_until_it_is_listed_anew(house, mirror)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match=r"imagenet: files have come, gone or got other names"):
         house.list("planned", before)
-    assert house.list("listing", step.sha256_of(mirror))["metrics"]["train_count"] == CLASSES * EACH - 1
+    assert house.list("listing", sha256_of(mirror))["metrics"]["train_count"] == CLASSES * EACH - 1
     assert len(house.task().train) == CLASSES * EACH - 1
 
 
@@ -313,7 +313,7 @@ def test_the_workflow_knows_the_folder_by_its_names(mirror, tmp_path, monkeypatc
     rules = Rules("paper")
     monkeypatch.chdir(tmp_path)
     found = rules.settings("folder_settings", {})
-    assert found == {"dataset": "imagenet", "sha256": step.sha256_of(mirror)}
+    assert found == {"dataset": "imagenet", "sha256": sha256_of(mirror)}
     record_of = tmp_path / rules["LISTING_RUN"] / "record.json"
     record_of.parent.mkdir(parents=True)
     (mirror / "val").rename(mirror / "elsewhere")  # not at hand: what was listed last still counts

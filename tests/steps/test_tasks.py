@@ -15,7 +15,8 @@ from relearn.data.arrays import load_prepared
 from relearn.methods.scales import halves
 from relearn.models import create, files, translation_files
 from relearn.models.post_ln_transformer import PostLNTransformer
-from relearn.steps.tasks import open_task, seed_of
+from relearn.steps.tasks import open_task
+from relearn.steps.trained.seed import seed_of
 
 from .gradinit_runs import COUNT, NETWORK, Runs
 
@@ -214,5 +215,11 @@ def test_seeds_come_from_the_named_labels_alone():
     seeds = [
         seed_of(one, seed, "task", "network", "initialisation") for one in (labels, other) for seed in (0, 1)
     ]
-    seeds += [seed_of(labels | {"network": "B"}, 0, "task", "network"), seed_of({}, 0, "task")]
+    seeds += [seed_of(labels | {"network": "B"}, 0, "task", "network")]
     assert len(set(seeds)) == len(seeds)
+
+
+def test_a_label_that_a_run_does_not_have_is_refused():
+    """Otherwise a renamed label would silently change which runs are paired."""
+    with pytest.raises(ValueError, match=r"^seed: found no label 'suite', allowed: task, network$"):
+        seed_of({"task": "images", "network": "A"}, 0, "task", "suite")

@@ -33,10 +33,10 @@ def prepare_gradinit_settings():
 
 def folder_settings(wildcards):
     """The hash of the file list; where the images are not at hand, that of the last record, which then stays what it is."""
-    from relearn.steps import folder
+    from relearn.data import class_folders
 
     try:
-        found = folder.sha256_of(folder.root_of(FOLDER))
+        found = class_folders.sha256_of(class_folders.root_of(FOLDER))
     except ValueError:
         last = Path(LISTING_RUN, "record.json")
         found = json.loads(last.read_text())["settings"]["sha256"] if last.exists() else None

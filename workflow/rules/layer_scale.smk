@@ -1,4 +1,6 @@
 # The study `layer_scale` (touvron2021): residual schemes at several depths, drop-path rates, where the class token enters.
+from relearn.models.layer_scale_start import layer_scale_start
+
 DEEP = PARAMS["layer_scale"]
 T_RUNS_ROOT = f"{ROOT}/runs/layer_scale"
 DEEP_RUN = f"{T_RUNS_ROOT}/classify/{{suite}}/{{variant}}/depth{{depth}}/seed{{seed}}"
@@ -29,11 +31,6 @@ DEIT = "residual_deit_small"
 SMALLEST = 1.0e-6  # of the starts of LayerScale; where ReZero starts in the place of 0
 
 
-def start_of(depth):
-    """LayerScale's start by depth: the authors' rule, which their notes at hand do not give (0.1, 1e-5, 1e-6)."""
-    return 0.1 if depth <= 18 else 1.0e-5 if depth <= 24 else 1.0e-6
-
-
 def scheme_of(variant, depth):
     """Arguments of the network, and whether it has a warm-up."""
     if variant.startswith("layer_scale_"):
@@ -50,7 +47,7 @@ def scheme_of(variant, depth):
 def classify_layer_scale_settings(wildcards):
     suite, variant, depth = wildcards.suite, wildcards.variant, int(wildcards.depth)
     own, warm, rate = (
-        {"residual": "layer_scale", "epsilon": start_of(depth)},
+        {"residual": "layer_scale", "epsilon": layer_scale_start(depth)},
         True,
         DEEP["train"]["drop_path"],
     )

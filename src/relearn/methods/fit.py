@@ -12,7 +12,7 @@ The loop is deterministic and resumes exactly: every epoch draws its order, its 
 seeded by (seed, epoch) alone. Between two epochs nothing but parameters, optimiser moments and the epoch number has to be kept; in the
 middle of one also the generators' states and how many batches were seen, which are made once more and skipped.
 
-Under ``torchrun`` every process calls it alike and gets its share of every batch, see :mod:`relearn.methods.parallel`.
+Under ``torchrun`` every process calls it alike, with ``processes=relearn.methods.parallel``, and gets its share of every batch.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from relearn.methods import fit_state, parallel
+from relearn.methods import fit_state
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
 from relearn.methods.average import Average
-from relearn.methods.compilation import compiled, plainly
 from relearn.methods.ledger import Ledger
 from relearn.methods.optimisers import make_optimiser
+from relearn.methods.processes import Processes, several
 from relearn.methods.schedules import learning_rate
 from relearn.methods.source import Batch, Resident, Source, outputs, pixels, rows, share
 
@@ -106,7 +106,6 @@ def fit(
     training_mode: bool = True,
     seed: int = 0,
     precision: str = "fp32",
-    compile: bool | str = False,
     terms: Callable[..., Tensor | float] | None = None,
     diverged_above: float | None = None,
     check_every: int = 100,
@@ -120,6 +119,7 @@ def fit(
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 1,
     checkpoint_steps: int | None = None,
+    processes: Processes | None = None,
 ) -> Fitted:
     """Train ``model`` in place.
 
@@ -140,7 +140,6 @@ def fit(
         training_mode: ``False`` keeps the model in eval mode (frozen batch statistics, no dropout).
         seed: of the order, the augmentation and the dropout masks.
         precision: ``fp32``, or ``bf16`` for autocast (and channels_last for image inputs).
-        compile: False, True, or ``auto`` (on CUDA only), see :func:`relearn.methods.compilation.compiled`.
         terms: ``terms(*rest)`` → over how many terms ``loss`` takes its mean (tokens, say); the batch's rows by default. Weighs the
             history's mean, and the processes' shares in data parallel training.
         diverged_above: a loss beyond it counts as a divergence.
@@ -153,6 +152,7 @@ def fit(
         log: called at every row as ``log(step, loss=…, lr=…, …)``.
         progress: called once a step as ``progress(done, all)``.
         checkpoint: resumed from when it holds a state; saved every ``checkpoint_every`` epochs, and every ``checkpoint_steps`` steps.
+        processes: :mod:`relearn.methods.parallel` for data parallel training, None for one process.
 
     In data parallel training only the first process logs, reports progress and saves; every one evaluates.
 
@@ -203,17 +203,17 @@ def fit(
     )
     trained = [parameter for group in stepper.param_groups for parameter in group["params"]]
     device = trained[0].device
-    rank, size = parallel.world()
+    rank, size, parallel = several(processes)
     if isinstance(source, Resident) and source.smallest < size:
         raise ValueError(
             f"batch_size: the last batch has {source.smallest} rows for {size} processes: choose another one"
         )
 
     fitted, epoch, done, rate = Fitted(), 0, 0, lr
-    ledger = Ledger(diverged_above, parallel.add_up if size > 1 else None)
+    ledger = Ledger(diverged_above, parallel.add_up if parallel else None)
     resumed: dict[str, Tensor] | None = None
     state = checkpoint.load() if checkpoint and rank == 0 else None
-    if size > 1:
+    if parallel:
         state = parallel.from_first(state)
         parallel.same_start(model)
     fit_state.restore_strategy(gradient, (state or {}).get("strategy", {}), rank, size)
@@ -246,7 +246,7 @@ def fit(
         assert checkpoint is not None
         random = {str(rank): fit_state.random_state(device, draws)} if done else {}
         strategy = {str(rank): fit_state.strategy_state(gradient)}
-        if size > 1:
+        if parallel:
             random, strategy = parallel.merged(random), parallel.merged(strategy)
         if rank == 0:
             kept = {"epoch": epoch, "done": done, "steps": fitted.steps, "history": fitted.history}
@@ -271,9 +271,8 @@ def fit(
         mean = None if average is None else Average(model, average)
         if mean and state is not None:
             mean.restore(state)
-        if size > 1:
+        if parallel:
             stack.enter_context(parallel.synchronised(model, device))
-        take_gradient = stack.enter_context(compiled(model, compile, device))(gradient)
         model.train(training_mode)
         while not over() and fitted.outcome == "ok":
             # Seeded by (seed, epoch): a resumed run draws what the uninterrupted one would have drawn.
@@ -295,13 +294,13 @@ def fit(
                 batch = _prepared(batch, device, channels_last, augment, mix, draws)
                 weight = terms(*batch[1:]) if terms else rows(batch)
                 objective = loss
-                if size > 1:
+                if parallel:
                     batch = share(batch, rank, size)
                     objective = parallel.weighted(loss, terms(*batch[1:]) if terms else rows(batch), weight)
                 stepper.zero_grad(set_to_none=True)
                 with _autocast(device, precision):
-                    value = take_gradient(model, objective, batch)
-                if size > 1:
+                    value = gradient(model, objective, batch)
+                if parallel:
                     parallel.add_gradients(trained)
                 norm = None if clip_norm is None else nn.utils.clip_grad_norm_(trained, clip_norm)
                 stepper.step()
@@ -382,7 +381,7 @@ def _evaluated(
     device: torch.device,
 ) -> dict[str, float]:
     model.eval()
-    with torch.no_grad(), plainly(model), torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         found = dict(evaluate(model))
     model.train(training_mode)
     return found

@@ -9,6 +9,7 @@ from torch import nn
 from relearn.layers.scalar import Shift
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
+from relearn.models.layer_scale_start import layer_scale_start
 
 EPS = 1e-6
 """Of every LayerNorm, as in DeiT and CaiT."""
@@ -20,7 +21,7 @@ class Scheme(NamedTuple):
     norm: Literal["before", "behind", "none"]
     weight: Literal["none", "number", "channel"]
     start: float | None
-    """Where a number starts; that of LayerScale: :func:`layer_scale_start`."""
+    """Where a number starts; that of LayerScale: :func:`~relearn.models.layer_scale_start.layer_scale_start`."""
     epsilon: bool
     """Whether another start may be given."""
 
@@ -34,14 +35,6 @@ SCHEMES: dict[str, Scheme] = {
     "fixup": Scheme("none", "number", 1.0, False),
     "t_fixup": Scheme("none", "none", None, False),
 }
-
-
-def layer_scale_start(depth: int) -> float:
-    """Where λ starts in CaiT: 0.1 up to 18 blocks, 1e-5 up to 24, 1e-6 beyond.
-
-    The authors' own statement; their XXS36 has 1e-5 with its 36 blocks.
-    """
-    return 0.1 if depth <= 18 else 1e-5 if depth <= 24 else 1e-6
 
 
 class Joint:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from relearn.models.layer_scale_start import layer_scale_start
 from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Finding, finding
@@ -24,8 +25,8 @@ NOT_ZERO = {"rezero_epsilon": "rezero", LAYER_SCALE: f"{LAYER_SCALE}0"}
 
 
 def start(depth: int) -> str:
-    """The variant of LayerScale that counts at this depth."""
-    return f"{LAYER_SCALE}{'1e-1' if depth <= 18 else '1e-5' if depth <= 24 else '1e-6'}"
+    """Return the variant of LayerScale that decides at this depth, named by its initial value."""
+    return f"{LAYER_SCALE}{layer_scale_start(depth):.0e}".replace("e-0", "e-")
 
 
 def place(variant: str, depth: int, suite: str = "residual") -> tuple[str, Where]:

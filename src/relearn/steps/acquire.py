@@ -50,11 +50,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.fit import fit
     from relearn.models import sentence_encoder_files as files
     from relearn.models.sentence_encoder import guesser
-    from relearn.steps.adapt_losses import guess_error, guess_loss, terms
     from relearn.steps.csv_rows import write_rows
     from relearn.steps.finetune_start import sizes
-    from relearn.steps.fit_clock import Clock, spacing
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.clock import Clock
+    from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
+    from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.spacing import spacing
 
     own = settings["encoder"]
     texts, source = corpus(settings["corpus"])
@@ -171,7 +172,7 @@ def corpus(settings: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str,
     """
     from importlib import import_module
 
-    from relearn.steps.prepare import mirror_of
+    from relearn.data.mirror import mirror_of
 
     name, count = settings["dataset"], settings["samples"]
     if name not in CORPORA:

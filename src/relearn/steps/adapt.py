@@ -41,12 +41,10 @@ from relearn.steps.adapt_losses import (
     accuracy,
     better,
     class_error,
-    guess_error,
-    guess_loss,
     predict,
-    terms,
 )
 from relearn.steps.adapt_start import STAGES, check, length_of, read, start, token_batches
+from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,8 +66,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.models.long_short_roberta import classifier, convert
     from relearn.models.roberta_calls import Classes, Guesses
     from relearn.steps.csv_rows import write_rows
-    from relearn.steps.fit_clock import Clock
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.clock import Clock
+    from relearn.steps.trained.seed import seed_of
 
     check(settings)
     texts, source = read(settings)
@@ -240,8 +238,8 @@ def train(
     from relearn.checkpoint import Checkpoint
     from relearn.console import Progress
     from relearn.methods.fit import fit
-    from relearn.steps.fit_clock import spacing
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.spacing import spacing
 
     own = settings[name]
     row, every = spacing(own["steps"], settings["evaluations"])

@@ -39,7 +39,7 @@ def check(settings: Mapping[str, Any]) -> None:
 def read(settings: Mapping[str, Any]) -> tuple[dict[str, tuple[list[str], list[int]]], dict[str, Any]]:
     """Texts and labels of train, valid and test, and where they come from."""
     from relearn.data.lra import PARTS, text
-    from relearn.steps.prepare import mirror_of
+    from relearn.data.mirror import mirror_of
 
     wanted = {part: settings[f"{part}_samples"] for part in PARTS}
     folder = mirror_of(settings["dataset"])

@@ -126,7 +126,7 @@ def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
     """(S, N, D) in float32. The first of many starts are those of few; weights and attention play no part."""
     import torch
 
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.seed import seed_of
 
     shape = (settings["length"], settings["dim"])
     drawn = []

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.steps.tasks import seed_of
+from relearn.steps.trained.seed import seed_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -27,9 +27,9 @@ def run(
 ) -> None:
     """See the module. Device and precision play no part."""
     from relearn.data.characters import prepare, save_characters
+    from relearn.data.mirror import mirror_of
     from relearn.data.ngrams import cross_entropies
     from relearn.data.text_lines import load_text
-    from relearn.steps.prepare import mirror_of
 
     name = settings["dataset"]
     text = load_text(name, folder=mirror_of(name))

@@ -17,14 +17,12 @@ Metrics: acc_frac, accbest_frac and ema_acc_frac are accuracies on the test imag
 train_loss_nats is the mean over the last epoch, with its mixtures and smoothing, loss_first_nats over the first;
 branch_cv_ratio and branch_cv_start_ratio: the coefficient of variation of the ratio of branch to stream over layers, mean of attention's
 and MLP's. A run that diverges (loss or outputs not finite, loss beyond 10 ln C) has been as good as it was before; one that never got
-so far answers one class. ``not_converged``: it has learned nothing, see :func:`learned`.
+so far answers one class. ``not_converged``: it has learned nothing, see :func:`~relearn.steps.trained.chance.learned`.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +43,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     from relearn.checkpoint import Checkpoint
     from relearn.console import Progress
+    from relearn.data.evenly_spaced import evenly_spaced
     from relearn.layers.random_feature_gp import RandomFeatureGP
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
@@ -53,18 +52,20 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps import branch_rows as branches
     from relearn.steps import vision_recipe as recipe
     from relearn.steps.csv_rows import write_rows
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.chance import learned
+    from relearn.steps.trained.clock import EpochClock
+    from relearn.steps.trained.seed import seed_of
 
     task = recipe.open_images(settings, inputs, device)
     torch.manual_seed(run.seed)  # the same start, however often the run is killed
     net = vision.create(**recipe.describe(settings, task)).to(device)
     streamed, size, epochs = settings["task"] == "folder", settings["batch_size"], settings["epochs"]
     test_images, test_labels = (
-        recipe.some(rows, settings["test_images"]) for rows in (task.test_images, task.test_labels)
+        evenly_spaced(rows, settings["test_images"]) for rows in (task.test_images, task.test_labels)
     )
-    probes = recipe.some(test_images, PROBED).to(device).float() / 255
+    probes = evenly_spaced(test_images, PROBED).to(device).float() / 255
     layers = branches.layer_rows("start", net, probes)
-    seconds = Seconds(device)
+    seconds = EpochClock(device)
 
     def tell(model: VisionClassifier) -> dict[str, float]:
         with torch.no_grad():
@@ -106,7 +107,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             evaluate=evaluate,
             average=settings["ema"],
             evaluate_average=None if settings["ema"] is None else evaluate_average,
-            seed=seed_of(run.labels, run.seed, "suite"),
+            # Studies without suites share one seed per run seed.
+            seed=seed_of({"suite": "", **run.labels}, run.seed, "suite"),
             precision=precision,
             log=run.log,
             progress=progress,
@@ -154,21 +156,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     )
 
 
-def learned(loss: float, accuracy: float, labels: Tensor, classes: int) -> bool:
-    """Whether the last epoch's loss is 2% below ln C, or the accuracy 2 standard errors above that of the most frequent class."""
-    chance = most_frequent(labels)
-    return loss < 0.98 * math.log(classes) or accuracy > chance + 2 * math.sqrt(
-        chance * (1 - chance) / len(labels)
-    )
-
-
-def most_frequent(labels: Tensor) -> float:
-    """Accuracy of the best constant answer."""
-    return float((labels == labels.mode().values).double().mean())
-
-
 def summary(rows: Sequence[Mapping[str, float]], labels: Tensor) -> dict[str, float]:
     """What the history says; see the module."""
+    from relearn.steps.trained.chance import most_frequent
+
     tested = [row["test_accuracy_frac"] for row in rows if "test_accuracy_frac" in row]
     averaged = [row["ema_accuracy_frac"] for row in rows if "ema_accuracy_frac" in row]
     metrics = {"accbest_frac": max(tested, default=most_frequent(labels))}
@@ -179,24 +170,3 @@ def summary(rows: Sequence[Mapping[str, float]], labels: Tensor) -> dict[str, fl
     if rows:
         metrics |= {"loss_first_nats": rows[0]["loss"], "train_loss_nats": rows[-1]["loss"]}
     return metrics
-
-
-class Seconds:
-    """Time of each epoch without its evaluation: CPU time on a CPU, which others share, wall time on a GPU.
-
-    Of this process alone, where a killed one went before.
-    """
-
-    def __init__(self, device: str) -> None:
-        self._now = time.perf_counter if device.startswith("cuda") else time.process_time
-        self.spent: list[float] = []
-        self.start()
-
-    def start(self) -> None:
-        self._since = self._now()
-
-    def stop(self) -> None:
-        self.spent.append(self._now() - self._since)
-
-    def mean(self) -> float | None:
-        return statistics.fmean(self.spent) if self.spent else None

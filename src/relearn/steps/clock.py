@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.steps.step_time import timed
+from relearn.steps.trained.step_time import timed
 
 if TYPE_CHECKING:
     import torch

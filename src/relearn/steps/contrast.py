@@ -53,11 +53,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.source import Resident
     from relearn.methods.strategies import passes_of
     from relearn.models import files
-    from relearn.steps.classify import most_frequent
     from relearn.steps.csv_rows import write_rows
-    from relearn.steps.fit_clock import Clock
     from relearn.steps.task_images import Images
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.chance import above_chance, most_frequent
+    from relearn.steps.trained.clock import Clock
+    from relearn.steps.trained.seed import seed_of
 
     recipe, method = dict(settings["train"]), settings["method"]
     gradient = strategy_of(method)
@@ -119,8 +119,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         metrics["acc_frac"] = accuracy(logits, task.test_labels)
         fooled = attacked(net, task, settings["attack"], seed, precision)
         metrics |= robustness(logits, task.test_labels, fooled)
-        error = math.sqrt(chance * (1 - chance) / len(task.test_labels))
-        if not metrics["acc_frac"] > chance + 2 * error:
+        if not above_chance(metrics["acc_frac"], chance, len(task.test_labels)):
             outcome, reason = "not_converged", "accuracy not better than a constant answer's"
     if fitted.history:
         metrics["train_loss_nats"] = fitted.history[-1]["loss"]
@@ -161,10 +160,10 @@ def attacked(net: Any, task: Any, attack: Mapping[str, Any], seed: int, precisio
     """Which of the attacked test images the network gets wrong somewhere in the ball, by their place in the test set."""
     import torch
 
+    from relearn.data.evenly_spaced import evenly_spaced
     from relearn.methods.pgd import pgd
-    from relearn.steps.vision_recipe import some
 
-    places = some(torch.arange(len(task.test_labels)), attack["images"])
+    places = evenly_spaced(torch.arange(len(task.test_labels)), attack["images"])
     found = pgd(
         net,
         task.test_images[places],

@@ -26,8 +26,8 @@ def run(
 ) -> None:
     """See the module. Device and precision play no part."""
     from relearn.data.corpus import prepare, save_corpus
+    from relearn.data.mirror import mirror_of
     from relearn.data.sentence_pairs import load_pairs
-    from relearn.steps.prepare import mirror_of
 
     name = settings["dataset"]
     raw = load_pairs(name, folder=mirror_of(name))

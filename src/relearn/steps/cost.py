@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.steps.step_time import timed
+from relearn.steps.trained.step_time import timed
 
 NEEDS_TORCH = True
 PROTOCOLS = ("curve", "latency")

@@ -72,8 +72,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.fit import fit
     from relearn.models import sentence_encoder_files as files
     from relearn.steps.csv_rows import write_rows
-    from relearn.steps.fit_clock import Clock, spacing
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.clock import Clock
+    from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.spacing import spacing
 
     check(settings)
     strategy, times = gradient(settings), replays(settings)

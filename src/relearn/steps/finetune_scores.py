@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from relearn.steps.trained.chance import ERRORS, above_chance
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from relearn.data.examples import Examples
     from relearn.data.sentence_batches import SentenceBatches
 
-ERRORS = 2.0  # standard errors above a constant answer
 LOSSES = {
     "classification": "train_loss_nats",
     "ranking": "train_loss_nats",
@@ -95,7 +96,7 @@ def majority(examples: Examples, kind: str) -> float | None:
 
 
 def learned(metric: str, found: Mapping[str, float], chance: float | None, count: int) -> bool:
-    r"""Whether an answer is better than a constant one by :data:`ERRORS` standard errors, N samples.
+    r"""Whether an answer is better than a constant one by :data:`~relearn.steps.trained.chance.ERRORS` standard errors, N samples.
 
     By accuracy against that of the majority, :math:`\sqrt{p(1-p)/N}`; where a coefficient decides (Matthews, Pearson, Spearman) by
     that against 0, :math:`1/\sqrt{N-1}`, its error where there is no relation.
@@ -104,7 +105,7 @@ def learned(metric: str, found: Mapping[str, float], chance: float | None, count
         return found.get(metric, 0.0) > ERRORS / math.sqrt(max(count - 1, 1))
     if chance is None:
         raise ValueError(f"metric: {metric} (allowed for values: pearson, spearman)")
-    return found["accuracy"] > chance + ERRORS * math.sqrt(chance * (1 - chance) / count)
+    return above_chance(found["accuracy"], chance, count)
 
 
 def rows(part: str, examples: Examples, outputs: list[list[float]] | None) -> Iterator[list[Any]]:

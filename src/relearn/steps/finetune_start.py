@@ -87,8 +87,8 @@ def read(settings: Mapping[str, Any]) -> TextTask:
     """
     from dataclasses import replace
 
+    from relearn.data.mirror import mirror_of
     from relearn.data.text_tasks import read as read_task
-    from relearn.steps.prepare import mirror_of
 
     own = read_task(settings["task"], settings["samples"], mirror_of)
     for part in PARTS[:2]:
@@ -109,8 +109,8 @@ def answered(settings: Mapping[str, Any], task: TextTask) -> dict[str, Examples]
     Raises:
         ValueError: a task of ``answered`` that has other answers.
     """
+    from relearn.data.mirror import mirror_of
     from relearn.data.text_tasks import read as read_task
-    from relearn.steps.prepare import mirror_of
 
     parts = {"dev": task.dev, "test": task.test, **task.further}
     for name in settings.get("answered", []):

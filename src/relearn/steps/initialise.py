@@ -33,7 +33,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.console import Progress
     from relearn.methods import INITIALISATIONS, load
     from relearn.methods.initialised import Initialised
-    from relearn.steps.tasks import open_task, seed_of
+    from relearn.steps.tasks import open_task
+    from relearn.steps.trained.seed import seed_of
 
     memory = _memory(device)
     task = open_task(settings, inputs, device)

@@ -31,7 +31,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.steps.fit_clock import Clock, spacing
+from relearn.steps.trained.clock import Clock
+from relearn.steps.trained.spacing import spacing
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +59,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.fit import fit
     from relearn.methods.token_loss import token_loss, tokens
     from relearn.models import language_files
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.seed import seed_of
 
     prepared = load_characters(inputs["characters"][0])
     peak = _peak(settings)

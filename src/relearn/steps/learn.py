@@ -35,7 +35,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.fit import fit
     from relearn.methods.learned_scalars import learned_scalars
     from relearn.methods.mixing import mixup
-    from relearn.steps.tasks import open_task, seed_of
+    from relearn.steps.tasks import open_task
+    from relearn.steps.trained.chance import most_frequent
+    from relearn.steps.trained.seed import seed_of
 
     task: Any = open_task({"task": "images", **settings}, inputs, device)
     model = task.network(inputs["start"][0])
@@ -97,7 +99,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     reason = "loss not finite" if fitted.outcome == "diverged" else None
     if fitted.outcome == "ok" and rows and "test_accuracy_frac" not in rows[-1]:
         fitted.outcome, fitted.outcome_step, reason = "diverged", fitted.steps, "outputs not finite"
-    chance = float((test_labels == test_labels.mode().values).double().mean())
+    chance = most_frequent(test_labels)
     # A run that diverges has been as good as it was before; one that never got so far answers one class.
     metrics = {"accbest_frac": max(tested, default=chance), "steps_count": float(fitted.steps)}
     if tested:

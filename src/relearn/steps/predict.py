@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from relearn.data.prepared_stream import PreparedStream
     from relearn.methods.fit import Fitted
     from relearn.models.long_short_lm import LongShortLM
-    from relearn.steps.fit_clock import Clock
+    from relearn.steps.trained.clock import Clock
 
 NEEDS_TORCH = True
 COLUMNS = ("phase", "step", "length", "loss_bits", "valid_bits", "lr")
@@ -57,7 +57,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.data.prepared_stream import load_prepared_stream
     from relearn.models import long_short_files
     from relearn.steps.csv_rows import write_rows
-    from relearn.steps.fit_clock import Clock
+    from relearn.steps.trained.clock import Clock
 
     stream = load_prepared_stream(inputs["stream"][0])
     check(settings, stream)
@@ -162,8 +162,8 @@ def train(
     from relearn.measures.bits_per_character import cached
     from relearn.methods.fit import fit
     from relearn.models.carried_cache import CarriedCache
-    from relearn.steps.fit_clock import spacing
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.spacing import spacing
 
     phase = settings["phases"][number]
     length, batch_size = phase["length"], phase["batch_size"]

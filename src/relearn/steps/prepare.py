@@ -14,7 +14,6 @@ No torch here: numpy suffices, and importing torch would cost more than all the 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,8 @@ def run(
 ) -> None:
     """See the module. Device and precision play no part."""
     from relearn import data
+    from relearn.data.mirror import mirror_of
+    from relearn.data.prepared_file import write
     from relearn.data.split import split
 
     name = settings["dataset"]
@@ -65,23 +66,6 @@ def run(
     run.finish(metrics=metrics, notes=notes)
 
 
-def mirror_of(dataset: str) -> Path | None:
-    """``$RELEARN_MIRROR/<data set>`` where that is a folder, else None.
-
-    Raises:
-        ValueError: RELEARN_MIRROR itself names no folder.
-    """
-    mirror = os.environ.get("RELEARN_MIRROR")
-    if not mirror:
-        return None
-    if not Path(mirror).is_dir():
-        raise ValueError(
-            f"RELEARN_MIRROR: {mirror} is not a folder; allowed: a folder that holds one folder a data set"
-        )
-    folder = Path(mirror) / dataset
-    return folder if folder.is_dir() else None
-
-
 def used_tensors(images: Images, parts: Split) -> dict[str, Any]:
     """The arrays of ``relearn.data.arrays``: used training images in their order, the parts as indices."""
     import numpy as np
@@ -113,17 +97,3 @@ def used_tensors(images: Images, parts: Split) -> dict[str, Any]:
     # Of the pre-training images alone: a network knows no others, and no test image leaks into them.
     tensors["mean"], tensors["std"] = channel_statistics(kept[tensors["pretrain"]])
     return tensors
-
-
-def write(path: Path, tensors: dict[str, Any], *, dataset: str, classes: tuple[str, ...]) -> None:
-    """Write arrays as safetensors, byte for byte the same for the same data."""
-    import numpy as np
-    from safetensors.numpy import save_file
-
-    # One key: safetensors keeps several keys in no fixed order.
-    header = json.dumps({"data set": dataset, "classes": list(classes)}, sort_keys=True)
-    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    path.touch()
-    mode = path.stat().st_mode  # what the umask says; safetensors makes files that only their owner can read
-    save_file(arrays, path, {"relearn": header})
-    path.chmod(mode)

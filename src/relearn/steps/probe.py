@@ -35,7 +35,8 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 def _gradient_statistics(run, settings, inputs, device, precision) -> None:
     from relearn.console import Progress
     from relearn.measures.gradient_statistics import COLUMNS, gradient_statistics
-    from relearn.steps.tasks import open_task, seed_of
+    from relearn.steps.tasks import open_task
+    from relearn.steps.trained.seed import seed_of
 
     task = open_task(settings, inputs, device)
     model = task.network(inputs["network"][0])

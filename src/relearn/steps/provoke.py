@@ -109,9 +109,9 @@ def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
     Raises:
         ValueError: an unknown task, one without labels, one of values.
     """
+    from relearn.data.mirror import mirror_of
     from relearn.data.text_tasks import metric_of
     from relearn.data.text_tasks import read as read_task
-    from relearn.steps.prepare import mirror_of
 
     name = settings["task"]
     if metric_of(name)[0] == "regression":

@@ -125,7 +125,7 @@ def _header(path: Path) -> dict[str, str]:
 
 def _found(name: str, classes: int) -> Listing:
     from relearn.data.imagenet_classes import labelled
-    from relearn.steps.prepare import mirror_of
+    from relearn.data.mirror import mirror_of
 
     folder = mirror_of(name)
     if folder is None:

@@ -141,7 +141,7 @@ def _clean(net: VisionClassifier, base: Base, precision: str, found: Measured) -
     import torch
     from torch.nn.functional import cross_entropy
 
-    from relearn.steps.classify import learned
+    from relearn.steps.trained.chance import learned
 
     with torch.inference_mode():
         logits = torch.cat([logits_of(net, part, precision) for part in base.images.split(BATCH)])
@@ -195,9 +195,9 @@ def _base(net, settings, sets, test, named: str, count: int) -> Base:
 
 def _some(test: tuple[Tensor, Tensor], count: int, named: str, fewer: int = 0) -> Base:
     """At most ``count`` test images at equal distances, and of them at most ``fewer``; 0: all."""
-    from relearn.steps.vision_recipe import some
+    from relearn.data.evenly_spaced import evenly_spaced
 
-    images, labels = (some(some(rows, count), fewer) for rows in test)
+    images, labels = (evenly_spaced(evenly_spaced(rows, count), fewer) for rows in test)
     return Base(images, labels, Protocol(f"test images of {named}", subset=hash_of_pixels(images, labels)))
 
 

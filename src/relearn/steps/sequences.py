@@ -30,7 +30,7 @@ def run(
 ) -> None:
     """See the module. Device and precision play no part."""
     from relearn.data.lra import PARTS, sequences, task
-    from relearn.steps.prepare import mirror_of
+    from relearn.data.mirror import mirror_of
 
     made = task.make(
         settings["task"],

@@ -29,10 +29,10 @@ KEYS = ("task", "images", "batch_size", "absolute")
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.console import Progress
+    from relearn.data.evenly_spaced import evenly_spaced
     from relearn.measures.patch_similarity import patch_similarity
     from relearn.models import vision_files
     from relearn.steps.tasks import open_task
-    from relearn.steps.vision_recipe import some
 
     if odd := sorted(set(settings) ^ set(KEYS)):
         raise ValueError(f"{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
@@ -41,7 +41,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     net = vision_files.load(inputs["network"][0], device)
     plain = {"crop_padding": 0, "flip": False, "cutout": 0, "size": net.description["size"]}
     task: Any = open_task({**plain, "task": settings["task"]}, inputs, device)
-    images = some(task.test_images, settings["images"])
+    images = evenly_spaced(task.test_images, settings["images"])
     found: dict[str, list[float]] = {}
     with Progress(f"similarity {' '.join(run.labels.values())}") as progress:
         for number, (moment, one) in enumerate((("start", started(net, run.seed)), ("end", net)), 1):

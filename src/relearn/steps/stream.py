@@ -27,9 +27,9 @@ def run(
     run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
     """See the module. Device and precision play no part."""
+    from relearn.data.mirror import mirror_of
     from relearn.data.prepared_stream import prepare, save_stream
     from relearn.data.streams import load_stream
-    from relearn.steps.prepare import mirror_of
 
     name = settings["dataset"]
     stream = load_stream(name, folder=mirror_of(name))

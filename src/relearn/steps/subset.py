@@ -27,8 +27,8 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     from safetensors import safe_open
 
     from relearn.data.images import channel_statistics
+    from relearn.data.prepared_file import write
     from relearn.data.split import class_range
-    from relearn.steps.prepare import write
 
     path = inputs["data"][0]
     with safe_open(path, framework="np") as file:

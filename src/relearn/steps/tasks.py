@@ -6,7 +6,6 @@ networks (build, load, save), its loss and its batches; what is done with them i
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -57,8 +56,3 @@ def open_task(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], dev
     module, _, cls = TASKS[name].partition(":")
     task: Task = getattr(import_module(module), cls)(settings, inputs["data"][0], device)
     return task
-
-
-def seed_of(labels: Mapping[str, str], seed: int, *names: str) -> int:
-    """A seed from some of a run's labels: runs that share these start from the same numbers, so that they can be paired."""
-    return zlib.crc32("/".join([*(labels.get(name, "") for name in names), str(seed)]).encode())

@@ -31,7 +31,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from relearn.steps.step_time import timed
+from relearn.steps.trained.step_time import timed
 
 NEEDS_TORCH = True
 COLUMNS = ("mode", "pair", "own_s", "reference_s")

@@ -44,7 +44,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.fit import fit
     from relearn.methods.token_loss import token_loss, tokens
     from relearn.models import translation_files
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.seed import seed_of
 
     corpus = load_corpus(inputs["corpus"][0])
     model = translation_files.load(inputs["start"][0], device)

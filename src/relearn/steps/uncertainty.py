@@ -114,7 +114,7 @@ def outputs_of(net: VisionClassifier) -> Outputs:
 
 
 def _mirror(name: str) -> Path | None:
-    from relearn.steps.prepare import mirror_of
+    from relearn.data.mirror import mirror_of
 
     folders = (mirror_of(one) for one in MIRRORS.get(name, (name,)))
     return next((folder for folder in folders if folder is not None), None)

@@ -55,8 +55,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.fit import fit
     from relearn.models import lra_files
     from relearn.steps.csv_rows import write_rows
-    from relearn.steps.fit_clock import Clock, spacing
-    from relearn.steps.tasks import seed_of
+    from relearn.steps.trained.clock import Clock
+    from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.spacing import spacing
 
     data = load(inputs["data"][0])
     torch.manual_seed(run.seed)  # the same start, however often the run is killed
@@ -230,19 +231,19 @@ def predict(net: nn.Module, batches: SequenceBatches, precision: str) -> Tensor 
 def learned(train_loss: float, accuracy: float, trained: Tensor, tested: Tensor) -> bool:
     """Whether the training loss is 2% below the entropy of the training labels, which the best constant answer reaches, or the test
     accuracy 2 standard errors above that of the most frequent class."""
+    from relearn.steps.trained.chance import BELOW, above_chance
+
     share = trained.bincount().double() / len(trained)
     entropy = -float(share[share > 0] @ share[share > 0].log())
     chance = float(tested.bincount().max()) / len(tested)
-    return train_loss < 0.98 * entropy or accuracy > chance + 2 * math.sqrt(
-        chance * (1 - chance) / len(tested)
-    )
+    return train_loss < BELOW * entropy or above_chance(accuracy, chance, len(tested))
 
 
 def load_time(batches: SequenceBatches, device: str | torch.device) -> float:
     """Mean seconds of making a training batch, over ``LOADED`` of them after one that is not counted."""
     import torch
 
-    from relearn.steps.step_time import timed
+    from relearn.steps.trained.step_time import timed
 
     generator = torch.Generator().manual_seed(0)
 

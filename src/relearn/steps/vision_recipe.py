@@ -1,4 +1,4 @@
-"""What the recipe of a vision network makes of its data: fewer images, augmentation, mixtures, loss, images without augmentation."""
+"""What the recipe of a vision network makes of its data: augmentation, mixtures, loss, images without augmentation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from relearn.data.evenly_spaced import evenly_spaced
 from relearn.methods.augmentation import Augment, Mix, compose
 from relearn.steps.tasks import open_task
 
@@ -30,17 +31,10 @@ def open_images(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], d
         raise ValueError(f"task: found {name!r}, allowed: images, folder")
     task: Any = open_task({"cutout": 0, **settings}, inputs, device)
     if name == "images":
-        task.images, task.labels = some(task.images, count), some(task.labels, count)
+        task.images, task.labels = evenly_spaced(task.images, count), evenly_spaced(task.labels, count)
     elif 0 < count < len(task.train):
-        task.train = task.train.take(some(torch.arange(len(task.train)), count).tolist())
+        task.train = task.train.take(evenly_spaced(torch.arange(len(task.train)), count).tolist())
     return task
-
-
-def some(rows: Tensor, count: int) -> Tensor:
-    """At most ``count`` rows, evenly spaced, in their order; 0: all. All rows are not copied."""
-    if not 0 < count < len(rows):
-        return rows
-    return rows[torch.arange(count, device=rows.device) * len(rows) // count]
 
 
 def describe(settings: Mapping[str, Any], task: Any) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def opened(
 
 
 def _folder(name: str, where: str) -> Path:
-    from relearn.steps.prepare import mirror_of
+    from relearn.data.mirror import mirror_of
 
     folder = mirror_of(where)
     if folder is None:
@@ -122,7 +122,7 @@ def _listed(listing: Path) -> Path:
     Raises:
         ValueError: it is missing, or holds other files than then.
     """
-    from relearn.steps.folder import root_of, sha256_of
+    from relearn.data.class_folders import root_of, sha256_of
 
     told = json.loads(listing.read_text(encoding="utf-8"))
     root = root_of(told["dataset"])

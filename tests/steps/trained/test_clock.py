@@ -1,17 +1,17 @@
-"""fit_clock: an edit of what stands beside it in another study reaches none who only take the time."""
+"""The clock of a training stops during evaluations, and no study's code lies behind it."""
 
 from __future__ import annotations
 
 import pytest
 
 from relearn.code_version import closure
-from relearn.steps import fit_clock
+from relearn.steps.trained import clock as clocks
 
 
 @pytest.mark.parametrize("step", ["understand", "predict", "adapt"])
 def test_a_bound_of_l2_attention_is_not_behind_the_steps_of_long_short(step: str) -> None:
     behind = closure([f"relearn.steps.{step}"])
-    assert "relearn.steps.fit_clock" in behind
+    assert "relearn.steps.trained.clock" in behind
     assert not {"relearn.steps.language", "relearn.maths.l2_bounds"} & set(behind)
 
 
@@ -21,8 +21,8 @@ def test_a_bound_is_behind_the_language_models_of_l2_attention() -> None:
 
 def test_what_is_between_stop_and_start_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([1.0, 3.0, 10.0, 14.0])
-    monkeypatch.setattr(fit_clock.time, "process_time", lambda: next(now))
-    clock, seen = fit_clock.Clock("cpu"), []
+    monkeypatch.setattr(clocks.time, "process_time", lambda: next(now))
+    clock, seen = clocks.Clock("cpu"), []
     told = clock.counting(lambda done, total: seen.append((done, total)))
     for done in (1, 2):
         clock.start()

@@ -1,0 +1,47 @@
+"""Images in folders by class, as ImageNet has them: ``$RELEARN_MIRROR/<data set>/{train,val}/<class>/<image>``.
+
+No torch here: the workflow asks for the hash of the file list while it plans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from relearn.data.mirror import mirror_of
+
+PARTS = ("train", "val")
+
+
+def root_of(dataset: str) -> Path:
+    """Return ``$RELEARN_MIRROR/<dataset>``.
+
+    Raises:
+        ValueError: the folder or one of its parts is missing.
+    """
+    root = mirror_of(dataset)
+    if root is None or not all((root / part).is_dir() for part in PARTS):
+        raise ValueError(
+            f"{dataset}: no such images here; allowed: RELEARN_MIRROR names a folder that holds "
+            f"{dataset}/{{{','.join(PARTS)}}}/<class>/*.JPEG (they are not downloaded)"
+        )
+    return root
+
+
+def files_of(folder: Path) -> dict[str, list[str]]:
+    """Return the file names of each class, both sorted; hidden files and folders are left out."""
+    classes = sorted(one.name for one in os.scandir(folder) if one.is_dir() and not one.name.startswith("."))
+    return {name: sorted(n for n in os.listdir(folder / name) if not n.startswith(".")) for name in classes}
+
+
+def sha256_of(root: Path) -> str:
+    """Hash the lines ``<part>/<class>/<name>``.
+
+    Only names are hashed, because reading the metadata of 1.3 million files takes too long.
+    """
+    digest = hashlib.sha256()
+    for part in PARTS:
+        for name, files in files_of(root / part).items():
+            digest.update("".join(f"{part}/{name}/{file}\n" for file in files).encode())
+    return digest.hexdigest()
