@@ -92,15 +92,10 @@ def finetune_inputs(wildcards):
         first = FINETUNE_RUN.format(
             encoder=wildcards.encoder, exam=own["start"], tactic="vanilla", seed=wildcards.seed
         )
-        return [f"{first}/model.safetensors"]
+        return {"start": f"{first}/model.safetensors"}
     if FB["encoders"][wildcards.encoder]["checkpoint"]:
-        return []
-    return [f"{ACQUIRE_RUN.format(encoder=wildcards.encoder)}/encoder.safetensors"]
-
-
-def finetune_words(wildcards):
-    name = "start" if FB_PLAN[wildcards.encoder, wildcards.exam]["start"] else "encoder"
-    return " ".join(f"--input {name} {path}" for path in finetune_inputs(wildcards))
+        return {}
+    return {"encoder": f"{ACQUIRE_RUN.format(encoder=wildcards.encoder)}/encoder.safetensors"}
 
 
 def finetune_code(wildcards):
