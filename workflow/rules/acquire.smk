@@ -23,5 +23,4 @@ use rule run as acquire with:
             settings=acquire_settings,
             code=code_version("relearn.steps.acquire"),
             seed=FB_SEEDS[0],
-            encoder="{encoder}",
         ),

@@ -16,6 +16,9 @@ use rule run as ascend with:
         curve=f"{ASCEND_RUN}/curve.csv",
     log:
         f"{ROOT}/logs/ascend/{{suite}}/{{attention}}/{{weights}}/{{length}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite="fig[278]",
+        attention=L_ATTENTIONS,
     resources:
         **needs(mem_mb=8000, minutes=240),
     params:
@@ -24,9 +27,5 @@ use rule run as ascend with:
             study="l2_attention",
             settings=ascend_settings,
             code=code_version("relearn.steps.ascend"),
-            suite="{suite}",
-            attention="{attention}",
-            weights="{weights}",
-            length="{length}",
             p=lambda wildcards: P_OF[wildcards.suite],
         ),

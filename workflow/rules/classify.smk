@@ -18,6 +18,8 @@ use rule run as classify_lipsformer with:
         network=f"{LIPS_CLASSIFY_RUN}/model.safetensors",
     log:
         f"{ROOT}/logs/lipsformer/classify/{{suite}}/{{variant}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite="ablation|pairs",
     threads: 8 if PARAMS["lipsformer"]["images"]["dataset"] == IMAGENET_FOLDER else 1
     resources:
         **needs(
@@ -30,8 +32,6 @@ use rule run as classify_lipsformer with:
             study="lipsformer",
             settings=classify_lipsformer_settings,
             code=classify_lipsformer_code,
-            suite="{suite}",
-            variant="{variant}",
         ),
 
 
@@ -52,6 +52,8 @@ use rule run as classify_layer_scale with:
         network=f"{DEEP_RUN}/model.safetensors",
     log:
         f"{ROOT}/logs/layer_scale/classify/{{suite}}/{{variant}}/depth{{depth}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite="residual|drop_path|class_token",
     threads: 8 if PARAMS["layer_scale"]["images"]["dataset"] == IMAGENET_FOLDER else 1
     resources:
         **needs(
@@ -64,9 +66,6 @@ use rule run as classify_layer_scale with:
             study="layer_scale",
             settings=classify_layer_scale_settings,
             code=classify_code("layer_scale", DEIT),
-            suite="{suite}",
-            variant="{variant}",
-            depth="{depth}",
         ),
 
 
@@ -99,8 +98,6 @@ use rule run as classify_lrformer with:
             study="lrformer",
             settings=classify_lrformer_settings,
             code=classify_code("lrformer", "lrformer_depth12"),
-            variant="{variant}",
-            depth="{depth}",
         ),
 
 
@@ -133,5 +130,4 @@ use rule run as classify_long_short with:
             study="long_short",
             settings=classify_long_short_settings,
             code=classify_long_short_code,
-            network="{network}",
         ),

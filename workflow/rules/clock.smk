@@ -15,13 +15,11 @@ use rule run as clock with:
         times=f"{CLOCK_RUN}/times.csv",
     log:
         f"{ROOT}/logs/clock/{{attention}}/seed{{seed}}.log",
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
     resources:
         **needs(mem_mb=8000, minutes=240),
     params:
         **words(
-            "clock",
-            study="l2_attention",
-            settings=clock_settings,
-            code=code_version("relearn.steps.clock"),
-            attention="{attention}",
+            "clock", study="l2_attention", settings=clock_settings, code=code_version("relearn.steps.clock")
         ),

@@ -16,8 +16,10 @@ use rule run as contrast with:
         answers=f"{CONTRAST_RUN}/answers.csv",
         network=f"{CONTRAST_RUN}/weights.safetensors",
     log:
-        f"{ROOT}/logs/freelb/contrast/{{tactic}}/seed{{seed}}.log",
+        f"{ROOT}/logs/freelb/contrast/{{method}}/seed{{seed}}.log",
+    wildcard_constraints:
+        method="[a-z_0-9]+",
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
-        **words("contrast", study="freelb", settings=contrast_settings, code=contrast_code, method="{tactic}"),
+        **words("contrast", study="freelb", settings=contrast_settings, code=contrast_code),

@@ -16,7 +16,7 @@ use rule run as count_lipsformer with:
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        **words("count", study="lipsformer", settings=count_settings, code=count_code, network="{network}"),
+        **words("count", study="lipsformer", settings=count_settings, code=count_code),
 
 
 rule count_long_short_all:
@@ -31,17 +31,12 @@ use rule run as count_long_short with:
         counts=f"{LS_COUNT_RUN}/counts.csv",
     log:
         f"{ROOT}/logs/long_short/count/{{family}}.log",
+    wildcard_constraints:
+        family="lra|language|vision",
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        **words(
-            "count",
-            study="long_short",
-            settings=count_family_settings,
-            code=count_family_code,
-            seed=0,
-            family="{family}",
-        ),
+        **words("count", study="long_short", settings=count_family_settings, code=count_family_code, seed=0),
 
 
 rule count_freelb_all:
@@ -56,6 +51,8 @@ use rule run as count_freelb with:
         gradients=f"{FB_COUNT_RUN}/gradients.csv",
     log:
         f"{ROOT}/logs/freelb/count/{{family}}.log",
+    wildcard_constraints:
+        family="gradient",
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
@@ -65,5 +62,4 @@ use rule run as count_freelb with:
             settings=count_family_settings,
             code=code_version("relearn.steps.count", method_module(STRATEGIES, "freelb")),
             seed=0,
-            family="{family}",
         ),

@@ -31,8 +31,6 @@ use rule run as evaluate with:
             ),
             code=evaluate_code,
             protocol="robustness",
-            role="{role}",
-            network="{network}",
             architecture=architecture_of,
         ),
 
@@ -73,8 +71,6 @@ use rule run as evaluate_feature_plane with:
             settings=canonical(PLANE_SETTINGS),
             code=plane_code,
             protocol="feature_plane",
-            attack="{attack}",
-            victim="{victim}",
         ),
 
 

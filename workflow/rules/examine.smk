@@ -21,7 +21,6 @@ use rule run as examine with:
             study="l2_attention",
             settings=examine_settings,
             code=code_version("relearn.steps.examine", "relearn.steps.constructions_l2_attention"),
-            protocol="{protocol}",
         ),
 
 
@@ -33,6 +32,8 @@ use rule run as examine_outputs with:
         histogram=f"{OUTPUTS_RUN}/histogram.csv",
     log:
         f"{ROOT}/logs/examine/outputs/{{attention}}/{{weights}}/seed{{seed}}.log",
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
     resources:
         **needs(mem_mb=4000, minutes=60, gpu=0),
     params:
@@ -42,8 +43,6 @@ use rule run as examine_outputs with:
             settings=outputs_settings,
             code=code_version("relearn.steps.examine"),
             protocol="outputs",
-            attention="{attention}",
-            weights="{weights}",
         ),
 
 
@@ -59,6 +58,8 @@ use rule run as examine_lipsformer with:  # qi2023: theorems 1 and 2, the spectr
         cases=f"{LIPS_RUN}/cases.csv",
     log:
         f"{ROOT}/logs/examine_lipsformer/{{protocol}}/seed{{seed}}.log",
+    wildcard_constraints:
+        protocol="(?!activations)[a-z_0-9]+",
     resources:
         **needs(mem_mb=4000, minutes=60, gpu=0),
     params:
@@ -67,7 +68,6 @@ use rule run as examine_lipsformer with:  # qi2023: theorems 1 and 2, the spectr
             study="lipsformer",
             settings=lipsformer_settings,
             code=code_version("relearn.steps.examine", "relearn.steps.constructions_lipsformer"),
-            protocol="{protocol}",
         ),
 
 
@@ -110,5 +110,4 @@ use rule run as examine_lrformer with:  # ye2023: LayerNorm, Lipschitz-regularis
             study="lrformer",
             settings=lrformer_settings,
             code=code_version("relearn.steps.examine", "relearn.steps.constructions_lrformer"),
-            protocol="{protocol}",
         ),

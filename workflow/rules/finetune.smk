@@ -16,19 +16,14 @@ use rule run as finetune with:
         answers=f"{FINETUNE_RUN}/answers.csv",
         network=f"{FINETUNE_RUN}/model.safetensors",
     log:
-        f"{ROOT}/logs/freelb/finetune/{{encoder}}/{{exam}}/{{tactic}}/seed{{seed}}.log",
+        f"{ROOT}/logs/freelb/finetune/{{encoder}}/{{task}}/{{method}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task="[a-z_0-9]+",
+        method="[a-z_0-9]+",
     resources:
         **needs(
             mem_mb=lambda wildcards: 40000 if FB["encoders"][wildcards.encoder]["checkpoint"] else 8000,
             minutes=1440,
         ),
     params:
-        **words(
-            "finetune",
-            study="freelb",
-            settings=finetune_settings,
-            code=finetune_code,
-            encoder="{encoder}",
-            task="{exam}",
-            method="{tactic}",
-        ),
+        **words("finetune", study="freelb", settings=finetune_settings, code=finetune_code),

@@ -10,6 +10,7 @@ INITIALISE = GRADINIT["initialise"]
 G_TRAIN = GRADINIT["train"]
 # label `suite`: the tables' networks, the first steps at another size, or table 4.8 on ImageNet
 GRID, FIRST, FOLDER = "grid", "first_steps", "imagenet"
+G_SUITES = f"{GRID}|{FIRST}|{FOLDER}"
 
 # prepare, corpus
 G_DATASET = GRADINIT["images"]["dataset"]

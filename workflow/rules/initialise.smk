@@ -17,20 +17,13 @@ use rule run as initialise with:
         history=f"{START_RUN}/history.csv",
     log:
         f"{ROOT}/logs/initialise/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite=G_SUITES,
     threads: lambda wildcards: decoders(wildcards.suite)
     resources:
         **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 240)),
     params:
-        **words(
-            "initialise",
-            study="gradinit",
-            settings=start_settings,
-            code=start_code,
-            task="images",
-            suite="{suite}",
-            network="{network}",
-            initialisation="{initialisation}",
-        ),
+        **words("initialise", study="gradinit", settings=start_settings, code=start_code, task="images"),
 
 
 use rule run as initialise_translation with:
@@ -52,6 +45,4 @@ use rule run as initialise_translation with:
             settings=translation_start_settings,
             code=translation_start_code,
             task="translation",
-            network="{network}",
-            initialisation="{initialisation}",
         ),

@@ -16,6 +16,9 @@ use rule run as invert with:
         ranges=f"{INVERT_RUN}/ranges.csv",
     log:
         f"{ROOT}/logs/invert/{{suite}}/{{attention}}/{{weights}}/{{length}}x{{dim}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite="fig[356]",
+        attention=L_ATTENTIONS,
     resources:
         **needs(mem_mb=8000, minutes=120),
     params:
@@ -24,9 +27,4 @@ use rule run as invert with:
             study="l2_attention",
             settings=invert_settings,
             code=code_version("relearn.steps.invert"),
-            suite="{suite}",
-            attention="{attention}",
-            weights="{weights}",
-            length="{length}",
-            dim="{dim}",
         ),

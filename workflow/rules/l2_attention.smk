@@ -3,6 +3,7 @@ L2 = PARAMS["l2_attention"]
 L_RUNS = f"{ROOT}/runs/l2_attention"
 L_SEEDS = L2["seeds"]
 ONE = L_SEEDS[:1]  # of what needs no training
+L_ATTENTIONS = "lstm|dp|l2|l2_tied|l2_matched|contractive"
 
 # characters
 CHARACTERS = L2["characters"]

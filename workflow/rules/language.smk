@@ -16,6 +16,8 @@ use rule run as language with:
         history=f"{LANGUAGE_RUN}/history.csv",
     log:
         f"{ROOT}/logs/language/{{attention}}/{{layers}}/{{recipe}}/seed{{seed}}.log",
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
@@ -24,7 +26,4 @@ use rule run as language with:
             study="l2_attention",
             settings=language_settings,
             code=code_version("relearn.steps.language"),
-            attention="{attention}",
-            layers="{layers}",
-            recipe="{recipe}",
         ),

@@ -16,21 +16,13 @@ use rule run as learn with:
         history=f"{LEARN_RUN}/history.csv",
     log:
         f"{ROOT}/logs/learn/{{suite}}/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite=G_SUITES,
     threads: lambda wildcards: decoders(wildcards.suite)
     resources:
         **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 1440)),
     params:
-        **words(
-            "learn",
-            study="gradinit",
-            settings=learn_settings,
-            code=learn_code,
-            task="images",
-            suite="{suite}",
-            network="{network}",
-            initialisation="{initialisation}",
-            recipe="{recipe}",
-        ),
+        **words("learn", study="gradinit", settings=learn_settings, code=learn_code, task="images"),
 
 
 use rule run as translate with:
@@ -52,7 +44,4 @@ use rule run as translate with:
             settings=translate_settings,
             code=code_version("relearn.steps.translate"),
             task="translation",
-            network="{network}",
-            initialisation="{initialisation}",
-            recipe="{recipe}",
         ),

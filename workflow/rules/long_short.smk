@@ -7,6 +7,7 @@ LS_DATA_SEED = LS_SEEDS[0]  # of generated samples: the same set whatever the se
 # sequences
 SEQUENCES_RUN = f"{LS_RUNS}/sequences/{{task}}/seed{LS_DATA_SEED}"
 LS_TASKS = list(LS["sequences"])
+LS_TASK = "|".join(LS_TASKS)
 
 
 def sequences_settings(wildcards):
@@ -20,14 +21,14 @@ def sequences_code(wildcards):
 
 
 # understand
-UNDERSTAND_RUN = f"{LS_RUNS}/understand/{{task}}/{{kind}}/seed{{seed}}"
+UNDERSTAND_RUN = f"{LS_RUNS}/understand/{{task}}/{{attention}}/seed{{seed}}"
 UNDERSTAND_RUNS = [
     run
     for task in LS_TASKS
     for run in expand(
         UNDERSTAND_RUN,
         task=task,
-        kind=LS["understand"]["tasks"][task]["attentions"],
+        attention=LS["understand"]["tasks"][task]["attentions"],
         seed=LS_SEEDS,
     )
 ]
@@ -51,8 +52,8 @@ def understand_settings(wildcards):
     common, own = LS["understand"], LS["understand"]["tasks"][wildcards.task]
     return canonical(
         {
-            "attention": wildcards.kind,
-            "arguments": attention_arguments(wildcards.kind, wildcards.task),
+            "attention": wildcards.attention,
+            "arguments": attention_arguments(wildcards.attention, wildcards.task),
             **LS["encoder"],
             "pooling": None,
             "dropout": own["dropout"],
@@ -67,22 +68,23 @@ def understand_settings(wildcards):
 
 def understand_code(wildcards):
     """Code version: the attention that is asked for, and no other."""
-    return code_version("relearn.steps.understand", attention_module(wildcards.kind))
+    return code_version("relearn.steps.understand", attention_module(wildcards.attention))
 
 
 # stream, predict
-STREAM_RUN = f"{LS_RUNS}/stream/{{text}}/seed0"
-PREDICT_RUN = f"{LS_RUNS}/predict/{{text}}/{{variant}}/seed{{seed}}"
+LS_TEXT = "enwik8|text8|warandpeace|pydoc_topics"
+STREAM_RUN = f"{LS_RUNS}/stream/{{dataset}}/seed0"
+PREDICT_RUN = f"{LS_RUNS}/predict/{{dataset}}/{{variant}}/seed{{seed}}"
 PREDICT_RUNS = expand(
     PREDICT_RUN,
-    text=LS["stream"]["datasets"],
+    dataset=LS["stream"]["datasets"],
     variant=LS["predict"]["variants"],
     seed=LS_SEEDS,
 )
 
 
 def stream_settings(wildcards):
-    return canonical({"dataset": wildcards.text, "characters": LS["stream"]["characters"]})
+    return canonical({"dataset": wildcards.dataset, "characters": LS["stream"]["characters"]})
 
 
 def predict_settings(wildcards):

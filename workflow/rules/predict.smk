@@ -16,7 +16,9 @@ use rule run as predict with:
         norms=f"{PREDICT_RUN}/norms.csv",
         network=f"{PREDICT_RUN}/model.safetensors",
     log:
-        f"{ROOT}/logs/long_short/predict/{{text}}/{{variant}}/seed{{seed}}.log",
+        f"{ROOT}/logs/long_short/predict/{{dataset}}/{{variant}}/seed{{seed}}.log",
+    wildcard_constraints:
+        dataset=LS_TEXT,
     resources:
         **needs(mem_mb=16000, minutes=10080),
     params:
@@ -25,6 +27,4 @@ use rule run as predict with:
             study="long_short",
             settings=predict_settings,
             code=code_version("relearn.steps.predict"),
-            dataset="{text}",
-            variant="{variant}",
         ),

@@ -45,5 +45,4 @@ use rule run as subset with:
             code=code_version("relearn.steps.subset"),
             seed=None,
             dataset=DATASET,
-            part="{part}",
         ),

@@ -3,18 +3,20 @@
 
 use rule run as prepare_vision with:
     output:
-        record=f"{ROOT}/runs/{{vision}}/prepare/{{dataset}}/record.json",
-        data=f"{ROOT}/runs/{{vision}}/prepare/{{dataset}}/data.safetensors",
+        record=f"{ROOT}/runs/{{study}}/prepare/{{dataset}}/record.json",
+        data=f"{ROOT}/runs/{{study}}/prepare/{{dataset}}/data.safetensors",
     log:
-        f"{ROOT}/logs/{{vision}}/prepare/{{dataset}}.log",
+        f"{ROOT}/logs/{{study}}/prepare/{{dataset}}.log",
+    wildcard_constraints:
+        study="lipsformer|layer_scale|lrformer|long_short|freelb",
+        dataset="digits|cifar10",
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
         **words(
             "prepare",
-            study="{vision}",
+            study="{study}",
             settings=prepare_vision_settings,
             code=lambda wildcards: code_version("relearn.steps.prepare", dataset_module(wildcards.dataset)),
             seed=None,
-            dataset="{dataset}",
         ),

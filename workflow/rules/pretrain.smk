@@ -23,8 +23,6 @@ use rule run as pretrain with:
             study="poisoning",
             settings=pretrain_settings,
             code=pretrain_code,
-            role="{role}",
-            network="{network}",
             architecture=architecture_of,
         ),
 
@@ -47,6 +45,5 @@ use rule run as harden with:
             settings=lambda wildcards: canonical({**HARDEN, "architecture": architecture_of(wildcards)}),
             code=harden_code,
             role="robust",
-            network="{network}",
             architecture=architecture_of,
         ),

@@ -16,6 +16,8 @@ use rule run as probe with:
         layers=f"{STATISTICS_RUN}/layers.csv",
     log:
         f"{ROOT}/logs/probe/gradient_statistics/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite=G_SUITES,
     threads: lambda wildcards: decoders(wildcards.suite)
     resources:
         **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 120)),
@@ -27,9 +29,6 @@ use rule run as probe with:
             code=probe_code,
             protocol="gradient_statistics",
             task="images",
-            suite="{suite}",
-            network="{network}",
-            initialisation="{initialisation}",
         ),
 
 
@@ -56,8 +55,6 @@ use rule run as probe_translation with:
             ),
             protocol="gradient_statistics",
             task="translation",
-            network="{network}",
-            initialisation="{initialisation}",
         ),
 
 

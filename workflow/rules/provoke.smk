@@ -16,15 +16,12 @@ use rule run as provoke with:
         record=f"{PROVOKE_RUN}/record.json",
         increases=f"{PROVOKE_RUN}/increases.csv",
     log:
-        f"{ROOT}/logs/freelb/provoke/{{encoder}}/{{exam}}/seed{{seed}}.log",
+        f"{ROOT}/logs/freelb/provoke/{{encoder}}/{{task}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task="[a-z_0-9]+",
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
         **words(
-            "provoke",
-            study="freelb",
-            settings=provoke_settings,
-            code=code_version("relearn.steps.provoke"),
-            encoder="{encoder}",
-            task="{exam}",
+            "provoke", study="freelb", settings=provoke_settings, code=code_version("relearn.steps.provoke")
         ),

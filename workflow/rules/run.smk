@@ -11,15 +11,15 @@ def needs(mem_mb, minutes, gpu=1):
 def words(step, study, settings, code, seed="{seed}", **labels):
     """The `params:` of a rule: the words of `relearn <step> ...` that depend on the run and not on the machine.
 
-    Texts may hold wildcards; settings, code and labels may be functions of the wildcards. A seed of None leaves the
-    option out.
+    Every wildcard but study and seed is a label of its name; `labels` adds others. Texts may hold wildcards; settings,
+    code and labels may be functions of the wildcards. A seed of None leaves the option out.
     """
 
     def of_labels(wildcards):
-        values = {
-            name: one(wildcards) if callable(one) else one.format(**wildcards) for name, one in labels.items()
-        }
-        return [word for name, value in values.items() for word in ("--label", f"{name}={value}")]
+        named = {name: value for name, value in wildcards.items() if name not in ("study", "seed")}
+        for name, label in labels.items():
+            named[name] = label(wildcards) if callable(label) else label
+        return [word for name, value in named.items() for word in ("--label", f"{name}={value}")]
 
     return {
         "step": step,

@@ -13,6 +13,8 @@ use rule run as sequences with:
         data=f"{SEQUENCES_RUN}/data.safetensors",
     log:
         f"{ROOT}/logs/long_short/sequences/{{task}}.log",
+    wildcard_constraints:
+        task=LS_TASK,
     resources:
         **needs(mem_mb=8000, minutes=480, gpu=0),
     params:
@@ -22,5 +24,4 @@ use rule run as sequences with:
             settings=sequences_settings,
             code=sequences_code,
             seed=LS_DATA_SEED,
-            task="{task}",
         ),

@@ -3,7 +3,7 @@
 
 rule stream_all:
     input:
-        expand("{run}/record.json", run=expand(STREAM_RUN, text=LS["stream"]["datasets"])),
+        expand("{run}/record.json", run=expand(STREAM_RUN, dataset=LS["stream"]["datasets"])),
     localrule: True
 
 
@@ -12,7 +12,9 @@ use rule run as stream with:
         record=f"{STREAM_RUN}/record.json",
         stream=f"{STREAM_RUN}/stream.safetensors",
     log:
-        f"{ROOT}/logs/long_short/stream/{{text}}.log",
+        f"{ROOT}/logs/long_short/stream/{{dataset}}.log",
+    wildcard_constraints:
+        dataset=LS_TEXT,
     resources:
         **needs(mem_mb=4000, minutes=120, gpu=0),
     params:
@@ -20,7 +22,6 @@ use rule run as stream with:
             "stream",
             study="long_short",
             settings=stream_settings,
-            code=lambda wildcards: code_version("relearn.steps.stream", stream_module(wildcards.text)),
+            code=lambda wildcards: code_version("relearn.steps.stream", stream_module(wildcards.dataset)),
             seed=0,
-            dataset="{text}",
         ),

@@ -22,7 +22,6 @@ use rule run as throughput_lipsformer with:
             study="lipsformer",
             settings=throughput_settings,
             code=code_version("relearn.steps.throughput", "relearn.models.lipsformer"),
-            network="{network}",
         ),
 
 
@@ -47,5 +46,4 @@ use rule run as throughput_long_short with:
             settings=throughput_long_short_settings,
             code=throughput_long_short_code,
             seed=0,
-            network="{network}",
         ),

@@ -19,19 +19,12 @@ use rule run as train with:
         trials=f"{TRAIN_RUN}/trials.csv",
     log:
         f"{ROOT}/logs/train/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.log",
+    wildcard_constraints:
+        attack="(?!clean/)[a-z_0-9]+",
     resources:
         **needs(mem_mb=6000, minutes=240),
     params:
-        **words(
-            "train",
-            study="poisoning",
-            settings=train_settings,
-            code=train_code,
-            setting="{setting}",
-            attack="{attack}",
-            defence="{defence}",
-            victim="{victim}",
-        ),
+        **words("train", study="poisoning", settings=train_settings, code=train_code),
 
 
 use rule run as train_clean with:
@@ -49,16 +42,7 @@ use rule run as train_clean with:
     resources:
         **needs(mem_mb=6000, minutes=240),
     params:
-        **words(
-            "train",
-            study="poisoning",
-            settings=train_settings,
-            code=train_code,
-            setting="{setting}",
-            attack="clean",
-            defence="{defence}",
-            victim="{victim}",
-        ),
+        **words("train", study="poisoning", settings=train_settings, code=train_code, attack="clean"),
 
 
 use rule train_clean as train_clean_end_to_end with:  # no features that another run could read

@@ -22,11 +22,4 @@ use rule run as uncertainty with:
     resources:
         **needs(mem_mb=8000, minutes=120),
     params:
-        **words(
-            "uncertainty",
-            study="lrformer",
-            settings=uncertainty_settings,
-            code=uncertainty_code(),
-            variant="{variant}",
-            depth="{depth}",
-        ),
+        **words("uncertainty", study="lrformer", settings=uncertainty_settings, code=uncertainty_code()),

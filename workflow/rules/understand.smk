@@ -16,15 +16,11 @@ use rule run as understand with:
         predictions=f"{UNDERSTAND_RUN}/predictions.csv",
         network=f"{UNDERSTAND_RUN}/model.safetensors",
     log:
-        f"{ROOT}/logs/long_short/understand/{{task}}/{{kind}}/seed{{seed}}.log",
+        f"{ROOT}/logs/long_short/understand/{{task}}/{{attention}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task=LS_TASK,
+        attention="[a-z_]+",
     resources:
         **needs(mem_mb=16000, minutes=1440),
     params:
-        **words(
-            "understand",
-            study="long_short",
-            settings=understand_settings,
-            code=understand_code,
-            task="{task}",
-            attention="{kind}",
-        ),
+        **words("understand", study="long_short", settings=understand_settings, code=understand_code),

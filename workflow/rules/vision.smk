@@ -12,7 +12,7 @@ def vision_images(study):
 
 def prepare_vision_settings(wildcards):
     """All training images are trained on, as in chapter 4 of zhu2022."""
-    several = PARAMS[wildcards.vision]["images"]["train_per_class"]
+    several = PARAMS[wildcards.study]["images"]["train_per_class"]
     return canonical(
         {
             "dataset": wildcards.dataset,

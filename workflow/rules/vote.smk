@@ -15,7 +15,9 @@ use rule run as vote with:
         scores=f"{VOTE_RUN}/scores.csv",
         submission=f"{VOTE_RUN}/submission.zip",
     log:
-        f"{ROOT}/logs/freelb/vote/{{encoder}}/{{tactic}}.log",
+        f"{ROOT}/logs/freelb/vote/{{encoder}}/{{method}}.log",
+    wildcard_constraints:
+        method="[a-z_0-9]+",
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
@@ -25,6 +27,4 @@ use rule run as vote with:
             settings=vote_settings,
             code=code_version("relearn.steps.vote"),
             seed=FB_SEEDS[0],
-            encoder="{encoder}",
-            method="{tactic}",
         ),
