@@ -117,13 +117,10 @@ def test_a_run_of_images_depends_on_where_they_are_perturbed(tactic: str) -> Non
         return str(registry[name].partition(":")[0])
 
     modules = of_rules("strategy_modules", method_module=module, STRATEGIES=STRATEGIES)
-    known: dict[str, Any] = {
-        "code_version": lambda *names: closure(names),
-        "network_module": models.module_of,
-    }
-    known |= {"strategy_modules": modules, "method_module": module, "SPACES": SPACES}
-    asked = of_rules("contrast_code", FB={"contrast": {"network": {"name": "ResNet18"}}}, **known)
-    found = asked(SimpleNamespace(method=tactic))
+    known = {"network_module": models.module_of, "strategy_modules": modules}
+    known |= {"method_module": module, "SPACES": SPACES}
+    asked = of_rules("contrast_modules", FB={"contrast": {"network": {"name": "ResNet18"}}}, **known)
+    found = closure(["relearn.steps.contrast", *asked(SimpleNamespace(method=tactic))])
     adversarial = tactic != "vanilla"
     assert (module(SPACES, "pixels") in found) is adversarial
     assert not adversarial or module(STRATEGIES, tactic) in found

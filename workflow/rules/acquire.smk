@@ -17,10 +17,4 @@ use rule run as acquire with:
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
-        **words(
-            "acquire",
-            study="freelb",
-            settings=acquire_settings,
-            code=code_version("relearn.steps.acquire"),
-            seed=FB_SEEDS[0],
-        ),
+        **words("acquire", study="freelb", settings=acquire_settings, seed=FB_SEEDS[0]),

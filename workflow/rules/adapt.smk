@@ -18,6 +18,4 @@ use rule run as adapt with:
     resources:
         **needs(mem_mb=32000 if LS["adapt"]["checkpoint"] else 8000, minutes=10080),
     params:
-        **words(
-            "adapt", study="long_short", settings=adapt_settings, code=code_version("relearn.steps.adapt")
-        ),
+        **words("adapt", study="long_short", settings=adapt_settings),

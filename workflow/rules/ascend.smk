@@ -26,6 +26,5 @@ use rule run as ascend with:
             "ascend",
             study="l2_attention",
             settings=ascend_settings,
-            code=code_version("relearn.steps.ascend"),
             p=lambda wildcards: P_OF[wildcards.suite],
         ),

@@ -19,8 +19,8 @@ use rule run as characters with:
         **words(
             "characters",
             study="l2_attention",
-            settings=canonical(CHARACTERS),
-            code=code_version("relearn.steps.characters", text_module(CHARACTERS["dataset"])),
+            settings=CHARACTERS,
+            modules=[text_module(CHARACTERS["dataset"])],
             seed=None,
             dataset=CHARACTERS["dataset"],
         ),

@@ -31,7 +31,7 @@ use rule run as classify_lipsformer with:
             "classify",
             study="lipsformer",
             settings=classify_lipsformer_settings,
-            code=classify_lipsformer_code,
+            modules=classify_lipsformer_modules,
         ),
 
 
@@ -65,7 +65,7 @@ use rule run as classify_layer_scale with:
             "classify",
             study="layer_scale",
             settings=classify_layer_scale_settings,
-            code=classify_code("layer_scale", DEIT),
+            modules=classify_modules("layer_scale", DEIT),
         ),
 
 
@@ -97,7 +97,7 @@ use rule run as classify_lrformer with:
             "classify",
             study="lrformer",
             settings=classify_lrformer_settings,
-            code=classify_code("lrformer", "lrformer_depth12"),
+            modules=classify_modules("lrformer", "lrformer_depth12"),
         ),
 
 
@@ -129,5 +129,5 @@ use rule run as classify_long_short with:
             "classify",
             study="long_short",
             settings=classify_long_short_settings,
-            code=classify_long_short_code,
+            modules=classify_long_short_modules,
         ),

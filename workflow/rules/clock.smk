@@ -20,6 +20,4 @@ use rule run as clock with:
     resources:
         **needs(mem_mb=8000, minutes=240),
     params:
-        **words(
-            "clock", study="l2_attention", settings=clock_settings, code=code_version("relearn.steps.clock")
-        ),
+        **words("clock", study="l2_attention", settings=clock_settings),

@@ -1,4 +1,4 @@
-# Parameters, folders, code versions and the importer: what every rule file leans on.
+# Parameters, folders, patterns of wildcards and the importer, for all rule files.
 import os
 import subprocess
 import sys

@@ -22,4 +22,4 @@ use rule run as contrast with:
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
-        **words("contrast", study="freelb", settings=contrast_settings, code=contrast_code),
+        **words("contrast", study="freelb", settings=contrast_settings, modules=contrast_modules),

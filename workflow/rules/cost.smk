@@ -17,14 +17,7 @@ use rule run as cost_curve with:
     resources:
         **needs(mem_mb=16000, minutes=480),
     params:
-        **words(
-            "cost",
-            study="long_short",
-            settings=curve_settings(),
-            code=code_version("relearn.steps.cost"),
-            seed=0,
-            protocol="curve",
-        ),
+        **words("cost", study="long_short", settings=curve_settings(), seed=0, protocol="curve"),
 
 
 use rule run as cost_latency with:
@@ -40,9 +33,7 @@ use rule run as cost_latency with:
             "cost",
             study="long_short",
             settings=latency_settings(),
-            code=code_version(
-                "relearn.steps.cost", *map(attention_module, LS["cost"]["latency"]["attentions"])
-            ),
+            modules=[attention_module(name) for name in LS["cost"]["latency"]["attentions"]],
             seed=0,
             protocol="latency",
         ),

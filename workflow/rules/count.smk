@@ -16,7 +16,7 @@ use rule run as count_lipsformer with:
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        **words("count", study="lipsformer", settings=count_settings, code=count_code),
+        **words("count", study="lipsformer", settings=count_settings, modules=count_modules),
 
 
 rule count_long_short_all:
@@ -36,7 +36,9 @@ use rule run as count_long_short with:
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        **words("count", study="long_short", settings=count_family_settings, code=count_family_code, seed=0),
+        **words(
+            "count", study="long_short", settings=count_family_settings, modules=count_family_modules, seed=0
+        ),
 
 
 rule count_freelb_all:
@@ -60,6 +62,6 @@ use rule run as count_freelb with:
             "count",
             study="freelb",
             settings=count_family_settings,
-            code=code_version("relearn.steps.count", method_module(STRATEGIES, "freelb")),
+            modules=[method_module(STRATEGIES, "freelb")],
             seed=0,
         ),

@@ -23,4 +23,4 @@ use rule run as craft with:
     resources:
         **needs(mem_mb=8000, minutes=720),
     params:
-        **words("craft", study="poisoning", settings=craft_settings, code=craft_code),
+        **words("craft", study="poisoning", settings=craft_settings, modules=craft_modules),

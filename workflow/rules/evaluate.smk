@@ -23,13 +23,11 @@ use rule run as evaluate with:
         **words(
             "evaluate",
             study="poisoning",
-            settings=canonical(
-                {
-                    "protocol": "robustness",
-                    **{key: EVALUATE[key] for key in ("calibration_bins", "pgd", "corruptions")},
-                }
-            ),
-            code=evaluate_code,
+            settings={
+                "protocol": "robustness",
+                **{key: EVALUATE[key] for key in ("calibration_bins", "pgd", "corruptions")},
+            },
+            modules=network_modules,
             protocol="robustness",
             architecture=architecture_of,
         ),
@@ -46,8 +44,8 @@ use rule run as evaluate_hull with:
         **words(
             "evaluate",
             study="poisoning",
-            settings=canonical({"protocol": "hull", **EVALUATE["hull"]}),
-            code=code_version("relearn.steps.evaluate", "relearn.measures.hull"),
+            settings={"protocol": "hull", **EVALUATE["hull"]},
+            modules=["relearn.measures.hull"],
             protocol="hull",
         ),
 
@@ -68,8 +66,8 @@ use rule run as evaluate_feature_plane with:
         **words(
             "evaluate",
             study="poisoning",
-            settings=canonical(PLANE_SETTINGS),
-            code=plane_code,
+            settings=PLANE_SETTINGS,
+            modules=victim_modules,
             protocol="feature_plane",
         ),
 
@@ -86,7 +84,7 @@ use rule run as evaluate_toy with:
         **words(
             "evaluate",
             study="poisoning",
-            settings=canonical({"protocol": "toy"}),
-            code=toy_code,
+            settings={"protocol": "toy"},
+            modules=["relearn.measures.toy_svm"],
             protocol="toy",
         ),

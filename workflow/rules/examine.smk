@@ -20,7 +20,7 @@ use rule run as examine with:
             "examine",
             study="l2_attention",
             settings=examine_settings,
-            code=code_version("relearn.steps.examine", "relearn.steps.constructions_l2_attention"),
+            modules=["relearn.steps.constructions_l2_attention"],
         ),
 
 
@@ -37,13 +37,7 @@ use rule run as examine_outputs with:
     resources:
         **needs(mem_mb=4000, minutes=60, gpu=0),
     params:
-        **words(
-            "examine",
-            study="l2_attention",
-            settings=outputs_settings,
-            code=code_version("relearn.steps.examine"),
-            protocol="outputs",
-        ),
+        **words("examine", study="l2_attention", settings=outputs_settings, protocol="outputs"),
 
 
 rule examine_lipsformer_all:
@@ -67,7 +61,7 @@ use rule run as examine_lipsformer with:  # qi2023: theorems 1 and 2, the spectr
             "examine",
             study="lipsformer",
             settings=lipsformer_settings,
-            code=code_version("relearn.steps.examine", "relearn.steps.constructions_lipsformer"),
+            modules=["relearn.steps.constructions_lipsformer"],
         ),
 
 
@@ -85,7 +79,7 @@ use rule run as examine_activations with:  # qi2023: figure 2
             "examine",
             study="lipsformer",
             settings=activations_settings,
-            code=code_version("relearn.steps.examine", "relearn.steps.constructions_lipsformer"),
+            modules=["relearn.steps.constructions_lipsformer"],
             protocol="activations",
         ),
 
@@ -109,5 +103,5 @@ use rule run as examine_lrformer with:  # ye2023: LayerNorm, Lipschitz-regularis
             "examine",
             study="lrformer",
             settings=lrformer_settings,
-            code=code_version("relearn.steps.examine", "relearn.steps.constructions_lrformer"),
+            modules=["relearn.steps.constructions_lrformer"],
         ),

@@ -21,4 +21,4 @@ use rule run as filter with:
     resources:
         **needs(mem_mb=4000, minutes=30),
     params:
-        **words("filter", study="poisoning", settings=filter_settings, code=filter_code),
+        **words("filter", study="poisoning", settings=filter_settings, modules=filter_modules),

@@ -26,4 +26,4 @@ use rule run as finetune with:
             minutes=1440,
         ),
     params:
-        **words("finetune", study="freelb", settings=finetune_settings, code=finetune_code),
+        **words("finetune", study="freelb", settings=finetune_settings, modules=finetune_modules),

@@ -21,15 +21,13 @@ def encoder_sizes(encoder):
 
 
 def acquire_settings(wildcards):
-    return canonical(
-        {
-            "encoder": encoder_sizes(wildcards.encoder),
-            "corpus": dict(FB["corpus"]),
-            "schedule": "linear",
-            "clip_norm": None,
-            **FB["acquire"],
-        }
-    )
+    return {
+        "encoder": encoder_sizes(wildcards.encoder),
+        "corpus": dict(FB["corpus"]),
+        "schedule": "linear",
+        "clip_norm": None,
+        **FB["acquire"],
+    }
 
 
 # finetune
@@ -64,25 +62,23 @@ def strategy_settings(name, own, common):
 
 def finetune_settings(wildcards):
     own, common = FB_PLAN[wildcards.encoder, wildcards.task], FB["finetune"]
-    return canonical(
-        {
-            "encoder": {
-                **encoder_sizes(wildcards.encoder),
-                "checkpoint": FB["encoders"][wildcards.encoder]["checkpoint"],
-            },
-            "task": own["task"],
-            "samples": {part: own[f"{part}_samples"] for part in ("train", "dev", "test")},
-            "method": strategy_settings(wildcards.method, own, common),
-            **{key: own[key] for key in ("max_length", "with_tasks", "steps", "warmup_steps", "batch_size")},
-            **{key: own[key] for key in ("accumulate", "lr", "weight_decay", "dropout", "attention_dropout")},
-            "clip_norm": absent(own["clip_norm"]),
-            "schedule": "linear",
-            **{key: common[key] for key in ("betas", "adam_eps", "evaluations")},
-            **(
-                {"answered": ["ax"]} if own["task"] == "mnli" else {}
-            ),  # the diagnostics are answered by MNLI's networks
-        }
-    )
+    return {
+        "encoder": {
+            **encoder_sizes(wildcards.encoder),
+            "checkpoint": FB["encoders"][wildcards.encoder]["checkpoint"],
+        },
+        "task": own["task"],
+        "samples": {part: own[f"{part}_samples"] for part in ("train", "dev", "test")},
+        "method": strategy_settings(wildcards.method, own, common),
+        **{key: own[key] for key in ("max_length", "with_tasks", "steps", "warmup_steps", "batch_size")},
+        **{key: own[key] for key in ("accumulate", "lr", "weight_decay", "dropout", "attention_dropout")},
+        "clip_norm": absent(own["clip_norm"]),
+        "schedule": "linear",
+        **{key: common[key] for key in ("betas", "adam_eps", "evaluations")},
+        **(
+            {"answered": ["ax"]} if own["task"] == "mnli" else {}
+        ),  # the diagnostics are answered by MNLI's networks
+    }
 
 
 def finetune_inputs(wildcards):
@@ -98,9 +94,9 @@ def finetune_inputs(wildcards):
     return {"encoder": f"{ACQUIRE_RUN.format(encoder=wildcards.encoder)}/encoder.safetensors"}
 
 
-def finetune_code(wildcards):
-    """Code version: the method that is asked for, and no other."""
-    return code_version("relearn.steps.finetune", *strategy_modules(wildcards.method))
+def finetune_modules(wildcards):
+    """The method of the run and no other."""
+    return strategy_modules(wildcards.method)
 
 
 def strategy_modules(name):
@@ -125,14 +121,12 @@ def provoked(method):
 
 def provoke_settings(wildcards):
     own = FB_PLAN[wildcards.encoder, wildcards.task]
-    return canonical(
-        {
-            "task": own["task"],
-            "max_length": own["max_length"],
-            "references": ["freelb", "pgd"],
-            **{key: value for key, value in FB["provoke"].items() if key != "tasks"},
-        }
-    )
+    return {
+        "task": own["task"],
+        "max_length": own["max_length"],
+        "references": ["freelb", "pgd"],
+        **{key: value for key, value in FB["provoke"].items() if key != "tasks"},
+    }
 
 
 # vote
@@ -171,7 +165,7 @@ def vote_answers(wildcards):
 
 
 def vote_settings(wildcards):
-    return canonical({"members": members(wildcards.encoder, wildcards.method)})
+    return {"members": members(wildcards.encoder, wildcards.method)}
 
 
 # contrast
@@ -185,25 +179,22 @@ def contrast_settings(wildcards):
     if wildcards.method != "vanilla":
         method = {"kind": wildcards.method, **own["perturbation"]}
         method["eps"] = method["eps"] if method["project"] else None
-    return canonical(
-        {
-            "network": dict(own["network"]),
-            "train": dict(own["train"]),
-            "method": method,
-            "attack": dict(own["attack"]),
-        }
-    )
+    return {
+        "network": dict(own["network"]),
+        "train": dict(own["train"]),
+        "method": method,
+        "attack": dict(own["attack"]),
+    }
 
 
-def contrast_code(wildcards):
-    """Code version: the method that is asked for, and where it perturbs; the step takes both from lists of names."""
+def contrast_modules(wildcards):
+    """The network, the method, and the space that it perturbs: the step takes all from lists of names."""
     strategies = strategy_modules(wildcards.method)
-    return code_version(
-        "relearn.steps.contrast",
+    return [
         network_module(FB["contrast"]["network"]["name"]),
         *strategies,
         *([method_module(SPACES, "pixels")] if strategies else []),
-    )
+    ]
 
 
 # count: what holds without training

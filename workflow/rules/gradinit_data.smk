@@ -21,8 +21,8 @@ use rule run as prepare_gradinit with:
         **words(
             "prepare",
             study="gradinit",
-            settings=canonical(prepare_gradinit_settings()),
-            code=code_version("relearn.steps.prepare", dataset_module(G_DATASET)),
+            settings=prepare_gradinit_settings(),
+            modules=[dataset_module(G_DATASET)],
             seed=None,
             dataset=G_DATASET,
         ),
@@ -37,14 +37,7 @@ use rule run as folder with:
     resources:
         **needs(mem_mb=4000, minutes=60, gpu=0),
     params:
-        **words(
-            "folder",
-            study="gradinit",
-            settings=folder_settings,
-            code=code_version("relearn.steps.folder"),
-            seed=None,
-            dataset=FOLDER,
-        ),
+        **words("folder", study="gradinit", settings=folder_settings, seed=None, dataset=FOLDER),
 
 
 use rule run as corpus with:
@@ -59,8 +52,8 @@ use rule run as corpus with:
         **words(
             "corpus",
             study="gradinit",
-            settings=canonical(CORPUS),
-            code=code_version("relearn.steps.corpus", corpus_module(CORPUS["dataset"])),
+            settings=CORPUS,
+            modules=[corpus_module(CORPUS["dataset"])],
             seed=None,
             dataset=CORPUS["dataset"],
         ),

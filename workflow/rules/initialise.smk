@@ -23,7 +23,7 @@ use rule run as initialise with:
     resources:
         **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 240)),
     params:
-        **words("initialise", study="gradinit", settings=start_settings, code=start_code, task="images"),
+        **words("initialise", study="gradinit", settings=start_settings, modules=start_modules, task="images"),
 
 
 use rule run as initialise_translation with:
@@ -43,6 +43,6 @@ use rule run as initialise_translation with:
             "initialise",
             study="gradinit",
             settings=translation_start_settings,
-            code=translation_start_code,
+            modules=translation_start_modules,
             task="translation",
         ),

@@ -22,9 +22,4 @@ use rule run as invert with:
     resources:
         **needs(mem_mb=8000, minutes=120),
     params:
-        **words(
-            "invert",
-            study="l2_attention",
-            settings=invert_settings,
-            code=code_version("relearn.steps.invert"),
-        ),
+        **words("invert", study="l2_attention", settings=invert_settings),

@@ -21,9 +21,4 @@ use rule run as language with:
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
-        **words(
-            "language",
-            study="l2_attention",
-            settings=language_settings,
-            code=code_version("relearn.steps.language"),
-        ),
+        **words("language", study="l2_attention", settings=language_settings),

@@ -22,7 +22,7 @@ use rule run as learn with:
     resources:
         **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 1440)),
     params:
-        **words("learn", study="gradinit", settings=learn_settings, code=learn_code, task="images"),
+        **words("learn", study="gradinit", settings=learn_settings, modules=learn_modules, task="images"),
 
 
 use rule run as translate with:
@@ -38,10 +38,4 @@ use rule run as translate with:
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
-        **words(
-            "translate",
-            study="gradinit",
-            settings=translate_settings,
-            code=code_version("relearn.steps.translate"),
-            task="translation",
-        ),
+        **words("translate", study="gradinit", settings=translate_settings, task="translation"),

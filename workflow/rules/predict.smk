@@ -22,9 +22,4 @@ use rule run as predict with:
     resources:
         **needs(mem_mb=16000, minutes=10080),
     params:
-        **words(
-            "predict",
-            study="long_short",
-            settings=predict_settings,
-            code=code_version("relearn.steps.predict"),
-        ),
+        **words("predict", study="long_short", settings=predict_settings),

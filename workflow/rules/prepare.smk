@@ -20,8 +20,8 @@ use rule run as prepare with:
         **words(
             "prepare",
             study="poisoning",
-            settings=canonical(POISONING["prepare"]),
-            code=code_version("relearn.steps.prepare", dataset_module(POISONING["prepare"]["dataset"])),
+            settings=POISONING["prepare"],
+            modules=[dataset_module(POISONING["prepare"]["dataset"])],
             seed=None,
             dataset=POISONING["prepare"]["dataset"],
         ),
@@ -41,8 +41,7 @@ use rule run as subset with:
         **words(
             "subset",
             study="poisoning",
-            settings=lambda wildcards: canonical(dict(zip(("start", "stop"), PARTS[wildcards.part]))),
-            code=code_version("relearn.steps.subset"),
+            settings=lambda wildcards: dict(zip(("start", "stop"), PARTS[wildcards.part])),
             seed=None,
             dataset=DATASET,
         ),

@@ -17,6 +17,6 @@ use rule run as prepare_vision with:
             "prepare",
             study="{study}",
             settings=prepare_vision_settings,
-            code=lambda wildcards: code_version("relearn.steps.prepare", dataset_module(wildcards.dataset)),
+            modules=lambda wildcards: [dataset_module(wildcards.dataset)],
             seed=None,
         ),

@@ -22,7 +22,7 @@ use rule run as pretrain with:
             "pretrain",
             study="poisoning",
             settings=pretrain_settings,
-            code=pretrain_code,
+            modules=network_modules,
             architecture=architecture_of,
         ),
 
@@ -42,8 +42,8 @@ use rule run as harden with:
         **words(
             "harden",
             study="poisoning",
-            settings=lambda wildcards: canonical({**HARDEN, "architecture": architecture_of(wildcards)}),
-            code=harden_code,
+            settings=lambda wildcards: {**HARDEN, "architecture": architecture_of(wildcards)},
+            modules=network_modules,
             role="robust",
             architecture=architecture_of,
         ),

@@ -26,7 +26,7 @@ use rule run as probe with:
             "probe",
             study="gradinit",
             settings=probe_settings,
-            code=probe_code,
+            modules=probe_modules,
             protocol="gradient_statistics",
             task="images",
         ),
@@ -48,11 +48,7 @@ use rule run as probe_translation with:
             "probe",
             study="gradinit",
             settings=translation_probe_settings,
-            code=code_version(
-                "relearn.steps.probe",
-                "relearn.measures.gradient_statistics",
-                "relearn.steps.task_translation",
-            ),
+            modules=["relearn.measures.gradient_statistics", "relearn.steps.task_translation"],
             protocol="gradient_statistics",
             task="translation",
         ),
@@ -70,8 +66,8 @@ use rule run as probe_batch_norm with:
         **words(
             "probe",
             study="gradinit",
-            settings=canonical({"protocol": "batch_norm", "draws": PROBE["variance_draws"]}),
-            code=code_version("relearn.steps.probe", "relearn.measures.batch_norm_gradient"),
+            settings={"protocol": "batch_norm", "draws": PROBE["variance_draws"]},
+            modules=["relearn.measures.batch_norm_gradient"],
             protocol="batch_norm",
         ),
 
@@ -88,7 +84,7 @@ use rule run as probe_parameter_counts with:
         **words(
             "probe",
             study="gradinit",
-            settings=canonical({"protocol": "parameter_counts"}),
-            code=code_version("relearn.steps.probe", "relearn.measures.parameter_counts", *COUNTED_MODULES),
+            settings={"protocol": "parameter_counts"},
+            modules=["relearn.measures.parameter_counts", *COUNTED_MODULES],
             protocol="parameter_counts",
         ),

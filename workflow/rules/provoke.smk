@@ -22,6 +22,4 @@ use rule run as provoke with:
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
-        **words(
-            "provoke", study="freelb", settings=provoke_settings, code=code_version("relearn.steps.provoke")
-        ),
+        **words("provoke", study="freelb", settings=provoke_settings),

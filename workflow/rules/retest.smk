@@ -19,4 +19,4 @@ use rule run as retest with:
     resources:
         **needs(mem_mb=12000, minutes=240),
     params:
-        **words("retest", study="lipsformer", settings=retest_settings, code=retest_code),
+        **words("retest", study="lipsformer", settings=retest_settings, modules=retest_modules),

@@ -22,6 +22,6 @@ use rule run as sequences with:
             "sequences",
             study="long_short",
             settings=sequences_settings,
-            code=sequences_code,
+            modules=sequences_modules,
             seed=LS_DATA_SEED,
         ),

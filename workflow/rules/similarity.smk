@@ -19,4 +19,4 @@ use rule run as similarity with:
     resources:
         **needs(mem_mb=8000, minutes=240),
     params:
-        **words("similarity", study="long_short", settings=similarity_settings, code=similarity_code),
+        **words("similarity", study="long_short", settings=similarity_settings, modules=similarity_modules),

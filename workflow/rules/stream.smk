@@ -22,6 +22,6 @@ use rule run as stream with:
             "stream",
             study="long_short",
             settings=stream_settings,
-            code=lambda wildcards: code_version("relearn.steps.stream", stream_module(wildcards.dataset)),
+            modules=lambda wildcards: [stream_module(wildcards.dataset)],
             seed=0,
         ),

@@ -21,7 +21,7 @@ use rule run as throughput_lipsformer with:
             "throughput",
             study="lipsformer",
             settings=throughput_settings,
-            code=code_version("relearn.steps.throughput", "relearn.models.lipsformer"),
+            modules=["relearn.models.lipsformer"],
         ),
 
 
@@ -44,6 +44,6 @@ use rule run as throughput_long_short with:
             "throughput",
             study="long_short",
             settings=throughput_long_short_settings,
-            code=throughput_long_short_code,
+            modules=throughput_long_short_modules,
             seed=0,
         ),

@@ -24,7 +24,7 @@ use rule run as train with:
     resources:
         **needs(mem_mb=6000, minutes=240),
     params:
-        **words("train", study="poisoning", settings=train_settings, code=train_code),
+        **words("train", study="poisoning", settings=train_settings, modules=victim_modules),
 
 
 use rule run as train_clean with:
@@ -42,7 +42,7 @@ use rule run as train_clean with:
     resources:
         **needs(mem_mb=6000, minutes=240),
     params:
-        **words("train", study="poisoning", settings=train_settings, code=train_code, attack="clean"),
+        **words("train", study="poisoning", settings=train_settings, modules=victim_modules, attack="clean"),
 
 
 use rule train_clean as train_clean_end_to_end with:  # no features that another run could read

@@ -22,4 +22,4 @@ use rule run as uncertainty with:
     resources:
         **needs(mem_mb=8000, minutes=120),
     params:
-        **words("uncertainty", study="lrformer", settings=uncertainty_settings, code=uncertainty_code()),
+        **words("uncertainty", study="lrformer", settings=uncertainty_settings, modules=uncertainty_modules()),

@@ -23,4 +23,4 @@ use rule run as understand with:
     resources:
         **needs(mem_mb=16000, minutes=1440),
     params:
-        **words("understand", study="long_short", settings=understand_settings, code=understand_code),
+        **words("understand", study="long_short", settings=understand_settings, modules=understand_modules),

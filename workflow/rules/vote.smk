@@ -21,10 +21,4 @@ use rule run as vote with:
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        **words(
-            "vote",
-            study="freelb",
-            settings=vote_settings,
-            code=code_version("relearn.steps.vote"),
-            seed=FB_SEEDS[0],
-        ),
+        **words("vote", study="freelb", settings=vote_settings, seed=FB_SEEDS[0]),

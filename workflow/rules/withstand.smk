@@ -22,4 +22,4 @@ use rule run as withstand with:
     resources:
         **needs(mem_mb=12000, minutes=1440),
     params:
-        **words("withstand", study="robustness", settings=withstand_settings, code=withstand_code),
+        **words("withstand", study="robustness", settings=withstand_settings, modules=withstand_modules),
