@@ -8,6 +8,7 @@ configfile: "params.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/run.smk"
 include: "workflow/rules/poisoning.smk"
 include: "workflow/rules/gradinit.smk"
 include: "workflow/rules/l2_attention.smk"

@@ -42,7 +42,7 @@ def of_rules(name: str, **known: Any) -> Any:
 def method_of(tactic: str) -> dict[str, Any]:
     """Settings of a run by one of the names of params.yaml."""
     own = {"passes": 3, "step_size": 0.1, "start_norm": 0.2, "project": True, "eps": 0.3}
-    found: dict[str, Any] = of_rules("tactic_settings")(tactic, own, {"mask": "start", "clean_first": True})
+    found: dict[str, Any] = of_rules("strategy_settings")(tactic, own, {"mask": "start", "clean_first": True})
     return found
 
 
@@ -82,7 +82,7 @@ def test_the_methods_of_params_yaml_differ_and_reach_every_strategy() -> None:
 def test_what_is_said_of_a_radius_and_of_a_probe() -> None:
     own = {"passes": 3, "step_size": 0.1, "start_norm": 0.2, "project": False, "eps": 0.3}
     common = {"mask": "always", "clean_first": False}
-    assert of_rules("tactic_settings")("freelb", own, common)["eps"] is None  # counts with project alone
+    assert of_rules("strategy_settings")("freelb", own, common)["eps"] is None  # counts with project alone
     assert set(schema_rules_freelb.PROVOKED) <= set(TACTICS)
     assert schema_rules_freelb.PROVOKED_ENCODER in FAMILIES
     said = {*words.Provoke.model_fields} - {"tasks"} | {"task", "max_length", "references"}
@@ -114,13 +114,10 @@ def test_a_run_of_images_depends_on_where_they_are_perturbed(tactic: str) -> Non
         return str(registry[name].partition(":")[0])
 
     modules = of_rules("strategy_modules", method_module=module, STRATEGIES=STRATEGIES)
-    known: dict[str, Any] = {
-        "code_version": lambda *names: closure(names),
-        "network_module": models.module_of,
-    }
-    known |= {"strategy_modules": modules, "method_module": module, "SPACES": SPACES}
-    asked = of_rules("contrast_code", FB={"contrast": {"network": {"name": "ResNet18"}}}, **known)
-    found = asked(SimpleNamespace(tactic=tactic))
+    known = {"network_module": models.module_of, "strategy_modules": modules}
+    known |= {"method_module": module, "SPACES": SPACES}
+    asked = of_rules("contrast_modules", FB={"contrast": {"network": {"name": "ResNet18"}}}, **known)
+    found = closure(["relearn.steps.contrast", *asked(SimpleNamespace(method=tactic))])
     adversarial = tactic != "vanilla"
     assert (module(SPACES, "pixels") in found) is adversarial
     assert not adversarial or module(STRATEGIES, tactic) in found

@@ -132,7 +132,6 @@ class Rules(dict):
         super().__init__(
             PARAMS=copy.deepcopy(parameters(scale)),
             ROOT=f"results/{scale}",
-            canonical=record.canonical,
             expand=expand,
             network_module=lambda name: name,
             os=os,
@@ -151,7 +150,7 @@ class Rules(dict):
         return [dict(one) for one in dict.fromkeys(tuple(one.items()) for one in found)]
 
     def settings(self, function: str, wildcards: Mapping[str, str]) -> dict:
-        return json.loads(self[function](SimpleNamespace(**wildcards)))
+        return json.loads(record.canonical(self[function](SimpleNamespace(**wildcards))))
 
 
 class Spy:

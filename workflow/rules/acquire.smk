@@ -7,32 +7,14 @@ rule acquire_all:
     localrule: True
 
 
-rule acquire:
+use rule run as acquire with:
     output:
         record=f"{ACQUIRE_RUN}/record.json",
         history=f"{ACQUIRE_RUN}/history.csv",
         encoder=f"{ACQUIRE_RUN}/encoder.safetensors",
     log:
         f"{ROOT}/logs/freelb/acquire/{{encoder}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/freelb/acquire/{{encoder}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=1440),
     params:
-        scale=SCALE,
-        settings=acquire_settings,
-        code=code_version("relearn.steps.acquire"),
-        seed=FB_SEEDS[0],
-    shell:
-        "relearn acquire --study freelb --settings {params.settings:q} --code {params.code}"
-        " --label encoder={wildcards.encoder}"
-        " --seed {params.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("acquire", study="freelb", settings=acquire_settings, seed=FB_SEEDS[0]),

@@ -7,7 +7,7 @@ rule adapt_all:
     localrule: True
 
 
-rule adapt:
+use rule run as adapt with:
     output:
         record=f"{ADAPT_RUN}/record.json",
         history=f"{ADAPT_RUN}/history.csv",
@@ -15,24 +15,7 @@ rule adapt:
         network=f"{ADAPT_RUN}/model.safetensors",
     log:
         f"{ROOT}/logs/long_short/adapt/{{variant}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/adapt/{{variant}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=32000 if LS["adapt"]["checkpoint"] else 8000,
-        runtime=10080,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=32000 if LS["adapt"]["checkpoint"] else 8000, minutes=10080),
     params:
-        scale=SCALE,
-        settings=adapt_settings,
-        code=code_version("relearn.steps.adapt"),
-    shell:
-        "relearn adapt --study long_short --settings {params.settings:q} --code {params.code}"
-        " --label variant={wildcards.variant}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("adapt", study="long_short", settings=adapt_settings),

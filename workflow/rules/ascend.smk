@@ -7,7 +7,7 @@ rule ascend_all:
     localrule: True
 
 
-rule ascend:
+use rule run as ascend with:
     input:
         network=network_of,
     output:
@@ -16,27 +16,15 @@ rule ascend:
         curve=f"{ASCEND_RUN}/curve.csv",
     log:
         f"{ROOT}/logs/ascend/{{suite}}/{{attention}}/{{weights}}/{{length}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/ascend/{{suite}}/{{attention}}/{{weights}}/{{length}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        suite="fig[278]",
+        attention=L_ATTENTIONS,
     resources:
-        mem_mb=8000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=240),
     params:
-        scale=SCALE,
-        settings=ascend_settings,
-        code=code_version("relearn.steps.ascend"),
-        p=lambda wildcards: P_OF[wildcards.suite],
-    shell:
-        "relearn ascend --study l2_attention --settings {params.settings:q} --code {params.code}"
-        " --input network {input.network:q}"
-        " --label suite={wildcards.suite} --label attention={wildcards.attention} --label weights={wildcards.weights} --label length={wildcards.length} --label p={params.p}"
-        " --seed {wildcards.seed}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "ascend",
+            study="l2_attention",
+            settings=ascend_settings,
+            p=lambda wildcards: P_OF[wildcards.suite],
+        ),

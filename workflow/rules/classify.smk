@@ -7,7 +7,7 @@ rule classify_lipsformer_all:
     localrule: True
 
 
-rule classify_lipsformer:
+use rule run as classify_lipsformer with:
     input:
         data=vision_images("lipsformer"),
     output:
@@ -18,28 +18,21 @@ rule classify_lipsformer:
         network=f"{LIPS_CLASSIFY_RUN}/model.safetensors",
     log:
         f"{ROOT}/logs/lipsformer/classify/{{suite}}/{{variant}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/lipsformer/classify/{{suite}}/{{variant}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
+    wildcard_constraints:
+        suite="ablation|pairs",
     threads: 8 if PARAMS["lipsformer"]["images"]["dataset"] == IMAGENET_FOLDER else 1
     resources:
-        mem_mb=12000,
-        runtime=10080 if PARAMS["lipsformer"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(
+            mem_mb=12000,
+            minutes=10080 if PARAMS["lipsformer"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
+        ),
     params:
-        scale=SCALE,
-        settings=classify_lipsformer_settings,
-        code=classify_lipsformer_code,
-    shell:
-        "relearn classify --study lipsformer --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label suite={wildcards.suite} --label variant={wildcards.variant}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "classify",
+            study="lipsformer",
+            settings=classify_lipsformer_settings,
+            modules=classify_lipsformer_modules,
+        ),
 
 
 rule classify_layer_scale_all:
@@ -48,7 +41,7 @@ rule classify_layer_scale_all:
     localrule: True
 
 
-rule classify_layer_scale:
+use rule run as classify_layer_scale with:
     input:
         data=vision_images("layer_scale"),
     output:
@@ -59,28 +52,21 @@ rule classify_layer_scale:
         network=f"{DEEP_RUN}/model.safetensors",
     log:
         f"{ROOT}/logs/layer_scale/classify/{{suite}}/{{variant}}/depth{{depth}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/layer_scale/classify/{{suite}}/{{variant}}/depth{{depth}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
+    wildcard_constraints:
+        suite="residual|drop_path|class_token",
     threads: 8 if PARAMS["layer_scale"]["images"]["dataset"] == IMAGENET_FOLDER else 1
     resources:
-        mem_mb=12000,
-        runtime=10080 if PARAMS["layer_scale"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(
+            mem_mb=12000,
+            minutes=10080 if PARAMS["layer_scale"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
+        ),
     params:
-        scale=SCALE,
-        settings=classify_layer_scale_settings,
-        code=classify_code("layer_scale", DEIT),
-    shell:
-        "relearn classify --study layer_scale --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label suite={wildcards.suite} --label variant={wildcards.variant} --label depth={wildcards.depth}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "classify",
+            study="layer_scale",
+            settings=classify_layer_scale_settings,
+            modules=classify_modules("layer_scale", DEIT),
+        ),
 
 
 rule classify_lrformer_all:
@@ -89,7 +75,7 @@ rule classify_lrformer_all:
     localrule: True
 
 
-rule classify_lrformer:
+use rule run as classify_lrformer with:
     input:
         data=vision_images("lrformer"),
     output:
@@ -100,28 +86,19 @@ rule classify_lrformer:
         network=f"{Y_CLASSIFY_RUN}/model.safetensors",
     log:
         f"{ROOT}/logs/lrformer/classify/{{variant}}/depth{{depth}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/lrformer/classify/{{variant}}/depth{{depth}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
     threads: 8 if PARAMS["lrformer"]["images"]["dataset"] == IMAGENET_FOLDER else 1
     resources:
-        mem_mb=12000,
-        runtime=10080 if PARAMS["lrformer"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(
+            mem_mb=12000,
+            minutes=10080 if PARAMS["lrformer"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
+        ),
     params:
-        scale=SCALE,
-        settings=classify_lrformer_settings,
-        code=classify_code("lrformer", "lrformer_depth12"),
-    shell:
-        "relearn classify --study lrformer --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label variant={wildcards.variant} --label depth={wildcards.depth}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "classify",
+            study="lrformer",
+            settings=classify_lrformer_settings,
+            modules=classify_modules("lrformer", "lrformer_depth12"),
+        ),
 
 
 rule classify_long_short_all:
@@ -130,7 +107,7 @@ rule classify_long_short_all:
     localrule: True
 
 
-rule classify_long_short:
+use rule run as classify_long_short with:
     input:
         data=vision_images("long_short"),
     output:
@@ -141,25 +118,16 @@ rule classify_long_short:
         network=f"{LS_CLASSIFY_RUN}/model.safetensors",
     log:
         f"{ROOT}/logs/long_short/classify/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/classify/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
     threads: 8 if PARAMS["long_short"]["images"]["dataset"] == IMAGENET_FOLDER else 1
     resources:
-        mem_mb=12000,
-        runtime=10080 if PARAMS["long_short"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(
+            mem_mb=12000,
+            minutes=10080 if PARAMS["long_short"]["images"]["dataset"] == IMAGENET_FOLDER else 1440,
+        ),
     params:
-        scale=SCALE,
-        settings=classify_long_short_settings,
-        code=classify_long_short_code,
-    shell:
-        "relearn classify --study long_short --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label network={wildcards.network}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "classify",
+            study="long_short",
+            settings=classify_long_short_settings,
+            modules=classify_long_short_modules,
+        ),

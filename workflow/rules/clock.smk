@@ -7,7 +7,7 @@ rule clock_all:
     localrule: True
 
 
-rule clock:
+use rule run as clock with:
     input:
         characters=rules.characters.output.characters,
     output:
@@ -15,26 +15,9 @@ rule clock:
         times=f"{CLOCK_RUN}/times.csv",
     log:
         f"{ROOT}/logs/clock/{{attention}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/clock/{{attention}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
     resources:
-        mem_mb=8000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=240),
     params:
-        scale=SCALE,
-        settings=clock_settings,
-        code=code_version("relearn.steps.clock"),
-    shell:
-        "relearn clock --study l2_attention --settings {params.settings:q} --code {params.code}"
-        " --input characters {input.characters:q}"
-        " --label attention={wildcards.attention}"
-        " --seed {wildcards.seed}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("clock", study="l2_attention", settings=clock_settings),

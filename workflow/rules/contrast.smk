@@ -7,7 +7,7 @@ rule contrast_all:
     localrule: True
 
 
-rule contrast:
+use rule run as contrast with:
     input:
         data=vision_images("freelb"),
     output:
@@ -16,26 +16,10 @@ rule contrast:
         answers=f"{CONTRAST_RUN}/answers.csv",
         network=f"{CONTRAST_RUN}/weights.safetensors",
     log:
-        f"{ROOT}/logs/freelb/contrast/{{tactic}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/freelb/contrast/{{tactic}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/freelb/contrast/{{method}}/seed{{seed}}.log",
+    wildcard_constraints:
+        method="[a-z_0-9]+",
     resources:
-        mem_mb=8000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=1440),
     params:
-        scale=SCALE,
-        settings=contrast_settings,
-        code=contrast_code,
-    shell:
-        "relearn contrast --study freelb --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label method={wildcards.tactic}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("contrast", study="freelb", settings=contrast_settings, modules=contrast_modules),

@@ -8,59 +8,32 @@ rule cost_all:
     localrule: True
 
 
-rule cost_curve:
+use rule run as cost_curve with:
     output:
         record=f"{CURVE_RUN}/record.json",
         rows=f"{CURVE_RUN}/cost.csv",
     log:
         f"{ROOT}/logs/long_short/cost/curve.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/cost/curve.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=16000,
-        runtime=480,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=16000, minutes=480),
     params:
-        scale=SCALE,
-        settings=curve_settings(),
-        code=code_version("relearn.steps.cost"),
-    shell:
-        "relearn cost --study long_short --settings {params.settings:q} --code {params.code}"
-        " --label protocol=curve"
-        " --seed 0 --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("cost", study="long_short", settings=curve_settings(), seed=0, protocol="curve"),
 
 
-rule cost_latency:
+use rule run as cost_latency with:
     output:
         record=f"{LATENCY_RUN}/record.json",
         rows=f"{LATENCY_RUN}/latency.csv",
     log:
         f"{ROOT}/logs/long_short/cost/latency.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/cost/latency.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=16000,
-        runtime=480,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=16000, minutes=480),
     params:
-        scale=SCALE,
-        settings=latency_settings(),
-        code=code_version("relearn.steps.cost", *map(attention_module, LS["cost"]["latency"]["attentions"])),
-    shell:
-        "relearn cost --study long_short --settings {params.settings:q} --code {params.code}"
-        " --label protocol=latency"
-        " --seed 0 --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "cost",
+            study="long_short",
+            settings=latency_settings(),
+            modules=[attention_module(name) for name in LS["cost"]["latency"]["attentions"]],
+            seed=0,
+            protocol="latency",
+        ),

@@ -7,34 +7,16 @@ rule count_lipsformer_all:
     localrule: True
 
 
-rule count_lipsformer:
+use rule run as count_lipsformer with:
     output:
         record=f"{COUNT_RUN}/record.json",
         counts=f"{COUNT_RUN}/counts.csv",
     log:
         f"{ROOT}/logs/count/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/count/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=count_settings,
-        code=count_code,
-    shell:
-        "relearn count --study lipsformer --settings {params.settings:q} --code {params.code}"
-        " --label network={wildcards.network}"
-        " --seed {wildcards.seed}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("count", study="lipsformer", settings=count_settings, modules=count_modules),
 
 
 rule count_long_short_all:
@@ -43,33 +25,20 @@ rule count_long_short_all:
     localrule: True
 
 
-rule count_long_short:
+use rule run as count_long_short with:
     output:
         record=f"{LS_COUNT_RUN}/record.json",
         counts=f"{LS_COUNT_RUN}/counts.csv",
     log:
         f"{ROOT}/logs/long_short/count/{{family}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/count/{{family}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        family="lra|language|vision",
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=count_family_settings,
-        code=count_family_code,
-    shell:
-        "relearn count --study long_short --settings {params.settings:q} --code {params.code}"
-        " --label family={wildcards.family}"
-        " --seed 0 --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "count", study="long_short", settings=count_family_settings, modules=count_family_modules, seed=0
+        ),
 
 
 rule count_freelb_all:
@@ -78,30 +47,21 @@ rule count_freelb_all:
     localrule: True
 
 
-rule count_freelb:
+use rule run as count_freelb with:
     output:
         record=f"{FB_COUNT_RUN}/record.json",
         gradients=f"{FB_COUNT_RUN}/gradients.csv",
     log:
         f"{ROOT}/logs/freelb/count/{{family}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/freelb/count/{{family}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        family="gradient",
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=count_family_settings,
-        code=code_version("relearn.steps.count", method_module(STRATEGIES, "freelb")),
-    shell:
-        "relearn count --study freelb --settings {params.settings:q} --code {params.code}"
-        " --label family={wildcards.family}"
-        " --seed 0 --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "count",
+            study="freelb",
+            settings=count_family_settings,
+            modules=[method_module(STRATEGIES, "freelb")],
+            seed=0,
+        ),

@@ -7,7 +7,7 @@ rule craft_all:
     localrule: True
 
 
-rule craft:
+use rule run as craft with:
     input:
         data=rules.prepare.output.data,
         substitutes=substitutes_of,
@@ -20,25 +20,7 @@ rule craft:
         trials=f"{CRAFT_RUN}/trials.csv",
     log:
         f"{ROOT}/logs/craft/{{attack}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/craft/{{attack}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=720,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=720),
     params:
-        scale=SCALE,
-        settings=craft_settings,
-        code=craft_code,
-    shell:
-        "relearn craft --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input substitutes {input.substitutes:q}"
-        " --input watch {input.watch:q}"
-        " --label attack={wildcards.attack} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("craft", study="poisoning", settings=craft_settings, modules=craft_modules),

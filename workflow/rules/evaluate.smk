@@ -7,7 +7,7 @@ rule evaluate_all:
     localrule: True
 
 
-rule evaluate:
+use rule run as evaluate with:
     input:
         data=rules.prepare.output.data,
         network=evaluated_network,
@@ -17,64 +17,40 @@ rule evaluate:
         curves=f"{ROBUSTNESS_RUN}/loss_curves.csv",
     log:
         f"{ROOT}/logs/evaluate/robustness/{{role}}/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/evaluate/robustness/{{role}}/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30),
     params:
-        scale=SCALE,
-        settings=canonical(
-            {
+        **words(
+            "evaluate",
+            study="poisoning",
+            settings={
                 "protocol": "robustness",
                 **{key: EVALUATE[key] for key in ("calibration_bins", "pgd", "corruptions")},
-            }
+            },
+            modules=network_modules,
+            protocol="robustness",
+            architecture=architecture_of,
         ),
-        code=evaluate_code,
-        architecture=architecture_of,
-    shell:
-        "relearn evaluate --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input network {input.network:q} --label protocol=robustness"
-        " --label role={wildcards.role} --label network={wildcards.network}"
-        " --label architecture={params.architecture} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
 
 
-rule evaluate_hull:
+use rule run as evaluate_hull with:
     output:
         record=f"{HULL_RUN}/record.json",
     log:
         f"{ROOT}/logs/evaluate/hull/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/evaluate/hull/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=2000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=2000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=canonical({"protocol": "hull", **EVALUATE["hull"]}),
-        code=code_version("relearn.steps.evaluate", "relearn.measures.hull"),
-    shell:
-        "relearn evaluate --settings {params.settings:q} --code {params.code} --label protocol=hull"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "evaluate",
+            study="poisoning",
+            settings={"protocol": "hull", **EVALUATE["hull"]},
+            modules=["relearn.measures.hull"],
+            protocol="hull",
+        ),
 
 
-rule evaluate_feature_plane:
+use rule run as evaluate_feature_plane with:
     input:
         data=rules.prepare.output.data,
         victim=f"{VICTIM_RUN}/weights.safetensors",
@@ -84,53 +60,31 @@ rule evaluate_feature_plane:
         trials=f"{PLANE_RUN}/trials.csv",
     log:
         f"{ROOT}/logs/evaluate/feature_plane/{{attack}}/{{victim}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/evaluate/feature_plane/{{attack}}/{{victim}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30),
     params:
-        scale=SCALE,
-        settings=canonical(PLANE_SETTINGS),
-        code=plane_code,
-    shell:
-        "relearn evaluate --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input victim {input.victim:q} --input poisons {input.poisons:q}"
-        " --label protocol=feature_plane --label attack={wildcards.attack} --label victim={wildcards.victim}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "evaluate",
+            study="poisoning",
+            settings=PLANE_SETTINGS,
+            modules=victim_modules,
+            protocol="feature_plane",
+        ),
 
 
-rule evaluate_toy:
+use rule run as evaluate_toy with:
     output:
         record=f"{TOY_RUN}/record.json",
         trials=f"{TOY_RUN}/trials.csv",
     log:
         f"{ROOT}/logs/evaluate/toy/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/evaluate/toy/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=2000,
-        runtime=15,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=2000, minutes=15, gpu=0),
     params:
-        scale=SCALE,
-        settings=canonical({"protocol": "toy"}),
-        code=toy_code,
-    shell:
-        "relearn evaluate --settings {params.settings:q} --code {params.code} --label protocol=toy"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "evaluate",
+            study="poisoning",
+            settings={"protocol": "toy"},
+            modules=["relearn.measures.toy_svm"],
+            protocol="toy",
+        ),

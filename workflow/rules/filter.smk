@@ -7,7 +7,7 @@ rule filter_all:
     localrule: True
 
 
-rule filter:
+use rule run as filter with:
     input:
         data=rules.prepare.output.data,
         victim=f"{VICTIM_RUN}/weights.safetensors",
@@ -18,25 +18,7 @@ rule filter:
         trials=f"{FILTER_RUN}/trials.csv",
     log:
         f"{ROOT}/logs/filter/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/filter/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30),
     params:
-        scale=SCALE,
-        settings=filter_settings,
-        code=filter_code,
-    shell:
-        "relearn filter --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input victim {input.victim:q} --input poisons {input.poisons:q}"
-        " --label setting={wildcards.setting} --label attack={wildcards.attack} --label defence={wildcards.defence}"
-        " --label victim={wildcards.victim} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("filter", study="poisoning", settings=filter_settings, modules=filter_modules),

@@ -7,36 +7,23 @@ rule finetune_all:
     localrule: True
 
 
-rule finetune:
+use rule run as finetune with:
     input:
-        finetune_inputs,
+        unpack(finetune_inputs),
     output:
         record=f"{FINETUNE_RUN}/record.json",
         history=f"{FINETUNE_RUN}/history.csv",
         answers=f"{FINETUNE_RUN}/answers.csv",
         network=f"{FINETUNE_RUN}/model.safetensors",
     log:
-        f"{ROOT}/logs/freelb/finetune/{{encoder}}/{{exam}}/{{tactic}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/freelb/finetune/{{encoder}}/{{exam}}/{{tactic}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/freelb/finetune/{{encoder}}/{{task}}/{{method}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task="[a-z_0-9]+",
+        method="[a-z_0-9]+",
     resources:
-        mem_mb=lambda wildcards: 40000 if FB["encoders"][wildcards.encoder]["checkpoint"] else 8000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(
+            mem_mb=lambda wildcards: 40000 if FB["encoders"][wildcards.encoder]["checkpoint"] else 8000,
+            minutes=1440,
+        ),
     params:
-        scale=SCALE,
-        settings=finetune_settings,
-        code=finetune_code,
-        inputs=finetune_words,
-    shell:
-        "relearn finetune --study freelb --settings {params.settings:q} --code {params.code}"
-        " {params.inputs}"
-        " --label encoder={wildcards.encoder} --label task={wildcards.exam} --label method={wildcards.tactic}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("finetune", study="freelb", settings=finetune_settings, modules=finetune_modules),

@@ -1,4 +1,4 @@
-# The study `gradinit` (zhu2022, chapter 4): its grid of runs, where each lies, and the settings and code version of each.
+# The study `gradinit` (zhu2022, chapter 4): its grid of runs, the folder, settings and modules of each.
 import json
 
 from relearn.steps.initialise import SCALED
@@ -10,6 +10,7 @@ INITIALISE = GRADINIT["initialise"]
 G_TRAIN = GRADINIT["train"]
 # label `suite`: the tables' networks, the first steps at another size, or table 4.8 on ImageNet
 GRID, FIRST, FOLDER = "grid", "first_steps", "imagenet"
+G_SUITES = f"{GRID}|{FIRST}|{FOLDER}"
 
 # prepare, corpus
 G_DATASET = GRADINIT["images"]["dataset"]
@@ -40,7 +41,7 @@ def folder_settings(wildcards):
     except ValueError:
         last = Path(LISTING_RUN, "record.json")
         found = json.loads(last.read_text())["settings"]["sha256"] if last.exists() else None
-    return canonical({"dataset": FOLDER, "sha256": found})
+    return {"dataset": FOLDER, "sha256": found}
 
 
 def images_of(wildcards):
@@ -173,32 +174,25 @@ def start_settings(wildcards):
     arguments = image_arguments(network, name)
     if suite == FOLDER and "gamma" in arguments:
         arguments["gamma"] = own["gamma"]
-    return canonical(
-        {
-            "task": "images",
-            "network": {"name": network, **size_of(suite, network)},
-            "method": method_of(name),
-            "arguments": arguments,
-            "batch_size": own["batch_size"],
-            "iterations": iterations_of(method_of(name), own),
-            **images_recipe(suite),
-        }
-    )
+    return {
+        "task": "images",
+        "network": {"name": network, **size_of(suite, network)},
+        "method": method_of(name),
+        "arguments": arguments,
+        "batch_size": own["batch_size"],
+        "iterations": iterations_of(method_of(name), own),
+        **images_recipe(suite),
+    }
 
 
 def task_module(suite):
     return f"relearn.steps.task_{'folder' if suite == FOLDER else 'images'}"
 
 
-def start_code(wildcards):
+def start_modules(wildcards):
     method = method_of(wildcards.initialisation)
     methods = [method_module(INITIALISATIONS, name) for name in {method} - {None, "kaiming"}]
-    return code_version(
-        "relearn.steps.initialise",
-        task_module(wildcards.suite),
-        network_module(wildcards.network),
-        *sorted(methods),
-    )
+    return [task_module(wildcards.suite), network_module(wildcards.network), *sorted(methods)]
 
 
 START_RUNS = [
@@ -250,7 +244,7 @@ def learn_settings(wildcards):
         settings["lr"] = GRADINIT["scalars"]["low_lr" if recipe.endswith("low_lr") else "lr"]
     if recipe == "steps":
         settings |= {"steps": FIRST_STEPS["steps"], "batch_size": FIRST_STEPS["batch_size"], "epochs": None}
-    return canonical(imagenet_recipe(network, settings) if recipe == "imagenet" else settings)
+    return imagenet_recipe(network, settings) if recipe == "imagenet" else settings
 
 
 def imagenet_recipe(network, usual):
@@ -261,10 +255,8 @@ def imagenet_recipe(network, usual):
     return {key: value for key, value in usual.items() if key not in images_recipe()} | own
 
 
-def learn_code(wildcards):
-    return code_version(
-        "relearn.steps.learn", task_module(wildcards.suite), network_module(wildcards.network)
-    )
+def learn_modules(wildcards):
+    return [task_module(wildcards.suite), network_module(wildcards.network)]
 
 
 # translation: the same two steps
@@ -315,24 +307,22 @@ def translation_start_settings(wildcards):
         "decoder_layers": own["layers"],
         "dropout": own["dropout"],
     }
-    return canonical(
-        {
-            "task": "translation",
-            "network": network,
-            "method": "t_fixup" if method == "fixup" else method,
-            "arguments": {"form": "fixup"} if method == "fixup" else translation_arguments(name),
-            "max_tokens": TRANSLATION["initialise"]["max_tokens"],
-            "iterations": iterations_of(method, TRANSLATION["initialise"]),
-            "label_smoothing": T_TRAIN["label_smoothing"],
-        }
-    )
+    return {
+        "task": "translation",
+        "network": network,
+        "method": "t_fixup" if method == "fixup" else method,
+        "arguments": {"form": "fixup"} if method == "fixup" else translation_arguments(name),
+        "max_tokens": TRANSLATION["initialise"]["max_tokens"],
+        "iterations": iterations_of(method, TRANSLATION["initialise"]),
+        "label_smoothing": T_TRAIN["label_smoothing"],
+    }
 
 
-def translation_start_code(wildcards):
+def translation_start_modules(wildcards):
     method = method_of(wildcards.initialisation)
     method = "t_fixup" if method == "fixup" else method
     methods = [method_module(INITIALISATIONS, name) for name in {method} - {None, "xavier"}]
-    return code_version("relearn.steps.initialise", "relearn.steps.task_translation", *sorted(methods))
+    return ["relearn.steps.task_translation", *sorted(methods)]
 
 
 def translate_settings(wildcards):
@@ -357,7 +347,7 @@ def translate_settings(wildcards):
         settings |= {"lr": float(words[1][2:]), "betas": [T_TRAIN["betas"][0], float(words[2][1:])]}
     beam = TRANSLATION["beam"]
     decoding = {"beam": beam["size"], **{key: beam[key] for key in ("length_penalty", "extra", "factor")}}
-    return canonical({**settings, **decoding, "test_pairs": CORPUS["test_pairs"]})
+    return {**settings, **decoding, "test_pairs": CORPUS["test_pairs"]}
 
 
 # probe: gradients at the start, and what holds without training
@@ -400,16 +390,15 @@ PROBE_RUNS = [
 def probe_settings(wildcards):
     counts = {"batches": PROBE["batches"], "batch_size": PROBE["batch_size"]}
     recipe = images_recipe(wildcards.suite)
-    return canonical({"protocol": "gradient_statistics", "task": "images", **counts, **recipe})
+    return {"protocol": "gradient_statistics", "task": "images", **counts, **recipe}
 
 
-def probe_code(wildcards):
-    return code_version(
-        "relearn.steps.probe",
+def probe_modules(wildcards):
+    return [
         "relearn.measures.gradient_statistics",
         task_module(wildcards.suite),
         network_module(wildcards.network),
-    )
+    ]
 
 
 def translation_probe_settings(wildcards):
@@ -422,7 +411,7 @@ def translation_probe_settings(wildcards):
         "task": "translation",
         "batches": TRANSLATION["probe"]["batches"],
     }
-    return canonical({**own, **shared})
+    return {**own, **shared}
 
 
 # render

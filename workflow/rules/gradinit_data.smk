@@ -9,91 +9,51 @@ rule gradinit_data:
     localrule: True
 
 
-rule prepare_gradinit:
+use rule run as prepare_gradinit with:
     output:
         record=f"{G_PREPARED}/record.json",
         data=f"{G_PREPARED}/data.safetensors",
     log:
         f"{ROOT}/logs/gradinit/prepare.log",
-    benchmark:
-        f"{ROOT}/benchmarks/gradinit/prepare.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=canonical(prepare_gradinit_settings()),
-        code=code_version("relearn.steps.prepare", dataset_module(G_DATASET)),
-        dataset=G_DATASET,
-    shell:
-        "relearn prepare --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --label dataset={params.dataset}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "prepare",
+            study="gradinit",
+            settings=prepare_gradinit_settings(),
+            modules=[dataset_module(G_DATASET)],
+            seed=None,
+            dataset=G_DATASET,
+        ),
 
 
-rule folder:
+use rule run as folder with:
     output:
         record=f"{LISTING_RUN}/record.json",
         listing=f"{LISTING_RUN}/listing.json",
     log:
         f"{ROOT}/logs/gradinit/folder.log",
-    benchmark:
-        f"{ROOT}/benchmarks/gradinit/folder.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=60, gpu=0),
     params:
-        scale=SCALE,
-        settings=folder_settings,
-        code=code_version("relearn.steps.folder"),
-        dataset=FOLDER,
-    shell:
-        "relearn folder --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --label dataset={params.dataset}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("folder", study="gradinit", settings=folder_settings, seed=None, dataset=FOLDER),
 
 
-rule corpus:
+use rule run as corpus with:
     output:
         record=f"{CORPUS_RUN}/record.json",
         corpus=f"{CORPUS_RUN}/corpus.safetensors",
     log:
         f"{ROOT}/logs/gradinit/corpus.log",
-    benchmark:
-        f"{ROOT}/benchmarks/gradinit/corpus.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=canonical(CORPUS),
-        code=code_version("relearn.steps.corpus", corpus_module(CORPUS["dataset"])),
-        dataset=CORPUS["dataset"],
-    shell:
-        "relearn corpus --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --label dataset={params.dataset}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "corpus",
+            study="gradinit",
+            settings=CORPUS,
+            modules=[corpus_module(CORPUS["dataset"])],
+            seed=None,
+            dataset=CORPUS["dataset"],
+        ),

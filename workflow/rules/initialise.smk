@@ -7,7 +7,7 @@ rule initialise_all:
     localrule: True
 
 
-rule initialise:
+use rule run as initialise with:
     input:
         data=images_of,
     output:
@@ -17,31 +17,16 @@ rule initialise:
         history=f"{START_RUN}/history.csv",
     log:
         f"{ROOT}/logs/initialise/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/initialise/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
+    wildcard_constraints:
+        suite=G_SUITES,
     threads: lambda wildcards: decoders(wildcards.suite)
     resources:
-        mem_mb=12000,
-        runtime=lambda wildcards: minutes(wildcards.suite, 240),
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 240)),
     params:
-        scale=SCALE,
-        settings=start_settings,
-        code=start_code,
-    shell:
-        "relearn initialise --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label task=images --label suite={wildcards.suite} --label network={wildcards.network} --label initialisation={wildcards.initialisation}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("initialise", study="gradinit", settings=start_settings, modules=start_modules, task="images"),
 
 
-rule initialise_translation:
+use rule run as initialise_translation with:
     input:
         data=rules.corpus.output.corpus,
     output:
@@ -51,25 +36,13 @@ rule initialise_translation:
         history=f"{T_START_RUN}/history.csv",
     log:
         f"{ROOT}/logs/initialise/translation/{{network}}/{{initialisation}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/initialise/translation/{{network}}/{{initialisation}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=240),
     params:
-        scale=SCALE,
-        settings=translation_start_settings,
-        code=translation_start_code,
-    shell:
-        "relearn initialise --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label task=translation --label network={wildcards.network} --label initialisation={wildcards.initialisation}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "initialise",
+            study="gradinit",
+            settings=translation_start_settings,
+            modules=translation_start_modules,
+            task="translation",
+        ),

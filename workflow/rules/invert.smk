@@ -7,7 +7,7 @@ rule invert_all:
     localrule: True
 
 
-rule invert:
+use rule run as invert with:
     input:
         network=network_of,
     output:
@@ -16,26 +16,10 @@ rule invert:
         ranges=f"{INVERT_RUN}/ranges.csv",
     log:
         f"{ROOT}/logs/invert/{{suite}}/{{attention}}/{{weights}}/{{length}}x{{dim}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/invert/{{suite}}/{{attention}}/{{weights}}/{{length}}x{{dim}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        suite="fig[356]",
+        attention=L_ATTENTIONS,
     resources:
-        mem_mb=8000,
-        runtime=120,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=120),
     params:
-        scale=SCALE,
-        settings=invert_settings,
-        code=code_version("relearn.steps.invert"),
-    shell:
-        "relearn invert --study l2_attention --settings {params.settings:q} --code {params.code}"
-        " --input network {input.network:q}"
-        " --label suite={wildcards.suite} --label attention={wildcards.attention} --label weights={wildcards.weights} --label length={wildcards.length} --label dim={wildcards.dim}"
-        " --seed {wildcards.seed}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("invert", study="l2_attention", settings=invert_settings),

@@ -1,8 +1,9 @@
-# The study `l2_attention` (kim2020): its grid of runs, where each lies, and the settings and code version of each.
+# The study `l2_attention` (kim2020): its grid of runs, the folder, settings and modules of each.
 L2 = PARAMS["l2_attention"]
 L_RUNS = f"{ROOT}/runs/l2_attention"
 L_SEEDS = L2["seeds"]
 ONE = L_SEEDS[:1]  # of what needs no training
+L_ATTENTIONS = "lstm|dp|l2|l2_tied|l2_matched|contractive"
 
 # characters
 CHARACTERS = L2["characters"]
@@ -43,17 +44,15 @@ def language_settings(wildcards):
     own = L2["network"]
     recipe = RECIPES[wildcards.recipe]
     network = {key: own[key] for key in ("dim", "heads", "ffn", "norm", "init_scale", "glorot")}
-    return canonical(
-        {
-            "attention": wildcards.attention,
-            "layers": int(wildcards.layers),
-            **network,
-            "max_length": CHARACTERS["max_length"],
-            **L2["train"],
-            "clip_norm": None,
-            **recipe,
-        }
-    )
+    return {
+        "attention": wildcards.attention,
+        "layers": int(wildcards.layers),
+        **network,
+        "max_length": CHARACTERS["max_length"],
+        **L2["train"],
+        "clip_norm": None,
+        **recipe,
+    }
 
 
 def network_of(wildcards):
@@ -106,18 +105,14 @@ ASCEND_RUNS = [
 def ascend_settings(wildcards):
     own = ASCENTS[wildcards.suite]
     size = {"dim": 1, "heads": 1} if wildcards.suite != "fig8" else looked_at_size(wildcards, own)
-    return canonical(
-        {
-            "attention": wildcards.attention,
-            "weights": wildcards.weights,
-            "p": P_OF[wildcards.suite],
-            "length": int(wildcards.length),
-            **size,
-            **{
-                key: own[key] for key in ("starts", "row_steps", "steps", "lr", "spread", "top") if key in own
-            },
-        }
-    )
+    return {
+        "attention": wildcards.attention,
+        "weights": wildcards.weights,
+        "p": P_OF[wildcards.suite],
+        "length": int(wildcards.length),
+        **size,
+        **{key: own[key] for key in ("starts", "row_steps", "steps", "lr", "spread", "top") if key in own},
+    }
 
 
 # invert
@@ -145,16 +140,14 @@ INVERT_RUNS = [
 
 def invert_settings(wildcards):
     trained = wildcards.weights == "trained"
-    return canonical(
-        {
-            "attention": wildcards.attention,
-            "weights": wildcards.weights,
-            "length": int(wildcards.length),
-            "dim": int(wildcards.dim),
-            "heads": L2["network"]["heads"] if trained else INVERSION["heads"],
-            **{key: INVERSION[key] for key in ("batch", "c", "iterations")},
-        }
-    )
+    return {
+        "attention": wildcards.attention,
+        "weights": wildcards.weights,
+        "length": int(wildcards.length),
+        "dim": int(wildcards.dim),
+        "heads": L2["network"]["heads"] if trained else INVERSION["heads"],
+        **{key: INVERSION[key] for key in ("batch", "c", "iterations")},
+    }
 
 
 # examine
@@ -180,13 +173,13 @@ EXAMINE_RUNS = [
 
 def examine_settings(wildcards):
     keys = PROTOCOLS[wildcards.protocol]
-    return canonical({"protocol": wildcards.protocol, **{key: EXAMINE[key] for key in keys}})
+    return {"protocol": wildcards.protocol, **{key: EXAMINE[key] for key in keys}}
 
 
 def outputs_settings(wildcards):
     own = {"protocol": "outputs", "attention": wildcards.attention, "weights": wildcards.weights}
     size = {"length": INVERSION["length"], "batch": INVERSION["batch"], "bins": EXAMINE["bins"]}
-    return canonical({**own, **size, **looked_at_size(wildcards, INVERSION)})
+    return {**own, **size, **looked_at_size(wildcards, INVERSION)}
 
 
 # clock
@@ -197,13 +190,11 @@ CLOCK_RUNS = expand(CLOCK_RUN, attention=["dp", "l2", "l2_tied", "contractive"],
 
 def clock_settings(wildcards):
     keys = ("layers", "pairs", "dim", "heads", "ffn", "batch_size")
-    return canonical(
-        {
-            "attention": wildcards.attention,
-            "max_length": CHARACTERS["max_length"],
-            **{key: CLOCK[key] for key in keys},
-        }
-    )
+    return {
+        "attention": wildcards.attention,
+        "max_length": CHARACTERS["max_length"],
+        **{key: CLOCK[key] for key in keys},
+    }
 
 
 # render

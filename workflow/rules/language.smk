@@ -7,7 +7,7 @@ rule language_all:
     localrule: True
 
 
-rule language:
+use rule run as language with:
     input:
         characters=rules.characters.output.characters,
     output:
@@ -16,26 +16,9 @@ rule language:
         history=f"{LANGUAGE_RUN}/history.csv",
     log:
         f"{ROOT}/logs/language/{{attention}}/{{layers}}/{{recipe}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/language/{{attention}}/{{layers}}/{{recipe}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
     resources:
-        mem_mb=8000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=1440),
     params:
-        scale=SCALE,
-        settings=language_settings,
-        code=code_version("relearn.steps.language"),
-    shell:
-        "relearn language --study l2_attention --settings {params.settings:q} --code {params.code}"
-        " --input characters {input.characters:q}"
-        " --label attention={wildcards.attention} --label layers={wildcards.layers} --label recipe={wildcards.recipe}"
-        " --seed {wildcards.seed}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("language", study="l2_attention", settings=language_settings),

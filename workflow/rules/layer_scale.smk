@@ -69,7 +69,7 @@ def classify_layer_scale_settings(wildcards):
         **own,
     }
     recipe = vision_recipe("layer_scale", DEEP["train"], **({} if warm else {"warmup_epochs": 0}))
-    return canonical({"network": network, **recipe})
+    return {"network": network, **recipe}
 
 
 # render

@@ -7,7 +7,7 @@ rule learn_all:
     localrule: True
 
 
-rule learn:
+use rule run as learn with:
     input:
         data=images_of,
         start=rules.initialise.output.weights,
@@ -16,31 +16,16 @@ rule learn:
         history=f"{LEARN_RUN}/history.csv",
     log:
         f"{ROOT}/logs/learn/{{suite}}/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/learn/{{suite}}/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
+    wildcard_constraints:
+        suite=G_SUITES,
     threads: lambda wildcards: decoders(wildcards.suite)
     resources:
-        mem_mb=12000,
-        runtime=lambda wildcards: minutes(wildcards.suite, 1440),
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 1440)),
     params:
-        scale=SCALE,
-        settings=learn_settings,
-        code=learn_code,
-    shell:
-        "relearn learn --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input start {input.start:q}"
-        " --label task=images --label suite={wildcards.suite} --label network={wildcards.network} --label initialisation={wildcards.initialisation} --label recipe={wildcards.recipe}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("learn", study="gradinit", settings=learn_settings, modules=learn_modules, task="images"),
 
 
-rule translate:
+use rule run as translate with:
     input:
         corpus=rules.corpus.output.corpus,
         start=rules.initialise_translation.output.weights,
@@ -50,25 +35,7 @@ rule translate:
         hypotheses=f"{TRANSLATE_RUN}/hypotheses.txt",
     log:
         f"{ROOT}/logs/translate/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/translate/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=1440),
     params:
-        scale=SCALE,
-        settings=translate_settings,
-        code=code_version("relearn.steps.translate"),
-    shell:
-        "relearn translate --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --input corpus {input.corpus:q} --input start {input.start:q}"
-        " --label task=translation --label network={wildcards.network} --label initialisation={wildcards.initialisation} --label recipe={wildcards.recipe}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("translate", study="gradinit", settings=translate_settings, task="translation"),

@@ -12,12 +12,11 @@ OF_OURS = {"LipsFormer-": "relearn.models.lipsformer", "CSwin-": "relearn.models
 
 
 def count_settings(wildcards):
-    return canonical({"network": wildcards.network})
+    return {"network": wildcards.network}
 
 
-def count_code(wildcards):
-    modules = [module for start, module in OF_OURS.items() if wildcards.network.startswith(start)]
-    return code_version("relearn.steps.count", *modules)
+def count_modules(wildcards):
+    return [module for start, module in OF_OURS.items() if wildcards.network.startswith(start)]
 
 
 # examine
@@ -27,11 +26,11 @@ LIPS_RUNS = expand(LIPS_RUN, protocol=LIPS["examine"], seed=Q_SEEDS)
 
 
 def lipsformer_settings(wildcards):
-    return canonical({"protocol": wildcards.protocol, **LIPS["examine"][wildcards.protocol]})
+    return {"protocol": wildcards.protocol, **LIPS["examine"][wildcards.protocol]}
 
 
 def activations_settings(wildcards):
-    return canonical({"protocol": "activations", **LIPS["examine"]["activations"]})
+    return {"protocol": "activations", **LIPS["examine"]["activations"]}
 
 
 # classify: what stands behind the names of table 3 and of the pairs
@@ -105,11 +104,11 @@ def classify_lipsformer_settings(wildcards):
         if not variant.startswith("LipsFormer-"):
             own["warmup_epochs"] = LIPS["grid"]["pairs"]["warmup_epochs"]
     recipe = vision_recipe("lipsformer", LIPS["train"], **own)
-    return canonical({"network": {"name": name, **arguments}, **recipe})
+    return {"network": {"name": name, **arguments}, **recipe}
 
 
-def classify_lipsformer_code(wildcards):
-    return classify_code("lipsformer", network_of_variant(wildcards.suite, wildcards.variant)[0])
+def classify_lipsformer_modules(wildcards):
+    return classify_modules("lipsformer", network_of_variant(wildcards.suite, wildcards.variant)[0])
 
 
 # throughput
@@ -119,12 +118,10 @@ THROUGHPUT_RUNS = expand(THROUGHPUT_RUN, network=LIPS["throughput"]["networks"],
 
 def throughput_settings(wildcards):
     own = LIPS["throughput"]
-    return canonical(
-        {
-            "network": wildcards.network,
-            **{key: own[key] for key in ("batch_size", "size", "pairs")},
-        }
-    )
+    return {
+        "network": wildcards.network,
+        **{key: own[key] for key in ("batch_size", "size", "pairs")},
+    }
 
 
 # retest
@@ -135,22 +132,18 @@ RETEST_RUNS = expand(RETEST_RUN, variant=LIPS["retest"]["networks"], seed=Q_SEED
 def retest_settings(wildcards):
     own = LIPS["retest"]
     keys = ("size", "crop_ratio", "interpolation", "average", "batch_size", "test_images")
-    return canonical(
-        {
-            "network": {"name": pyramid(wildcards.variant)[0]},
-            "classes": 1000,
-            "val": "imagenet/val",
-            "v2": "imagenetv2-matched-frequency-format-val",
-            "real": True,
-            **{key: own[key] for key in keys},
-        }
-    )
+    return {
+        "network": {"name": pyramid(wildcards.variant)[0]},
+        "classes": 1000,
+        "val": "imagenet/val",
+        "v2": "imagenetv2-matched-frequency-format-val",
+        "real": True,
+        **{key: own[key] for key in keys},
+    }
 
 
-def retest_code(wildcards):
-    from relearn.models.vision import modules_of
-
-    return code_version("relearn.steps.retest", *modules_of(pyramid(wildcards.variant)[0]))
+def retest_modules(wildcards):
+    return modules_behind(pyramid(wildcards.variant)[0])
 
 
 # render

@@ -7,27 +7,27 @@ LS_DATA_SEED = LS_SEEDS[0]  # of generated samples: the same set whatever the se
 # sequences
 SEQUENCES_RUN = f"{LS_RUNS}/sequences/{{task}}/seed{LS_DATA_SEED}"
 LS_TASKS = list(LS["sequences"])
+LS_TASK = "|".join(LS_TASKS)
 
 
 def sequences_settings(wildcards):
-    return canonical({"task": wildcards.task, "form": {}, **LS["sequences"][wildcards.task]})
+    return {"task": wildcards.task, "form": {}, **LS["sequences"][wildcards.task]}
 
 
-def sequences_code(wildcards):
-    """Code version: images come from a data set that is loaded by its name."""
-    images = [dataset_module(LS["sequences"]["image"]["dataset"])]
-    return code_version("relearn.steps.sequences", *(images if wildcards.task == "image" else []))
+def sequences_modules(wildcards):
+    """Images come from a data set that is loaded by its name."""
+    return [dataset_module(LS["sequences"]["image"]["dataset"])] if wildcards.task == "image" else []
 
 
 # understand
-UNDERSTAND_RUN = f"{LS_RUNS}/understand/{{task}}/{{kind}}/seed{{seed}}"
+UNDERSTAND_RUN = f"{LS_RUNS}/understand/{{task}}/{{attention}}/seed{{seed}}"
 UNDERSTAND_RUNS = [
     run
     for task in LS_TASKS
     for run in expand(
         UNDERSTAND_RUN,
         task=task,
-        kind=LS["understand"]["tasks"][task]["attentions"],
+        attention=LS["understand"]["tasks"][task]["attentions"],
         seed=LS_SEEDS,
     )
 ]
@@ -49,60 +49,57 @@ def attention_arguments(kind, task):
 
 def understand_settings(wildcards):
     common, own = LS["understand"], LS["understand"]["tasks"][wildcards.task]
-    return canonical(
-        {
-            "attention": wildcards.kind,
-            "arguments": attention_arguments(wildcards.kind, wildcards.task),
-            **LS["encoder"],
-            "pooling": None,
-            "dropout": own["dropout"],
-            "attention_dropout": own["dropout"],
-            **{key: own[key] for key in ("steps", "warmup_steps", "batch_size", "lr", "weight_decay")},
-            "schedule": "linear",
-            "clip_norm": None,
-            **{key: common[key] for key in ("betas", "adam_eps", "evaluations", "trim")},
-        }
-    )
+    return {
+        "attention": wildcards.attention,
+        "arguments": attention_arguments(wildcards.attention, wildcards.task),
+        **LS["encoder"],
+        "pooling": None,
+        "dropout": own["dropout"],
+        "attention_dropout": own["dropout"],
+        **{key: own[key] for key in ("steps", "warmup_steps", "batch_size", "lr", "weight_decay")},
+        "schedule": "linear",
+        "clip_norm": None,
+        **{key: common[key] for key in ("betas", "adam_eps", "evaluations", "trim")},
+    }
 
 
-def understand_code(wildcards):
-    """Code version: the attention that is asked for, and no other."""
-    return code_version("relearn.steps.understand", attention_module(wildcards.kind))
+def understand_modules(wildcards):
+    """The attention of the run and no other."""
+    return [attention_module(wildcards.attention)]
 
 
 # stream, predict
-STREAM_RUN = f"{LS_RUNS}/stream/{{text}}/seed0"
-PREDICT_RUN = f"{LS_RUNS}/predict/{{text}}/{{variant}}/seed{{seed}}"
+LS_TEXT = "enwik8|text8|warandpeace|pydoc_topics"
+STREAM_RUN = f"{LS_RUNS}/stream/{{dataset}}/seed0"
+PREDICT_RUN = f"{LS_RUNS}/predict/{{dataset}}/{{variant}}/seed{{seed}}"
 PREDICT_RUNS = expand(
     PREDICT_RUN,
-    text=LS["stream"]["datasets"],
+    dataset=LS["stream"]["datasets"],
     variant=LS["predict"]["variants"],
     seed=LS_SEEDS,
 )
 
 
 def stream_settings(wildcards):
-    return canonical({"dataset": wildcards.text, "characters": LS["stream"]["characters"]})
+    return {"dataset": wildcards.dataset, "characters": LS["stream"]["characters"]}
 
 
 def predict_settings(wildcards):
     own, model, large = LS["predict"], LS["characters"], wildcards.variant == "large"
-    return canonical(
-        {
-            "attention": "full" if wildcards.variant == "full" else "long_short",
-            "dual_norm": wildcards.variant != "no_dual_norm",
-            "as_released": False,
-            **{key: model[key] for key in ("dim", "heads", "ffn", "window", "segment", "rank")},
-            "layers": model["large_layers" if large else "layers"],
-            "dropout": model["large_dropout" if large else "dropout"],
-            "weight_decay": own["large_weight_decay" if large else "weight_decay"],
-            "optimizer": "adamw",
-            "clip_norm": None,
-            "diverged_above": None,
-            **{key: own[key] for key in ("phases", "betas", "adam_eps", "evaluations")},
-            **{key: own[key] for key in ("history_characters", "evaluation")},
-        }
-    )
+    return {
+        "attention": "full" if wildcards.variant == "full" else "long_short",
+        "dual_norm": wildcards.variant != "no_dual_norm",
+        "as_released": False,
+        **{key: model[key] for key in ("dim", "heads", "ffn", "window", "segment", "rank")},
+        "layers": model["large_layers" if large else "layers"],
+        "dropout": model["large_dropout" if large else "dropout"],
+        "weight_decay": own["large_weight_decay" if large else "weight_decay"],
+        "optimizer": "adamw",
+        "clip_norm": None,
+        "diverged_above": None,
+        **{key: own[key] for key in ("phases", "betas", "adam_eps", "evaluations")},
+        **{key: own[key] for key in ("history_characters", "evaluation")},
+    }
 
 
 # adapt
@@ -116,15 +113,13 @@ def adapt_settings(wildcards):
     large = own.pop("large_checkpoint")
     if attention == "full":  # nothing is converted
         own |= {"convert_pretrain": None, "window": None, "rank": None, "max_length": None}
-    return canonical(
-        {
-            **own,
-            "attention": attention,
-            "checkpoint": (own["checkpoint"] if wildcards.variant == attention else large) or None,
-            "schedule": "linear",
-            "clip_norm": None,
-        }
-    )
+    return {
+        **own,
+        "attention": attention,
+        "checkpoint": (own["checkpoint"] if wildcards.variant == attention else large) or None,
+        "schedule": "linear",
+        "clip_norm": None,
+    }
 
 
 # cost
@@ -134,7 +129,7 @@ CURVE_RUN, LATENCY_RUN = f"{LS_RUNS}/cost/curve/seed0", f"{LS_RUNS}/cost/latency
 def curve_settings():
     own = dict(LS["cost"]["curve"])
     longest = {"full": own.pop("full_longest")}
-    return canonical({"protocol": "curve", "longest": longest if "full" in own["attentions"] else {}, **own})
+    return {"protocol": "curve", "longest": longest if "full" in own["attentions"] else {}, **own}
 
 
 def latency_settings():
@@ -148,18 +143,16 @@ def latency_settings():
         }
         for task, length in own["lengths"].items()
     }
-    return canonical(
-        {
-            "protocol": "latency",
-            **LS["encoder"],
-            "vocabulary": 512,
-            "classes": 10,
-            "tasks": tasks,
-            "attentions": own["attentions"],
-            "arguments": {},  # the published sizes
-            "repeats": own["repeats"],
-        }
-    )
+    return {
+        "protocol": "latency",
+        **LS["encoder"],
+        "vocabulary": 512,
+        "classes": 10,
+        "tasks": tasks,
+        "attentions": own["attentions"],
+        "arguments": {},  # the published sizes
+        "repeats": own["repeats"],
+    }
 
 
 # count
@@ -178,11 +171,11 @@ LS_COUNTED = {
 
 
 def count_family_settings(wildcards):
-    return canonical({"family": wildcards.family})
+    return {"family": wildcards.family}
 
 
-def count_family_code(wildcards):
-    return code_version("relearn.steps.count", *LS_COUNTED[wildcards.family])
+def count_family_modules(wildcards):
+    return LS_COUNTED[wildcards.family]
 
 
 # classify: networks of tables 5.8 and 5.9, their published sizes scaled as params.yaml says
@@ -236,11 +229,11 @@ def classify_long_short_settings(wildcards):
     network = scaled_network(wildcards.network)
     if wildcards.network != "ResNet-50":
         network["drop_path_rate"] = LS["train"]["drop_path"]
-    return canonical({"network": network, **vision_recipe("long_short", LS["train"])})
+    return {"network": network, **vision_recipe("long_short", LS["train"])}
 
 
-def classify_long_short_code(wildcards):
-    return classify_code("long_short", LS_NAMES[wildcards.network])
+def classify_long_short_modules(wildcards):
+    return classify_modules("long_short", LS_NAMES[wildcards.network])
 
 
 # similarity
@@ -251,16 +244,12 @@ SIMILARITY_RUNS = expand(SIMILARITY_RUN, network=LS["grid"]["similarity"], seed=
 def similarity_settings(wildcards):
     folder = LS["images"]["dataset"] == IMAGENET_FOLDER
     own = dict(LS["similarity"])
-    return canonical({"task": "folder" if folder else "images", **own})
+    return {"task": "folder" if folder else "images", **own}
 
 
-def similarity_code(wildcards):
+def similarity_modules(wildcards):
     task = "task_folder" if LS["images"]["dataset"] == IMAGENET_FOLDER else "task_images"
-    return code_version(
-        "relearn.steps.similarity",
-        f"relearn.steps.{task}",
-        *modules_behind(LS_NAMES[wildcards.network]),
-    )
+    return [f"relearn.steps.{task}", *modules_behind(LS_NAMES[wildcards.network])]
 
 
 # throughput: table 5.8's latency
@@ -270,23 +259,19 @@ LS_THROUGHPUT_RUNS = expand(LS_THROUGHPUT_RUN, network=LS["throughput"]["network
 
 def throughput_long_short_settings(wildcards):
     own = LS["throughput"]
-    return canonical(
-        {
-            "network": scaled_network(wildcards.network),
-            "against": scaled_network(own["against"]),
-            "classes": 1000 if LS["images"]["dataset"] == IMAGENET_FOLDER else 10,
-            "modes": ["inference"],
-            "memory": False,
-            **{key: own[key] for key in ("batch_size", "size", "pairs")},
-        }
-    )
+    return {
+        "network": scaled_network(wildcards.network),
+        "against": scaled_network(own["against"]),
+        "classes": 1000 if LS["images"]["dataset"] == IMAGENET_FOLDER else 10,
+        "modes": ["inference"],
+        "memory": False,
+        **{key: own[key] for key in ("batch_size", "size", "pairs")},
+    }
 
 
-def throughput_long_short_code(wildcards):
+def throughput_long_short_modules(wildcards):
     names = [LS_NAMES[wildcards.network], LS_NAMES[LS["throughput"]["against"]]]
-    return code_version(
-        "relearn.steps.throughput", *sorted({module for name in names for module in modules_behind(name)})
-    )
+    return sorted({module for name in names for module in modules_behind(name)})
 
 
 # render

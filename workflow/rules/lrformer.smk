@@ -9,7 +9,7 @@ def lrformer_settings(wildcards):
     own = dict(LRFORMER["examine"][wildcards.protocol])
     if "scales" in own:
         own["spreads"] = [1.0, *own.pop("scales")]  # what the others are compared with comes first
-    return canonical({"protocol": wildcards.protocol, **own})
+    return {"protocol": wildcards.protocol, **own}
 
 
 # classify, uncertainty
@@ -46,25 +46,23 @@ def classify_lrformer_settings(wildcards):
     if head == "gp":
         network["gp"] = dict(own["gp"])
     recipe = vision_recipe("lrformer", LRFORMER["train"], **LRFORMER["grid"]["optimisers"][f"depth_{depth}"])
-    return canonical({"network": network, **recipe})
+    return {"network": network, **recipe}
 
 
 def uncertainty_settings(wildcards):
     own = LRFORMER["uncertainty"]
-    return canonical(
-        {
-            "sets": own["sets"],
-            "bins": own["bins"],
-            "test_images": own["images"],
-            "distances": own["distances"],
-        }
-    )
+    return {
+        "sets": own["sets"],
+        "bins": own["bins"],
+        "test_images": own["images"],
+        "distances": own["distances"],
+    }
 
 
-def uncertainty_code():
-    """Code version: the sets that are looked at, and no others."""
+def uncertainty_modules():
+    """The out-of-distribution sets of params.yaml and no others."""
     sets = [OUTLIERS[name].partition(":")[0] for name in LRFORMER["uncertainty"]["sets"]]
-    return code_version("relearn.steps.uncertainty", "relearn.models.residual_vit", *sets)
+    return ["relearn.models.residual_vit", *sets]
 
 
 # render

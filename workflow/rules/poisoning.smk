@@ -1,4 +1,4 @@
-# The study `poisoning` (zhu2022, chapter 2): its grid of runs, where each lies, and the settings and code version of each.
+# The study `poisoning` (zhu2022, chapter 2): its grid of runs, the folder, settings and modules of each.
 POISONING = PARAMS["poisoning"]
 STUDIES = POISONING["studies"]
 RUNS = f"{ROOT}/runs/poisoning"
@@ -78,15 +78,11 @@ def architecture_of(wildcards):
 def pretrain_settings(wildcards):
     architecture, _, dropout = wildcards.network.rpartition("-drop")
     settings = {**PRETRAIN["network"], "training": PRETRAIN["training"]}
-    return canonical({**settings, "architecture": architecture, "dropout": float(dropout)})
+    return {**settings, "architecture": architecture, "dropout": float(dropout)}
 
 
-def pretrain_code(wildcards):
-    return code_version("relearn.steps.pretrain", network_module(architecture_of(wildcards)))
-
-
-def harden_code(wildcards):
-    return code_version("relearn.steps.harden", network_module(architecture_of(wildcards)))
+def network_modules(wildcards):
+    return [network_module(architecture_of(wildcards))]
 
 
 # craft: which substitutes, which method, which arguments stand behind the name of an attack
@@ -160,15 +156,15 @@ def craft_settings(wildcards):
         settings |= {"watch_every": DROPOUT["watch_every"], "watched": DROPOUT["victims"]}
     if wildcards.attack.startswith("multi_layer") or wildcards.attack.endswith("_s2"):
         settings["targets"] = FEW["targets"]  # made for the end-to-end victims alone
-    return canonical(settings)
+    return settings
 
 
-def craft_code(wildcards):
+def craft_modules(wildcards):
     name = plain_name(wildcards.attack)
     paths = [*substitutes_of(wildcards), *watched_of(wildcards)]
     found = {Path(path).parts[-3].rpartition("-drop")[0] for path in paths}
     method = method_module(ATTACKS, METHOD_OF.get(name, name))
-    return code_version("relearn.steps.craft", method, *(network_module(one) for one in sorted(found)))
+    return [method, *(network_module(one) for one in sorted(found))]
 
 
 # filter
@@ -210,12 +206,12 @@ def filter_settings(wildcards):
     if wildcards.setting == "imbalance":
         chosen = {key: value for key, value in chosen.items() if key != "sweep"}
         chosen |= {"k": IMBALANCE["k"], "class_sizes": IMBALANCE["class_sizes"]}
-    return canonical({**TRIALS, **chosen, "defence": wildcards.defence})
+    return {**TRIALS, **chosen, "defence": wildcards.defence}
 
 
-def filter_code(wildcards):
+def filter_modules(wildcards):
     defence = method_module(DEFENCES, wildcards.defence)
-    return code_version("relearn.steps.filter", defence, network_module(wildcards.victim))
+    return [defence, network_module(wildcards.victim)]
 
 
 # train
@@ -313,11 +309,11 @@ def train_settings(wildcards):
     if attack != "clean":
         eps = CRAFT["attacks"][plain_name(attack)]["eps"]
         settings |= {"eps": eps, "knowledge": knowledge_of(wildcards)}
-    return canonical(settings)
+    return settings
 
 
-def train_code(wildcards):
-    return code_version("relearn.steps.train", network_module(wildcards.victim))
+def victim_modules(wildcards):
+    return [network_module(wildcards.victim)]
 
 
 # evaluate
@@ -342,18 +338,6 @@ EVALUATE_RUNS = [
 def evaluated_network(wildcards):
     run = HARDEN_RUN if wildcards.role == "robust" else NETWORK_RUN
     return f"{run}/weights.safetensors".format(**wildcards)
-
-
-def evaluate_code(wildcards):
-    return code_version("relearn.steps.evaluate", network_module(architecture_of(wildcards)))
-
-
-def plane_code(wildcards):
-    return code_version("relearn.steps.evaluate", network_module(wildcards.victim))
-
-
-def toy_code(wildcards):
-    return code_version("relearn.steps.evaluate", "relearn.measures.toy_svm")
 
 
 PLANE_SETTINGS = {

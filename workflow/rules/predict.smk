@@ -7,7 +7,7 @@ rule predict_all:
     localrule: True
 
 
-rule predict:
+use rule run as predict with:
     input:
         stream=rules.stream.output.stream,
     output:
@@ -16,26 +16,10 @@ rule predict:
         norms=f"{PREDICT_RUN}/norms.csv",
         network=f"{PREDICT_RUN}/model.safetensors",
     log:
-        f"{ROOT}/logs/long_short/predict/{{text}}/{{variant}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/predict/{{text}}/{{variant}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/long_short/predict/{{dataset}}/{{variant}}/seed{{seed}}.log",
+    wildcard_constraints:
+        dataset=LS_TEXT,
     resources:
-        mem_mb=16000,
-        runtime=10080,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=16000, minutes=10080),
     params:
-        scale=SCALE,
-        settings=predict_settings,
-        code=code_version("relearn.steps.predict"),
-    shell:
-        "relearn predict --study long_short --settings {params.settings:q} --code {params.code}"
-        " --input stream {input.stream:q}"
-        " --label dataset={wildcards.text} --label variant={wildcards.variant}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("predict", study="long_short", settings=predict_settings),

@@ -8,36 +8,26 @@ rule prepare_all:
     localrule: True
 
 
-rule prepare:
+use rule run as prepare with:
     output:
         record=f"{PREPARED}/record.json",
         data=f"{PREPARED}/data.safetensors",
     log:
         f"{ROOT}/logs/prepare.log",
-    benchmark:
-        f"{ROOT}/benchmarks/prepare.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=canonical(POISONING["prepare"]),
-        code=code_version("relearn.steps.prepare", dataset_module(POISONING["prepare"]["dataset"])),
-        dataset=POISONING["prepare"]["dataset"],
-    shell:
-        "relearn prepare --settings {params.settings:q} --code {params.code}"
-        " --label dataset={params.dataset} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "prepare",
+            study="poisoning",
+            settings=POISONING["prepare"],
+            modules=[dataset_module(POISONING["prepare"]["dataset"])],
+            seed=None,
+            dataset=POISONING["prepare"]["dataset"],
+        ),
 
 
-rule subset:
+use rule run as subset with:
     input:
         data=rules.prepare.output.data,
     output:
@@ -45,24 +35,13 @@ rule subset:
         data=f"{SUBSET_RUN}/data.safetensors",
     log:
         f"{ROOT}/logs/subset/{{part}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/subset/{{part}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=15,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=15, gpu=0),
     params:
-        scale=SCALE,
-        settings=lambda wildcards: canonical(dict(zip(("start", "stop"), PARTS[wildcards.part]))),
-        code=code_version("relearn.steps.subset"),
-        dataset=DATASET,
-    shell:
-        "relearn subset --settings {params.settings:q} --code {params.code} --input data {input.data:q}"
-        " --label dataset={params.dataset} --label part={wildcards.part} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "subset",
+            study="poisoning",
+            settings=lambda wildcards: dict(zip(("start", "stop"), PARTS[wildcards.part])),
+            seed=None,
+            dataset=DATASET,
+        ),

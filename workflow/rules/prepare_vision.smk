@@ -1,30 +1,22 @@
 # prepare: the images of the studies that train vision Transformers.
 
 
-rule prepare_vision:
+use rule run as prepare_vision with:
     output:
-        record=f"{ROOT}/runs/{{vision}}/prepare/{{dataset}}/record.json",
-        data=f"{ROOT}/runs/{{vision}}/prepare/{{dataset}}/data.safetensors",
+        record=f"{ROOT}/runs/{{study}}/prepare/{{dataset}}/record.json",
+        data=f"{ROOT}/runs/{{study}}/prepare/{{dataset}}/data.safetensors",
     log:
-        f"{ROOT}/logs/{{vision}}/prepare/{{dataset}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/{{vision}}/prepare/{{dataset}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/{{study}}/prepare/{{dataset}}.log",
+    wildcard_constraints:
+        study="lipsformer|layer_scale|lrformer|long_short|freelb",
+        dataset="digits|cifar10",
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=prepare_vision_settings,
-        code=lambda wildcards: code_version("relearn.steps.prepare", dataset_module(wildcards.dataset)),
-    shell:
-        "relearn prepare --study {wildcards.vision} --settings {params.settings:q} --code {params.code}"
-        " --label dataset={wildcards.dataset}"
-        " --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "prepare",
+            study="{study}",
+            settings=prepare_vision_settings,
+            modules=lambda wildcards: [dataset_module(wildcards.dataset)],
+            seed=None,
+        ),

@@ -7,7 +7,7 @@ rule pretrain_all:
     localrule: True
 
 
-rule pretrain:
+use rule run as pretrain with:
     input:
         data=pretrain_data,
     output:
@@ -15,32 +15,19 @@ rule pretrain:
         weights=f"{NETWORK_RUN}/weights.safetensors",
     log:
         f"{ROOT}/logs/pretrain/{{role}}/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/pretrain/{{role}}/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=6000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=6000, minutes=240),
     params:
-        scale=SCALE,
-        settings=pretrain_settings,
-        code=pretrain_code,
-        architecture=architecture_of,
-    shell:
-        "relearn pretrain --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label role={wildcards.role} --label network={wildcards.network}"
-        " --label architecture={params.architecture} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "pretrain",
+            study="poisoning",
+            settings=pretrain_settings,
+            modules=network_modules,
+            architecture=architecture_of,
+        ),
 
 
-rule harden:
+use rule run as harden with:
     input:
         data=rules.prepare.output.data,
         start=lambda wildcards: weights("victim", [wildcards.network], wildcards.seed),
@@ -49,26 +36,14 @@ rule harden:
         weights=f"{HARDEN_RUN}/weights.safetensors",
     log:
         f"{ROOT}/logs/harden/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/harden/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=6000,
-        runtime=480,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=6000, minutes=480),
     params:
-        scale=SCALE,
-        settings=lambda wildcards: canonical({**HARDEN, "architecture": architecture_of(wildcards)}),
-        code=harden_code,
-        architecture=architecture_of,
-    shell:
-        "relearn harden --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input start {input.start:q}"
-        " --label role=robust --label network={wildcards.network}"
-        " --label architecture={params.architecture} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "harden",
+            study="poisoning",
+            settings=lambda wildcards: {**HARDEN, "architecture": architecture_of(wildcards)},
+            modules=network_modules,
+            role="robust",
+            architecture=architecture_of,
+        ),

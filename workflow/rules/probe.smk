@@ -7,7 +7,7 @@ rule probe_all:
     localrule: True
 
 
-rule probe:
+use rule run as probe with:
     input:
         data=images_of,
         network=rules.initialise.output.weights,
@@ -16,31 +16,23 @@ rule probe:
         layers=f"{STATISTICS_RUN}/layers.csv",
     log:
         f"{ROOT}/logs/probe/gradient_statistics/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/probe/gradient_statistics/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
+    wildcard_constraints:
+        suite=G_SUITES,
     threads: lambda wildcards: decoders(wildcards.suite)
     resources:
-        mem_mb=12000,
-        runtime=lambda wildcards: minutes(wildcards.suite, 120),
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 120)),
     params:
-        scale=SCALE,
-        settings=probe_settings,
-        code=probe_code,
-    shell:
-        "relearn probe --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input network {input.network:q}"
-        " --label protocol=gradient_statistics --label task=images --label suite={wildcards.suite} --label network={wildcards.network} --label initialisation={wildcards.initialisation}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "probe",
+            study="gradinit",
+            settings=probe_settings,
+            modules=probe_modules,
+            protocol="gradient_statistics",
+            task="images",
+        ),
 
 
-rule probe_translation:
+use rule run as probe_translation with:
     input:
         data=rules.corpus.output.corpus,
         network=rules.initialise_translation.output.weights,
@@ -49,85 +41,50 @@ rule probe_translation:
         layers=f"{T_STATISTICS_RUN}/layers.csv",
     log:
         f"{ROOT}/logs/probe/gradient_statistics/translation/{{network}}/{{initialisation}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/probe/gradient_statistics/translation/{{network}}/{{initialisation}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=120,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=120),
     params:
-        scale=SCALE,
-        settings=translation_probe_settings,
-        code=code_version(
-            "relearn.steps.probe", "relearn.measures.gradient_statistics", "relearn.steps.task_translation"
+        **words(
+            "probe",
+            study="gradinit",
+            settings=translation_probe_settings,
+            modules=["relearn.measures.gradient_statistics", "relearn.steps.task_translation"],
+            protocol="gradient_statistics",
+            task="translation",
         ),
-    shell:
-        "relearn probe --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input network {input.network:q}"
-        " --label protocol=gradient_statistics --label task=translation --label network={wildcards.network} --label initialisation={wildcards.initialisation}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
 
 
-rule probe_batch_norm:
+use rule run as probe_batch_norm with:
     output:
         record=f"{BATCH_NORM_RUN}/record.json",
         cases=f"{BATCH_NORM_RUN}/cases.csv",
     log:
         f"{ROOT}/logs/probe/batch_norm/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/probe/batch_norm/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=2000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=2000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=canonical({"protocol": "batch_norm", "draws": PROBE["variance_draws"]}),
-        code=code_version("relearn.steps.probe", "relearn.measures.batch_norm_gradient"),
-    shell:
-        "relearn probe --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --label protocol=batch_norm"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "probe",
+            study="gradinit",
+            settings={"protocol": "batch_norm", "draws": PROBE["variance_draws"]},
+            modules=["relearn.measures.batch_norm_gradient"],
+            protocol="batch_norm",
+        ),
 
 
-rule probe_parameter_counts:
+use rule run as probe_parameter_counts with:
     output:
         record=f"{COUNTS_RUN}/record.json",
         counts=f"{COUNTS_RUN}/counts.csv",
     log:
         f"{ROOT}/logs/probe/parameter_counts/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/probe/parameter_counts/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=canonical({"protocol": "parameter_counts"}),
-        code=code_version("relearn.steps.probe", "relearn.measures.parameter_counts", *COUNTED_MODULES),
-    shell:
-        "relearn probe --study gradinit --settings {params.settings:q} --code {params.code}"
-        " --label protocol=parameter_counts"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "probe",
+            study="gradinit",
+            settings={"protocol": "parameter_counts"},
+            modules=["relearn.measures.parameter_counts", *COUNTED_MODULES],
+            protocol="parameter_counts",
+        ),

@@ -7,7 +7,7 @@ rule provoke_all:
     localrule: True
 
 
-rule provoke:
+use rule run as provoke with:
     input:
         vanilla=provoked("vanilla"),
         pgd=provoked("pgd"),
@@ -16,26 +16,10 @@ rule provoke:
         record=f"{PROVOKE_RUN}/record.json",
         increases=f"{PROVOKE_RUN}/increases.csv",
     log:
-        f"{ROOT}/logs/freelb/provoke/{{encoder}}/{{exam}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/freelb/provoke/{{encoder}}/{{exam}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/freelb/provoke/{{encoder}}/{{task}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task="[a-z_0-9]+",
     resources:
-        mem_mb=8000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=1440),
     params:
-        scale=SCALE,
-        settings=provoke_settings,
-        code=code_version("relearn.steps.provoke"),
-    shell:
-        "relearn provoke --study freelb --settings {params.settings:q} --code {params.code}"
-        " --input vanilla {input.vanilla:q} --input pgd {input.pgd:q} --input freelb {input.freelb:q}"
-        " --label encoder={wildcards.encoder} --label task={wildcards.exam}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("provoke", study="freelb", settings=provoke_settings),

@@ -182,8 +182,6 @@ rule render:
         page=f"{ROOT}/report.html",
     log:
         f"{ROOT}/logs/render.log",
-    benchmark:
-        f"{ROOT}/benchmarks/render.tsv"
     conda:
         ENVIRONMENT
     threads: 1

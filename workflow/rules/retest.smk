@@ -7,7 +7,7 @@ rule retest_all:
     localrule: True
 
 
-rule retest:
+use rule run as retest with:
     input:
         weights=f"{Q_RUNS}/classify/pairs/{{variant}}/seed{{seed}}/model.safetensors",
     output:
@@ -15,25 +15,8 @@ rule retest:
         sets=f"{RETEST_RUN}/retest.csv",
     log:
         f"{ROOT}/logs/retest/{{variant}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/retest/{{variant}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
     threads: 8
     resources:
-        mem_mb=12000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=12000, minutes=240),
     params:
-        scale=SCALE,
-        settings=retest_settings,
-        code=retest_code,
-    shell:
-        "relearn retest --study lipsformer --settings {params.settings:q} --code {params.code}"
-        " --input weights {input.weights:q}"
-        " --label variant={wildcards.variant}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("retest", study="lipsformer", settings=retest_settings, modules=retest_modules),

@@ -22,11 +22,11 @@ def withstand_settings(wildcards):
         "autoattack": None,
         "network": None,
     }
-    return canonical({**own, **settings})
+    return {**own, **settings}
 
 
-def withstand_code(wildcards):
-    return code_version("relearn.steps.withstand", *modules_behind(LS_NAMES[wildcards.network]))
+def withstand_modules(wildcards):
+    return modules_behind(LS_NAMES[wildcards.network])
 
 
 # render

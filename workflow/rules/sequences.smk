@@ -7,31 +7,21 @@ rule sequences_all:
     localrule: True
 
 
-rule sequences:
+use rule run as sequences with:
     output:
         record=f"{SEQUENCES_RUN}/record.json",
         data=f"{SEQUENCES_RUN}/data.safetensors",
     log:
         f"{ROOT}/logs/long_short/sequences/{{task}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/sequences/{{task}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        task=LS_TASK,
     resources:
-        mem_mb=8000,
-        runtime=480,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=480, gpu=0),
     params:
-        scale=SCALE,
-        settings=sequences_settings,
-        seed=LS_DATA_SEED,
-        code=sequences_code,
-    shell:
-        "relearn sequences --study long_short --settings {params.settings:q} --code {params.code}"
-        " --label task={wildcards.task}"
-        " --seed {params.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "sequences",
+            study="long_short",
+            settings=sequences_settings,
+            modules=sequences_modules,
+            seed=LS_DATA_SEED,
+        ),

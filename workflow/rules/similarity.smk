@@ -7,7 +7,7 @@ rule similarity_all:
     localrule: True
 
 
-rule similarity:
+use rule run as similarity with:
     input:
         data=vision_images("long_short"),
         network=rules.classify_long_short.output.network,
@@ -16,25 +16,7 @@ rule similarity:
         rows=f"{SIMILARITY_RUN}/similarity.csv",
     log:
         f"{ROOT}/logs/long_short/similarity/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/similarity/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=240),
     params:
-        scale=SCALE,
-        settings=similarity_settings,
-        code=similarity_code,
-    shell:
-        "relearn similarity --study long_short --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input network {input.network:q}"
-        " --label network={wildcards.network}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("similarity", study="long_short", settings=similarity_settings, modules=similarity_modules),

@@ -3,34 +3,25 @@
 
 rule stream_all:
     input:
-        expand("{run}/record.json", run=expand(STREAM_RUN, text=LS["stream"]["datasets"])),
+        expand("{run}/record.json", run=expand(STREAM_RUN, dataset=LS["stream"]["datasets"])),
     localrule: True
 
 
-rule stream:
+use rule run as stream with:
     output:
         record=f"{STREAM_RUN}/record.json",
         stream=f"{STREAM_RUN}/stream.safetensors",
     log:
-        f"{ROOT}/logs/long_short/stream/{{text}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/stream/{{text}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/long_short/stream/{{dataset}}.log",
+    wildcard_constraints:
+        dataset=LS_TEXT,
     resources:
-        mem_mb=4000,
-        runtime=120,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=120, gpu=0),
     params:
-        scale=SCALE,
-        settings=stream_settings,
-        code=lambda wildcards: code_version("relearn.steps.stream", stream_module(wildcards.text)),
-    shell:
-        "relearn stream --study long_short --settings {params.settings:q} --code {params.code}"
-        " --label dataset={wildcards.text}"
-        " --seed 0 --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "stream",
+            study="long_short",
+            settings=stream_settings,
+            modules=lambda wildcards: [stream_module(wildcards.dataset)],
+            seed=0,
+        ),

@@ -8,33 +8,21 @@ rule throughput_lipsformer_all:
     localrule: True
 
 
-rule throughput_lipsformer:
+use rule run as throughput_lipsformer with:
     output:
         record=f"{THROUGHPUT_RUN}/record.json",
         times=f"{THROUGHPUT_RUN}/throughput.csv",
     log:
         f"{ROOT}/logs/throughput/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/throughput/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=16000,
-        runtime=120,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=16000, minutes=120),
     params:
-        scale=SCALE,
-        settings=throughput_settings,
-        code=code_version("relearn.steps.throughput", "relearn.models.lipsformer"),
-    shell:
-        "relearn throughput --study lipsformer --settings {params.settings:q} --code {params.code}"
-        " --label network={wildcards.network}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "throughput",
+            study="lipsformer",
+            settings=throughput_settings,
+            modules=["relearn.models.lipsformer"],
+        ),
 
 
 rule throughput_long_short_all:
@@ -43,30 +31,19 @@ rule throughput_long_short_all:
     localrule: True
 
 
-rule throughput_long_short:
+use rule run as throughput_long_short with:
     output:
         record=f"{LS_THROUGHPUT_RUN}/record.json",
         times=f"{LS_THROUGHPUT_RUN}/throughput.csv",
     log:
         f"{ROOT}/logs/long_short/throughput/{{network}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/throughput/{{network}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=16000,
-        runtime=120,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=16000, minutes=120),
     params:
-        scale=SCALE,
-        settings=throughput_long_short_settings,
-        code=throughput_long_short_code,
-    shell:
-        "relearn throughput --study long_short --settings {params.settings:q} --code {params.code}"
-        " --label network={wildcards.network}"
-        " --seed 0 --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words(
+            "throughput",
+            study="long_short",
+            settings=throughput_long_short_settings,
+            modules=throughput_long_short_modules,
+            seed=0,
+        ),

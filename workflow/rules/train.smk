@@ -7,7 +7,7 @@ rule train_all:
     localrule: True
 
 
-rule train:
+use rule run as train with:
     input:
         data=rules.prepare.output.data,
         victim=victim_of,
@@ -19,33 +19,15 @@ rule train:
         trials=f"{TRAIN_RUN}/trials.csv",
     log:
         f"{ROOT}/logs/train/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/train/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+    wildcard_constraints:
+        attack="(?!clean/)[a-z_0-9]+",
     resources:
-        mem_mb=6000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=6000, minutes=240),
     params:
-        scale=SCALE,
-        settings=train_settings,
-        code=train_code,
-    shell:
-        "relearn train --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input victim {input.victim:q}"
-        " --input poisons {input.poisons:q} --input kept {input.kept:q}"
-        " --input features {input.features:q}"
-        " --label setting={wildcards.setting} --label attack={wildcards.attack} --label defence={wildcards.defence}"
-        " --label victim={wildcards.victim} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("train", study="poisoning", settings=train_settings, modules=victim_modules),
 
 
-rule train_clean:
+use rule run as train_clean with:
     input:
         data=rules.prepare.output.data,
         victim=victim_of,
@@ -55,30 +37,12 @@ rule train_clean:
         features=f"{CLEAN_RUN}/features.safetensors",
     log:
         f"{ROOT}/logs/train/{{setting}}/clean/{{defence}}/{{victim}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/train/{{setting}}/clean/{{defence}}/{{victim}}/seed{{seed}}.tsv"
     wildcard_constraints:
         setting="transfer|overlap_half|overlap_disjoint",
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=6000,
-        runtime=240,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=6000, minutes=240),
     params:
-        scale=SCALE,
-        settings=train_settings,
-        code=train_code,
-    shell:
-        "relearn train --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input victim {input.victim:q}"
-        " --label setting={wildcards.setting} --label attack=clean --label defence={wildcards.defence}"
-        " --label victim={wildcards.victim} --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("train", study="poisoning", settings=train_settings, modules=victim_modules, attack="clean"),
 
 
 use rule train_clean as train_clean_end_to_end with:  # no features that another run could read

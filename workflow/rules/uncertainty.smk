@@ -7,7 +7,7 @@ rule uncertainty_all:
     localrule: True
 
 
-rule uncertainty:
+use rule run as uncertainty with:
     input:
         data=vision_images("lrformer"),
         network=rules.classify_lrformer.output.network,
@@ -19,25 +19,7 @@ rule uncertainty:
         scores=f"{Y_UNCERTAINTY_RUN}/scores.csv",
     log:
         f"{ROOT}/logs/uncertainty/{{variant}}/depth{{depth}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/uncertainty/{{variant}}/depth{{depth}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=120,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=8000, minutes=120),
     params:
-        scale=SCALE,
-        settings=uncertainty_settings,
-        code=uncertainty_code(),
-    shell:
-        "relearn uncertainty --study lrformer --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input network {input.network:q}"
-        " --label variant={wildcards.variant} --label depth={wildcards.depth}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("uncertainty", study="lrformer", settings=uncertainty_settings, modules=uncertainty_modules()),

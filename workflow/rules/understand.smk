@@ -7,7 +7,7 @@ rule understand_all:
     localrule: True
 
 
-rule understand:
+use rule run as understand with:
     input:
         data=rules.sequences.output.data,
     output:
@@ -16,26 +16,11 @@ rule understand:
         predictions=f"{UNDERSTAND_RUN}/predictions.csv",
         network=f"{UNDERSTAND_RUN}/model.safetensors",
     log:
-        f"{ROOT}/logs/long_short/understand/{{task}}/{{kind}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/long_short/understand/{{task}}/{{kind}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/long_short/understand/{{task}}/{{attention}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task=LS_TASK,
+        attention="[a-z_]+",
     resources:
-        mem_mb=16000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=16000, minutes=1440),
     params:
-        scale=SCALE,
-        settings=understand_settings,
-        code=understand_code,
-    shell:
-        "relearn understand --study long_short --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q}"
-        " --label task={wildcards.task} --label attention={wildcards.kind}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("understand", study="long_short", settings=understand_settings, modules=understand_modules),

@@ -12,15 +12,13 @@ def vision_images(study):
 
 def prepare_vision_settings(wildcards):
     """All training images are trained on, as in chapter 4 of zhu2022."""
-    several = PARAMS[wildcards.vision]["images"]["train_per_class"]
-    return canonical(
-        {
-            "dataset": wildcards.dataset,
-            "pretrain_per_class": several - 1,
-            "fine_tune_per_class": 1,
-            "pool_per_class": 1,
-        }
-    )
+    several = PARAMS[wildcards.study]["images"]["train_per_class"]
+    return {
+        "dataset": wildcards.dataset,
+        "pretrain_per_class": several - 1,
+        "fine_tune_per_class": 1,
+        "pool_per_class": 1,
+    }
 
 
 def absent(value):
@@ -59,8 +57,8 @@ def modules_behind(network):
     return modules_of(network)
 
 
-def classify_code(study, network):
-    """Code version of a run that trains ``network`` (a name that timm knows)."""
+def classify_modules(study, network):
+    """The modules behind a run that trains ``network`` (a name that timm knows)."""
     dataset = PARAMS[study]["images"]["dataset"]
     task = "relearn.steps.task_folder" if dataset == IMAGENET_FOLDER else "relearn.steps.task_images"
-    return code_version("relearn.steps.classify", task, *modules_behind(network))
+    return [task, *modules_behind(network)]

@@ -7,7 +7,7 @@ rule vote_all:
     localrule: True
 
 
-rule vote:
+use rule run as vote with:
     input:
         answers=vote_answers,
     output:
@@ -15,28 +15,10 @@ rule vote:
         scores=f"{VOTE_RUN}/scores.csv",
         submission=f"{VOTE_RUN}/submission.zip",
     log:
-        f"{ROOT}/logs/freelb/vote/{{encoder}}/{{tactic}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/freelb/vote/{{encoder}}/{{tactic}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
+        f"{ROOT}/logs/freelb/vote/{{encoder}}/{{method}}.log",
+    wildcard_constraints:
+        method="[a-z_0-9]+",
     resources:
-        mem_mb=4000,
-        runtime=30,
-        gpu=0,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=4000, minutes=30, gpu=0),
     params:
-        scale=SCALE,
-        settings=vote_settings,
-        code=code_version("relearn.steps.vote"),
-        seed=FB_SEEDS[0],
-        answers=lambda wildcards: " ".join(f"--input answers {path}" for path in vote_answers(wildcards)),
-    shell:
-        "relearn vote --study freelb --settings {params.settings:q} --code {params.code}"
-        " {params.answers}"
-        " --label encoder={wildcards.encoder} --label method={wildcards.tactic}"
-        " --seed {params.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("vote", study="freelb", settings=vote_settings, seed=FB_SEEDS[0]),

@@ -7,7 +7,7 @@ rule withstand_all:
     localrule: True
 
 
-rule withstand:
+use rule run as withstand with:
     input:
         data=vision_images("long_short"),
         network=rules.classify_long_short.output.network,
@@ -19,28 +19,7 @@ rule withstand:
         bad=f"{WITHSTAND_RUN}/bad_images.csv",
     log:
         f"{ROOT}/logs/robustness/withstand/{{network}}/seed{{seed}}.log",
-    benchmark:
-        f"{ROOT}/benchmarks/robustness/withstand/{{network}}/seed{{seed}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: 1
     resources:
-        mem_mb=12000,
-        runtime=1440,
-        gpu=1,
-        device=DEVICE,
-        precision=PRECISION,
+        **needs(mem_mb=12000, minutes=1440),
     params:
-        scale=SCALE,
-        settings=withstand_settings,
-        code=withstand_code,
-        reference=lambda wildcards, input: " ".join(
-            f"--input reference {path}" for path in withstand_reference(wildcards)
-        ),
-    shell:
-        "relearn withstand --study robustness --settings {params.settings:q} --code {params.code}"
-        " --input data {input.data:q} --input network {input.network:q} {params.reference}"
-        " --label network={wildcards.network}"
-        " --seed {wildcards.seed} --threads {threads} --scale {params.scale}"
-        " --device {resources.device} --precision {resources.precision}"
-        " --out $(dirname {output.record:q}) --log {log:q}"
+        **words("withstand", study="robustness", settings=withstand_settings, modules=withstand_modules),

@@ -1,0 +1,39 @@
+"""What makes a job stale, and what does not: the parameters that Snakemake compares with those of the last time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.steps import jobs
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TARGETS = [
+    "filter_all",
+    "cost_all",
+    "vote_all",
+]  # runs with and without inputs, wildcards and a seed of their own
+
+
+def compared(config: dict[str, str]) -> dict[str, list[Any]]:
+    """Record → the parameters that count for `rerun-triggers: params`."""
+    with jobs.workflow(TARGETS, config, CHECKOUT) as built:
+        found = [job for job in built.dag.jobs if job.is_shell]
+        return {job.output.record: [*map(str, job.non_derived_params), job.rule.shellcmd] for job in found}
+
+
+def test_another_machine_makes_no_job_stale() -> None:
+    one = compared({"device": "cpu", "precision": "fp32"})
+    assert one == compared({"device": "cuda:1", "precision": "bf16"})
+    for parameters in one.values():
+        assert not {"cpu", "fp32"} & set(" ".join(parameters).split())
+
+
+def test_settings_code_labels_and_seed_count() -> None:
+    with jobs.workflow(TARGETS, root=CHECKOUT) as built:
+        for job in (job for job in built.dag.jobs if job.is_shell):
+            found, counted = jobs.job_of(job), [*map(str, job.non_derived_params)]
+            labels = [word for name, value in found.labels.items() for word in ("--label", f"{name}={value}")]
+            assert found.labels and {str(job.params.settings), found.code, str(labels)} <= set(counted)
+            assert found.seed == 0 or str(["--seed", str(found.seed)]) in counted
+            assert not any(path in " ".join(counted) for path in found.inputs)
