@@ -12,7 +12,7 @@ import pytest
 
 from relearn import schema_long_short as words
 from relearn import schema_robustness, schema_rules_long_short, schema_rules_vision
-from relearn.data import lra
+from relearn.data import lra, text_streams, wikipedia_streams
 from relearn.data.corruptions import NAMES
 from relearn.data.lra import images, retrieval, text
 from relearn.data.prepared_stream import HELD_OUT
@@ -67,6 +67,10 @@ def test_data_sets_are_those_of_the_rooms() -> None:
     assert values(words.Stream, "datasets") < set(STREAMS)  # whose own text is one says which
     assert values(words.Evaluation, "form") == set(predict.FORMS)
     assert schema_rules_long_short.HELD_OUT == HELD_OUT
+    assert schema_rules_long_short.MOST_CHARACTERS == {
+        **dict.fromkeys(("enwik8", "text8"), wikipedia_streams.BYTES),
+        "warandpeace": text_streams.NOVEL.size,
+    }
     assert schema_rules_long_short.SIDE == schema_rules_vision.SIDE
     for name, pixels in schema_rules_long_short.PIXELS.items():
         assert pixels == schema_rules_long_short.SIDE[name] ** 2
