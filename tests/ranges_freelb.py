@@ -6,11 +6,11 @@ from typing import Any
 
 S = "freelb"
 RUNS, OWN, PROVOKED = f"{S}.finetune.runs", f"{S}.encoders", f"{S}.provoke.tasks"
-COUNT = ([1, 7], [0, -1, 2.0, "3"])
-SEVERAL = ([0, 7], [-1, 2.0, "3"])
+COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
+SEVERAL = ([0, 7], [-1, 2.0, "3", 2**64])
 SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
-NOT_NEGATIVE = ([0, 0.5], [-0.1, float("nan"), float("inf"), "1"])
-POSITIVE = ([1.0e-9, 2], [0, -0.1, float("inf"), float("nan"), "1"])
+NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
+POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 FLAG = ([True, False], [0, "yes"])
 RUN: dict[str, Any] = {
     "encoder": "roberta",
@@ -129,7 +129,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.contrast.network.depth": ([0.125, 4], [0, 4.5]),
     f"{S}.contrast.train.momentum": SHARE,
     f"{S}.contrast.train.schedule": (["cosine", "step"], ["linear", 1]),
-    f"{S}.contrast.train.crop_padding": ([0, 8], [-1, 9, 1.0]),
+    f"{S}.contrast.train.crop_padding": ([0, 16], [-1, 17, 1.0]),
     f"{S}.contrast.train.batch_size": ([2, 64], [1, 64.0]),
     f"{S}.contrast.perturbation.passes": COUNT,
     f"{S}.contrast.perturbation.norm": (["linf", "l2"], ["frobenius", 2]),

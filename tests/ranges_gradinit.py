@@ -8,8 +8,8 @@ from relearn import schema_gradinit
 
 G = "gradinit"
 T = f"{G}.translation"
-COUNTS = ([1, 7], [0, -1, 2.0, "3"])
-POSITIVE = ([1.0e-9, 2], [0, -0.1, float("inf"), float("nan"), "1"])
+COUNTS = ([1, 7], [0, -1, 2.0, "3", 2**64])
+POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 SHARE = ([0, 0.99], [1, -0.1, float("nan")])
 NETWORKS = ([[], ["VGG-19", "WRN-28-10"]], [["ResNet18"], ["VGG-19", "VGG-19"], "VGG-19", [1]])
 STARTS = ([[], ["post_ln/xavier", "w_skip/admin"]], [["pre_ln/xavier"], ["post_ln/kaiming"], ["post_ln"]])
@@ -72,7 +72,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{T}.beam.size": COUNTS,
     f"{T}.beam.length_penalty": ([0, 1.5], [-0.1]),
     f"{T}.beam.extra": COUNTS,
-    f"{T}.beam.factor": POSITIVE,
+    f"{T}.beam.factor": ([0.5, 10], [0, 10.1, float("nan")]),
     f"{T}.runs": ([[], ["post_ln/xavier/adam"]], [["post_ln/xavier"], ["post_ln/xavier/sgdw"], ["a/b/c"]]),
     f"{T}.grid.runs": STARTS,
     f"{T}.grid.lr": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),

@@ -6,8 +6,8 @@ from typing import Any
 
 L = "l2_attention"
 DEPTHS = ([[], [1], [1, 2, 14]], [[0], [2, 1], [1, 1], 1])
-POSITIVE = ([1.0e-9, 2], [0, -0.1, float("inf"), float("nan"), "1"])
-COUNT = ([1, 7], [0, -1, 2.0, "3"])
+POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
+COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
 LENGTHS = ([[2], [2, 1000]], [[], [1], [3, 2], [2, 2], 2])
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{L}.characters.dataset": (["ptb"], ["wikitext", "PTB", None]),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 Q, Y = "lipsformer", "lrformer"
-COUNT = ([1, 7], [0, -1, 2.0, "3"])
+COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
 COUNTS = ([[1], [1, 7]], [[], [0], [3, 2], [2, 2], 2])
 DIMS = ([[2], [4, 8]], [[], [1], [4, 2], 4])
-POSITIVE = ([1.0e-9, 2], [0, -0.1, float("inf"), float("nan"), "1"])
+POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 POSITIVES = ([[12.0, 1.0], [1]], [[], [0], [1.0, 1.0], 1.0])
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]),
@@ -27,7 +27,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.examine.spectral_start.channels": COUNTS,
     f"{Q}.examine.activations.pairs": COUNT,
     f"{Q}.examine.activations.reach": POSITIVE,
-    f"{Q}.examine.activations.points": ([2, 9], [1, 2.0]),
+    f"{Q}.examine.activations.points": ([50, 161], [11, 49, 50.0, 10_001]),
     f"{Q}.examine.spectral_start.size": ([8, 14], [7, 8.0]),
     f"{Y}.examine.layer_norm.dims": DIMS,
     f"{Y}.examine.layer_norm.eps": POSITIVE,

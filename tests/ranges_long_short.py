@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 S, R = "long_short", "robustness.withstand"
-COUNT = ([1, 7], [0, -1, 2.0, "3"])
-SEVERAL = ([0, 7], [-1, 2.0, "3"])
+COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
+SEVERAL = ([0, 7], [-1, 2.0, "3", 2**64])
 SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
-NOT_NEGATIVE = ([0, 0.5], [-0.1, float("nan"), float("inf"), "1"])
-POSITIVE = ([1.0e-9, 2], [0, -0.1, float("inf"), float("nan"), "1"])
+NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
+POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 FLAG = ([True, False], [0, "yes"])
 PHASE = {"length": 64, "steps": 3, "warmup_steps": 1, "batch_size": 2, "lr": 0.1}
 TEXT, TASK = f"{S}.sequences.text", f"{S}.understand.tasks"
@@ -22,8 +22,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{TEXT}.train_samples": ([0, 100], [-1, 100.0]),
     f"{TEXT}.valid_samples": SEVERAL,
     f"{TEXT}.test_samples": SEVERAL,
-    f"{S}.sequences.listops.form.max_depth": COUNT,
-    f"{S}.sequences.listops.form.max_args": ([2, 10], [1, 3.0]),
+    f"{S}.sequences.listops.form.max_depth": ([1, 100], [0, 101, 2.0]),
+    f"{S}.sequences.listops.form.max_args": ([2, 100], [1, 101, 3.0]),
     f"{S}.sequences.listops.form.operator_frac": ([0.1, 0.9], [0, 1, 1.1]),
     f"{S}.sequences.pathfinder.form.size": ([], [7, 16.0]),
     f"{S}.sequences.pathfinder.form.dashes": ([2, 9], [1, 3.0]),
@@ -60,7 +60,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
         [["enwik8"], ["text8", "warandpeace"]],
         [[], ["ptb"], ["text8", "text8"], "text8"],
     ),
-    f"{S}.stream.characters": ([0, 100_000], [-1, 1000.0]),
+    f"{S}.stream.characters": ([0, 100_000], [-1, 1000.0, 1_000_000_001]),
     f"{S}.characters.layers": COUNT,
     f"{S}.characters.large_layers": COUNT,
     f"{S}.characters.large_dropout": SHARE,
@@ -75,7 +75,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
         [[], PHASE, [{**PHASE, "length": 0}], [{**PHASE, "lr": 0}]],
     ),
     f"{S}.predict.large_weight_decay": NOT_NEGATIVE,
-    f"{S}.predict.history_characters": ([2, 100], [0, 2.0]),
+    f"{S}.predict.history_characters": ([2, 100], [0, 1, 2.0]),
     f"{S}.predict.evaluation.form": (["windows", "cached"], ["window", 1]),
     f"{S}.predict.evaluation.context": ([4096], [0, 4096.0]),
     f"{S}.predict.evaluation.batch_size": COUNT,
@@ -242,6 +242,25 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {f"{ONE}.steps": 20, f"{ONE}.warmup_steps": 20},
         {f"{ONE}.steps": 20, f"{ONE}.warmup_steps": 21},
         f"{ONE}.warmup_steps",
+    ),
+    # a stream has two characters to predict in each part, and no more than there are
+    *(
+        (
+            {f"{S}.stream.characters": within, **own},
+            {f"{S}.stream.characters": beyond, **own},
+            f"{S}.stream.characters",
+        )
+        for within, beyond, own in (
+            (0, 39, {}),
+            *(
+                (most, most + 1, {f"{S}.stream.datasets": [name]})
+                for name, most in (
+                    ("enwik8", 100_000_000),
+                    ("text8", 100_000_000),
+                    ("warandpeace", 3_293_492),
+                )
+            ),
+        )
     ),
     (phases(warmup_steps=3), phases(warmup_steps=4), f"{S}.predict.phases[1].warmup_steps"),
     # an attention sees something, and no more than there is

@@ -6,10 +6,10 @@ from typing import Any
 
 Q, T, Y = "lipsformer", "layer_scale", "lrformer"
 STUDIES = (Q, T, Y)
-COUNT = ([1, 7], [0, -1, 2.0, "3"])
-NOT_NEGATIVE = ([0, 0.5], [-0.1, float("nan"), float("inf"), "1"])
+COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
+NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
 SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
-POSITIVE = ([1.0e-9, 2], [0, -0.1, float("inf"), float("nan"), "1"])
+POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 MULTIPLE = ([0.5, 4], [0, -1, 4.5])
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     **{f"{study}.images.train_per_class": ([10, 130], [-1, 20.0]) for study in STUDIES},
@@ -25,7 +25,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.train.randaugment_spread": NOT_NEGATIVE,
     f"{Q}.train.mixup": NOT_NEGATIVE,
     f"{Q}.train.cutmix": NOT_NEGATIVE,
-    f"{Q}.train.crop_padding": ([0, 8], [-1, 9]),
+    f"{Q}.train.crop_padding": ([0, 16], [-1, 17]),
     f"{Q}.train.flip": ([True, False], [0, "yes"]),
     f"{Q}.train.lr": POSITIVE,
     f"{Q}.grid.sizes.T.lr": MULTIPLE,

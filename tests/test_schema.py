@@ -53,7 +53,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{P}.pretrain.training.momentum": ([0, 0.99], [1, -0.1]),
     f"{P}.pretrain.training.weight_decay": ([0, 0.0, 2], [-1.0e-9, float("inf"), float("nan")]),
     f"{P}.pretrain.training.schedule": (["step"], ["linear"]),
-    f"{P}.pretrain.training.crop_padding": ([0, 8], [-1, 9, 1.0]),
+    f"{P}.pretrain.training.crop_padding": ([0, 16], [-1, 17, 1.0]),
     f"{P}.pretrain.training.flip": ([True, False], [0, 1, "true", None]),
     f"{P}.pretrain.training.label_smoothing": ([0, 0.5], [1, -0.1]),
     f"{P}.harden.adversarial.eps": ([1.0e-6, 1], [0, -0.1, 1.0001, float("nan")]),
@@ -242,6 +242,12 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     *ranges_vision.RULES,
     *ranges_long_short.RULES,
     *ranges_freelb.RULES,
+    # two keys that are each in their range, and together more than fits into memory
+    (
+        {"l2_attention.inversion.batch": 2**14, "l2_attention.inversion.dims": [64, 128]},
+        {"l2_attention.inversion.batch": 2**14, "l2_attention.inversion.lengths": [16, 2**16]},
+        "l2_attention.inversion.batch",
+    ),
 ]
 
 

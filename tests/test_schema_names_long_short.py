@@ -12,7 +12,7 @@ import pytest
 
 from relearn import schema_long_short as words
 from relearn import schema_robustness, schema_rules_long_short
-from relearn.data import facts, lra
+from relearn.data import facts, lra, text_streams, wikipedia_streams
 from relearn.data.corruptions import NAMES
 from relearn.data.lra import images, retrieval, text
 from relearn.data.prepared_stream import HELD_OUT
@@ -67,6 +67,12 @@ def test_data_sets_are_those_of_the_rooms() -> None:
     assert values(words.Stream, "datasets") < set(STREAMS)  # whose own text is one says which
     assert values(words.Evaluation, "form") == set(predict.FORMS)
     assert schema_rules_long_short.HELD_OUT == HELD_OUT
+    assert schema_rules_long_short.MOST_CHARACTERS == {
+        **dict.fromkeys(("enwik8", "text8"), wikipedia_streams.BYTES),
+        "warandpeace": text_streams.NOVEL.size,
+    }
+    for name, pixels in schema_rules_long_short.PIXELS.items():
+        assert pixels == facts.SIDE[name] ** 2
 
 
 def test_networks_are_those_that_the_workflow_builds() -> None:

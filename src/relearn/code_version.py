@@ -62,6 +62,7 @@ PLUMBING = frozenset(
             "schema_rules_long_short",
             "schema_rules_freelb",
             "schema_rules_vision",
+            "forecast_memory",
             "code_version",
         ),
     )

@@ -92,16 +92,22 @@ def allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
     node = _resolved(node, tree)
     if "enum" in node or "const" in node:
         return ", ".join(map(str, node.get("enum", [node.get("const")])))
-    bounds = " and ".join(f"{sign} {node[name]:g}" for name, sign in BOUNDS.items() if name in node)
+    bounds = " and ".join(f"{sign} {_number(node[name])}" for name, sign in BOUNDS.items() if name in node)
     kind = node["type"]
     if kind == "array":
-        least = " with at least one value" if node.get("minItems") else ""
-        return f"a list{least}, each {allowed(node['items'], tree)}"
+        least, most = node.get("minItems", 0), node["maxItems"]
+        number = f"{least} to {most}" if least < most else f"{most}"
+        return f"a list of {number} values, each {allowed(node['items'], tree)}"
     if kind == "object":
         return f"a mapping of {', '.join(node['properties'])}"
     words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
     form = f"that matches {node['pattern']}" if "pattern" in node else ""
     return " ".join(filter(None, (words[kind], bounds, form)))
+
+
+def _number(value: float) -> str:
+    """A bound with all its digits."""
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
 def _resolved(node: Mapping[str, Any], tree: Mapping[str, Any]) -> Mapping[str, Any]:

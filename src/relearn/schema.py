@@ -24,17 +24,24 @@ from relearn.schema_long_short import LongShort
 from relearn.schema_lrformer import LRFormer
 from relearn.schema_robustness import RobustnessStudy
 from relearn.schema_types import (
+    BatchSize,
     Class,
     Count,
+    EpochCount,
     Milestones,
     Multiple,
     NotNegative,
+    Padding,
     Positive,
+    SampleCount,
     Section,
     Seeds,
+    Several,
     Share,
+    Steps,
     Unique,
     Unique0,
+    Width,
     ascending,
     unique,
 )
@@ -52,9 +59,9 @@ Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
 
 class Prepare(Section):
     dataset: Literal["digits", "cifar10"]
-    pretrain_per_class: Count
-    fine_tune_per_class: Count
-    pool_per_class: Count
+    pretrain_per_class: SampleCount
+    fine_tune_per_class: SampleCount
+    pool_per_class: SampleCount
 
 
 class Substitutes(Section):
@@ -72,13 +79,13 @@ class Network(Section):
 
 
 class Training(Section):
-    epochs: Count
-    batch_size: Count
+    epochs: EpochCount
+    batch_size: BatchSize
     lr: Positive
     momentum: Share
     weight_decay: NotNegative
     schedule: Literal["cosine", "step"]
-    crop_padding: Annotated[int, Field(ge=0, le=8)]
+    crop_padding: Padding
     flip: bool
     label_smoothing: Share
 
@@ -97,13 +104,13 @@ class Adversarial(Section):
 
 
 class HardenTraining(Section):
-    epochs: Count
-    batch_size: Count
+    epochs: EpochCount
+    batch_size: BatchSize
     lr: Positive
     momentum: Share
     weight_decay: NotNegative
     schedule: Literal["cosine", "step"]
-    crop_padding: Annotated[int, Field(ge=0, le=8)]
+    crop_padding: Padding
     flip: bool
 
 
@@ -115,7 +122,7 @@ class Harden(Section):
 class Attack(Section):
     eps: Annotated[float, Field(gt=0, le=1)]
     lr: Positive
-    iterations: Count
+    iterations: Steps
     dropout: bool
 
 
@@ -126,7 +133,7 @@ class GradientMatching(Attack):
 class WhiteBox(Section):
     eps: Annotated[float, Field(gt=0, le=1)]
     lr: Positive
-    iterations: Count
+    iterations: Steps
     mu: Positive
 
 
@@ -180,8 +187,8 @@ class Filter(Section):
 
 
 class Transfer(Section):
-    epochs: Count
-    batch_size: Count
+    epochs: EpochCount
+    batch_size: BatchSize
     lr: Positive
     weight_decay: NotNegative
     milestones: Milestones
@@ -189,12 +196,12 @@ class Transfer(Section):
 
 
 class EndToEnd(Section):
-    epochs: Count
-    batch_size: Count
+    epochs: EpochCount
+    batch_size: BatchSize
     lr: Positive
     weight_decay: NotNegative
     milestones: Milestones
-    test_images: Count
+    test_images: SampleCount
 
 
 class Train(Section):
@@ -215,7 +222,7 @@ class TransferStudy(Section):
 
 class DropoutStudy(Section):
     attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
-    watch_every: Count
+    watch_every: Steps
     victims: Names
 
 
@@ -253,7 +260,7 @@ class WhiteBoxStudy(Section):
 class FeaturePlane(Section):
     attack: Literal["feature_collision", "convex_polytope"]
     victim: Architecture
-    target: Annotated[int, Field(ge=0)]
+    target: Several
 
 
 class Studies(Section):
@@ -270,21 +277,21 @@ class Pgd(Section):
     eps: Annotated[list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(ascending)]
     steps: Count
     restarts: Count
-    images: Count
+    images: SampleCount
 
 
 class Corruptions(Section):
-    images: Count
+    images: SampleCount
 
 
 class Hull(Section):
-    dimension: Count
+    dimension: Width
     poisons: Count
     problems: Count
 
 
 class Evaluate(Section):
-    calibration_bins: Annotated[int, Field(ge=2)]
+    calibration_bins: Annotated[Count, Field(ge=2)]
     pgd: Pgd
     corruptions: Corruptions
     hull: Hull

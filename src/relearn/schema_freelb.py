@@ -7,18 +7,31 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from relearn.schema_types import (
+    LONGEST_LIST,
+    Batch,
+    BatchSize,
     Count,
+    EpochCount,
+    Heads,
+    Layers,
+    Length,
     Multiple,
     NotNegative,
+    Padding,
     Positive,
+    SamplesOrAll,
     Section,
     Seeds,
     Share,
+    Steps,
+    StepsOrNone,
     Unique,
     Unique0,
+    Vocabulary,
+    Width,
     unique,
 )
-from relearn.schema_vision import Batch, Betas, Several
+from relearn.schema_vision import Betas
 
 Family = Literal["roberta", "albert", "bert"]
 Exam = Literal[
@@ -73,22 +86,22 @@ Exams = Annotated[list[Exam], Unique, AfterValidator(unique)]
 
 class TextCorpus(Section):
     dataset: Literal["imdb", "pydoc_topics"]
-    samples: Several
+    samples: SamplesOrAll
 
 
 class EncoderSizes(Section):
     """``checkpoint``: of the hub, or a folder; "": one of these sizes is made. 261: all bytes and the special tokens."""
 
     checkpoint: str
-    layers: Count
-    dim: Count
-    embedding_dim: Count
-    heads: Count
-    ffn: Count
+    layers: Layers
+    dim: Width
+    embedding_dim: Width
+    heads: Heads
+    ffn: Width
     dropout: Share
     attention_dropout: Share
-    vocabulary: Annotated[int, Field(ge=261)]
-    max_length: Annotated[int, Field(ge=8)]
+    vocabulary: Annotated[Vocabulary, Field(ge=261)]
+    max_length: Annotated[Length, Field(ge=8)]
 
 
 class Encoders(Section):
@@ -99,9 +112,9 @@ class Encoders(Section):
 
 class Acquire(Section):
     mask_frac: Annotated[float, Field(gt=0, le=1)]
-    steps: Count
-    warmup_steps: Several
-    batch_size: Count
+    steps: Steps
+    warmup_steps: StepsOrNone
+    batch_size: BatchSize
     lr: Positive
     weight_decay: NotNegative
     betas: Betas
@@ -121,13 +134,13 @@ class FineTuning(Section):
     methods: Tactics
     start: NameOrNone
     with_tasks: Annotated[list[Exam], Unique0, AfterValidator(unique)]
-    train_samples: Several
-    dev_samples: Several
-    test_samples: Several
-    max_length: Annotated[int, Field(ge=8)]
-    steps: Count
-    warmup_steps: Several
-    batch_size: Count
+    train_samples: SamplesOrAll
+    dev_samples: SamplesOrAll
+    test_samples: SamplesOrAll
+    max_length: Annotated[Length, Field(ge=8)]
+    steps: Steps
+    warmup_steps: StepsOrNone
+    batch_size: BatchSize
     accumulate: Count
     lr: Positive
     weight_decay: NotNegative
@@ -147,20 +160,20 @@ class FineTune(Section):
     evaluations: Count
     clean_first: bool
     mask: Literal["always", "start"]
-    runs: Annotated[list[FineTuning], Field(min_length=1)]
+    runs: Annotated[list[FineTuning], Field(min_length=1, max_length=LONGEST_LIST)]
 
 
 class Provoke(Section):
     """``shrink``: by which share of the first radius it falls, as long as the reference is wrong."""
 
     tasks: Annotated[list[Name], Unique0, AfterValidator(unique)]
-    samples: Several
-    steps: Count
+    samples: SamplesOrAll
+    steps: Steps
     step_size: Positive
     eps_frac: Positive
     shrink: Annotated[float, Field(gt=0, lt=1)]
     starts: Count
-    batch_size: Count
+    batch_size: BatchSize
 
 
 class Vote(Section):
@@ -169,7 +182,7 @@ class Vote(Section):
 
 class ContrastImages(Section):
     dataset: Literal["digits", "cifar10"]
-    train_per_class: Annotated[int, Field(ge=0)]
+    train_per_class: SamplesOrAll
 
 
 class GradientFamilies(Section):
@@ -183,13 +196,13 @@ class ContrastNetwork(Section):
 
 
 class ContrastTrain(Section):
-    epochs: Count
+    epochs: EpochCount
     batch_size: Batch
     lr: Positive
     momentum: Share
     weight_decay: NotNegative
     schedule: Literal["cosine", "step"]
-    crop_padding: Annotated[int, Field(ge=0, le=8)]
+    crop_padding: Padding
     flip: bool
 
 
@@ -207,7 +220,7 @@ class Attack(Section):
     step_size: Positive
     steps: Count
     restarts: Count
-    images: Several
+    images: SamplesOrAll
 
 
 class Contrast(Section):

@@ -7,15 +7,29 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field, create_model
 
 from relearn.schema_types import (
+    Batch,
     Count,
+    Draws,
+    EpochCount,
+    Heads,
+    Layers,
+    Length,
     Milestones,
     Multiple,
     NotNegative,
+    Padding,
     Positive,
+    SampleCount,
+    SamplesOrAll,
     Section,
     Seeds,
     Share,
+    Side,
+    SideOrNone,
+    Steps,
     Unique0,
+    Vocabulary,
+    Width,
     unique,
 )
 
@@ -68,15 +82,15 @@ TranslationRun = Annotated[
 
 class Images(Section):
     dataset: Literal["digits", "cifar10"]
-    train_per_class: Annotated[int, Field(ge=2)]
+    train_per_class: Annotated[SampleCount, Field(ge=2)]
 
 
 class CorpusOf(Section):
     dataset: Literal["number_words", "multi30k", "iwslt14"]
-    vocabulary: Annotated[int, Field(ge=50)]
-    max_length: Annotated[int, Field(ge=4)]
-    train_pairs: Annotated[int, Field(ge=0)]
-    test_pairs: Annotated[int, Field(ge=0)]
+    vocabulary: Annotated[Vocabulary, Field(ge=50)]
+    max_length: Annotated[Length, Field(ge=4)]
+    train_pairs: SamplesOrAll
+    test_pairs: SamplesOrAll
 
 
 class ImageNetwork(Section):
@@ -115,8 +129,8 @@ class Lsuv(Section):
 
 
 class Initialise(Section):
-    batch_size: Annotated[int, Field(ge=2)]
-    iterations: Count
+    batch_size: Batch
+    iterations: Steps
     eta: Positive
     gamma: Positive
     overlap: Overlap
@@ -131,17 +145,17 @@ class Initialise(Section):
 
 
 class TrainImages(Section):
-    epochs: Count
-    batch_size: Annotated[int, Field(ge=2)]
+    epochs: EpochCount
+    batch_size: Batch
     lr: Positive
     momentum: Share
     weight_decay: NotNegative
-    crop_padding: Annotated[int, Field(ge=0, le=8)]
+    crop_padding: Padding
     flip: bool
-    cutout: Annotated[int, Field(ge=0)]
+    cutout: SideOrNone
     clip_norm: Positive
     mixup: Positive
-    test_images: Annotated[int, Field(ge=0)]
+    test_images: SamplesOrAll
 
 
 class AdamW(Section):
@@ -179,9 +193,9 @@ class FirstSteps(Section):
     initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]
     width: Multiple
     depth: Multiple
-    steps: Count
-    batch_size: Annotated[int, Field(ge=2)]
-    iterations: Count
+    steps: Steps
+    batch_size: Batch
+    iterations: Steps
 
 
 class FolderStarts(Section):
@@ -192,16 +206,16 @@ class FolderStarts(Section):
 
 
 class InitialiseFolder(Section):
-    batch_size: Annotated[int, Field(ge=2)]
-    iterations: Count
+    batch_size: Batch
+    iterations: Steps
     gamma: Positive
 
 
 class ImageNet(Section):
     networks: FolderStarts
-    size: Annotated[int, Field(ge=8)]
-    epochs: Count
-    batch_size: Annotated[int, Field(ge=2)]
+    size: Annotated[Side, Field(ge=8)]
+    epochs: EpochCount
+    batch_size: Batch
     lr: Positive
     milestones: Milestones
     mixup: Positive
@@ -210,31 +224,31 @@ class ImageNet(Section):
 
 class Probe(Section):
     networks: Networks
-    batches: Annotated[int, Field(ge=2)]
-    batch_size: Annotated[int, Field(ge=2)]
-    variance_draws: Annotated[int, Field(ge=100)]
+    batches: Annotated[Count, Field(ge=2)]
+    batch_size: Batch
+    variance_draws: Annotated[Draws, Field(ge=100)]
 
 
 class Transformer(Section):
-    dim: Count
-    ffn: Count
-    heads: Count
-    layers: Count
+    dim: Width
+    ffn: Width
+    heads: Heads
+    layers: Layers
     dropout: Share
 
 
 class InitialiseTranslation(Section):
-    max_tokens: Count
-    iterations: Count
+    max_tokens: Length
+    iterations: Steps
     tau: Positive
     min_scale: Share
 
 
 class TrainTranslation(Section):
-    steps: Count
-    schedule_steps: Count
-    warmup_steps: Count
-    max_tokens: Count
+    steps: Steps
+    schedule_steps: Steps
+    warmup_steps: Steps
+    max_tokens: Length
     lr: Positive
     sgd_lr: Positive
     betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
@@ -247,7 +261,7 @@ class Beam(Section):
     size: Count
     length_penalty: NotNegative
     extra: Count
-    factor: Positive
+    factor: Annotated[float, Field(gt=0, le=10)]
 
 
 class HeatMap(Section):
@@ -258,7 +272,7 @@ class HeatMap(Section):
 
 class ProbeTranslation(Section):
     runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
-    batches: Annotated[int, Field(ge=2)]
+    batches: Annotated[Count, Field(ge=2)]
 
 
 class Translation(Section):

@@ -7,51 +7,60 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from relearn.schema_types import (
+    Batch,
+    BatchSize,
     Count,
+    Heads,
+    Layers,
+    Length,
     Positive,
+    SamplesOrAll,
     Section,
     Seeds,
     Share,
+    Steps,
+    StepsOrNone,
     Unique,
     Unique0,
+    Width,
     ascending,
     unique,
 )
 
-Depths = Annotated[list[Count], Unique0, AfterValidator(ascending)]
-Lengths = Annotated[list[Annotated[int, Field(ge=2)]], Unique, AfterValidator(ascending)]
-Widths = Annotated[list[Count], Unique, AfterValidator(ascending)]
+Depths = Annotated[list[Layers], Unique0, AfterValidator(ascending)]
+Lengths = Annotated[list[Annotated[Length, Field(ge=2)]], Unique, AfterValidator(ascending)]
+Widths = Annotated[list[Width], Unique, AfterValidator(ascending)]
 Spreads = Annotated[list[Positive], Unique, AfterValidator(ascending)]
 Attention = Literal["dp", "l2", "l2_tied", "contractive"]
 
 
 class Characters(Section):
     dataset: Literal["pydoc_topics", "ptb"]
-    max_length: Annotated[int, Field(ge=8)]
-    train_sentences: Annotated[int, Field(ge=0)]
-    valid_sentences: Annotated[int, Field(ge=0)]
-    test_sentences: Annotated[int, Field(ge=0)]
+    max_length: Annotated[Length, Field(ge=8)]
+    train_sentences: SamplesOrAll
+    valid_sentences: SamplesOrAll
+    test_sentences: SamplesOrAll
 
 
 class LanguageNetwork(Section):
-    dim: Count
-    heads: Count
-    ffn: Count
+    dim: Width
+    heads: Heads
+    ffn: Width
     norm: Literal["post_ln", "no_norm"]
     init_scale: Positive
     glorot: Literal["usual", "printed"]
 
 
 class TrainLanguage(Section):
-    steps: Count
-    batch_size: Annotated[int, Field(ge=2)]
+    steps: Steps
+    batch_size: Batch
     betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
     evaluations: Count
 
 
 class Warmup(Section):
     gamma: Annotated[list[Positive], Unique, AfterValidator(unique)]
-    warmup_steps: Annotated[list[Count], Unique, AfterValidator(unique)]
+    warmup_steps: Annotated[list[Steps], Unique, AfterValidator(unique)]
     dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
 
 
@@ -83,19 +92,19 @@ class DepthsOf(Section):
 class Ascent(Section):
     lengths: Lengths
     starts: Count
-    row_steps: Annotated[int, Field(ge=0)]
-    steps: Count
+    row_steps: StepsOrNone
+    steps: Steps
     lr: Positive
     spread: Positive
     top: Count
 
 
 class Growth(Section):
-    length: Annotated[int, Field(ge=2)]
-    dim: Count
-    heads: Count
+    length: Annotated[Length, Field(ge=2)]
+    dim: Width
+    heads: Heads
     starts: Count
-    steps: Count
+    steps: Steps
     lr: Positive
     spread: Positive
     top: Count
@@ -103,12 +112,12 @@ class Growth(Section):
 
 class Inversion(Section):
     attentions: Annotated[list[Attention], Unique, AfterValidator(unique)]
-    length: Annotated[int, Field(ge=2)]
-    dim: Count
+    length: Annotated[Length, Field(ge=2)]
+    dim: Width
     lengths: Lengths
     dims: Widths
-    heads: Count
-    batch: Count
+    heads: Heads
+    batch: BatchSize
     c: Annotated[list[Share], Unique, AfterValidator(ascending)]
     iterations: Count
 
@@ -116,19 +125,19 @@ class Inversion(Section):
 class Examine(Section):
     lengths: Lengths
     dims: Widths
-    heads: Count
+    heads: Heads
     spreads: Spreads
     keep: Annotated[float, Field(gt=0, lt=1)]
-    bins: Annotated[int, Field(ge=2)]
+    bins: Annotated[Count, Field(ge=2)]
 
 
 class Clock(Section):
-    layers: Annotated[list[Count], Unique, AfterValidator(ascending)]
-    pairs: Annotated[int, Field(ge=7)]
-    dim: Count
-    heads: Count
-    ffn: Count
-    batch_size: Annotated[int, Field(ge=2)]
+    layers: Annotated[list[Layers], Unique, AfterValidator(ascending)]
+    pairs: Annotated[Count, Field(ge=7)]
+    dim: Width
+    heads: Heads
+    ffn: Width
+    batch_size: Batch
 
 
 class L2Attention(Section):

@@ -7,13 +7,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from relearn.schema_types import (
-    Count,
+    Heads,
+    Layers,
     NotNegative,
     Positive,
     Section,
     Seeds,
     Share,
+    Side,
     Unique,
+    Width,
     ascending,
     unique,
 )
@@ -38,9 +41,9 @@ Residual = Literal[
 
 
 class Tokens(Section):
-    dim: Annotated[int, Field(ge=2)]
-    heads: Count
-    patch_size: Count
+    dim: Annotated[Width, Field(ge=2)]
+    heads: Heads
+    patch_size: Side
     start_std: Positive
     position_std: Positive
 
@@ -52,19 +55,19 @@ class TrainDeep(Recipe):
 
 
 class DropPaths(Section):
-    depth: Count
+    depth: Layers
     rate: Share
     variants: Annotated[list[Literal["uniform", "linear"]], Unique, AfterValidator(unique)]
 
 
 class ClassTokens(Section):
-    depth: Count
-    layers: Count
+    depth: Layers
+    layers: Layers
     variants: Annotated[list[Literal["from_start", "class_attention"]], Unique, AfterValidator(unique)]
 
 
 class Grid(Section):
-    depths: Annotated[list[Count], Unique, AfterValidator(ascending)]
+    depths: Annotated[list[Layers], Unique, AfterValidator(ascending)]
     residuals: Annotated[list[Residual], Unique, AfterValidator(unique)]
     drop_paths: DropPaths
     class_tokens: ClassTokens

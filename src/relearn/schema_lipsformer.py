@@ -7,15 +7,23 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from relearn.schema_types import (
+    BatchSize,
     Count,
+    EpochCount,
+    Heads,
+    Layers,
+    Length,
     Multiple,
     NotNegative,
     Positive,
+    SamplesOrAll,
     Section,
     Seeds,
     Share,
+    Side,
     Unique,
     Unique0,
+    Width,
     ascending,
     unique,
 )
@@ -67,8 +75,8 @@ Paired = Literal[
     "LipsFormer-CSwin-T",
 ]
 Timed = Literal["LipsFormer-Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B"]
-Counts = Annotated[list[Count], Unique, AfterValidator(ascending)]
-Dims = Annotated[list[Annotated[int, Field(ge=2)]], Unique, AfterValidator(ascending)]
+Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
+Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(ascending)]
 Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
 
 
@@ -77,32 +85,32 @@ class NetworkCounts(Section):
 
 
 class Theorem1(Section):
-    lengths: Counts
+    lengths: Lengths
     dims: Dims
-    heads: Count
+    heads: Heads
     taus: Positives
     spreads: Positives
     steps: Count
 
 
 class Theorem2(Section):
-    blocks: Counts
-    lengths: Counts
+    blocks: Annotated[list[Layers], Unique, AfterValidator(ascending)]
+    lengths: Lengths
     dims: Dims
-    heads: Count
+    heads: Heads
     tau: Positive
     eps: Positives
 
 
 class SpectralStart(Section):
-    channels: Counts
-    size: Annotated[int, Field(ge=8)]
+    channels: Annotated[list[Width], Unique, AfterValidator(ascending)]
+    size: Annotated[Side, Field(ge=8)]
 
 
 class Activations(Section):
     pairs: Count
     reach: Positive
-    points: Annotated[int, Field(ge=2)]
+    points: Annotated[Count, Field(ge=50)]
 
 
 class Examine(Section):
@@ -115,7 +123,7 @@ class Examine(Section):
 class SizedNetwork(Section):
     width: Multiple
     depth: Multiple
-    patch_size: Count
+    patch_size: Side
 
 
 class OfSize(Section):
@@ -132,7 +140,7 @@ class Sizes(Section):
 
 
 class Ablation(Section):
-    epochs: Count
+    epochs: EpochCount
     warmup_epochs: Positive
     variants: Annotated[list[Variant], Unique0, AfterValidator(unique)]
 
@@ -144,19 +152,19 @@ class Pairs(Section):
 
 class Throughput(Section):
     networks: Annotated[list[Timed], Unique0, AfterValidator(unique)]
-    batch_size: Count
-    size: Annotated[int, Field(ge=32)]
+    batch_size: BatchSize
+    size: Annotated[Side, Field(ge=32)]
     pairs: Count
 
 
 class Retest(Section):
     networks: Annotated[list[Paired], Unique0, AfterValidator(unique)]
-    size: Annotated[int, Field(ge=8)]
+    size: Annotated[Side, Field(ge=8)]
     crop_ratio: Annotated[float, Field(gt=0, le=1)]
     interpolation: Literal["bilinear", "bicubic", "lanczos"]
     average: bool
-    batch_size: Count
-    test_images: Annotated[int, Field(ge=0)]
+    batch_size: BatchSize
+    test_images: SamplesOrAll
 
 
 class Grid(Section):

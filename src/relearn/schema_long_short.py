@@ -7,19 +7,34 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from relearn.schema_types import (
+    LONGEST_LIST,
+    BatchSize,
+    CharactersOrAll,
     Count,
+    Heads,
+    Layers,
+    Length,
+    LengthOrNone,
     Multiple,
     NotNegative,
     Positive,
+    SampleCount,
+    SamplesOrAll,
     Section,
     Seeds,
+    Several,
     Share,
+    Side,
+    Steps,
+    StepsOrNone,
     Unique,
     Unique0,
+    Vocabulary,
+    Width,
     ascending,
     unique,
 )
-from relearn.schema_vision import Betas, Recipe, Several, VisionImages
+from relearn.schema_vision import Betas, Recipe, VisionImages
 
 Attention = Literal[
     "full",
@@ -59,23 +74,23 @@ Network = Literal[
 ]
 Networks = Annotated[list[Network], Unique, AfterValidator(unique)]
 Some = Annotated[list[Network], Unique0, AfterValidator(unique)]
-Lengths = Annotated[list[Count], Unique, AfterValidator(ascending)]
+Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
 
 
 class Samples(Section):
     """0 samples: all there are, or as many as were published."""
 
-    max_length: Annotated[int, Field(ge=8)]
-    train_samples: Several
-    valid_samples: Several
-    test_samples: Several
+    max_length: Annotated[Length, Field(ge=8)]
+    train_samples: SamplesOrAll
+    valid_samples: SamplesOrAll
+    test_samples: SamplesOrAll
 
 
 class Trees(Section):
-    min_length: Several
-    max_length: Count
-    max_depth: Count
-    max_args: Annotated[int, Field(ge=2)]
+    min_length: LengthOrNone
+    max_length: Length
+    max_depth: Annotated[Count, Field(le=100)]
+    max_args: Annotated[Count, Field(ge=2, le=100)]
     operator_frac: Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -97,8 +112,8 @@ class Pixels(Samples):
 
 
 class Paths(Section):
-    size: Annotated[int, Field(ge=8)]
-    dashes: Annotated[int, Field(ge=2)]
+    size: Annotated[Side, Field(ge=8)]
+    dashes: Annotated[Count, Field(ge=2)]
     distractors: Several
     distractor_dashes: Count
     dash: Positive
@@ -121,25 +136,28 @@ class Sequences(Section):
 
 
 class Encoder(Section):
-    layers: Count
-    dim: Count
-    heads: Count
-    ffn: Count
+    layers: Layers
+    dim: Width
+    heads: Heads
+    ffn: Width
 
 
-class Kinds(Section):
+class Schedule(Section):
+    steps: Steps
+    warmup_steps: StepsOrNone
+    batch_size: BatchSize
+    lr: Positive
+
+
+class Kinds(Schedule):
     """Which attentions meet a task, how it is trained on, and the window and rank of ``long_short_best`` and ``dynamic``."""
 
     attentions: Attentions
-    steps: Count
-    warmup_steps: Several
-    batch_size: Count
-    lr: Positive
     weight_decay: NotNegative
     dropout: Share
-    window: Several
-    rank: Several
-    dynamic_rank: Count
+    window: LengthOrNone
+    rank: LengthOrNone
+    dynamic_rank: Length
 
 
 class Tasks(Section):
@@ -151,38 +169,36 @@ class Tasks(Section):
 
 
 class Rank(Section):
-    rank: Count
+    rank: Length
 
 
-class RankAndWindow(Section):
-    rank: Count
-    window: Count
+class RankAndWindow(Rank):
+    window: Length
 
 
 class Landmarks(Section):
-    landmarks: Count
+    landmarks: Length
 
 
 class Features(Section):
-    features: Count
+    features: Width
 
 
 class Hashes(Section):
     rounds: Count
-    chunk: Count
-
-
-class Blocks(Section):
-    block: Count
-    random: Several
+    chunk: Length
 
 
 class Window(Section):
-    window: Count
+    window: Length
 
 
 class Block(Section):
-    block: Count
+    block: Length
+
+
+class Blocks(Block):
+    random: Several
 
 
 class Rivals(Section):
@@ -199,8 +215,8 @@ class Rivals(Section):
 
 
 class Understand(Section):
-    window: Several
-    rank: Several
+    window: LengthOrNone
+    rank: LengthOrNone
     rivals: Rivals
     betas: Betas
     adam_eps: Positive
@@ -213,82 +229,70 @@ class Stream(Section):
     datasets: Annotated[
         list[Literal["enwik8", "text8", "warandpeace", "pydoc_topics"]], Unique, AfterValidator(unique)
     ]
-    characters: Several
+    characters: CharactersOrAll
 
 
-class Characters(Section):
+class Characters(Encoder):
     """The character model; ``large_layers``, ``large_dropout`` and ``large_weight_decay`` are of its larger size."""
 
-    layers: Count
-    large_layers: Count
-    dim: Count
-    heads: Count
-    ffn: Count
+    large_layers: Layers
     dropout: Share
     large_dropout: Share
-    window: Count
-    segment: Count
-    rank: Count
+    window: Length
+    segment: Length
+    rank: Length
 
 
-class Phase(Section):
-    length: Count
-    steps: Count
-    warmup_steps: Several
-    batch_size: Count
-    lr: Positive
+class Phase(Schedule):
+    length: Length
 
 
 class Evaluation(Section):
     form: Literal["windows", "cached"]
-    context: Count
-    step: Count
-    batch_size: Count
-    characters: Several
+    context: Length
+    step: Length
+    batch_size: BatchSize
+    characters: CharactersOrAll
 
 
 class Predict(Section):
     variants: Annotated[
         list[Literal["dual_norm", "no_dual_norm", "full", "large"]], Unique, AfterValidator(unique)
     ]
-    phases: Annotated[list[Phase], Field(min_length=1)]
+    phases: Annotated[list[Phase], Field(min_length=1, max_length=LONGEST_LIST)]
     betas: Betas
     adam_eps: Positive
     weight_decay: NotNegative
     large_weight_decay: NotNegative
     evaluations: Count
-    history_characters: Count
+    history_characters: Annotated[SampleCount, Field(ge=2)]
     evaluation: Evaluation
 
 
-class Curve(Section):
-    layers: Count
-    dim: Count
-    heads: Count
-    ffn: Count
-    window: Count
-    segment: Count
-    rank: Count
-    vocabulary: Count
+class Curve(Encoder):
+    window: Length
+    segment: Length
+    rank: Length
+    vocabulary: Vocabulary
     attentions: Annotated[list[Literal["full", "long_short"]], Unique, AfterValidator(unique)]
     lengths: Lengths
-    batches: Lengths
-    full_longest: Count
+    batches: Annotated[list[BatchSize], Unique, AfterValidator(ascending)]
+    full_longest: Length
     cached: bool
     repeats: Count
     memory: bool
 
 
 class TextLengths(Section):
-    listops: Count
-    text: Count
-    retrieval: Count
+    listops: Length
+    text: Length
+    retrieval: Length
 
 
 class Latency(Section):
     attentions: Attentions
     lengths: TextLengths
-    batch_size: Count
+    batch_size: BatchSize
     repeats: Count
 
 
@@ -297,20 +301,16 @@ class Cost(Section):
     latency: Latency
 
 
-class AdaptSizes(Section):
-    layers: Count
-    dim: Count
-    heads: Count
-    ffn: Count
+class AdaptSizes(Encoder):
     dropout: Share
-    vocabulary: Annotated[int, Field(ge=261)]
-    max_length: Annotated[int, Field(ge=3)]
+    vocabulary: Annotated[Vocabulary, Field(ge=261)]
+    max_length: Annotated[Length, Field(ge=3)]
 
 
 class AdaptStage(Section):
-    steps: Several
-    warmup_steps: Several
-    batch_size: Count
+    steps: StepsOrNone
+    warmup_steps: StepsOrNone
+    batch_size: BatchSize
     lr: Positive
     weight_decay: NotNegative
 
@@ -322,16 +322,16 @@ class Adapt(Section):
         list[Literal["full", "long_short", "full_large", "long_short_large"]], Unique, AfterValidator(unique)
     ]
     dataset: Literal["imdb", "python"]
-    train_samples: Several
-    valid_samples: Several
-    test_samples: Several
-    max_bytes: Annotated[int, Field(ge=8)]
+    train_samples: SamplesOrAll
+    valid_samples: SamplesOrAll
+    test_samples: SamplesOrAll
+    max_bytes: Annotated[Length, Field(ge=8)]
     checkpoint: str
     large_checkpoint: str
     config: AdaptSizes
-    max_length: Annotated[int, Field(ge=3)]
-    window: Several
-    rank: Several
+    max_length: Annotated[Length, Field(ge=3)]
+    window: LengthOrNone
+    rank: LengthOrNone
     mask_frac: Annotated[float, Field(gt=0, le=1)]
     pretrain: AdaptStage
     convert_pretrain: AdaptStage
@@ -350,8 +350,8 @@ class Pyramids(Section):
 
     width: Multiple
     depth: Multiple
-    patch_size: Count
-    window: Count
+    patch_size: Side
+    window: Length
 
 
 class TrainPyramids(Recipe):
@@ -366,8 +366,8 @@ class Grid(Section):
 
 
 class Similarity(Section):
-    images: Several
-    batch_size: Count
+    images: SamplesOrAll
+    batch_size: BatchSize
     absolute: bool
 
 
@@ -376,8 +376,8 @@ class LongShortThroughput(Section):
 
     networks: Some
     against: Network
-    batch_size: Count
-    size: Annotated[int, Field(ge=8)]
+    batch_size: BatchSize
+    size: Annotated[Side, Field(ge=8)]
     pairs: Count
 
 

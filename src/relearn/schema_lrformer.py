@@ -7,21 +7,28 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from relearn.schema_types import (
+    LONGEST_LIST,
+    Batch,
     Count,
+    Heads,
+    Length,
     NotNegative,
     Positive,
+    SampleCount,
     Section,
     Seeds,
     Share,
+    Side,
     Unique,
     Unique0,
+    Width,
     ascending,
     unique,
 )
-from relearn.schema_vision import Batch, Epochs, Optimizer, VisionImages
+from relearn.schema_vision import Epochs, Optimizer, VisionImages
 
-Counts = Annotated[list[Count], Unique, AfterValidator(ascending)]
-Dims = Annotated[list[Annotated[int, Field(ge=2)]], Unique, AfterValidator(ascending)]
+Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
+Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(ascending)]
 Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
 
 
@@ -32,7 +39,7 @@ class LayerNormCases(Section):
 
 
 class LRSACases(Section):
-    lengths: Counts
+    lengths: Lengths
     dims: Dims
     scales: Positives
     draws: Count
@@ -44,15 +51,15 @@ class Examine(Section):
 
 
 class Gaussian(Section):
-    features: Count
+    features: Width
     length_scale: Positive
     ridge: Positive
 
 
 class Network(Section):
-    dim: Annotated[int, Field(ge=2)]
-    heads: Count
-    patch_size: Count
+    dim: Annotated[Width, Field(ge=2)]
+    heads: Heads
+    patch_size: Side
     start_std: Positive
     position_std: Positive
     lrsa_alpha: Positive
@@ -82,9 +89,11 @@ Outliers = Literal["cifar100", "svhn", "corrupted", "gaussian_noise", "uniform_n
 
 class Uncertainty(Section):
     bins: Count
-    images: Annotated[int, Field(ge=2)]
+    images: Annotated[SampleCount, Field(ge=2)]
     sets: Annotated[list[Outliers], Unique, AfterValidator(unique)]
-    distances: Annotated[list[NotNegative], Field(min_length=2), AfterValidator(ascending)]
+    distances: Annotated[
+        list[NotNegative], Field(min_length=2, max_length=LONGEST_LIST), AfterValidator(ascending)
+    ]
 
 
 class Grid(Section):

@@ -7,8 +7,17 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from relearn.schema_long_short import Network, Some
-from relearn.schema_types import Count, Section, Unique, Unique0, ascending, unique
-from relearn.schema_vision import Several
+from relearn.schema_types import (
+    BatchSize,
+    Count,
+    SamplesOrAll,
+    Section,
+    Side,
+    Unique,
+    Unique0,
+    ascending,
+    unique,
+)
 
 Corruption = Literal[
     "gaussian_noise",
@@ -38,16 +47,16 @@ class Pgd(Section):
     ]
     steps: Count
     restarts: Count
-    images: Several
+    images: SamplesOrAll
     checks: bool
 
 
 class Protocol(Section):
-    size: Annotated[int, Field(ge=32)]
+    size: Annotated[Side, Field(ge=32)]
     crop_ratio: Annotated[float, Field(gt=0, le=1)]
     cropped_ratio: Annotated[float, Field(gt=0, le=1)]
     interpolation: Literal["bilinear", "bicubic", "lanczos"]
-    batch_size: Count
+    batch_size: BatchSize
     on_bad_image: Fault
     on_missing_class: Fault
 
@@ -67,7 +76,7 @@ class Sets(Section):
 class Withstand(Section):
     networks: Some
     reference: Network
-    images: Several
+    images: SamplesOrAll
     corruptions: Annotated[list[Corruption], Unique0, AfterValidator(unique)]
     severities: Annotated[list[Annotated[int, Field(ge=1, le=5)]], Unique, AfterValidator(ascending)]
     pgd: Pgd

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relearn import (
+    forecast_memory,
     schema_rules_freelb,
     schema_rules_gradinit,
     schema_rules_l2_attention,
@@ -175,6 +176,30 @@ def _test_images(get: Get) -> Iterator[Conflict]:
             yield _at(key), f"found {asked}, allowed: at most the {most} test images of {dataset}"
 
 
+NEEDS = (
+    *schema_rules_gradinit.NEEDS,
+    *schema_rules_l2_attention.NEEDS,
+    *schema_rules_lipsformer.NEEDS,
+    *schema_rules_vision.NEEDS,
+    *schema_rules_long_short.NEEDS,
+    *schema_rules_freelb.NEEDS,
+)
+"""Forecasts of memory. Poisoning and robustness have none: their single bounds keep them far below the limit."""
+
+
+def needs(get: Get) -> Iterator[forecast_memory.Need]:
+    """What the jobs behind the values need; forecasts that want for a value are passed over, as rules are."""
+    for forecast in NEEDS:
+        try:
+            yield from forecast(get)
+        except KeyError:
+            continue
+
+
+def _memory(get: Get) -> Iterator[Conflict]:
+    yield from forecast_memory.refused(needs(get))
+
+
 RULES = (
     *(_split, _images, _poisons, _targets, _classes, _neighbours, _milestones, _batches),
     *(_victims, _study_targets, _class_sizes, _test_images),
@@ -184,6 +209,7 @@ RULES = (
     *schema_rules_vision.RULES,
     *schema_rules_long_short.RULES,
     *schema_rules_freelb.RULES,
+    _memory,
 )
 
 

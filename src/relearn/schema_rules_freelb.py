@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+from relearn.forecast_memory import TRAINED, Need, Tensor, transformer
 
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
@@ -133,3 +134,28 @@ def _contrast(get: Get) -> Iterator[Conflict]:
 
 
 RULES = (_encoders, _runs, _provoke, _vote, _acquire, _images, _contrast)
+
+
+def _encoder_memory(get: Get) -> Iterator[Need]:
+    """Encoders that are made here, while they are made and while they are fine-tuned; a checkpoint's have sizes of their own."""
+    for name in ("roberta", "albert", "bert"):
+        own, key = get(f"freelb.encoders.{name}"), f"freelb.encoders.{name}.dim"
+        if own["checkpoint"]:
+            continue
+        sizes = {size: own[size] for size in ("layers", "dim", "ffn", "heads")}
+        sizes["shared"] = name == "albert"
+        embedding = Tensor(
+            "embedding", (("vocabulary", own["vocabulary"]), ("embedding_dim", own["embedding_dim"])), TRAINED
+        )
+        batch, length = get("freelb.acquire.batch_size"), own["max_length"]
+        logits = Tensor("logits", (("batch", batch), ("length", length), ("vocabulary", own["vocabulary"])))
+        tensors = transformer(**sizes, length=length, batch=batch)
+        yield Need(_at(key), own["dim"], (*tensors, embedding, logits))
+        for index, run in enumerate(get(RUNS)):
+            if run["encoder"] == name:
+                share = run["batch_size"] // run["accumulate"]
+                tensors = transformer(**sizes, length=run["max_length"], batch=share)
+                yield Need(_at(RUNS, index, "batch_size"), run["batch_size"], (*tensors, embedding))
+
+
+NEEDS = (_encoder_memory,)

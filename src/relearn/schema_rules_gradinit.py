@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+from relearn.forecast_memory import Need, Tensor, first_maps, transformer
 
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
 G = "gradinit"
+STEM = 64
+"""Channels of the first convolution of the networks on ImageNet (He et al. 2016)."""
 
 
 def _at(key: str) -> tuple[str | int, ...]:
@@ -106,3 +109,39 @@ def _imagenet(get: Get) -> Iterator[Conflict]:
 
 
 RULES = (_images, _batches, _test_images, _imagenet, _transformer, _lengths, _schedule)
+
+
+def _folder_memory(get: Get) -> Iterator[Need]:
+    """ImageNet's networks: a batch, and the channels behind the stride of 2 that all of them begin with."""
+    side = get(f"{G}.imagenet.size")
+    for section in ("imagenet", "imagenet.initialise"):
+        key = f"{G}.{section}.batch_size"
+        yield Need(_at(key), get(key), first_maps(get(key), side, 2, STEM))
+
+
+def _translation_memory(get: Get) -> Iterator[Need]:
+    """Encoder and decoder, on as many sentences as a batch of tokens holds."""
+    own, longest = get(f"{G}.translation.network"), get(f"{G}.corpus.max_length") + 1
+    for section in ("initialise", "train"):
+        key = f"{G}.translation.{section}.max_tokens"
+        sizes = {name: own[name] for name in ("dim", "ffn", "heads")}
+        tensors = transformer(
+            **sizes,
+            layers=2 * own["layers"],
+            length=longest,
+            batch=get(key) // longest,
+            vocabulary=get(f"{G}.corpus.vocabulary"),
+        )
+        yield Need(_at(key), get(key), tensors)
+
+
+def _beam_memory(get: Get) -> Iterator[Need]:
+    """What every layer of the decoder has made of every unit of every branch."""
+    own, key = get(f"{G}.translation.network"), f"{G}.translation.beam.size"
+    beam = get(f"{G}.translation.beam")
+    longest = int(beam["factor"] * get(f"{G}.corpus.max_length")) + beam["extra"]
+    sizes = (("layers", own["layers"]), ("beam", get(key)), ("length", longest), ("dim", own["dim"]))
+    yield Need(_at(key), get(key), (Tensor("units so far", sizes),))
+
+
+NEEDS = (_folder_memory, _translation_memory, _beam_memory)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from relearn.forecast_memory import DOUBLE, Need, Tensor, attention, jacobian, transformer
+
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
@@ -53,3 +55,52 @@ def _evaluations(get: Get) -> Iterator[Conflict]:
 
 
 RULES = (_widths, _top, _looked_at, _evaluations)
+
+
+def _language_memory(get: Get) -> Iterator[Need]:
+    key, longest = f"{L}.network.dim", get(f"{L}.characters.max_length") + 1
+    sizes = {name: get(f"{L}.network.{name}") for name in ("dim", "ffn", "heads")}
+    deepest = max(
+        layers
+        for recipe in ("warmup", "fixed")
+        for depths in get(f"{L}.depths.{recipe}").values()
+        for layers in depths or [1]
+    )
+    tensors = transformer(**sizes, layers=deepest, length=longest, batch=get(f"{L}.train.batch_size"))
+    yield Need(_at(key), get(key), tensors)
+
+
+def _clock_memory(get: Get) -> Iterator[Need]:
+    key, longest = f"{L}.clock.dim", get(f"{L}.characters.max_length") + 1
+    sizes = {name: get(f"{L}.clock.{name}") for name in ("dim", "ffn", "heads")}
+    batch = get(f"{L}.clock.batch_size")
+    tensors = transformer(**sizes, layers=max(get(f"{L}.clock.layers")), length=longest, batch=batch)
+    yield Need(_at(key), get(key), tensors)
+
+
+def _ascent_memory(get: Get) -> Iterator[Need]:
+    """The inputs of all starts, and one start's attention weights in double precision."""
+    for figure in ("figure_7", "figure_8"):
+        own, key = get(f"{L}.{figure}"), f"{L}.{figure}.starts"
+        longest = own["length"] if "length" in own else own["lengths"][-1]
+        width, heads = own.get("dim", 1), own.get("heads", 1)
+        inputs = Tensor("inputs", (("starts", get(key)), ("length", longest), ("dim", width)), DOUBLE)
+        yield Need(_at(key), get(key), (inputs, attention(1, heads, longest, DOUBLE)))
+
+
+def _inversion_memory(get: Get) -> Iterator[Need]:
+    """All pairs of lengths and widths: the widest layer, the longest inputs and their attention weights."""
+    own, key = get(f"{L}.inversion"), f"{L}.inversion.batch"
+    longest, widest = max(own["length"], *own["lengths"]), max(own["dim"], *own["dims"])
+    inputs = Tensor("inputs", (("batch", get(key)), ("length", longest), ("dim", widest)), DOUBLE)
+    weights = attention(get(key), own["heads"], longest, DOUBLE)
+    yield Need(_at(key), get(key), (inputs, weights))
+
+
+def _examine_memory(get: Get) -> Iterator[Need]:
+    key = f"{L}.examine.dims"
+    longest, widest = get(f"{L}.examine.lengths")[-1], get(key)[-1]
+    yield Need((*_at(key), len(get(key)) - 1), widest, (jacobian(longest, widest),))
+
+
+NEEDS = (_language_memory, _clock_memory, _ascent_memory, _inversion_memory, _examine_memory)

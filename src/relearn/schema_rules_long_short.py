@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relearn.data.facts import SIDE
+from relearn.forecast_memory import Need, Tensor, attention, transformer
 
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
@@ -18,6 +19,8 @@ DEIT_PATCH = 4
 """DeiT's patches are so many times as wide as the first of a pyramid, as published: 16 and 4."""
 HELD_OUT = 20
 """One of so many characters of a stream is for validation, one for testing."""
+MOST_CHARACTERS = {"enwik8": 100_000_000, "text8": 100_000_000, "warandpeace": 3_293_492}
+"""Characters of a stream, at the most. That of pydoc_topics depends on the version of Python."""
 
 
 def _at(key: str, *index: int) -> tuple[str | int, ...]:
@@ -131,6 +134,16 @@ def _coverage(get: Get) -> Iterator[Conflict]:
                 _at(key),
                 f"found {window} of segment {segment}, allowed: window + gcd(window, segment) >= segment",
             )
+
+
+def _characters(get: Get) -> Iterator[Conflict]:
+    """No more than there are, and at least two in each part that is held out: one of them is predicted."""
+    key, found = "long_short.stream.characters", get("long_short.stream.characters")
+    if 0 < found < 2 * HELD_OUT:
+        yield _at(key), f"found {found}, allowed: 0 (all), or at least {2 * HELD_OUT}"
+    for name in get("long_short.stream.datasets"):
+        if found > (most := MOST_CHARACTERS.get(name, found)):
+            yield _at(key), f"found {found}, allowed: at most the {most} characters of {name}"
 
 
 def _phases(get: Get) -> Iterator[Conflict]:
@@ -247,7 +260,103 @@ def _attacked(get: Get) -> Iterator[Conflict]:
 
 
 RULES = (
-    *(_trees, _pixels, _batches, _warmups, _windows, _band, _heads, _coverage, _phases, _scored, _longest),
+    *(
+        _trees,
+        _pixels,
+        _batches,
+        _warmups,
+        _windows,
+        _band,
+        _heads,
+        _coverage,
+        _characters,
+        _phases,
+        _scored,
+        _longest,
+    ),
     _adapted,
     *(_patches, _similarity, _withstand, _attacked),
 )
+
+
+def _sizes(section: Any) -> dict[str, int]:
+    return {name: section[name] for name in ("layers", "dim", "ffn", "heads")}
+
+
+def _data_memory(get: Get) -> Iterator[Need]:
+    """All sequences of a generated task, a byte each value; other tasks have as many as there are."""
+    for task in ("listops", "pathfinder"):
+        own, key = get(f"long_short.sequences.{task}"), f"long_short.sequences.{task}.train_samples"
+        samples = sum(own[f"{part}_samples"] for part in ("train", "valid", "test"))
+        sizes = (("samples", samples), ("length", own["max_length"]))
+        yield Need(_at(key), get(key), (Tensor("sequences", sizes, 1),))
+
+
+def _understand_memory(get: Get) -> Iterator[Need]:
+    sizes = _sizes(get("long_short.encoder"))
+    for task in TASKS:
+        key, longest = (
+            f"long_short.sequences.{task}.max_length",
+            get(f"long_short.sequences.{task}.max_length"),
+        )
+        own = get(f"long_short.understand.tasks.{task}")
+        batch = own["batch_size"] * (2 if task == "retrieval" else 1)
+        full = "full" in own["attentions"]
+        yield Need(_at(key), longest, transformer(**sizes, length=longest, batch=batch, full=full))
+
+
+def _predict_memory(get: Get) -> Iterator[Need]:
+    """Phases of training, and one layer of an evaluation; their attention goes through the scores in pieces."""
+    own = get("long_short.characters")
+    large = "large" in get("long_short.predict.variants")
+    sizes = _sizes(own) | {"layers": own["large_layers"] if large else own["layers"]}
+    for index, phase in enumerate(get("long_short.predict.phases")):
+        tensors = transformer(**sizes, length=phase["length"], batch=phase["batch_size"], full=False)
+        yield Need((*_at("long_short.predict.phases", index), "length"), phase["length"], tensors)
+    way = get("long_short.predict.evaluation")
+    tensors = transformer(**sizes | {"layers": 1}, length=way["context"], batch=way["batch_size"], full=False)
+    yield Need(_at("long_short.predict.evaluation.context"), way["context"], tensors)
+
+
+def _curve_memory(get: Get) -> Iterator[Need]:
+    own, batch = get("long_short.cost.curve"), get("long_short.cost.curve.batches")[-1]
+    longest, last = own["lengths"][-1], len(own["lengths"]) - 1
+    tensors = transformer(
+        **_sizes(own), length=longest, batch=batch, vocabulary=own["vocabulary"], full=False
+    )
+    yield Need(_at("long_short.cost.curve.lengths", last), longest, tensors)
+    if "full" in own["attentions"]:
+        most = min(longest, own["full_longest"])
+        key = _at("long_short.cost.curve.full_longest")
+        yield Need(key, own["full_longest"], (attention(batch, own["heads"], most),))
+
+
+def _latency_memory(get: Get) -> Iterator[Need]:
+    sizes, own = _sizes(get("long_short.encoder")), get("long_short.cost.latency")
+    for task, longest in own["lengths"].items():
+        batch = own["batch_size"] * (2 if task == "retrieval" else 1)
+        tensors = transformer(**sizes, length=longest, batch=batch, full="full" in own["attentions"])
+        yield Need(_at(f"long_short.cost.latency.lengths.{task}"), longest, tensors)
+
+
+def _adapt_memory(get: Get) -> Iterator[Need]:
+    """The encoder that is made here, before and after its conversion; one of a checkpoint has sizes of its own."""
+    own = get("long_short.adapt")
+    if own["checkpoint"]:
+        return
+    for length, full, stages in (
+        ("config.max_length", True, ("pretrain",)),
+        ("max_length", False, ("convert_pretrain", "finetune")),
+    ):
+        longest = get(f"long_short.adapt.{length}")
+        tensors = transformer(
+            **_sizes(own["config"]),
+            length=longest,
+            batch=max(own[stage]["batch_size"] for stage in stages),
+            vocabulary=own["config"]["vocabulary"],
+            full=full,
+        )
+        yield Need(_at(f"long_short.adapt.{length}"), longest, tensors)
+
+
+NEEDS = (_data_memory, _understand_memory, _predict_memory, _curve_memory, _latency_memory, _adapt_memory)

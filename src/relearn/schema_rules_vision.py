@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, SIDE, images_for_testing
+from relearn.forecast_memory import Need, jacobian, transformer
 
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
@@ -107,3 +108,37 @@ def _test_images(get: Get) -> Iterator[Conflict]:
 
 
 RULES = (_images, _patches, _heads, _width, _batches, _warmup, _test_images)
+
+
+def _vit_memory(get: Get) -> Iterator[Need]:
+    """The residual networks: as many tokens as patches and one more, a feed-forward four times as wide as the stream."""
+    cases = {
+        "layer_scale": (
+            max(
+                *get("layer_scale.grid.depths"),
+                get("layer_scale.grid.drop_paths.depth"),
+                get("layer_scale.grid.class_tokens.depth") + get("layer_scale.grid.class_tokens.layers"),
+            ),
+            get("layer_scale.train.batch_size"),
+        ),
+        **{
+            f"lrformer {depth}": (depth, get(f"lrformer.grid.optimisers.depth_{depth}.batch_size"))
+            for depth in (6, 12)
+        },
+    }
+    for case, (layers, batch) in cases.items():
+        study = case.partition(" ")[0]
+        own, key = get(f"{study}.network"), f"{study}.network.dim"
+        length = (SIDE[get(f"{study}.images.dataset")] // own["patch_size"]) ** 2 + 1
+        dim, heads = own["dim"], own["heads"]
+        tensors = transformer(layers=layers, dim=dim, ffn=4 * dim, heads=heads, length=length, batch=batch)
+        yield Need(_at(key), dim, tensors)
+
+
+def _examine_memory(get: Get) -> Iterator[Need]:
+    key = "lrformer.examine.lrsa.dims"
+    longest, widest = get("lrformer.examine.lrsa.lengths")[-1], get(key)[-1]
+    yield Need((*_at(key), len(get(key)) - 1), widest, (jacobian(longest, widest),))
+
+
+NEEDS = (_vit_memory, _examine_memory)

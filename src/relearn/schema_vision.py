@@ -6,23 +6,31 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from relearn.schema_types import Count, NotNegative, Positive, Section, Share
+from relearn.schema_types import (
+    Batch,
+    EpochCount,
+    NotNegative,
+    Padding,
+    Positive,
+    SamplesOrAll,
+    Section,
+    Several,
+    Share,
+)
 
-Batch = Annotated[int, Field(ge=2)]
-Several = Annotated[int, Field(ge=0)]
 Betas = Annotated[list[Share], Field(min_length=2, max_length=2)]
 Optimizer = Literal["adamw", "sgd"]
 
 
 class VisionImages(Section):
     dataset: Literal["digits", "cifar10", "imagenet"]
-    train_per_class: Annotated[int, Field(ge=0)]
+    train_per_class: SamplesOrAll
 
 
 class Epochs(Section):
     """What every recipe of an image network says, but for its optimiser; 0: without."""
 
-    epochs: Count
+    epochs: EpochCount
     warmup_epochs: Several
     betas: Betas
     clip_norm: NotNegative
@@ -31,9 +39,9 @@ class Epochs(Section):
     randaugment_spread: NotNegative
     mixup: NotNegative
     cutmix: NotNegative
-    crop_padding: Annotated[int, Field(ge=0, le=8)]
+    crop_padding: Padding
     flip: bool
-    test_images: Several
+    test_images: SamplesOrAll
 
 
 class Recipe(Epochs):

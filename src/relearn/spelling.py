@@ -134,7 +134,7 @@ def _value(node: Any, path: KeyPath, source: Source) -> Any:
         return [_value(item, (*path, index), source) for index, item in enumerate(node.value)]
     if node.id == "mapping":
         return _mapping(node, path, source)
-    if node.style is not None:  # quoted or a block: text to every reader
+    if node.style:  # quoted or a block: text to every reader
         return node.value
     value, hint = plain(node.value)
     if hint:
