@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -251,6 +252,17 @@ def test_no_file_is_called_by_a_word_without_meaning() -> None:
 def test_files_are_small() -> None:
     long = {name: len(path.read_text().splitlines()) for name, path in modules(ROOT).items()}
     assert {name: lines for name, lines in long.items() if lines > LINES} == {}
+
+
+def test_files_that_are_no_modules_are_shipped() -> None:
+    with open(SOURCE.parent / "pyproject.toml", "rb") as file:
+        patterns = tomllib.load(file)["tool"]["setuptools"]["package-data"]["relearn"]
+    others = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert others == set(patterns)
 
 
 @pytest.mark.parametrize(
