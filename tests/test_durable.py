@@ -131,3 +131,53 @@ def test_a_lock_dies_with_its_owner(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (-9, "held\n")
     assert durable.lock_is_free(path)
+
+
+def test_staged_files_take_their_places_together_and_only_when_all_is_well(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    for name in ("tables/a.csv", "kept.md"):
+        (tmp_path / name).write_text("old")
+    with pytest.raises(ValueError, match="half way"), durable.staged(tmp_path) as new:
+        (new / "tables").mkdir()
+        (new / "tables/a.csv").write_text("new")
+        raise ValueError("half way")
+    assert _files(tmp_path) == {"tables/a.csv": "old", "kept.md": "old"}
+    with durable.staged(tmp_path) as new:
+        (new / "tables").mkdir()
+        (new / "tables/a.csv").write_text("new")
+        (new / "b.html").write_text("new")
+        assert (tmp_path / "tables/a.csv").read_text() == "old"
+    assert _files(tmp_path) == {"tables/a.csv": "new", "b.html": "new", "kept.md": "old"}
+
+
+def test_a_killed_writer_leaves_the_old_files_and_its_folder_goes_with_the_next(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom relearn import durable\n"
+        "with durable.staged(Path(sys.argv[1])) as new:\n"
+        "    (new / 'a').write_text('new')\n    print(flush=True)\n    sys.stdin.readline()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert killed.stdin and killed.stdout and killed.stdout.readline()
+    with durable.staged(tmp_path) as new:
+        assert sorted(path.name for path in tmp_path.glob(".staged-*")) == sorted(
+            f".staged-{pid}" for pid in (os.getpid(), killed.pid)
+        ), "a living writer's folder stays"
+    killed.stdin.write("\n")
+    killed.stdin.close()
+    assert killed.wait() == -9
+    killed.stdout.close()
+    assert (tmp_path / "a").read_text() == "old" and (tmp_path / f".staged-{killed.pid}").is_dir()
+    with durable.staged(tmp_path) as new:
+        (new / "b").write_text("new")
+    assert _files(tmp_path) == {"a": "old", "b": "new"}
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Every file below a folder and its text."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()
+    }

@@ -42,6 +42,10 @@ CASES = [
 ]
 
 
+def test_a_key_error_says_that_it_is_one() -> None:
+    assert told(KeyError("lr")) == "the key 'lr' is missing"
+
+
 @pytest.mark.parametrize(("error", "code"), CASES, ids=lambda one: type(one).__name__ if one else None)
 def test_an_error_is_one_line_and_a_status(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,11 +1,6 @@
-"""The command line: `relearn <step> …` for the steps of the pipeline, `relearn <verb> …` for everything around them.
+"""The command line: `relearn STEP …` for the steps of the pipeline, `relearn VERB …` for everything around them.
 
-Steps (each makes one run): prepare, subset, pretrain, harden, craft, filter, train, evaluate (poisoning);
-prepare, folder, corpus, initialise, learn, translate, probe (gradinit);
-characters, language, ascend, invert, examine, clock (l2_attention); examine, count (lipsformer); examine (lrformer);
-classify (lipsformer, layer_scale, lrformer); throughput, retest (lipsformer); uncertainty (lrformer);
-sequences, understand, stream, predict, cost, adapt (long_short); acquire, finetune, provoke, vote, contrast (freelb).
-Verbs: render, track, ui, jobs, adopt, recover, code, validate, warm.
+`relearn --help` lists both. A step makes one run; a job must be cheap to start, so only what is asked for is imported.
 Exit codes: see `relearn.exits`.
 """
 
@@ -18,16 +13,24 @@ import os
 import sys
 from pathlib import Path
 
-from relearn import exits, warm
+from relearn import __version__, exits, warm
 
-STEPS = (
-    *("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate"),
-    *("folder", "corpus", "initialise", "learn", "translate", "probe"),
-    *("characters", "language", "ascend", "invert", "examine", "clock", "count"),
-    *("classify", "throughput", "retest", "uncertainty", "withstand"),
-    *("sequences", "understand", "stream", "predict", "cost", "similarity", "adapt"),
-    *("acquire", "finetune", "provoke", "vote", "contrast"),
-)
+STEPS_OF = {
+    "of several studies": ("prepare", "examine", "count", "classify", "throughput"),
+    "poisoning (zhu2022, chapter 2)": (
+        *("subset", "pretrain", "harden", "craft", "filter", "train", "evaluate"),
+    ),
+    "freelb (zhu2022, chapter 3)": ("acquire", "finetune", "provoke", "vote", "contrast"),
+    "gradinit (zhu2022, chapter 4)": ("folder", "corpus", "initialise", "learn", "translate", "probe"),
+    "long_short (zhu2022, chapter 5)": (
+        *("sequences", "understand", "stream", "predict", "adapt", "cost", "similarity"),
+    ),
+    "robustness (zhu2022, chapter 5)": ("withstand",),
+    "l2_attention (kim2020)": ("characters", "language", "ascend", "invert", "clock"),
+    "lipsformer (qi2023)": ("retest",),
+    "lrformer (ye2023)": ("uncertainty",),
+}
+STEPS = tuple(step for steps in STEPS_OF.values() for step in steps)
 VERBS = (
     "render",
     "track",
@@ -57,24 +60,50 @@ PAPERS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one step or verb; every error that a user can cause ends in one line on stderr."""
     argv = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(prog="relearn", description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True, metavar="step|verb")
-    for name in STEPS:
-        _step_arguments(commands.add_parser(name, help="one run of this step"))
-    for name in VERBS:
-        # Only the verb that is asked for is imported: a job must be cheap to start.
-        sub = commands.add_parser(name)
-        if argv and argv[0] == name:
-            _module(name).add_arguments(sub)
-    args = parser.parse_args(argv)
+    name = argv[0] if argv else "--help"
+    if name in ("-h", "--help"):
+        return exits.guarded(name, _help)
+    if name == "--version":
+        print(f"relearn {__version__}")
+        return 0
+    if name not in STEPS and name not in VERBS:
+        return _unknown(name)
+    parser = argparse.ArgumentParser(
+        prog=f"relearn {name}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if {"-h", "--help"} & set(argv):
+        from relearn import overview
+
+        parser.description = overview.docstring(name)
+    if name in STEPS:
+        _step_arguments(parser)
+    else:
+        _module(name).add_arguments(parser)
+    args = parser.parse_args(argv[1:], argparse.Namespace(command=name))
 
     def call() -> int:
-        if args.command not in STEPS:
-            return _module(args.command).main(args)
+        if name not in STEPS:
+            return _module(name).main(args)
         done = warm.start(argv, args.threads)
         return run_step(args) if done is None else done
 
-    return exits.guarded(args.command, call)
+    return exits.guarded(name, call)
+
+
+def _help() -> int:
+    from relearn import overview
+
+    print(overview.text(VERBS, STEPS_OF), end="")
+    return 0
+
+
+def _unknown(name: str) -> int:
+    from relearn.faults import guess
+
+    meant = guess(name, (*VERBS, *STEPS))
+    hint = f"did you mean {meant}? " if meant else ""
+    print(f"relearn: found {name}, no verb or step; {hint}`relearn --help` lists them", file=sys.stderr)
+    return exits.USE
 
 
 def _module(name: str):
@@ -102,8 +131,22 @@ def _step_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--settings", type=_json, required=True, help="the part of params.yaml that this run uses, as JSON"
     )
-    parser.add_argument("--input", nargs="+", action="append", default=[], metavar=("NAME", "PATH"))
-    parser.add_argument("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--input",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar=("NAME", "PATH"),
+        help="files that the step reads under this name",
+    )
+    parser.add_argument(
+        "--label",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what tells this run from others of its step",
+    )
     parser.add_argument("--out", required=True, type=Path, help="the run's folder")
     parser.add_argument("--study", default="poisoning", choices=sorted(PAPERS))
     parser.add_argument("--scale", default="mini")
@@ -127,6 +170,7 @@ def run_step(args: argparse.Namespace) -> int:
             inputs.setdefault(name, []).append(path)
     from relearn import console, parents, record
     from relearn.devices import acquire
+    from relearn.given import Inputs, Settings
 
     record.install_signal_handlers()
     parents.watch()
@@ -156,7 +200,8 @@ def run_step(args: argparse.Namespace) -> int:
             if (
                 run.done is None
             ):  # otherwise another process finished this very run while this one waited for it
-                step.run(run, args.settings, inputs, device, args.precision)
+                settings = Settings(args.settings, args.command)
+                step.run(run, settings, Inputs(inputs, args.command), device, args.precision)
     return 0
 
 

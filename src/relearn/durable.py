@@ -7,14 +7,18 @@ bytes or the new ones and never a part. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +33,9 @@ RESOURCE_FAULTS = (
     errno.EROFS,
     errno.EACCES,
 )
+
+
+STAGED = ".staged-"
 
 
 class Busy(RuntimeError):
@@ -111,6 +118,49 @@ def public(path: Path | str) -> None:
     umask = os.umask(0)
     os.umask(umask)
     os.chmod(path, 0o666 & ~umask)
+
+
+@contextlib.contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """Yield an empty folder inside ``target``; when the block succeeds, its files replace those of ``target``.
+
+    A file ``tables/a.csv`` of the yielded folder becomes ``target/tables/a.csv`` in one rename. If the block raises or the
+    process is killed, every old file of ``target`` stays as it was. The next call removes the folder that a killed one left.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    for left in target.glob(f"{STAGED}[0-9]*"):
+        if lock_is_free(left / "lock"):
+            shutil.rmtree(left)
+    made = Path(tempfile.mkdtemp(prefix=STAGED + "new-", dir=target))
+    with Lock(made / "lock"):
+        folder = made.rename(target / f"{STAGED}{os.getpid()}")  # named so only once it is locked
+        try:
+            new = folder / "new"
+            new.mkdir()
+            yield new
+            _put_in_place(new, target)
+        finally:
+            shutil.rmtree(folder)
+
+
+def _put_in_place(new: Path, target: Path) -> None:
+    """Rename every file below ``new`` to the same place below ``target``; Ctrl-C waits until all are there."""
+    files = sorted(path for path in new.rglob("*") if path.is_file())
+    folders = {target / path.relative_to(new).parent for path in files}
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        sync(path)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        for path in files:
+            os.replace(path, target / path.relative_to(new))
+        for folder in folders:
+            sync_folder(folder)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def sync(path: Path | str) -> None:

@@ -74,6 +74,8 @@ def status(error: Exception) -> int | None:
 def told(error: Exception) -> str:
     """An error in one line; out of memory with the peak that was reached."""
     text = _one_line(error)
+    if type(error) is KeyError:  # its text is the key alone
+        text = f"the key {text} is missing"
     if isinstance(error, OSError) and error.filename and error.strerror:
         text = f"{error.filename}: {error.strerror}"
     if memory.out_of_memory(error):

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,8 @@ from relearn.durable import canonical, lock_is_free
 from relearn.spool import Story
 
 STALE_S = 60.0
+LONGEST = 5000  # letters of a tag
+COLUMNS = 96  # of the command in a note
 PREFIX = "relearn."  # of the tags that tell how far an import has come
 Place = tuple[str, int]  # a metric and a step
 
@@ -162,7 +164,7 @@ def tracked(source: Source, artefacts: Mapping[str, Any], stale_s: float, now: f
         status=status,
         start_ms=_ms(started),
         end_ms=None if end is None else int(end * 1000),
-        tags={key: value[:5000] for key, value in tags.items() if value},
+        tags={key: value[:LONGEST] for key, value in tags.items() if value},
         params={key: value[:6000] for key, value in flat(what["settings"])},
         inputs=[
             (name, one["path"], one["sha256"]) for name in what["inputs"] for one in what["inputs"][name]
@@ -241,7 +243,42 @@ def note(what: Mapping[str, Any], out: Path) -> str:
     words += ["--code", what["code"]["version"], "--device", what["machine"]["device"]]
     words += ["--precision", what["machine"]["precision"], "--threads", str(what["machine"]["threads"])]
     words += ["--out", out.as_posix()]
-    return f"Run it again:\n\n```\n{shlex.join(words)}\n```"
+    text = f"Run it again:\n\n```\n{pasted(words)}\n```"
+    if len(text) > LONGEST:  # half a command must not be pasted
+        return "Run it again: the command is too long for a note; its settings and inputs are in record.json."
+    return text
+
+
+def pasted(words: Iterable[str]) -> str:
+    """A shell command of several lines: one option per line, and a long word in pieces that the shell joins again.
+
+    MLflow's page is as wide as the longest line of a note, so a line has about 100 columns at most.
+    """
+    lines: list[str] = []
+    line = ""
+    for word in words:
+        first, *more = map(shlex.quote, _pieces(word))
+        if word.startswith("--"):
+            lines.append(f"{line} \\")
+            line = f"  {first}"
+        elif len(line) + len(first) > COLUMNS:
+            lines.append(f"{line} \\")
+            line = f"    {first}"
+        else:
+            line += f" {first}" if line else first
+        for piece in more:  # no space around the break: one word
+            lines.append(f"{line}\\")
+            line = piece
+    return "\n".join([*lines, line])
+
+
+def _pieces(word: str, most: int = COLUMNS - 20) -> Iterator[str]:
+    """A word in pieces of at most so many letters, cut behind a comma, a slash or a space where there is one."""
+    while len(word) > most:
+        cut = max(word.rfind(mark, most // 2, most) for mark in ",/ ") + 1 or most
+        yield word[:cut]
+        word = word[cut:]
+    yield word
 
 
 def _ms(iso: str) -> int:

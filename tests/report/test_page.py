@@ -12,6 +12,7 @@ from relearn.report import analysis, artefacts, claims, cost, coverage, page, ta
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
 
+from . import stylesheet
 from .conftest import REPORTED, chapter
 
 TEXT = analysis.Analysis("2026-11-20", "1234567", "reproduced", "scale", "Too few targets.", "Scale medium.")
@@ -94,6 +95,50 @@ def test_nothing_is_loaded_from_elsewhere(make_page):
     assert len(pictures) == sum(artefact.kind == "figure" for artefact in make_page[1]["artefacts"]) == 10
     others = [link for link in reader.links if link not in pictures and not link.startswith("#")]
     assert others and all(not link.startswith("/") for link in others)
+
+
+def styles(made: str) -> stylesheet.Rules:
+    (text,) = re.findall(r"<style>(.*?)</style>", made, re.DOTALL)
+    return stylesheet.parse(text)
+
+
+def test_the_style_sheet_is_one_that_a_browser_reads_whole(make_page):
+    made = make_page[0]()
+    rules = styles(made)
+    body = rules["body"]
+    size, _, families = body["font"].partition(" ")
+    assert size == "16px/1.55"
+    assert families.split(", ") == ["system-ui", "-apple-system", '"Segoe UI"', "sans-serif"]
+    assert (body["margin"], body["color"], body["background"]) == ("0 auto", "var(--ink)", "var(--paper)")
+    used = set(re.findall(r"var\((--[a-z]+)\)", str(rules)))
+    assert used == rules[":root"].keys()
+    assert rules["@media print details"] == {"display": "none"}
+    for word in ("reproduced", "direction", "inconclusive", "contradicted", "underpowered", "partial"):
+        assert rules[f".{word}"].keys() == {"background", "color"}
+
+
+@pytest.mark.parametrize(
+    "old,new",
+    [
+        ('"Segoe UI"', '"Segoe\nUI"'),  # what once dropped the page's font, colours and margins
+        ("margin: 0 auto;", "margin 0 auto;"),
+        ("max-width: 78rem;", "max-width: 78rem"),
+        ("h1 {", "h1 {{"),
+        ("@media print {", "@media print"),
+    ],
+)
+def test_a_broken_style_sheet_is_found(make_page, old, new):
+    made = make_page[0]()
+    assert made.count(old) == 1
+    with pytest.raises(ValueError):
+        styles(made.replace(old, new))
+
+
+def test_the_words_about_underpowered_claims_hold_for_every_study(make_page):
+    """The numbers of one study's rule are in the small print below its claims, and nowhere else."""
+    made = make_page[0]()
+    intro = made[made.index('<h2 id="claims">') : made.index("<h3>")]
+    assert "underpowered" in intro and not re.search(r"\d", re.sub(r"<[^>]*>|95%", "", intro))
 
 
 def test_links_lead_to_runs(make_page, root):

@@ -1,4 +1,4 @@
-"""`relearn render` end to end: on a whole study, on a part of one, on nothing, and on wrong words."""
+"""`relearn render` end to end: on a whole study, on a part of one, and used wrongly."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from relearn import cli
 from relearn.record import Run
-from relearn.report import figures
+from relearn.report import figures, table_formats
 from relearn.steps import render
 
 REPOSITORY = Path(__file__).parents[2]
@@ -143,12 +144,6 @@ def test_one_artefact_leaves_the_rest_alone(records, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "incomplete: zhu2022.table2.1"
 
 
-def test_nothing_at_all_is_a_report_too(tmp_path, capsys):
-    assert call(tmp_path) == 0
-    assert "claims: 62 not run" in capsys.readouterr().out
-    assert "no runs" in (tmp_path / "report.html").read_text()
-
-
 def test_an_edited_record_is_left_out_by_name(records, tmp_path, capsys):
     root = tmp_path / "edited"
     shutil.copytree(records / "runs", root / "runs")
@@ -161,19 +156,74 @@ def test_an_edited_record_is_left_out_by_name(records, tmp_path, capsys):
     assert "Records that could not be used" in (root / "report.html").read_text()
 
 
-def test_another_scale_finds_nothing_of_this_one(records, tmp_path, capsys):
-    root = tmp_path / "scale"
-    shutil.copytree(records / "runs", root / "runs")
-    assert call(root, "--artefact", "zhu2022.fig2.5", scale="small") == 0
-    said = capsys.readouterr().out
-    assert "found scale mini, allowed: small" in said and "0 of 16 cells measured" in said
+WRONG = {
+    "a misspelt scale": (
+        ["--scale", "minni"],
+        2,
+        "scale: found 'minni' (text), allowed: mini, small, medium, paper; ",
+    ),
+    "another scale": (["--scale", "small"], 2, "no sound record of scale small; the first of 2: runs/"),
+    "a misspelt folder": (["--root", "results/foo"], 3, "--root results/foo: no folder results/foo/runs"),
+    "a misspelt table": (
+        ["--artefact", "zhu2022.table2.22"],
+        2,
+        "found zhu2022.table2.22, nearest: zhu2022.table2.2;",
+    ),
+    "a folder without published numbers": (
+        ["--reported", "docs"],
+        3,
+        "--reported: no file docs/artefacts.yaml",
+    ),
+    "no parameters": (["--params", "parms.yaml"], 2, "parms.yaml: cannot be read"),
+}
 
 
-def test_wrong_words_are_refused_in_one_line(tmp_path):
-    with pytest.raises(ValueError, match=r"--artefact: found zhu2022.fig9, allowed: zhu2022.fig2.1, "):
-        call(tmp_path, "--artefact", "zhu2022.fig9")
-    with pytest.raises(FileNotFoundError, match=r"artefacts\.yaml"):
-        call(tmp_path, "--reported", str(tmp_path))
+@pytest.fixture
+def checkout(first, tmp_path, monkeypatch):
+    """A checkout with rendered results of scale mini, entered."""
+    shutil.copytree(first[0], tmp_path / "results/mini")
+    for name in ("params.yaml", "params", "workflow"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_use_is_refused_in_one_line_before_anything_is_written(wrong, checkout, capsys):
+    words, status, says = WRONG[wrong]
+    root = [] if "--root" in words else ["--root", "results/mini"]
+    before = contents(checkout / "results")
+    assert cli.main(["render", *root, *words]) == status
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+    assert contents(checkout / "results") == before
+    assert not (checkout / "results/foo").exists()
+
+
+def test_without_arguments_the_scale_of_the_parameters_is_rendered(checkout, capsys):
+    (checkout / "results/mini/tables/zhu2022.table2.1.csv").unlink()
+    assert cli.main(["render", "--artefact", "zhu2022.table2.1"]) == 0
+    assert (checkout / "results/mini/tables/zhu2022.table2.1.csv").is_file()
+    assert cli.main(["render", "--scale", "small"]) == 3  # params.yaml says mini
+    assert "--root results/small: no folder results/small/runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ValueError("a table"), KeyboardInterrupt()])
+def test_a_rendering_that_fails_or_is_interrupted_leaves_the_old_files(error, checkout, monkeypatch):
+    def write_one_and_fail(artefact, cells, folder):
+        if artefact.id == "zhu2022.table2.2":
+            raise error
+        write(artefact, cells, folder)
+        assert (folder / "zhu2022.table2.1.csv").stat().st_size > 0
+
+    root, write = checkout / "results/mini", table_formats.write
+    for file in (root / "tables").iterdir():
+        file.write_text("old")
+    before = contents(root)
+    monkeypatch.setattr(table_formats, "write", write_one_and_fail)
+    words = ["render", "--artefact", "zhu2022.table2.1", "--artefact", "zhu2022.table2.2"]
+    assert cli.main(words) in (2, 130)
+    assert contents(root) == before
 
 
 def test_importing_the_step_and_the_report_costs_nothing():

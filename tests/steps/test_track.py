@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from relearn import provenance, record
+from relearn import cli, provenance, record
 from relearn.steps import track
 
 
@@ -87,3 +87,11 @@ def test_the_project_s_own_artefacts_can_be_read() -> None:
     Path("wrong.yaml").write_text("artefacts: [a]\n")
     with pytest.raises(ValueError, match=r"wrong\.yaml: artefacts is list"):
         track.load_artefacts(Path("wrong.yaml"))
+
+
+def test_a_folder_that_does_not_exist_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["track", "--root", "results/foo"]) == 3
+    assert capsys.readouterr().err.startswith("relearn track: --root results/foo: no such folder")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from relearn import provenance, record
+from relearn import cli, provenance, record
 from relearn.steps import ui
 
 
@@ -46,6 +46,34 @@ def test_risky_defaults_are_off_unless_the_user_chose() -> None:
         == "true"
     )
     assert ui.CAREFUL["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] == "false"
+
+
+def test_requests_are_not_logged_line_by_line() -> None:
+    command = ui.server_command("sqlite:///x", "a", "127.0.0.1", 5000)
+    assert command[command.index("--uvicorn-opts") + 1] == "--log-level warning"
+
+
+@pytest.mark.parametrize(
+    "words,says",
+    [
+        ([], "relearn ui: no runs in results/ and no mlflow.db: start it in the root of the checkout"),
+        (["--root", "results/foo"], "relearn ui: --root results/foo: no such folder"),
+        (["--root", "."], "relearn ui: no runs in . and no mlflow.db: "),
+    ],
+)
+def test_a_wrong_folder_is_named_and_no_database_made(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["ui", *words]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith(says) and said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -111,6 +139,7 @@ def test_a_moved_folder_still_lists_and_serves_its_artifacts(moved: Path) -> Non
         assert sorted(one["path"] for one in files) == ["record.json", "trials.csv"]
         served = ask(port, f"get-artifact?run_id={run}&path=record.json")
         assert served == Path("results/mini/runs/a/record.json").read_bytes()
+        assert "GET /" not in Path("server.log").read_text()
         with socket.socket() as probe, pytest.raises(OSError):
             probe.bind(("127.0.0.1", port))
     finally:
@@ -133,3 +162,28 @@ def test_a_moved_folder_is_resolved_from_where_it_lies(moved: Path) -> None:
     place = folder / run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
     assert (place / "record.json").read_bytes() == (moved / "results/mini/runs/a/record.json").read_bytes()
     tracking._release(store_uri())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_runs_of_each_study_have_an_address(
+    moved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MLflow opens on its view for language models, where no run is; an experiment without runs gets no line."""
+    served: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        served.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(ui.subprocess, "run", run)
+    assert cli.main(["ui"]) == 0
+    from relearn import tracking
+    from relearn.tracking_store import store_uri
+
+    number = tracking.MlflowClient(store_uri()).get_experiment_by_name("p s (mini)").experiment_id
+    tracking._release(store_uri())
+    (command,) = served
+    address = f"http://127.0.0.1:{command[command.index('--port') + 1]}"
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith(f"relearn ui: {address} ") and '"Model training"' in said[1]
+    assert said[2:] == [f"  p s (mini): {address}/#/experiments/{number}/runs?workflowType=machine_learning"]

@@ -1,4 +1,13 @@
 # render: tables, figures, verdicts and the report, from the records alone.
+import relearn
+from relearn.durable import digest
+
+PAGE = [Path(relearn.__file__).parent / "report" / name for name in ("report.html.j2", "report.css")]
+
+
+def rendered(pattern, **values):
+    """Return output files that stay until `relearn render` replaces them; a job that fails leaves them as they were."""
+    return update(expand(pattern, **values))
 
 
 rule render_all:
@@ -53,54 +62,54 @@ rule render:
         ),
     output:
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=TABLES),
             caption="../report/table.rst",
             category="zhu2022, chapter 2",
             subcategory="tables",
         ),
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=G_TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=G_TABLES),
             caption="../report/table.rst",
             category="zhu2022, chapter 4",
             subcategory="tables",
         ),
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=L_TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=L_TABLES),
             caption="../report/table.rst",
             category="kim2020",
             subcategory="tables",
         ),
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=Q_TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=Q_TABLES),
             caption="../report/table.rst",
             category="qi2023",
             subcategory="tables",
         ),
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=T_TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=T_TABLES),
             caption="../report/table.rst",
             category="touvron2021",
             subcategory="tables",
         ),
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=Y_TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=Y_TABLES),
             caption="../report/table.rst",
             category="ye2023",
             subcategory="tables",
         ),
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=LS_TABLES + ROBUST_TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=LS_TABLES + ROBUST_TABLES),
             caption="../report/table.rst",
             category="zhu2022, chapter 5",
             subcategory="tables",
         ),
         report(
-            expand(f"{ROOT}/tables/{{table}}.csv", table=FB_TABLES),
+            rendered(f"{ROOT}/tables/{{table}}.csv", table=FB_TABLES),
             caption="../report/table.rst",
             category="zhu2022, chapter 3",
             subcategory="tables",
         ),
-        expand(
+        rendered(
             f"{ROOT}/tables/{{table}}.{{kind}}",
             table=TABLES
             + G_TABLES
@@ -114,54 +123,54 @@ rule render:
             kind=["md", "tex"],
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=FIGURES),
             caption="../report/figure.rst",
             category="zhu2022, chapter 2",
             subcategory="figures",
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=G_FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=G_FIGURES),
             caption="../report/figure.rst",
             category="zhu2022, chapter 4",
             subcategory="figures",
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=L_FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=L_FIGURES),
             caption="../report/figure.rst",
             category="kim2020",
             subcategory="figures",
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=Q_FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=Q_FIGURES),
             caption="../report/figure.rst",
             category="qi2023",
             subcategory="figures",
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=T_FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=T_FIGURES),
             caption="../report/figure.rst",
             category="touvron2021",
             subcategory="figures",
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=Y_FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=Y_FIGURES),
             caption="../report/figure.rst",
             category="ye2023",
             subcategory="figures",
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=LS_FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=LS_FIGURES),
             caption="../report/figure.rst",
             category="zhu2022, chapter 5",
             subcategory="figures",
         ),
         report(
-            expand(f"{ROOT}/figures/{{figure}}.png", figure=FB_FIGURES),
+            rendered(f"{ROOT}/figures/{{figure}}.png", figure=FB_FIGURES),
             caption="../report/figure.rst",
             category="zhu2022, chapter 3",
             subcategory="figures",
         ),
-        expand(
+        rendered(
             f"{ROOT}/figures/{{figure}}.{{kind}}",
             figure=FIGURES
             + G_FIGURES
@@ -173,13 +182,13 @@ rule render:
             + FB_FIGURES,
             kind=["pdf", "csv"],
         ),
-        report(f"{ROOT}/claims.md", caption="../report/claims.rst", category="claims"),
-        f"{ROOT}/claims.json",
-        f"{ROOT}/coverage.csv",
-        f"{ROOT}/deviations.md",
-        f"{ROOT}/settings.md",
-        f"{ROOT}/metrics.json",
-        page=f"{ROOT}/report.html",
+        report(rendered(f"{ROOT}/claims.md"), caption="../report/claims.rst", category="claims"),
+        rendered(f"{ROOT}/claims.json"),
+        rendered(f"{ROOT}/coverage.csv"),
+        rendered(f"{ROOT}/deviations.md"),
+        rendered(f"{ROOT}/settings.md"),
+        rendered(f"{ROOT}/metrics.json"),
+        page=rendered(f"{ROOT}/report.html"),
     log:
         f"{ROOT}/logs/render.log",
     conda:
@@ -191,6 +200,7 @@ rule render:
         gpu=0,
     params:
         scale=SCALE,
-        code=code_version("relearn.steps.render"),
+        # The page's template and style are no modules: their bytes count.
+        code=" ".join([code_version("relearn.steps.render"), *map(digest, PAGE)]),
     shell:
         "relearn render --root $(dirname {output.page:q}) --params params.yaml --scale {params.scale} > {log:q} 2>&1"

@@ -14,11 +14,11 @@ from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
 from relearn.report.coverage import Coverage, total
-from relearn.report.page_template import STYLE, TEMPLATE
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
 
+TEMPLATE = "report.html.j2"  # beside this file, with report.css
 ADDITIONS = "Additions"  # the category of what no paper shows
 
 
@@ -38,7 +38,7 @@ def html(
     explained: Sequence[Explained] = (),
     settings: Sequence[SettingsTable] = (),
 ) -> str:
-    """The page. Every text is escaped; links are relative to ``root``, where tables and figures lie already.
+    """The page. Every text is escaped; links are relative to ``root``, which holds the figures already.
 
     Args:
         deviations: key, value here, published value, source; None where they are not known, and
@@ -46,13 +46,12 @@ def html(
         explained: the judged claims that did not come out, each with what is written about it.
         settings: the papers' tables that hold settings.
     """
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE)
+    loader = PackageLoader("relearn", "report")
+    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(TEMPLATE)
     covered = {coverage.artefact: coverage for coverage in coverages}
     return template.render(
-        style=Markup(STYLE),
         scale=scale,
         runs=len(runs),
         day=cost.last_day(runs),

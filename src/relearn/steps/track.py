@@ -1,4 +1,4 @@
-"""`relearn track`: bring the runs below results/ into MLflow, once, or again and again while a workflow runs.
+"""relearn track: bring the runs below results/ into MLflow, once, or again and again while a workflow runs.
 
 With --follow it ends when the stop file appears or the process that started it is gone, after a last import.
 The stop file may be there before the first run: then this is one import. Without MLflow's need nothing of
@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Import; a line of counts and one per unsound file. Raises TrackingError or Busy with one line."""
+    """Import; a line of counts and one per unsound file.
+
+    Raises:
+        FileNotFoundError: a --root that does not exist, but for --follow, which waits for it.
+        TrackingError, Busy: the store cannot be used.
+    """
     from relearn import interrupt
 
     interrupt.install_signal_handlers()
     stop = _stop(args.stop_file)
     if args.follow:
-        while not stop() and not _anything(args.root or roots()):
+        while not stop() and not anything(args.root or roots()):
             interrupt.check()
             time.sleep(0.2)
+    else:
+        check(args.root)
     where = args.root or roots()
-    if not _anything(where):
+    if not anything(where):
         print("relearn track: nothing to import yet")
         return 0
     from relearn import tracking
@@ -87,7 +94,15 @@ def load_artefacts(path: Path) -> Mapping[str, Any]:
     return artefacts
 
 
-def _anything(where: list[Path]) -> bool:
+def check(named: Sequence[Path] | None) -> None:
+    """Refuse a folder of --root that does not exist."""
+    for root in named or ():
+        if not root.is_dir():
+            raise FileNotFoundError(f"--root {root}: no such folder, allowed: a folder with runs/ or spool/")
+
+
+def anything(where: Sequence[Path]) -> bool:
+    """Whether one of the folders holds a run."""
     for root in where:
         if next((root / "spool").glob("*.jsonl"), None) or next((root / "runs").rglob("record.json"), None):
             return True

@@ -1,9 +1,8 @@
-"""`relearn ui`: import what is not imported yet, then MLflow's pages on 127.0.0.1, artifacts served from
-beside the database.
+"""relearn ui: import what is not imported yet, then serve MLflow's pages on 127.0.0.1.
 
-From another machine: ``ssh -L 5000:127.0.0.1:5000 host``. The pages have no password, so an address that
-other machines reach needs --expose. Whatever of MLflow's switches the user has set stays; the others are set
-to the careful side.
+Artifacts are served from beside the database. From another machine: ``ssh -L 5000:127.0.0.1:5000 host``. The pages
+have no password, so an address that other machines reach needs --expose. Whatever of MLflow's switches the user has
+set stays; the others are set to the careful side.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 CAREFUL = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -39,8 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Import, then run the server until it is stopped. Raises ValueError for an exposed address without
-    --expose.
+    """Import, then run the server until it is stopped.
+
+    Raises:
+        ValueError: an exposed address without --expose.
+        FileNotFoundError: neither runs nor a database here, as in a wrong folder.
+        TrackingError: a store that is no SQLite file.
     """
     check_host(args.host, args.expose)
     from relearn import tracking
@@ -48,18 +52,26 @@ def main(args: argparse.Namespace) -> int:
     from relearn.tracking_store import TrackingError, artifact_folder, database, store_uri
 
     uri = store_uri(args.uri)
-    if database(uri) is None:
+    file = database(uri)
+    if file is None:
         raise TrackingError(
             f"{uri.split('://')[0]} store: it has its own server, open that one; only sqlite is allowed"
         )
     where = args.root or track.roots()
+    track.check(args.root)
+    if not track.anything(where) and not file.exists():
+        raise FileNotFoundError(
+            f"no runs in {', '.join(map(str, where)) or 'results/'} and no {file.name}: start it in the root of the checkout,"
+            " after the first run, or name --root"
+        )
     if where:
         told = tracking.import_spool(where, uri, artefacts=track.load_artefacts(track.ARTEFACTS))
         print(f"relearn ui: {told}", flush=True)
     else:
         tracking.open_store(uri)
     port = free_port(args.host, args.port)
-    print(f"relearn ui: http://{args.host}:{port} (Ctrl-C ends it)", flush=True)
+    address = f"http://{f'[{args.host}]' if ':' in args.host else args.host}:{port}"
+    print("\n".join(addresses(address, tracking.MlflowClient(uri))), flush=True)
     command = server_command(
         uri, str(artifact_folder(uri) or os.environ["MLFLOW_ARTIFACTS_DESTINATION"]), args.host, port
     )
@@ -67,6 +79,18 @@ def main(args: argparse.Namespace) -> int:
         return subprocess.run(command, env=careful(dict(os.environ)), check=False).returncode
     except KeyboardInterrupt:
         return 0
+
+
+def addresses(address: str, client: Any) -> list[str]:
+    """The address of the pages, and of the runs of each experiment: MLflow itself opens on a view without runs."""
+    lines = [
+        f'relearn ui: {address} (Ctrl-C ends it); choose "Model training" there, or open the runs of a study:'
+    ]
+    for one in sorted(client.search_experiments(), key=lambda one: one.name):
+        if client.search_runs([one.experiment_id], max_results=1):
+            runs = f"{address}/#/experiments/{one.experiment_id}/runs?workflowType=machine_learning"
+            lines.append(f"  {one.name}: {runs}")
+    return lines
 
 
 def check_host(host: str, expose: bool) -> None:
@@ -85,7 +109,8 @@ def careful(environment: dict[str, str]) -> dict[str, str]:
 def server_command(uri: str, artifacts: str, host: str, port: int) -> list[str]:
     """MLflow's own server, with the artifacts' folder named, so that the project can lie anywhere."""
     server = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
-    return [*server, "--backend-store-uri", uri, "--artifacts-destination", artifacts]
+    quiet = ["--uvicorn-opts", "--log-level warning"]  # a line per request would push the addresses away
+    return [*server, *quiet, "--backend-store-uri", uri, "--artifacts-destination", artifacts]
 
 
 def free_port(host: str, first: int) -> int:
