@@ -34,7 +34,6 @@ ARCHIVE = Remote(
     size=84125825,
     sha256="",
     md5="7c2ac02c03563afcf9b574c7e56c153a",
-    magic=b"\x1f\x8b",
 )
 MEMBER = re.compile(r"aclImdb/(train|test)/(neg|pos)/(\d+)_\d+\.txt")
 

@@ -51,7 +51,7 @@ def remote(name: str) -> Remote:
     """Where the archive comes from; in the cache it is ``<name>.zip``."""
     size, sha256, _ = OFFICIAL[name]
     urls = tuple(place.format(name=name) for place in PLACES)
-    return Remote(name=f"{name}.zip", urls=urls, size=size, sha256=sha256, magic=b"PK\x03\x04")
+    return Remote(name=f"{name}.zip", urls=urls, size=size, sha256=sha256)
 
 
 def load(name: str, folder: Path | None = None) -> Stream:

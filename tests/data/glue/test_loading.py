@@ -187,7 +187,7 @@ def test_the_official_zip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     def known() -> None:
         content = place.read_bytes()
-        remote = Remote("RTE.zip", (), len(content), hashlib.sha256(content).hexdigest(), b"PK")
+        remote = Remote("RTE.zip", (), len(content), hashlib.sha256(content).hexdigest())
         told = loading.TASKS["rte"]
         values = {name: getattr(told, name) for name in told.__dataclass_fields__}
         monkeypatch.setitem(loading.TASKS, "rte", type(told)(**{**values, "remotes": (remote,)}))

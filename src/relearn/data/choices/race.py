@@ -29,7 +29,6 @@ ARCHIVE = Remote(
     urls=("https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz",),
     size=25443609,
     sha256="b2769cc9fdc5c546a693300eb9a966cec6870bd349fbc44ed5225f8ad33006e5",
-    magic=b"\x1f\x8b",
 )
 
 
