@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.methods.batch_source import outputs
 from relearn.methods.perturbation import Ball
-from relearn.methods.source import outputs
 
 
 @dataclass(frozen=True)

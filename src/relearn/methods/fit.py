@@ -29,12 +29,12 @@ from torch import Tensor, nn
 
 from relearn.methods import fit_state, parallel
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
-from relearn.methods.average import Average
+from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixels, rows, share
 from relearn.methods.compilation import compiled, plainly
-from relearn.methods.ledger import Ledger
+from relearn.methods.ema import EMA
+from relearn.methods.loss_meter import LossMeter
 from relearn.methods.optimisers import make_optimiser
 from relearn.methods.schedules import learning_rate
-from relearn.methods.source import Batch, Resident, Source, outputs, pixels, rows, share
 
 __all__ = ["Checkpoint", "Fitted", "Source", "crop_and_flip", "fit", "learning_rate", "plain_gradient"]
 
@@ -124,7 +124,7 @@ def fit(
     """Train ``model`` in place.
 
     Args:
-        model: called with the first item of a batch (see :mod:`relearn.methods.source`); its parameters' device decides.
+        model: called with the first item of a batch (see :mod:`relearn.methods.batch_source`); its parameters' device decides.
         data: tensors of the same first dimension, of which the first is the input, best on that device already; or a ``Source`` of
             batches. ``uint8`` inputs are images and become floats in [0, 1] on the device.
         loss: ``loss(output, *rest)`` → scalar, a mean over the batch.
@@ -147,7 +147,7 @@ def fit(
         check_every: steps between two looks for divergence; each waits for the device once.
         evaluate: ``evaluate(model)`` in eval mode, every ``evaluate_every`` rows of the history and at the end; its numbers join the row.
             It may draw random numbers: training does not notice.
-        average: the decay of an exponential moving average of the weights, see :mod:`relearn.methods.average`; training does not notice.
+        average: the decay of an exponential moving average of the weights, see :mod:`relearn.methods.ema`; training does not notice.
         evaluate_average: as ``evaluate``, with the averaged weights in ``model``; its numbers join the row as ``ema_…``.
         history_steps: a row so many steps, instead of one an epoch.
         log: called at every row as ``log(step, loss=…, lr=…, …)``.
@@ -210,7 +210,7 @@ def fit(
         )
 
     fitted, epoch, done, rate = Fitted(), 0, 0, lr
-    ledger = Ledger(diverged_above, parallel.add_up if size > 1 else None)
+    ledger = LossMeter(diverged_above, parallel.add_up if size > 1 else None)
     resumed: dict[str, Tensor] | None = None
     state = checkpoint.load() if checkpoint and rank == 0 else None
     if size > 1:
@@ -268,7 +268,7 @@ def fit(
         channels_last = precision == "bf16"
         if channels_last and any(parameter.dim() == 4 for parameter in trained):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        mean = None if average is None else Average(model, average)
+        mean = None if average is None else EMA(model, average)
         if mean and state is not None:
             mean.restore(state)
         if size > 1:

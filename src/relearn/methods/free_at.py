@@ -30,10 +30,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, Field, whole
+from relearn.methods.adversarial_base import AdversarialBase, Field, whole
 from relearn.methods.augmentation import Augment
+from relearn.methods.batch_source import Batch, pixels
 from relearn.methods.fit import Loss, Source, plain_gradient
-from relearn.methods.source import Batch, pixels
 
 
 class Replayed:
@@ -65,13 +65,13 @@ class Replayed:
 
 
 @dataclass
-class FreeAT(Adversary):
+class FreeAT(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit` over a :class:`Replayed` source.
 
     Args:
         passes: K, the source's ``times``.
 
-    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
 
     def __post_init__(self) -> None:

@@ -38,21 +38,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, Field, still_statistics
+from relearn.methods.adversarial_base import AdversarialBase, Field, still_statistics
 from relearn.methods.embedding_space import Lookup
 from relearn.methods.fit import Loss, plain_gradient
 from relearn.methods.perturbation import Ball
 
 
 @dataclass
-class FreeLB(Adversary):
+class FreeLB(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit`: algorithm 3.
 
     Args:
         clean_first: the first pass is not perturbed.
         watch: called as ``watch(t, δ_t)`` before pass t = 0, 1, …
 
-    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
 
     clean_first: bool = False

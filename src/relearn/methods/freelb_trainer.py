@@ -4,7 +4,7 @@ r"""FreeLB for people who fine-tune with Hugging Face: ``transformers.Trainer``,
     trainer.train()
 
 It needs ``accelerate``, as the Trainer does (``pip install 'relearn[trainer]'``). The formulas stand in :mod:`relearn.methods.freelb`,
-the options in :mod:`relearn.methods.adversary`.
+the options in :mod:`relearn.methods.adversarial_base`.
 
 A step is K times the Trainer's own ``training_step`` on one micro-batch, each with δ added to the word embeddings and with a K-th of its
 loss sent back. So all that the Trainer does with a loss is done here too: gradient accumulation and the number of items in all
@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn import torchvision_schema
-from relearn.methods.adversary import still_statistics
+from relearn.methods.adversarial_base import still_statistics
 from relearn.methods.embedding_space import EmbeddingField, EmbeddingSpace, word_embeddings
 from relearn.methods.freelb import FreeLB
 

@@ -29,13 +29,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, still_statistics
+from relearn.methods.adversarial_base import AdversarialBase, still_statistics
 from relearn.methods.fit import Loss, plain_gradient
 
 
 @dataclass
-class PGDTraining(Adversary):
-    """A gradient strategy for :func:`relearn.methods.fit.fit`; arguments: :class:`~relearn.methods.adversary.Adversary`.
+class PGDTraining(AdversarialBase):
+    """A gradient strategy for :func:`relearn.methods.fit.fit`; arguments: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
 
     A step has ``passes`` - 1 ascents; with 1 pass it trains on the start.
     """

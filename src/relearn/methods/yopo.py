@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, still_statistics, whole
+from relearn.methods.adversarial_base import AdversarialBase, still_statistics, whole
 from relearn.methods.fit import Loss, plain_gradient
 
 STEPS = ("divided", "whole")
@@ -43,7 +43,7 @@ LISTS = ("blocks", "layers", "layer", "h")
 
 
 @dataclass
-class YOPO(Adversary):
+class YOPO(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit`.
 
     Args:
@@ -51,7 +51,7 @@ class YOPO(Adversary):
         step: of :data:`STEPS`.
         first: the name of the module that ends f_0; by default :func:`first_block` finds it.
 
-    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
 
     inner: int = 2

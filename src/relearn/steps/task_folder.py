@@ -19,7 +19,7 @@ from torch import Tensor
 
 from relearn.data.cache import cache_folder, writable_folder
 from relearn.data.imagenet_folder import FolderBatches, listing, validation
-from relearn.methods.source import pixels
+from relearn.methods.batch_source import pixels
 from relearn.steps.folder import root_of, sha256_of
 from relearn.steps.task_images import Images
 

@@ -56,7 +56,7 @@ class Space(Protocol):
 
 
 @dataclass
-class Adversary:
+class AdversarialBase:
     """The settings; a strategy is a subclass with ``__call__(model, loss, batch)``.
 
     Args:

@@ -27,7 +27,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 RUNNING = ("running_mean", "running_var")
 
 
-class Average:
+class EMA:
     """The average of ``model``'s weights, which begins with the present ones.
 
     It keeps hold of the model's parameters and running statistics, which must stay the same objects: convert the model

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Ledger:
+class LossMeter:
     """Losses, their weights and gradient norms since the last row of the history.
 
     :meth:`add` only keeps references; :meth:`settle` moves them to the host, the one synchronisation, and finds a divergence with its

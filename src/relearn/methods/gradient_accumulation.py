@@ -24,7 +24,7 @@ from torch import Tensor, nn
 Gradient = Callable[[nn.Module, Callable[..., Tensor], Sequence[Any]], Tensor]
 
 
-class MicroBatches:
+class GradientAccumulation:
     """A gradient strategy that gives every share of a batch to a strategy of its own.
 
     Strategy i has always share i, so that one that remembers a batch (FreeAT, whose batches come several times in a row) remembers
