@@ -4,8 +4,8 @@ zhu2022 says of images that adversarial training costs clean accuracy, and of te
 
 Settings: network {name, width, depth} (of relearn.models); train {epochs, batch_size, lr, momentum, weight_decay, schedule (cosine, or
 step at half and three quarters), crop_padding, flip}; method {kind (vanilla | pgd | free_at | freelb), passes, step_size, eps,
-start_norm, project, norm (linf | l2)} in pixels of [0, 1] (see relearn.methods.gradient_strategies; vanilla has its kind alone); attack {eps,
-step_size, steps, restarts, images (evenly spaced test images; 0: all)}.
+start_norm, project, norm (linf | l2)} in pixels of [0, 1] (see relearn.methods.gradient_strategies; vanilla has its kind alone);
+attack {eps, step_size, steps, restarts, images (evenly spaced test images; 0: all)}.
 Input: data (what `relearn prepare` wrote; everything that the split left for training is trained on).
 Output: weights.safetensors (see relearn.models.files), history.csv (a row an epoch), answers.csv (sample, label, predicted, fooled;
 fooled is empty where the image was not attacked).
