@@ -1,4 +1,4 @@
-"""``torch.compile`` for a training step, where it helps, and plain execution where it fails."""
+"""``torch.compile`` for the training step, with a fallback to eager execution."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CHOICES = (False, True, "auto")
 def compiled(
     model: nn.Module, wanted: bool | str, device: torch.device, backend: str | Callable[..., Any] = "inductor"
 ) -> Iterator[Callable[[Step], Step]]:
-    """Inside, ``model(...)`` runs compiled; gives a function that makes a gradient strategy fall back.
+    """Context in which ``model(...)`` runs compiled; yields a function that adds the fallback to a gradient strategy.
 
-    ``auto`` compiles on CUDA only: on a CPU the first minutes go into the C++ compiler. The model is compiled in place, so that its
-    parameters keep their names and a strategy may treat it as the module that it is; afterwards it is as before.
+    ``auto`` compiles on CUDA only, because on a CPU the C++ compiler takes minutes. The model is compiled in place, so its parameters
+    keep their names and a strategy can treat it as the original module; on exit it is restored.
 
-    If the compiler gives up on the model, a warning of one line says so and the same step is done again without it. torch cannot
-    compile a second derivative: leave it off with strategies that need one.
+    If the compiler fails on the model, a one-line warning is issued and the same step is repeated in eager mode. torch cannot compile
+    second derivatives, so do not use it with strategies that need them.
 
     Raises:
         ValueError: ``wanted`` is none of False, True, ``auto``.
@@ -46,7 +46,7 @@ def compiled(
                 if model._compiled_call_impl is None:
                     raise
                 said = " ".join([line.strip() for line in str(error).splitlines() if line.strip()][:2])
-                text = f"not compiled, running plainly: {said or type(error).__name__}"
+                text = f"not compiled, running in eager mode: {said or type(error).__name__}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
                 model._compiled_call_impl = None
                 model.zero_grad(set_to_none=True)
@@ -57,8 +57,8 @@ def compiled(
     def call(*inputs: Any) -> Any:
         return model._call_impl(*inputs)
 
-    # As model.compile() does, but through a function of ours, because torch skips its own containers (nn.Sequential, say), and with a
-    # code object of its own: torch keeps compiled variants there, and after eight models in one process it would stop compiling.
+    # Like model.compile(), but through a function of ours, because torch skips its own containers (such as nn.Sequential), and with a
+    # new code object: torch stores compiled variants there and stops compiling after eight models in one process.
     fresh = types.FunctionType(call.__code__.replace(), globals(), closure=call.__closure__)
     model._compiled_call_impl = torch.compile(fresh, backend=backend)
     try:
@@ -69,7 +69,7 @@ def compiled(
 
 @contextlib.contextmanager
 def plainly(model: nn.Module) -> Iterator[None]:
-    """Inside, a compiled model runs as it is written: for an evaluation, whose shapes would each be compiled once more."""
+    """Context in which a compiled model runs in eager mode, for evaluations whose varying shapes would each trigger a compilation."""
     kept, model._compiled_call_impl = model._compiled_call_impl, None
     try:
         yield

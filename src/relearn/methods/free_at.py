@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversarial_base import AdversarialBase, Field, whole
+from relearn.methods.adversarial_base import AdversarialBase, Field, require_positive_int
 from relearn.methods.augmentation import Augment
 from relearn.methods.batch_source import Batch, pixels
 from relearn.methods.fit import Loss, Source, plain_gradient
@@ -49,7 +49,7 @@ class Replayed:
     """
 
     def __init__(self, source: Source, times: int, augment: Augment | None = None) -> None:
-        whole("times", times)
+        require_positive_int("times", times)
         self.source, self.times, self.augment = source, times, augment
         self.batches_per_epoch = source.batches_per_epoch * times
 

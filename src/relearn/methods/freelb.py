@@ -38,7 +38,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversarial_base import AdversarialBase, Field, still_statistics
+from relearn.methods.adversarial_base import AdversarialBase, Field, frozen_running_statistics
 from relearn.methods.embedding_space import Lookup
 from relearn.methods.fit import Loss, plain_gradient
 from relearn.methods.perturbation import Ball
@@ -73,7 +73,7 @@ class FreeLB(AdversarialBase):
             place = torch.zeros_like(delta) if self.clean_first and t == 0 else delta
             if self.watch:
                 self.watch(t, place)
-            with masks.again() if t else masks.drawing(), still_statistics(model if t else None):
+            with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
                 value = objective(place) / self.passes
                 value.backward()
             total, gradient = total + value.detach(), field.gradient()

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn import torchvision_schema
-from relearn.methods.adversarial_base import still_statistics
+from relearn.methods.adversarial_base import frozen_running_statistics
 from relearn.methods.embedding_space import EmbeddingField, EmbeddingSpace, word_embeddings
 from relearn.methods.freelb import FreeLB
 
@@ -123,7 +123,7 @@ class FreeLBTrainer(Trainer):
                 last = t + 1 == freelb.passes
                 with (
                     masks.again() if t else masks.drawing(),
-                    still_statistics(model if t else None),
+                    frozen_running_statistics(model if t else None),
                     contextlib.nullcontext() if last else self.accelerator.no_sync(model),
                     field.moved(place),
                 ):

@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversarial_base import AdversarialBase, still_statistics, whole
+from relearn.methods.adversarial_base import AdversarialBase, frozen_running_statistics, require_positive_int
 from relearn.methods.fit import Loss, plain_gradient
 
 STEPS = ("divided", "whole")
@@ -60,7 +60,7 @@ class YOPO(AdversarialBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("inner", self.inner)
+        require_positive_int("inner", self.inner)
         if self.step not in STEPS:
             raise ValueError(f"step: found {self.step!r} (allowed: {', '.join(STEPS)})")
         if self.step == "divided":
@@ -77,7 +77,7 @@ class YOPO(AdversarialBase):
         ):
             delta = self.start(field)
             for t in range(self.passes):
-                with masks.again() if t else masks.drawing(), still_statistics(model if t else None):
+                with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
                     value = shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta) / self.passes
                     value.backward()
                 total, gradient = total.to(value.device) + value.detach(), field.gradient()
@@ -85,7 +85,7 @@ class YOPO(AdversarialBase):
                     break
                 delta = self.ascend(field, delta, gradient)
                 for _ in range(self.inner - 1):
-                    with masks.again(), still_statistics(model):
+                    with masks.again(), frozen_running_statistics(model):
                         product = shallow.product(field.output, delta)
                         (gradient,) = torch.autograd.grad(product, field.point)
                     delta = self.ascend(field, delta, gradient)
