@@ -48,7 +48,9 @@ def test_a_compiler_that_gives_up_costs_one_line_and_no_number():
     truth, _, _ = toy()
     with compiled(net, True, CPU, backend=broken) as guard:
         step = guard(plain_gradient)
-        with pytest.warns(RuntimeWarning, match="^not compiled, running in eager mode: .*no such operation[^\n]*$"):
+        with pytest.warns(
+            RuntimeWarning, match="^not compiled, running in eager mode: .*no such operation[^\n]*$"
+        ):
             value = step(net, cross_entropy, (x, y))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
