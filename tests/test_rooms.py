@@ -110,11 +110,18 @@ SHARED_METHODS = {
         ".neighbours",
         ".pgd",
         ".initialised",
-        ".scales",
+        ".learned_scales",
         ".variance_scaling",
         # adversarial training: what its strategies share
-        *(".perturbation", ".embedding_space", ".pixel_space", ".adversary", ".dropout_masks", ".freelb"),
-        ".source",
+        *(
+            ".perturbation",
+            ".embedding_space",
+            ".pixel_space",
+            ".adversarial_base",
+            ".dropout_masks",
+            ".freelb",
+        ),
+        ".batch_source",
     )
 }
 

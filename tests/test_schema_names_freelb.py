@@ -17,7 +17,7 @@ from relearn.data import facts, text_tasks
 from relearn.data.sentence_tokens import FAMILIES as TOKENIZED
 from relearn.methods import load
 from relearn.methods.fit import plain_gradient
-from relearn.methods.strategies import SPACES, STRATEGIES
+from relearn.methods.gradient_strategies import SPACES, STRATEGIES
 from relearn.models.sentence_encoder import FAMILIES
 from relearn.steps import acquire, contrast, count_families, finetune_start, provoke
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from relearn.data.character_batches import CharacterBatches
 from relearn.data.token_batches import BOS, EOS, PAD, Ragged
-from relearn.methods import source
+from relearn.methods import batch_source
 from relearn.methods.fit import fit
 from relearn.methods.token_loss import token_loss, tokens
 
@@ -163,9 +163,9 @@ def train(batches: CharacterBatches, steps: int) -> tuple[torch.Tensor, list[dic
 
 def test_the_training_loop_takes_them_as_a_source_and_learns() -> None:
     batches = CharacterBatches(lines_of_loop(), batch_size=4)
-    assert isinstance(batches, source.Source)
+    assert isinstance(batches, batch_source.Source)
     for batch in batches.epoch(generator(0)):
-        assert source.rows(batch) == len(batch[0]) == len(batch[1])
+        assert batch_source.rows(batch) == len(batch[0]) == len(batch[1])
     table, history = train(batches, 60)
     assert history[0]["loss"] == pytest.approx(torch.tensor(60.0).log().item(), rel=1e-6)
     assert history[-1]["loss"] < 0.5 * history[0]["loss"]

@@ -18,7 +18,7 @@ from torch import nn
 from relearn import torchvision_schema
 from relearn.data import imagenet_folder
 from relearn.data.imagenet_folder import FolderBatches, crop_box, decoded, listing, validation
-from relearn.methods import source
+from relearn.methods import batch_source
 
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
@@ -104,7 +104,7 @@ def test_a_ramp_stays_a_ramp(tmp_path: Path) -> None:
 def test_every_image_once_with_its_label(tmp_path: Path) -> None:
     images = listing(folder(tmp_path))
     batches = FolderBatches(images, batch_size=3, size=8, workers=2)
-    assert isinstance(batches, source.Source) and batches.batches_per_epoch == 3 and len(batches) == 9
+    assert isinstance(batches, batch_source.Source) and batches.batches_per_epoch == 3 and len(batches) == 9
     seen = []
     for pixels, labels in batches.epoch(generator(0)):
         assert pixels.dtype == torch.uint8 and pixels.shape == (3, 3, 8, 8) and labels.dtype == torch.int64

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from relearn.data import imdb
-from relearn.data.archive import read_matching
 from relearn.data.imdb import load
 
 TEXTS = {"train": ["dull", "bad…<br />", "fine", "great\n!"], "test": ["a", "b", "c", "d"]}
@@ -91,8 +90,8 @@ def test_offline_the_archive_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     assert imdb.ARCHIVE.md5 in str(fault.value)
 
 
-def test_matching_members(tmp_path: Path) -> None:
-    path = archive(tmp_path) / "aclImdb_v1.tar.gz"
-    assert read_matching(path, lambda name: name.endswith("README")) == {"aclImdb/README": b"read me"}
-    with pytest.raises(ValueError, match="lacks all files"):
-        read_matching(path, lambda name: False)
+def test_an_archive_without_reviews_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz"):
+        pass
+    with pytest.raises(ValueError, match="train: 0 reviews, 0 of them positive; allowed: 4, 2"):
+        load(tmp_path, count=4)

@@ -15,8 +15,8 @@ from relearn.data.examples import Examples, Row
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.data.sentence_batches import SentenceBatches
 from relearn.data.sentence_vocabulary import train
+from relearn.methods.batch_source import Source
 from relearn.methods.fit import fit
-from relearn.methods.source import Source
 
 TEXTS = ["the cat sat on the mat", "a dog", "a dog sat on the cat, again and again", "so it was"]
 TOKENIZERS = {family: train(family, TEXTS, 290) for family in ("roberta", "bert")}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.data.stream_batches import StreamBatches
-from relearn.methods.source import Source, rows
+from relearn.methods.batch_source import Source, rows
 
 
 @given(st.integers(2, 300), st.integers(1, 5), st.integers(1, 12))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.data.token_batches import BOS, EOS, PAD, Ragged, TokenBatches, TokenPairs
-from relearn.methods import source
+from relearn.methods import batch_source
 
 ids = st.lists(st.integers(4, 99), max_size=9)
 some_pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=40)
@@ -169,10 +169,10 @@ def test_ragged_rows(rows: list) -> None:
 
 def test_the_training_loop_takes_them_as_a_source() -> None:
     batches = TokenBatches(many(30), max_tokens=40)
-    assert isinstance(batches, source.Source)
+    assert isinstance(batches, batch_source.Source)
     for batch in batches.epoch(generator(0)):
         (inputs, wanted) = batch
-        assert source.rows(batch) == len(wanted) == len(inputs[0])
+        assert batch_source.rows(batch) == len(wanted) == len(inputs[0])
 
 
 def test_faults() -> None:

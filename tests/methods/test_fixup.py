@@ -96,7 +96,7 @@ class OneLayerBranches(nn.Module):
 @pytest.mark.parametrize(
     ("net", "message"),
     [
-        (nn.Sequential(nn.Linear(2, 2)), "Sequential does not say its residual branches"),
+        (nn.Sequential(nn.Linear(2, 2)), "Sequential does not declare its residual branches"),
         (OneLayerBranches(), "fewer than two layers"),
     ],
 )

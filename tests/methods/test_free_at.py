@@ -9,11 +9,11 @@ from torch.nn.functional import cross_entropy
 from relearn.checkpoint import Checkpoint
 from relearn.methods import fit_state
 from relearn.methods.augmentation import crop_and_flip
+from relearn.methods.batch_source import Resident
 from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.free_at import FreeAT, Replayed
-from relearn.methods.micro_batches import MicroBatches
+from relearn.methods.gradient_accumulation import GradientAccumulation
 from relearn.methods.perturbation import norms
-from relearn.methods.source import Resident
 
 from .sentences import encoder, sentences
 
@@ -162,7 +162,7 @@ def test_another_number_of_processes_starts_other_perturbations_in_the_same_repl
 
 def test_another_number_of_processes_finds_no_perturbation_in_shares_either():
     """Gradient accumulation keeps a state for each share: their δ belong to other rows, too."""
-    strategy, other = (MicroBatches([FreeAT(3), FreeAT(3)]) for _ in range(2))
+    strategy, other = (GradientAccumulation([FreeAT(3), FreeAT(3)]) for _ in range(2))
     model = encoder()
     strategy(model, cross_entropy, sentences())
     states = {"0": fit_state.strategy_state(strategy)}

@@ -22,9 +22,9 @@ def right(inputs_embeds):
 
 
 REFUSED = {
-    "none": (lambda inputs_embeds: None, "loss: gives NoneType"),
-    "a loss a sample": (lambda inputs_embeds: inputs_embeds.sum((1, 2)), r"loss: gives shape \(2,\)"),
-    "a number": (lambda inputs_embeds: 0.5, "loss: gives float"),
+    "none": (lambda inputs_embeds: None, "loss: returns NoneType"),
+    "a loss a sample": (lambda inputs_embeds: inputs_embeds.sum((1, 2)), r"loss: returns shape \(2,\)"),
+    "a number": (lambda inputs_embeds: 0.5, "loss: returns float"),
     "other embeddings": (lambda inputs_embeds: right(TABLE(IDS)), "loss: does not depend on the embeddings"),
     "no graph": (lambda inputs_embeds: right(inputs_embeds).detach(), "loss: has no gradient"),
 }

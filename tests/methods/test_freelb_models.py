@@ -130,7 +130,7 @@ def test_a_module_that_looks_no_words_up(module, found):
     """The control is the module around the table, which may be perturbed as well."""
     inputs, labels = batch()
     with pytest.raises(
-        ValueError, match=rf"^module: gives {found} \(allowed: \(4, 7, 1?\d\), as the tokens are\)$"
+        ValueError, match=rf"^module: returns {found} \(allowed: \(4, 7, 1?\d\), matching the tokens\)$"
     ):
         FreeLB(space=EmbeddingSpace(module))(Answers("distilbert"), cross_entropy, (inputs, labels))
     around = FreeLB(space=EmbeddingSpace("net.embeddings"))

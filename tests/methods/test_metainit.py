@@ -9,8 +9,8 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from relearn.methods.learned_scales import ScaledWeights, ScaleSign
 from relearn.methods.metainit import gradient_quotient, metainit, noise
-from relearn.methods.scales import ScaledWeights, ScaleSign
 
 FLOAT = torch.float64
 

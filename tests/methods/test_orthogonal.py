@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from relearn.methods.learned_scales import preserve_state
 from relearn.methods.orthogonal import lsuv, orthogonal
-from relearn.methods.scales import undisturbed
 from relearn.methods.variance_scaling import kaiming
 from relearn.models import create
 
@@ -75,7 +75,7 @@ def variances(net, x):
             hooks.append(
                 module.register_forward_hook(lambda m, i, y: found.append(y.var(correction=0).item()))
             )
-    with undisturbed(net, 0), torch.no_grad():
+    with preserve_state(net, 0), torch.no_grad():
         net(x)
     for hook in hooks:
         hook.remove()
@@ -93,7 +93,7 @@ def published(net, x, seed, tolerance, iterations):
     layers = [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     hooks = [one.register_forward_hook(lambda m, i, y: order.append(m)) for one in layers]
     orthogonal(net, seed=seed, gain=1.0)
-    with undisturbed(net, 0), torch.no_grad():
+    with preserve_state(net, 0), torch.no_grad():
         net(x)
     for hook in hooks:
         hook.remove()

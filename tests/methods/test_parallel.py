@@ -23,15 +23,15 @@ from relearn.checkpoint import Checkpoint
 from relearn.measures.virtual_batch import compare
 from relearn.methods import parallel
 from relearn.methods.augmentation import compose, crop_and_flip, cutout
+from relearn.methods.batch_source import Resident
 from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.free_at import FreeAT, Replayed
 from relearn.methods.freelb import FreeLB
-from relearn.methods.micro_batches import MicroBatches
+from relearn.methods.gradient_accumulation import GradientAccumulation
 from relearn.methods.mixing import mixup
 from relearn.methods.perturbation import norms
 from relearn.methods.pgd_training import PGDTraining
 from relearn.methods.pixel_space import PixelSpace
-from relearn.methods.source import Resident
 from relearn.methods.yopo import YOPO
 
 
@@ -138,14 +138,14 @@ ADVERSARIAL = {
     "pgd": lambda **more: PGDTraining(**BALL | more),
     "free_at": lambda **more: FreeAT(**BALL | more),
     "yopo": lambda **more: YOPO(**BALL | {"inner": 3, "step": "whole"} | more),
-    "shares": lambda **more: MicroBatches([FreeLB(**BALL | more) for _ in range(2)]),
+    "shares": lambda **more: GradientAccumulation([FreeLB(**BALL | more) for _ in range(2)]),
 }
 NORMALISED = {  # batch normalisation over both processes in every pass, shallow ones too
     "freelb_images": lambda: FreeLB(**SPACE),
     "pgd_images": lambda: PGDTraining(**SPACE),
     "free_at_images": lambda: FreeAT(**SPACE),
     "yopo_images": lambda: YOPO(**SPACE, inner=2, first="layers.1"),
-    "plain_in_shares": lambda: MicroBatches([plain_gradient] * 3),
+    "plain_in_shares": lambda: GradientAccumulation([plain_gradient] * 3),
 }
 
 

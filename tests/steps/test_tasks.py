@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from relearn.data.arrays import load_prepared
-from relearn.methods.scales import halves
+from relearn.methods.learned_scales import halves
 from relearn.models import create, files, translation_files
 from relearn.models.post_ln_transformer import PostLNTransformer
 from relearn.steps.tasks import open_task

@@ -14,7 +14,7 @@ from relearn.data.streams import stream_module_of as stream_module
 from relearn.data.text_lines import text_module_of as text_module
 from relearn.layers.efficient import module_of as attention_module
 from relearn.methods import ATTACKS, DEFENCES, INITIALISATIONS
-from relearn.methods.strategies import SPACES, STRATEGIES
+from relearn.methods.gradient_strategies import SPACES, STRATEGIES
 from relearn.models import module_of as network_module
 from relearn.record import canonical
 

@@ -35,7 +35,6 @@ ARCHIVE = Remote(
     size=170052171,
     sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     md5="c32a1d4ab5d03f1284b67883e8d87530",  # what the data set's page states
-    magic=b"\x1f\x8b",
 )
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32  # bytes

@@ -33,7 +33,6 @@ ARCHIVE = Remote(
     size=168513733,
     sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
     md5="03b5dce01913d631647c71ecec9e9cb8",  # what the data set's page states
-    magic=b"\x1f\x8b",
 )
 MEMBER = "cifar-100-binary/test.bin"
 LABELS, PIXELS = 2, 3 * 32 * 32  # bytes of a record

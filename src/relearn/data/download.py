@@ -1,27 +1,20 @@
-"""One file from the net into the cache: checked before it is put in place, resumed where it broke off.
+"""Fetches a file into the cache with pooch, which checks it before it gets its name.
 
-urllib does it. The package pooch checks and caches too, but it neither resumes, nor limits size, nor
-looks where a redirect leads; what is left of it, a hash and a folder's name, is less than the work of
-carrying it.
+pooch downloads to a temporary file, compares the checksum, renames, and tries again after a fault; a file lock keeps
+two processes from fetching the same file at once. A file already in the cache is used if its size and checksum are
+right, without network access.
 
-A download goes to ``.<name>.part`` in the cache. What came before a fault stays there, and the next try
-asks for the rest (a server that ignores the question sends everything, which is understood). The file is
-renamed into place only when size and checksums are right. Faults are tried again, all addresses in turn,
-with growing pauses; what cannot get better (404, 403) is not. A lock keeps a second process from the same
-file; it ends with the process that holds it.
-
-``RELEARN_OFFLINE=1`` forbids the net: then what is missing is said, with address, checksum and place.
+``RELEARN_OFFLINE=1`` forbids network access.
 """
 
 from __future__ import annotations
 
 import os
-import time
+import sys
 from pathlib import Path
 
 from relearn.data.cache import cache_folder, private_folder, writable_folder
-from relearn.data.remote import DownloadError, Remote, fault_of, say
-from relearn.data.transfer import Transfer
+from relearn.data.remote import DownloadError, Remote, fault_of
 
 
 def fetch(
@@ -29,56 +22,73 @@ def fetch(
     *,
     folder: Path | None = None,
     timeout_s: float = 30.0,
-    attempts: int = 4,
-    pause_s: float = 1.0,
-    deadline_s: float = 3600.0,
-    loopback_http: bool = False,
+    retries: int = 3,
+    lock_timeout_s: float = 3600.0,
 ) -> Path:
-    """The checked file in the cache, downloaded unless it is there.
+    """Path of the checked file in the cache; downloads it if it is missing or damaged.
 
     Args:
-        remote: what is wanted.
-        folder: instead of ``cache_folder()``.
-        timeout_s: a server that says nothing for so long has failed.
-        attempts: rounds through all addresses.
-        pause_s: before the second round; twice as long before each further one, at most a minute.
-        deadline_s: for everything together, so that a server that drips cannot hold a job for ever.
-        loopback_http: allow plain http from 127.0.0.1, for tests.
+        remote: the file.
+        folder: cache folder; default ``cache_folder()``.
+        timeout_s: longest wait for a connection, and for the next bytes.
+        retries: further attempts per address; pooch waits 1, 2, … s before them, at most 10 s.
+        lock_timeout_s: longest wait for another process that downloads the same file.
 
     Raises:
-        DownloadError: offline, or every address failed; says what to fetch and where to put it.
+        DownloadError: offline, or every address failed; names the file to fetch and where to put it.
+        OSError: the file cannot be written.
     """
     wanted = folder or cache_folder()
     faults: list[str] = []
-    for place in (wanted / remote.name, private_folder() / remote.name):
-        if place.is_file():
-            fault = fault_of(place, remote)
+    for path in (wanted / remote.name, private_folder() / remote.name):
+        if path.is_file():
+            fault = fault_of(path, remote)
             if not fault:
-                return place
-            faults.append(f"{place}: {fault}")
-    known = f"sha256 {remote.sha256}" if remote.sha256 else f"md5 {remote.md5}"
+                return path
+            faults.append(f"{path}: {fault}")
     by_hand = (
-        f"by hand: fetch {' or '.join(remote.urls)} ({remote.size} bytes, {known}) and put it "
-        f"at {wanted / remote.name}"
+        f"by hand: fetch {' or '.join(remote.urls)} ({remote.size} bytes, {remote.checksum.replace(':', ' ')}) "
+        f"and put it at {wanted / remote.name}"
     )
     if os.environ.get("RELEARN_OFFLINE", "0") not in ("", "0"):
         raise DownloadError(f"{remote.name}: RELEARN_OFFLINE is set; {'; '.join([*faults, by_hand])}")
     from filelock import FileLock, Timeout
 
-    folder, remark = writable_folder(wanted)
+    writable, remark = writable_folder(wanted)
     if remark:
-        say(remark)
-    end = time.monotonic() + deadline_s
+        print(remark, file=sys.stderr, flush=True)
+    path = writable / remote.name
     try:
-        with FileLock(folder / f".{remote.name}.lock", timeout=deadline_s):
-            place = folder / remote.name
-            if place.is_file() and not fault_of(place, remote):  # another process was faster
-                return place
-            transfer = Transfer(remote, folder / f".{remote.name}.part", timeout_s, end, loopback_http)
-            faults += transfer.run(attempts, pause_s)
-            if transfer.complete:
-                os.replace(transfer.part, place)
-                return place
+        with FileLock(writable / f".{remote.name}.lock", timeout=lock_timeout_s):
+            for url in remote.urls:
+                if fault := _download(url, path, remote, timeout_s, retries):
+                    faults.append(f"{url}: {fault}")
+                else:
+                    return path
     except Timeout:
-        faults.append(f"another process has been fetching it for {deadline_s:.0f} s")
-    raise DownloadError(f"{remote.name}: {'; '.join(dict.fromkeys(faults))}; {by_hand}")
+        faults.append(f"another process has been downloading it for {lock_timeout_s:.0f} s")
+    raise DownloadError(f"{remote.name}: {'; '.join([*faults, by_hand])}")
+
+
+def _download(url: str, path: Path, remote: Remote, timeout_s: float, retries: int) -> str:
+    """Why ``url`` failed; "" if the file is in place, from there or from another process that was faster."""
+    import pooch
+    from requests import RequestException
+
+    # Without "identity", a server that labels an archive as gzip-encoded content makes requests unpack it.
+    downloader = pooch.HTTPDownloader(timeout=timeout_s, headers={"Accept-Encoding": "identity"})
+    registry = pooch.create(
+        path=path.parent,
+        base_url="",
+        registry={remote.name: remote.checksum},
+        urls={remote.name: url},
+        retry_if_failed=retries,
+    )
+    try:
+        registry.fetch(remote.name, downloader=downloader)
+    except (RequestException, ValueError) as error:
+        return " ".join(f"{type(error).__name__} {error}".split())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    path.chmod(0o644)  # pooch creates it for its owner only; a cache may be shared
+    return ""

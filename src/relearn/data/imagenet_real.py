@@ -21,7 +21,6 @@ FILE = Remote(
     urls=("https://raw.githubusercontent.com/google-research/reassessed-imagenet/master/real.json",),
     size=388478,
     sha256="d83e9bff374c631aae8439eb064c7019acc56e1b3bc3f56b8380c2a710b0220b",
-    magic=b"[[",
 )
 COPY = "imagenet_real_labels.json"
 NAME = re.compile(r"ILSVRC2012_val_(\d{8})")

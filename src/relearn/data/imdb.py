@@ -34,10 +34,8 @@ ARCHIVE = Remote(
     size=84125825,
     sha256="",
     md5="7c2ac02c03563afcf9b574c7e56c153a",
-    magic=b"\x1f\x8b",
 )
 MEMBER = re.compile(r"aclImdb/(train|test)/(neg|pos)/(\d+)_\d+\.txt")
-MEMBERS = 200_000  # the archive has about 100,000: reviews without a label are in it, too
 
 
 @dataclass(frozen=True)
@@ -113,11 +111,11 @@ def _read_tsv(path: Path) -> Reviews:
 
 
 def _read_archive(folder: Path | None) -> dict[str, Reviews]:
-    from relearn.data.archive import Limits, read_matching
+    from relearn.data.archive import read_matching
     from relearn.data.download import fetch
 
     path = fetch(ARCHIVE) if folder is None else folder / ARCHIVE.name
-    found = read_matching(path, lambda name: MEMBER.fullmatch(name) is not None, Limits(members=MEMBERS))
+    found = read_matching(path, lambda name: MEMBER.fullmatch(name) is not None)
     rows: dict[str, list[tuple[int, int, str]]] = {part: [] for part in PARTS}
     for name, content in found.items():
         matched = MEMBER.fullmatch(name)

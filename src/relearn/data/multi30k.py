@@ -77,7 +77,6 @@ def remote(name: str) -> Remote:
         urls=tuple(f"{place}/{name}.gz" for place in PLACES),
         size=size,
         sha256=packed,
-        magic=b"\x1f\x8b",
     )
 
 

@@ -49,7 +49,6 @@ def remote(part: str) -> Remote:
         urls=tuple(place.format(part=part) for place in PLACES),
         size=size,
         sha256=sha256,
-        magic=b" ",  # each line begins with a blank, a page of HTML does not
     )
 
 

@@ -21,7 +21,6 @@ FILE = Remote(
     size=64275384,
     sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
     md5="eb5a983be6a315427106f1b164d9cef3",
-    magic=b"MATLAB 5.0",
 )
 
 

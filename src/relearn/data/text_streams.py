@@ -18,7 +18,6 @@ NOVEL = Remote(
     ),
     size=3293492,
     sha256="bf5b273d9246268f96663c43c00a1055ae2e42c2262be32f7e43b48dd123451a",
-    magic=b"",
 )
 """The Project Gutenberg's e-book 2600 (Tolstoy, translated by Louise and Aylmer Maude), its terms in the file."""
 END = b"*** END OF THIS PROJECT GUTENBERG"

@@ -14,9 +14,9 @@ cache. Either way the text must be the official one, byte for byte.
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from pathlib import Path
 
+from relearn.data.archive import zip_member
 from relearn.data.remote import Remote, fault_of
 from relearn.data.streams import Stream
 
@@ -51,7 +51,7 @@ def remote(name: str) -> Remote:
     """Where the archive comes from; in the cache it is ``<name>.zip``."""
     size, sha256, _ = OFFICIAL[name]
     urls = tuple(place.format(name=name) for place in PLACES)
-    return Remote(name=f"{name}.zip", urls=urls, size=size, sha256=sha256, magic=b"PK\x03\x04")
+    return Remote(name=f"{name}.zip", urls=urls, size=size, sha256=sha256)
 
 
 def load(name: str, folder: Path | None = None) -> Stream:
@@ -63,32 +63,11 @@ def load(name: str, folder: Path | None = None) -> Stream:
     return Stream(content, {"from": PLACES[0].format(name=name), "sha256": found})
 
 
-def member(path: Path, name: str, size: int = BYTES) -> bytes:
-    """The file ``name`` of a zip archive, which must have exactly ``size`` bytes; no more than that is unpacked.
-
-    Raises:
-        ValueError: no zip archive, a damaged one, or one without such a file. OSError: it cannot be read.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if name not in archive.namelist():
-                raise ValueError(f"{path}: has no {name}; allowed: an archive with the file {name}")
-            with archive.open(name) as file:
-                content = file.read(size + 1)
-    except (zipfile.BadZipFile, EOFError) as fault:
-        raise ValueError(f"{path}: no whole zip archive ({' '.join(str(fault).split())})") from None
-    if len(content) != size:
-        raise ValueError(
-            f"{path}: {name} has {'more' if len(content) > size else 'fewer'} bytes than the {size} allowed"
-        )
-    return content
-
-
 def _content(name: str, folder: Path | None) -> bytes:
     if folder is None:
         from relearn.data.download import fetch
 
-        return member(fetch(remote(name)), name)
+        return _unpacked(fetch(remote(name)), name)
     text, packed = folder / name, folder / f"{name}.zip"
     if text.is_file():
         if text.stat().st_size != BYTES:
@@ -98,4 +77,11 @@ def _content(name: str, folder: Path | None) -> bytes:
         raise ValueError(f"{folder}: has neither {name} nor {name}.zip; one of them is needed")
     if fault := fault_of(packed, remote(name)):
         raise ValueError(f"{packed}: {fault}; not the official archive")
-    return member(packed, name)
+    return _unpacked(packed, name)
+
+
+def _unpacked(path: Path, name: str) -> bytes:
+    content = zip_member(path, name)
+    if content is None:
+        raise ValueError(f"{path}: has no {name}; allowed: an archive with the file {name}")
+    return content

@@ -1,7 +1,6 @@
-"""What acts on a network or a data set and ends: attacks, defences, training.
+"""Attacks, defences, initialisations and training.
 
-The attacks and defences that params.yaml may name, each by where it lives; nothing is imported before it is
-used.
+The registries map the names allowed in params.yaml to ``module:attribute``; :func:`load` imports an entry when it is used.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ DEFENCES = {
     "random_eviction": "relearn.methods.random_eviction:RandomEviction",
 }
 
-# What a defence does to a set with small classes before it looks for neighbours (zhu2022, 2.3.5.2).
+# Replication of small classes before the neighbour search (zhu2022, 2.3.5.2).
 REPLICATIONS = {"deep_knn": "relearn.methods.deep_knn:replicate"}
 
-# What sets the parameters of a network before it trains; the contract is in methods/initialised.py.
+# Initialisations of a network before training; the contract is in methods/initialised.py.
 INITIALISATIONS = {
     "gradinit": "relearn.methods.gradinit:gradinit",
     "metainit": "relearn.methods.metainit:metainit",
@@ -46,7 +45,7 @@ INITIALISATIONS = {
 
 
 def load(registry: Mapping[str, str], name: str) -> Any:
-    """The function or class that a registry (ATTACKS, DEFENCES) lists under a name.
+    """The function or class registered under a name.
 
     Raises:
         ValueError: the name is not in the registry; the message gives the nearest name and all allowed ones.

@@ -1,8 +1,8 @@
-r"""Admin: give each skip connection the weight of all that was added to the stream before it.
+r"""Admin: scale each skip connection by the standard deviation of everything added to the stream before it.
 
 Liu, Liu, Gao, Chen, Han, "Understanding the Difficulty of Training Transformers" (2020); re-implemented by zhu2022, section 4.3.2.
 
-In a Post-LN network :math:`x_{i+1} = \mathrm{LN}(w_i \odot x_i + f_i(x_i))`, i = 1 ... n, the normalisation hands every branch a
+In a Post-LN network :math:`x_{i+1} = \mathrm{LN}(w_i \odot x_i + f_i(x_i))`, i = 1 ... n, the normalisation gives every branch a
 stream of unit variance. With :math:`w_i = 1` the output therefore depends on the last branches most, however deep the network, and small
 changes of all weights add up to a great change of the output. Without the normalisations between them, the stream would have gathered
 the variance

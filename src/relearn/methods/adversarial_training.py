@@ -1,21 +1,22 @@
-r"""Adversarial training: each step's gradient is taken on the worst images that an attack finds around the batch.
+r"""Adversarial training: each step's gradient is taken at the worst-case images that an attack finds around the batch.
 
 Madry et al. 2018 (arXiv 1706.06083, eq. 2.1); zhu2022, section 2.3.3, as a defence against poisons:
 
 .. math:: \min_\theta L_\theta(X + \delta^*), \qquad \delta^* = \arg\max_{\|\delta\|_\infty \le \varepsilon} L_\theta(X + \delta)
 
-The text of zhu2022 is lost behind "≤", and with it ε, the number of steps and their size. **Our choice**: ε = 8/255 with 7 steps of
-2/255, the setting of Madry et al. for CIFAR-10 and since then the usual one, so that the defence is the one which readers of 2019
-would have meant; the three are arguments. The maximum is found by :func:`relearn.methods.pgd.ascend` from one random start.
+The text of zhu2022 is truncated after "≤", so ε, the number of steps and their size are unknown. **Our choice**: ε = 8/255 with 7
+steps of 2/255, the setting of Madry et al. for CIFAR-10 and the usual one since; all three are arguments. The maximum is found by
+:func:`relearn.methods.pgd.ascend` from one random start.
 
-Mode of the network. The attack runs in **eval** mode, the step in the mode that the loop has set:
+The attack runs in **eval** mode, the training step in the mode set by the loop:
 
-- the running statistics of batch normalisation move once a step, by the batch that the step learns from, and not by 7 half-made ones;
-- in eval mode no image of a batch acts on another one, so that each gets its own worst perturbation, of the network as it will be
-  used, without Dropout.
+- the running statistics of batch normalisation are updated once per step, by the batch the step learns from, and not by 7
+  intermediate ones;
+- in eval mode the images of a batch do not interact, so each gets the worst-case perturbation of the network as deployed, without
+  dropout.
 
-The price: in training the images meet batch statistics, for which they were not made. With a network whose running statistics mean
-nothing yet (a fresh one) the first attacks are weak; here training starts from a trained network.
+The drawback: the training step then uses batch statistics, for which the perturbations were not optimised. For a freshly initialised
+network, whose running statistics are meaningless, the first attacks are weak; here training starts from a trained network.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ class AdversarialGradient:
     """A gradient strategy for :func:`relearn.methods.fit.fit`, in place of ``plain_gradient``.
 
     Args:
-        eps, step_size: in [0,1] pixel scale.
-        steps: of the attack; 0 leaves the random start.
-        random_start: False starts at the images; with ``steps`` 0 this is plain back-propagation.
+        eps, step_size: on the [0, 1] pixel scale.
+        steps: steps of the attack; 0 uses the random start alone.
+        random_start: False starts at the images; with ``steps=0`` this is plain back-propagation.
 
-    The starts come from torch's global generator on the CPU, which ``fit`` seeds for every epoch: a resumed training draws what the
-    uninterrupted one would have drawn.
+    The random starts come from torch's global CPU generator, which ``fit`` seeds for every epoch, so a resumed training draws the same
+    numbers as an uninterrupted one.
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: a setting is out of range.
     """
 
     eps: float = 8 / 255
@@ -59,7 +60,7 @@ class AdversarialGradient:
             raise ValueError(f"steps is {self.steps}; allowed: at least 0")
 
     def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Tensor]) -> Tensor:
-        """Leave the gradient of ``loss(model(x + δ*), *rest)`` for ``batch = (x, *rest)`` in the parameters; its value."""
+        """Write the gradient of ``loss(model(x + δ*), *rest)`` for ``batch = (x, *rest)`` to the parameters; returns the loss."""
         images, *rest = batch
         worst = self.perturb(model, lambda logits: loss(logits, *rest), images)
         value = loss(model(worst), *rest)
@@ -67,7 +68,7 @@ class AdversarialGradient:
         return value.detach()
 
     def perturb(self, model: nn.Module, objective: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-        """x + δ* for images (B, C, H, W) in [0, 1]; the network is left as it was."""
+        """x + δ* for images (B, C, H, W) in [0, 1]; leaves the network unchanged."""
         start = random_starts(images, self.eps) if self.random_start else images
         with attacked(model):
             worst = ascend(

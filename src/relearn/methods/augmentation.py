@@ -1,9 +1,8 @@
-"""What happens to image batches before the network sees them: whole batches, where they are, without a loop over images.
+"""Augmentation of image batches: crops, flips and cutout, vectorised over the batch and on its device.
 
-Here are crops, flips and holes; RandAugment is in :mod:`relearn.methods.randaugment`, mixtures of images and labels in
-:mod:`relearn.methods.mixing`.
+RandAugment is in :mod:`relearn.methods.randaugment`, mixtures of images and labels in :mod:`relearn.methods.mixing`.
 
-Every draw comes from a generator on the CPU that the training loop gives, so that it does not depend on the device. Images are
+All random numbers come from a CPU generator passed by the training loop, so they do not depend on the device. Images are
 (B, C, H, W) floats in pixel units, [0, 1]; the networks of this package normalise inside.
 """
 
@@ -20,7 +19,7 @@ Mix = Callable[[Sequence[Any], torch.Generator], list[Any]]
 
 
 def compose(*augments: Augment) -> Augment:
-    """One after the other."""
+    """Apply several augmentations in order."""
 
     def augment(images: Tensor, generator: torch.Generator) -> Tensor:
         for each in augments:
@@ -31,10 +30,10 @@ def compose(*augments: Augment) -> Augment:
 
 
 def crop_and_flip(padding: int, flip: bool) -> Augment:
-    """Augmentation of image batches (B, C, H, W): a random crop after zero padding, then a random horizontal flip.
+    """A random crop after zero padding, then a random horizontal flip, of image batches (B, C, H, W).
 
-    Each image has its own offset and its own coin, drawn from the given generator on the CPU (so that the draw does not depend on the
-    device); the work is done where the images are, without a loop.
+    Each image gets its own offset and its own coin flip, drawn from the given CPU generator; the work is done on the images' device,
+    without a loop.
     """
 
     def augment(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -60,11 +59,11 @@ def cutout(size: int, holes: int = 1, fill: float | Sequence[float] | Tensor = 0
     r"""Cutout (DeVries & Taylor 2017, arXiv 1708.04552): square holes of ``size`` × ``size`` pixels in every image.
 
     The centre :math:`(r, c)` of each hole is uniform over the image, and the hole covers rows :math:`r - \lfloor s/2 \rfloor` to
-    :math:`r - \lfloor s/2 \rfloor + s - 1`, columns alike; what falls over the border is lost, so that some holes are smaller.
+    :math:`r - \lfloor s/2 \rfloor + s - 1`, columns alike; parts outside the image are lost, so some holes are smaller.
 
     Args:
-        fill: the holes' value in pixel units, one or one a channel. Published code cuts after normalisation and writes zeros; with
-            the networks of this package, which normalise inside, give the channels' **mean**: it becomes that zero.
+        fill: value of the holes in pixel units, one number or one per channel. Published code cuts after normalisation and writes
+            zeros; for the networks of this package, which normalise inside, pass the channels' **mean**, which becomes that zero.
 
     Raises:
         ValueError: ``size`` or ``holes`` below 1.
@@ -78,7 +77,7 @@ def cutout(size: int, holes: int = 1, fill: float | Sequence[float] | Tensor = 0
         batch, _, height, width = images.shape
         rows = torch.randint(0, height, (batch, holes, 1), generator=generator).to(images.device)
         columns = torch.randint(0, width, (batch, holes, 1), generator=generator).to(images.device)
-        # The position of each row (column) inside each hole: covered where it lies in [0, size).
+        # Position of each row (column) relative to each hole; covered if it lies in [0, size).
         down = torch.arange(height, device=images.device) - rows + size // 2
         right = torch.arange(width, device=images.device) - columns + size // 2
         inside = ((down >= 0) & (down < size))[..., :, None] & ((right >= 0) & (right < size))[..., None, :]

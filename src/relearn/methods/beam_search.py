@@ -1,15 +1,16 @@
-r"""Search for the most probable output of an autoregressive model, for several sentences at once.
+r"""Beam search for autoregressive models, batched over sentences.
 
-The rules are those of the toolkit of the published translation runs (zhu2022, section 4.3.2), in our words. A hypothesis y that ends with
-EOS scores, with EOS counted in its length,
+The rules are those of the toolkit used for the published translation runs (zhu2022, section 4.3.2). A hypothesis y that ends with EOS,
+which counts towards its length, has the score
 
 .. math:: s(y) = \frac{1}{|y|^{\lambda}} \sum_{t=1}^{|y|} \log p(y_t \mid y_{<t}, x).
 
-In each step the ``beam`` best continuations of a sentence are looked at: those that end are finished, and the ``beam`` best that do not
-end go on. A sentence is done with ``beam`` finished hypotheses, or at its greatest length, where EOS is the only continuation.
+Each step considers the ``beam`` best continuations of a sentence: those that end are finished, and the ``beam`` best that do not end
+are continued. A sentence is done when it has ``beam`` finished hypotheses, or at the maximum length, where EOS is the only allowed
+continuation.
 
-Facts (tests/methods/test_beam_search.py): one beam is greedy decoding; as many beams as there are prefixes find the best of all outputs;
-a batch gives what its sentences give alone.
+Facts (tests/methods/test_beam_search.py): one beam is greedy decoding; with as many beams as there are prefixes the search is
+exhaustive; a batch gives the same results as its sentences one by one.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Hypothesis(NamedTuple):
 
 
 class Cache(Protocol):
-    """What a model keeps between the steps of decoding."""
+    """Decoder state kept between decoding steps."""
 
     def select(self, rows: Tensor) -> None: ...
 
 
 class Translator(Protocol):
-    """What can be searched: :class:`relearn.models.post_ln_transformer.PostLNTransformer` and its like."""
+    """The interface of a searchable model, for example :class:`relearn.models.post_ln_transformer.PostLNTransformer`."""
 
     def start(self, source: Tensor) -> Any: ...
 
@@ -56,14 +57,14 @@ def beam_search(
     """The best hypothesis of each sentence.
 
     Args:
-        model: in eval mode (dropout would act otherwise); see :class:`Translator`.
+        model: in eval mode (otherwise dropout is active); see :class:`Translator`.
         source: (B, S) int64, padded with 0, on the model's device.
-        beam: hypotheses that are kept; 1 is greedy.
+        beam: hypotheses kept per sentence; 1 is greedy decoding.
         max_length: (a, b): at most floor(a * n + b) tokens, EOS included, for a source of n tokens.
-        length_penalty: λ; 0 compares plain log-probabilities, more favours longer outputs.
+        length_penalty: λ; 0 compares plain log-probabilities, larger values favour longer outputs.
 
     Raises:
-        ValueError: a beam below 1, or a greatest length below 1.
+        ValueError: a beam below 1, or a maximum length below 1.
     """
     if beam < 1:
         raise ValueError(f"beam: {beam} (allowed: at least 1)")
@@ -77,7 +78,7 @@ def beam_search(
     cache.select(sentences.repeat_interleave(beam))
     tokens = torch.full((len(source), beam, 1), BOS, device=source.device)
     scores = torch.full((len(source), beam), -math.inf, device=source.device)
-    scores[:, 0] = 0.0  # all beams are the same at the beginning: only one of them counts
+    scores[:, 0] = 0.0  # all beams are equal at the start, so only one counts
 
     for length in range(1, int(limits.max()) + 1):
         logits = model.decode_step(tokens[:, :, -1].flatten(), cache)
@@ -94,7 +95,7 @@ def beam_search(
         ends = where % vocabulary == EOS
         _collect(finished, sentences, tokens, best, where // vocabulary, ends, length, length_penalty)
 
-        # The best that go on, in their order; a stable sort moves those that end behind them.
+        # Unfinished hypotheses in order of score: a stable sort moves finished ones behind them.
         onward = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :beam]
         parents = (where // vocabulary).gather(1, onward)
         words = (where % vocabulary).gather(1, onward)
@@ -124,7 +125,7 @@ def _collect(
     length: int,
     length_penalty: float,
 ) -> None:
-    """Add to ``finished`` what ends among the first ``beam`` continuations of each sentence."""
+    """Add to ``finished`` the hypotheses that end among the first ``beam`` continuations of each sentence."""
     beam = tokens.shape[1]
     rows, ranks = (ends & best.isfinite())[:, :beam].nonzero(as_tuple=True)
     if not len(rows):

@@ -14,11 +14,11 @@ c       coefficients of substitute i           ``coefficients``    (…, k)
 ======  =====================================  ==================  =========
 
 Each iteration solves the coefficients of every substitute on the detached features, then moves the poisons
-with the coefficients held fixed: by the envelope theorem that is the gradient of the minimum over c.
+with the coefficients held fixed; by the envelope theorem this is the gradient of the minimum over c.
 
 Differs from the paper: the coefficients are solved exactly (:func:`relearn.maths.simplex.simplex_least_squares`)
-instead of by projected gradient steps with an unstated stop rule. The factor in front of the sum is not
-legible in the text (½ or 1/2m); ½ here, and the history has the sum over substitutes as well as their mean.
+instead of by projected gradient steps with an unstated stopping rule. The factor in front of the sum is not
+legible in the text (½ or 1/2m); here it is ½, and the history records both the sum and the mean over substitutes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from relearn.methods import crafting
 
 
 def loss(features: Tensor, target: Tensor, coefficients: Tensor) -> Tensor:
-    """One substitute's part of eq. 2.3: features (..., k, d), target (..., d), c (..., k) → (...)."""
+    """Term of one substitute in eq. 2.3: features (..., k, d), target (..., d), c (..., k) → (...)."""
     return 0.5 * crafting.relative_residual(features, target, coefficients)
 
 
 def objective(features: Tensor, target: Tensor, coefficients: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The attack as the crafting loop wants it: coefficients solved from the last ones, then the loss."""
+    """The objective in the form used by the crafting loop: solve the coefficients from a warm start, then compute the loss."""
     c = crafting.convex_coefficients(features, target, coefficients)
     return loss(features, target, c), c
 

@@ -1,7 +1,7 @@
-"""Deep k-NN: keep a training point only if the points around it, in feature space, bear its label.
+"""Deep k-NN: keep a training point only if its neighbours in feature space share its label.
 
-Zhu 2022, section 2.3, algorithm 2. A poison carries one class's label and sits among another class's
-features; with k > 2 · (number of poisons) the poisons cannot outvote the points around them.
+Zhu 2022, section 2.3, algorithm 2. A poison is labelled as one class but lies among another class's features; with
+k > 2 · (number of poisons) the poisons cannot outvote the points around them.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class DeepKNN(Detector):
     S_k     k points of smallest ‖φ(x⁽ʲ⁾) - φ(x⁽ⁱ⁾)‖₂        -        (k,)
     ======  ==============================================  =======  =======
 
-    Ties among labels: the mode is a set, and being in it keeps the point. Ties among distances: the smaller
-    index is the nearer one (``neighbours``' tie rule). The search is exact: block and device do not change
-    the answer.
+    Ties among labels: the mode is a set, and a point whose label is in it is kept. Ties among distances: the
+    smaller index counts as nearer (the tie rule of ``neighbours``). The search is exact, so block and device do
+    not change the result.
 
-    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself; its prose says neighbours, so the point
-    itself is left out. Its published code leaves it in, so that every point votes for its own label, and
-    breaks ties among labels towards the smallest label: that is ``include_self=True, label_ties="smallest"``.
+    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself; the text speaks of neighbours, so the point
+    itself is excluded here. The published code includes it, so every point votes for its own label, and breaks
+    ties among labels towards the smallest one: ``include_self=True, label_ties="smallest"``.
 
     Args:
         k: neighbours that vote; at most n - 1, with ``include_self`` at most n. The paper recommends 1 to 2
             times the size of the largest class (section 2.3.5), which is 50 there.
         include_self: whether a point is its own first neighbour, also among duplicates.
         label_ties: ``keep``, or ``smallest`` = only the smallest of the tied labels counts as the mode.
-        block: rows searched at a time; None chooses by memory. No influence on the answer.
+        block: rows searched at a time; None chooses by available memory. Does not change the result.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class DeepKNN(Detector):
         return self._keep_for(X, y, [self.k])[0]
 
     def sweep(self, X: Features, y: Labels, ks: Sequence[int]) -> NDArray[np.int64]:
-        """``fit_predict`` for many k in one neighbour search; the detector's own k plays no part.
+        """``fit_predict`` for many k in one neighbour search; the detector's own k is not used.
 
         Args:
             X, y: as in ``fit_predict``.
@@ -112,14 +112,17 @@ def agrees(
         search.check(k)
     ascending = sorted({int(k) for k in ks})
     classes = int(labels.max()) + 1
-    labels, own = labels.int(), own.long()  # the labels of all neighbours are looked up: half the bytes
+    labels, own = (
+        labels.int(),
+        own.long(),
+    )  # the labels of all neighbours are gathered: int32 halves the memory
     agree = torch.empty(len(ascending), len(own), dtype=torch.bool, device=labels.device)
     for part in search.blocks(ascending[-1]):
         asked = own[part.start : part.stop, None]
         votes = torch.zeros(len(asked), classes, dtype=torch.int64, device=labels.device)
         counted = 0
         for position, k in enumerate(ascending):
-            # the labels beyond the last k only: each neighbour is counted once for all k
+            # only the labels beyond the previous k, so each neighbour is counted once for all k
             votes += count_labels(labels[part.order[:, counted:k]], classes)
             counted = k
             rows, members = part.settle(k)
@@ -130,7 +133,7 @@ def agrees(
 
 
 def count_labels(labels: Tensor, classes: int) -> Tensor:
-    """How often each label stands in each row: (R, m) → (R, classes)."""
+    """Number of occurrences of each label in each row: (R, m) → (R, classes)."""
     rows = torch.arange(len(labels), dtype=labels.dtype, device=labels.device)[:, None]
     return torch.bincount((labels + rows * classes).flatten(), minlength=len(labels) * classes).view(
         -1, classes
@@ -147,17 +150,16 @@ def in_mode(votes: Tensor, own: Tensor, label_ties: str) -> Tensor:
 def replicate(y: Labels, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
     """Indices that repeat every class up to the size N of the largest, for Deep k-NN under class imbalance.
 
-    Class c of n_c points stands ceil(N / n_c) times, cut to N points (Zhu 2022, section 2.3.5: N / n_c
-    times). The first n indices are 0..n-1, so with ``i = replicate(y)`` the answers for the points themselves
-    are ``fit_predict(X[i], y[i])[: len(y)]``. A copy is a neighbour like any other.
+    Class c with n_c points is repeated ceil(N / n_c) times and cut to N points (Zhu 2022, section 2.3.5: N / n_c
+    times). The first n indices are 0..n-1, so with ``i = replicate(y)`` the decisions for the original points
+    are ``fit_predict(X[i], y[i])[: len(y)]``. A copy is a neighbour like any other point.
 
     Args:
         y: labels (n,).
-        rng: who stands in the last, partial round: the first points of the class (None), or points drawn by
-        it.
+        rng: chooses the points of the last, partial round at random; None takes the first points of the class.
 
     Returns:
-        numpy int64 (C·N,) with C the number of classes; empty for no labels.
+        numpy int64 (C·N,) with C the number of classes; empty if there are no labels.
     """
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     counts = np.unique(labels, return_counts=True)[1]

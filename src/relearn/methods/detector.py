@@ -1,9 +1,8 @@
-"""What the defences share: the habits of scikit-learn's outlier detectors, without importing scikit-learn.
+"""Base class of the defences: the interface of scikit-learn's outlier detectors, without importing scikit-learn.
 
-A defence is a class whose constructor only stores its arguments and whose ``fit_predict(X, y)`` answers 1
-(keep) or -1 (drop) for every training point. ``get_params``, ``set_params`` and ``sklearn.base.clone`` work.
-The base class checks the inputs once, for all defences, and lets each of them run over a stack of sets (one
-set a target).
+A defence is a class whose constructor only stores its arguments and whose ``fit_predict(X, y)`` returns 1 (keep) or -1 (drop) for
+every training point. ``get_params``, ``set_params`` and ``sklearn.base.clone`` work. The base class validates the inputs for all
+defences and applies each of them to a stack of training sets (one per target).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ Labels = Tensor | ArrayLike
 class Detector:
     """Base of the defences.
 
-    A subclass writes ``__init__`` (store only) and ``_keep(X, y, member)``: X is a finite float tensor (n, d)
-    on the caller's device, y the labels as codes 0..C-1 in ascending order of the labels, ``member`` the
-    position of the set in a stack (0 for a single set); it returns a bool array (n,), True = keep.
+    A subclass implements ``__init__`` (which only stores) and ``_keep(X, y, member)``, where X is a finite float tensor (n, d) on the
+    caller's device, y holds the labels as codes 0..C-1 in ascending order of the labels, and ``member`` is the position of the set in
+    a stack (0 for a single set). ``_keep`` returns a bool array (n,), True = keep.
     """
 
     _estimator_type = "outlier_detector"
@@ -36,18 +35,17 @@ class Detector:
         raise NotImplementedError
 
     def fit_predict(self, X: Features, y: Labels) -> NDArray[np.int64]:
-        """Decide about every training point.
+        """Decide which training points to keep.
 
         Args:
-            X: features (n, d), or a stack of sets (T, n, d); torch tensor on any device, or numpy.
-            y: labels (n,), or (T, n) for a stack whose sets have labels of their own; any sortable values.
+            X: features (n, d), or a stack of sets (T, n, d); a torch tensor on any device, or numpy.
+            y: labels (n,), or (T, n) for a stack whose sets have their own labels; any sortable values.
 
         Returns:
             numpy int64 array (n,) or (T, n): 1 keep, -1 drop.
 
         Raises:
-            ValueError: wrong shapes, features that are not finite (naming the rows), a parameter out of
-            range.
+            ValueError: wrong shapes, features that are not finite (the message names the rows), or a parameter out of range.
         """
         features = as_features(X)
         labels = as_labels(y, features)
@@ -61,7 +59,7 @@ class Detector:
         return sorted(name for name in inspect.signature(cls).parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments by name; ``deep`` is there for scikit-learn and changes nothing."""
+        """The constructor's arguments by name; ``deep`` is ignored (scikit-learn's interface)."""
         return {name: getattr(self, name) for name in self._names()}
 
     def set_params(self, **params: Any) -> Detector:
@@ -99,7 +97,7 @@ def as_features(X: Features, name: str = "X") -> Tensor:
         features = X.detach()
     else:
         array = np.asarray(X)
-        # torch warns about memory that it may not write, so such arrays are copied
+        # torch warns about read-only memory, so such arrays are copied
         features = torch.from_numpy(np.require(array, requirements=["C", "W"]))
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
@@ -124,7 +122,7 @@ def as_labels(y: Labels, features: Tensor) -> NDArray[np.int64]:
     """Labels as codes 0..C-1 (ascending), with the shape of the features without their last axis.
 
     Raises:
-        ValueError: number of labels other than the number of points, or labels that are not numbers (NaN).
+        ValueError: the number of labels differs from the number of points, or a label is NaN.
     """
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     wanted = tuple(features.shape[:-1])
@@ -140,10 +138,9 @@ def as_labels(y: Labels, features: Tensor) -> NDArray[np.int64]:
 
 
 def share_of(fraction: float, count: int, rounding: Literal["floor", "ceil"] = "floor") -> int:
-    """``fraction`` of ``count`` points as a whole number, rounded as told.
+    """``fraction`` of ``count`` points, rounded to a whole number.
 
-    The decimal number that was written counts, not its binary neighbour: 0.29 of 100 is 29, though 0.29 * 100
-    is 28.999999999999996 in floats.
+    The decimal notation counts, not its binary approximation: 0.29 of 100 is 29, although 0.29 * 100 is 28.999999999999996 in floats.
 
     Raises:
         ValueError: fraction outside [0, 1) or an unknown rounding.
@@ -157,14 +154,14 @@ def share_of(fraction: float, count: int, rounding: Literal["floor", "ceil"] = "
 
 
 def nearest_of_row(distance: Tensor, k: int, tie: Tensor) -> Tensor:
-    """The k nearest of every row as a mask with exactly k True a row; ties go to the smaller index.
+    """Mask of the k nearest candidates of every row, with exactly k True per row; ties go to the smaller index.
 
     Args:
         distance: (R, M), columns in the order of the candidates' indices; the k-th smallest is finite.
         k: 1 <= k <= M.
-        tie: (R,) distances that differ by at most this are ties.
+        tie: (R,) distances that differ by at most this much are ties.
     """
-    # not kthvalue, which refuses to run on a GPU where torch is told to be deterministic
+    # not kthvalue, which has no deterministic CUDA implementation
     kth, tie = distance.topk(k, dim=1, largest=False).values[:, -1:], tie[:, None]
     surely = distance < kth - tie
     tied = (distance - kth).abs() <= tie

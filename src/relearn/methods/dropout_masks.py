@@ -1,36 +1,36 @@
-r"""One dropout mask for all passes of a step, in any network, without touching its code.
+r"""Reuse one dropout mask in all passes of a step, for any network, without changing its code.
 
-zhu2022, section 3.4, eq. 3.4: the ascent from :math:`\delta_{t-1}` to :math:`\delta_t` and the gradient that follows it should be of
-ONE network :math:`f_{\theta(m)}`, so the masks m are drawn once for a minibatch and used in all K passes. The released code stores masks
-in its own copies of the models' modules (and, in one of them, of some modules only). Here the *random state* is stored, before each
-call that draws a mask, and put back before the same call of a later pass: the same state, shape and dtype draw the same mask. So no
-mask is kept in memory, and every module tree will do::
+zhu2022, section 3.4, eq. 3.4: the ascent from :math:`\delta_{t-1}` to :math:`\delta_t` and the gradient that follows should use ONE
+network :math:`f_{\theta(m)}`, so the masks m are drawn once per minibatch and used in all K passes. The released code stores masks in
+modified copies of the models' modules (in one of them, of some modules only). Here the *random state* before each call that draws a
+mask is stored, and restored before the same call of a later pass: the same state, shape and dtype give the same mask. No mask is kept
+in memory, and any module works::
 
     masks = MaskReplay()
     with masks.drawing():
         loss(model(x)).backward()  # pass 1 draws
     with masks.again():
-        loss(model(x + d)).backward()  # pass 2, 3, ... have the same masks
+        loss(model(x + d)).backward()  # passes 2, 3, ... reuse the masks
 
-What is covered, by two rules that work together:
+Two rules work together:
 
-1. *The stream.* A later pass begins with the generators (CPU and every CUDA device) as they stood at the beginning of the first, and
-   gives them back as it found them: after the passes they stand where one pass has left them. Whatever draws in the same order gets the
-   same numbers, also where nobody sees the call: compiled regions, scripted modules, C++ operators, the threads of ``nn.DataParallel``,
-   the second forward pass of activation checkpoints.
-2. *The call.* Calls that draw a mask are seen one by one (``TorchFunctionMode``) and put back each to its own state, so that draws of
-   other kinds in between, more or fewer of them, do not shift the masks behind them.
+1. *Stream.* A later pass starts with the generators (CPU and every CUDA device) in the state they had at the start of the first pass,
+   and restores their current state at its end; after all passes they are where one pass would have left them. Everything that draws in
+   the same order gets the same numbers, even where single calls cannot be intercepted: compiled regions, scripted modules, C++
+   operators, the threads of ``nn.DataParallel``, the second forward pass of activation checkpointing.
+2. *Calls.* Calls that draw a mask are intercepted one by one (``TorchFunctionMode``), and each is reset to its own state, so that
+   additional or missing draws in between do not shift later masks.
 
-   - The *dropout functions* (:data:`DROPOUTS`: ``F.dropout`` and its kin, with them all ``nn.Dropout*``; attention with ``dropout_p``,
-     fused or not; ``nn.MultiheadAttention``; recurrent layers with dropout) must come in the first pass's order. A pass may stop early (a
-     shallow one does); one with another call, or more of them, is refused.
-   - *Plain draws* (:data:`DRAWS`: ``bernoulli``, ``rand``, ``uniform_`` …), of which other masks are made (timm's and torchvision's
-     stochastic depth, own masks): the j-th call of a name, shape and dtype is the first pass's j-th. One that the first pass did not
-     have is drawn freely. A generator given by hand is put back, too.
+   - The *dropout functions* (:data:`DROPOUTS`: ``F.dropout`` and its variants, hence all ``nn.Dropout*``; attention with ``dropout_p``,
+     fused or not; ``nn.MultiheadAttention``; recurrent layers with dropout) must be called in the order of the first pass. A pass may
+     stop early (a shallow pass does); a different call, or an additional one, raises an error.
+   - *Plain draws* (:data:`DRAWS`: ``bernoulli``, ``rand``, ``uniform_`` …), from which other masks are made (stochastic depth in timm
+     and torchvision, custom masks): the j-th call of a given name, shape and dtype repeats the j-th such call of the first pass. A call
+     without counterpart in the first pass draws freely. An explicit generator is reset, too.
 
-Not covered: NumPy's and Python's random numbers (some layer-dropping models use them); other devices than CPU and CUDA; a module that
-keeps random numbers of its own between the passes; ``RReLU``, which draws for negative inputs only, where an input's sign changes.
-Calls that plainly draw nothing (mode of evaluation, p = 0) are not counted.
+Not covered: random numbers of NumPy and Python (some models with layer dropping use them); devices other than CPU and CUDA; modules
+that keep random numbers between passes; ``RReLU``, which draws for negative inputs only, where the sign of an input changes. Calls
+that draw nothing (eval mode, p = 0) are not counted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ DROPOUTS: frozenset[Callable[..., Any]] = _BY_POSITION | frozenset(
         *(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu),
     }
 )
-"""Functions that draw a mask and use it."""
+"""Functions that draw a mask and apply it."""
 
 DRAWS: frozenset[Callable[..., Any]] = frozenset(
     {
@@ -86,10 +86,10 @@ DRAWING = DROPOUTS | DRAWS
 
 
 class MaskReplay:
-    """See the module.
+    """Records the random states of a pass and replays them in later passes; see the module.
 
     Args:
-        reuse: False switches it off: every pass draws masks of its own, and the generators move on.
+        reuse: False disables it: every pass draws its own masks, and the generators advance.
     """
 
     def __init__(self, reuse: bool = True) -> None:
@@ -100,7 +100,7 @@ class MaskReplay:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """The first pass: draws, and is written down in place of an earlier one."""
+        """Context of the first pass, which draws the masks and records their states, replacing an earlier record."""
         if not self.reuse:
             yield
             return
@@ -111,10 +111,10 @@ class MaskReplay:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """A later pass: has the first one's masks, and leaves the generators as it found them.
+        """Context of a later pass, which repeats the masks of the first one and leaves the generators' states unchanged.
 
         Raises:
-            ValueError: there was no first pass; or this one makes another dropout call than the first one did at that place.
+            ValueError: there was no first pass, or this pass makes a different dropout call at some position.
         """
         if not self.reuse:
             yield
@@ -133,13 +133,13 @@ class MaskReplay:
 
 
 class _Recorder(TorchFunctionMode):
-    """Writes down the state before each call that draws."""
+    """Records the random state before each call that draws."""
 
     def __init__(self, calls: list[tuple[Signature, Tensor]], draws: dict[Signature, list[Tensor]]) -> None:
         self.calls, self.draws = calls, draws
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # A compiler that reads this must see nothing but the call.
+        # A compiler that traces this must see nothing but the call.
         if func in DRAWING and not torch.compiler.is_compiling() and _draws(func, args, kwargs or {}):
             signature, generator = _signature(func, args, kwargs or {})
             if generator is not None and func in DROPOUTS:
@@ -150,7 +150,7 @@ class _Recorder(TorchFunctionMode):
 
 
 class _Player(TorchFunctionMode):
-    """Puts each call that draws back to the state it had in the first pass."""
+    """Resets each call that draws to the state it had in the first pass."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _Player(TorchFunctionMode):
 
 
 def _states() -> list[tuple[torch.Generator, Tensor]]:
-    """The default generators and their states."""
+    """The default generators with their states."""
     generators = [torch.default_generator]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         generators += torch.cuda.default_generators
@@ -203,7 +203,7 @@ def _states() -> list[tuple[torch.Generator, Tensor]]:
 
 
 def _draws(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """False where it is plain that the call draws nothing."""
+    """False if the call certainly draws nothing."""
     if func in DRAWS:
         return True
     if func is ATTENTION:
@@ -216,7 +216,7 @@ def _draws(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 def _signature(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Signature, torch.Generator | None]:
-    """What must be equal for two calls to draw equally: name, shapes and dtypes of the first tensors (or the size); and the generator."""
+    """What two calls must share to draw the same numbers: name, shapes and dtypes of the first tensors (or the size); and the generator."""
     tensors = [value for value in args[:2] if isinstance(value, Tensor)]
     tensors = tensors or [value for value in kwargs.values() if isinstance(value, Tensor)][:2]
     name = func.__name__

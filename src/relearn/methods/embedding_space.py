@@ -1,20 +1,20 @@
-r"""Perturbations of word embeddings: :math:`f_\theta(X + \delta)` for :math:`X = VZ`, in any network that has a table of words.
+r"""Perturbations of word embeddings: :math:`f_\theta(X + \delta)` for :math:`X = VZ`, in any network with an embedding table.
 
-zhu2022, section 3.3: δ is added to the word embeddings alone, before positions, token types, normalisation and dropout come to them.
-It is done by a forward hook on the module that looks words up, so that the network's code is not touched and it gets its tokens,
-from which RoBERTa counts its positions; handed ``inputs_embeds`` it would count padding too.
+zhu2022, section 3.3: δ is added to the word embeddings alone, before position and token-type embeddings, normalisation and dropout. A
+forward hook on the embedding module adds it, so the network's code is unchanged and the network still receives token ids, from which
+RoBERTa computes its positions; with ``inputs_embeds`` it would count padding as well.
 
-**One look back.** For a table (``nn.Embedding``) the gradient with respect to its weight is linear in the gradient g of the looked-up
-rows, the same rows in all passes:
+**One backward pass through the table.** For an ``nn.Embedding`` the gradient with respect to its weight is linear in the gradient g of
+the looked-up rows, and all passes look up the same rows:
 
 .. math:: \sum_t \nabla_V\, L(VZ + \delta_t) = \Big(\sum_t g_t\Big) Z^\top + \ldots
 
-so the g's are summed, and sent back through the look-up once: a table of 50,000 words has then one dense gradient a step, not one a
-pass. Other uses of the same weight (a tied output layer) get theirs in every pass, as ever. Another module (one with dropout inside,
-say) is differentiated in every pass.
+so the g's are summed and sent through the look-up once per step: a table of 50,000 words then gets one dense gradient per step instead
+of one per pass. Other uses of the same weight (a tied output layer) get their gradient in every pass as usual. Any other module (one
+with dropout inside, for example) is differentiated in every pass.
 
-Batches are ``((tokens, real, ...), labels, ...)``: tokens (B, n), or (B, C, n) with C candidates a sample; ``real`` of that shape, False
-on padding. Tokens alone, ``(tokens, labels)``, have no padding.
+Batches are ``((tokens, real, ...), labels, ...)``: tokens (B, n), or (B, C, n) with C candidates per sample; ``real`` has the same shape
+and is False on padding. ``(tokens, labels)`` alone means that there is no padding.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.methods.batch_source import outputs
 from relearn.methods.perturbation import Ball
-from relearn.methods.source import outputs
 
 
 @dataclass(frozen=True)
 class EmbeddingSpace:
-    """δ on word embeddings.
+    """δ is added to word embeddings.
 
     Args:
-        module: the name of the module that looks words up; by default :func:`word_embeddings` finds it.
+        module: name of the embedding module; by default :func:`word_embeddings` finds it.
     """
 
     module: str | None = None
@@ -46,11 +46,11 @@ class EmbeddingSpace:
         """Open the field of a batch ``(inputs, *rest)``.
 
         Raises:
-            ValueError: no input embeddings; a compiled model, in which hooks are not seen; a sample that is all padding.
+            ValueError: the model has no input embeddings, is compiled (hooks are not called), or a sample is all padding.
         """
         if getattr(model, "_compiled_call_impl", None) is not None:
             raise ValueError(
-                "compile: found a compiled model (allowed: False, δ comes in by a hook on its embeddings)"
+                "compile: found a compiled model (allowed: False, because δ is added by a hook on its embeddings)"
             )
         field = EmbeddingField(model, batch[0], word_embeddings(model, self.module))
         handle = field.table.register_forward_hook(field.hook)
@@ -61,7 +61,7 @@ class EmbeddingSpace:
 
 
 class Lookup:
-    """Looked-up rows X, the δ that was last added to them, and the gradients summed until one look back.
+    """Looked-up rows X, the δ last added to them, and the sum of gradients for one backward pass.
 
     Args:
         once: sum the gradients, see the module; False differentiates ``rows`` in every pass.
@@ -87,27 +87,27 @@ class Lookup:
         return rows + self.leaf.to(rows.dtype)
 
     def gradient(self) -> Tensor:
-        """∇_δ of the last pass, added to the sum."""
+        """∇_δ of the last pass, which is also added to the sum."""
         found, self.leaf = self.point.grad, None
         if found is None:
             raise ValueError(
-                "loss: does not depend on the embeddings (allowed: one of what the network says at X + δ)"
+                "loss: does not depend on the embeddings (allowed: a loss of the network's output at X + δ)"
             )
         if self.first is not None:
             self.total = found.clone() if self.total is None else self.total.add_(found)
         return found
 
     def finish(self) -> None:
-        """Send the sum back."""
+        """Send the summed gradient through the look-up."""
         if self.first is not None and self.total is not None:
             self.first.backward(self.total.to(self.first.dtype))
         self.first = self.total = self.leaf = None
 
 
 class EmbeddingField(Lookup):
-    """One batch in a network whose words are looked up by ``table``."""
+    """A batch in a network whose words are looked up by ``table``."""
 
-    mask_name = "real"  # what faults call ``real``
+    mask_name = "real"  # name of ``real`` in error messages
 
     def __init__(self, model: nn.Module, inputs: Tensor | Sequence[Tensor], table: nn.Module) -> None:
         super().__init__(once=isinstance(table, nn.Embedding))
@@ -126,7 +126,7 @@ class EmbeddingField(Lookup):
         return delta.to(self.dtype)
 
     def output(self, delta: Tensor) -> Any:
-        """Raises ValueError: the words were not looked up, or twice."""
+        """The network's output at X + δ; raises ValueError unless the words are looked up exactly once."""
         self.delta, self.calls = delta, 0
         try:
             found = outputs(self.model, self.inputs)
@@ -142,7 +142,7 @@ class EmbeddingField(Lookup):
             )
 
     def hook(self, module: nn.Module, arguments: Any, rows: Any) -> Tensor | None:
-        """Adds δ to what the module gives, inside :meth:`output`."""
+        """Add δ to the module's output while :meth:`output` runs."""
         if self.delta is None:
             return None
         self.calls += 1
@@ -150,7 +150,7 @@ class EmbeddingField(Lookup):
             self.looked_up()
         if not isinstance(rows, Tensor) or tuple(rows.shape) != self.shape:
             found = f"embeddings {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-            raise ValueError(f"module: gives {found} (allowed: {self.shape}, as the tokens are)")
+            raise ValueError(f"module: returns {found} (allowed: {self.shape}, matching the tokens)")
         return self.at(rows, self.delta)
 
     def confine(self, delta: Tensor) -> Tensor:
@@ -158,9 +158,9 @@ class EmbeddingField(Lookup):
 
 
 def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
-    """The module that looks words up: the one of this name; else what the model's, or a part's, ``get_input_embeddings()`` gives, as all
-    of transformers' models have it; else the only ``nn.Embedding`` there is. Of an encoder with a decoder (T5, BART) it is the
-    encoder's: the words that are read are perturbed, the answer's are not.
+    """The module that looks up words: the one of this name; else the one returned by ``get_input_embeddings()`` of the model or
+    of one of its parts, as in all models of transformers; else the only ``nn.Embedding``. For an encoder-decoder (T5, BART) it is
+    the encoder's: the input words are perturbed, the answer's are not.
 
     Raises:
         ValueError: there is none.
@@ -188,9 +188,9 @@ def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
 
 
 def _of_encoder(model: nn.Module, table: nn.Module) -> nn.Module:
-    """The encoder's own module with the weight of ``table``, where the model has one.
+    """The encoder's own module with the weight of ``table``, if the model has one.
 
-    T5 and BART tell a module that only holds the weight, and is never called.
+    T5 and BART return a module that only holds the weight and is never called.
     """
     ask = getattr(model, "get_encoder", None)
     try:
@@ -203,12 +203,13 @@ def _of_encoder(model: nn.Module, table: nn.Module) -> nn.Module:
 
 
 def _weight(table: nn.Module) -> Tensor:
-    """Its own, that of the ``nn.Embedding`` inside (adapters wrap one and bring matrices of other shapes), or its first matrix."""
+    """The module's own weight, that of the ``nn.Embedding`` inside (adapters wrap one and add matrices of other shapes), or its
+    first matrix."""
     inner = [part.weight for part in table.modules() if isinstance(part, nn.Embedding)]
     known = [getattr(table, "weight", None), *inner, *table.parameters()]
     weights = [one for one in known if isinstance(one, Tensor) and one.dim() > 1]
     if not weights:
-        raise ValueError(f"module: {type(table).__name__} has no weight (allowed: a table of words)")
+        raise ValueError(f"module: {type(table).__name__} has no weight (allowed: an embedding table)")
     return weights[0]
 
 

@@ -1,8 +1,8 @@
-"""End-to-end victims: all layers of a pre-trained network train on the poisoned set (zhu2022, 2.2.8.3).
+"""End-to-end victims: all layers of a pre-trained network are trained on the poisoned set (zhu2022, 2.2.8.3).
 
-The text says Adam, a learning rate of 1e-4 and "overfit"; weight decay 5e-4, 60 epochs, x0.1 after epochs 30 and 45,
-batches of 64 and frozen batch statistics (the network stays in evaluation mode, Dropout off) are the released code's.
-Each attack has a network of its own here: nothing is shared between targets, as every layer moves.
+The text says Adam, a learning rate of 1e-4 and "overfit"; weight decay 5e-4, 60 epochs, ×0.1 after epochs 30 and 45, batches of 64 and
+frozen batch statistics (the network stays in eval mode, without dropout) are taken from the released code. Each attack gets its own
+network, because all layers change and nothing can be shared between targets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fine_tune_network(
     precision: str = "fp32",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[nn.Module, Fitted]:
-    """A copy of ``network``, trained on (n, C, H, W) images with all its layers; ``network`` itself stays as it is.
+    """Train all layers of a copy of ``network`` on (n, C, H, W) images; ``network`` itself is not changed.
 
     Args:
         images: uint8, or floats in [0, 1].
@@ -39,7 +39,7 @@ def fine_tune_network(
         epochs, batch_size, lr, weight_decay, milestones, seed, precision: as in :func:`relearn.methods.fit.fit`.
 
     Raises:
-        ValueError: what ``fit`` raises. Divergence is the outcome of the returned ``Fitted``.
+        ValueError: as in ``fit``. Divergence is reported in the returned ``Fitted``.
     """
     tuned = copy.deepcopy(network)
     for parameter in tuned.parameters():
@@ -65,7 +65,7 @@ def fine_tune_network(
 
 @torch.no_grad()
 def predictions(network: nn.Module, images: Tensor, batch: int = 512) -> Tensor:
-    """Classes (n,) that a network gives uint8 images (n, C, H, W); on the CPU."""
+    """Predicted classes (n,) for uint8 images (n, C, H, W), on the CPU."""
     device = next(network.parameters()).device
     parts = [network(part.to(device).float() / 255.0).argmax(-1).cpu() for part in images.split(batch)]
     return torch.cat(parts)

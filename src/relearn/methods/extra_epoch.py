@@ -1,13 +1,13 @@
-r"""One epoch of training before the training: the plain rival of a learned initialisation.
+"""One extra epoch before training: the simplest baseline for a learned initialisation.
 
 zhu2022, table 4.4, rows "+1 epoch": "first train the network for one epoch with a constant learning rate equal to the starting learning
-rate", or "with a linear warmup learning rate". What is learned stays in the weights; the optimiser's state is thrown away, and the real
-training starts as if nothing had been.
+rate", or "with a linear warmup learning rate". The trained weights are kept, the optimiser's state is discarded, and training then
+starts from the beginning.
 
-The steps are those of :func:`relearn.methods.fit.fit`. ``warmup`` lets the rate rise linearly to ``lr`` over all of the ``steps``.
+The steps are those of :func:`relearn.methods.fit.fit`. With ``warmup`` the learning rate rises linearly to ``lr`` over all ``steps``.
 
-Differs from the text: by the contract of the initialisations (methods/initialised.py) the running statistics of batch normalisation are
-put back; the first hundred steps of training, with momentum 0.1, make them anew.
+Differs from the text: following the contract of the initialisations (methods/initialised.py), the running statistics of batch
+normalisation are restored; with momentum 0.1 the first hundred training steps replace them.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ def extra_epoch(
     """Train ``model`` in place for ``steps`` steps, one batch each.
 
     Args:
-        model, loss, batches: see :mod:`relearn.methods.initialised`; Dropout is on, as in training.
+        model, loss, batches: see :mod:`relearn.methods.initialised`; dropout is on, as in training.
         schedule: ``constant``, or ``warmup`` from 0 to ``lr``.
-        steps: an epoch (390 batches of 128 on CIFAR-10).
+        steps: steps of one epoch (390 batches of 128 on CIFAR-10).
         optimizer, lr, momentum, betas, weight_decay, decay, clip_norm, precision: as in :func:`relearn.methods.fit.fit`.
-        seed: of Dropout's masks.
-        log, progress, checkpoint: as in ``fit``; ``checkpoint_every`` steps, 0: never.
+        seed: seed of the dropout masks.
+        log, progress, checkpoint: as in ``fit``; saved every ``checkpoint_every`` steps, 0: never.
 
     Returns:
-        No factors; a history row of ``step``, ``loss`` (mean) and ``lr``; a loss that is not finite gives the outcome ``diverged``.
+        No factors; one history row with ``step``, ``loss`` (mean) and ``lr``; a non-finite loss gives the outcome ``diverged``.
 
     Raises:
-        ValueError: a setting out of range; too few batches.
+        ValueError: a setting is out of range, or there are too few batches.
     """
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule: found {schedule!r}, allowed are {', '.join(SCHEDULES)}")
@@ -111,7 +111,7 @@ def extra_epoch(
 
 
 class _Once:
-    """A source of one epoch over an iterator; its order is the iterator's own."""
+    """A source of one epoch over an iterator, in the iterator's order."""
 
     def __init__(self, batches: Iterable[Sequence[Any]], steps: int) -> None:
         self.batches, self.batches_per_epoch = batches, steps

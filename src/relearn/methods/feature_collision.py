@@ -1,4 +1,4 @@
-r"""Ensemble feature collision: every poison is drawn to the target itself (zhu2022, eq. 2.2).
+r"""Ensemble feature collision: every poison is moved towards the target itself (zhu2022, eq. 2.2).
 
 .. math:: L_{FC} = \sum_{i=1}^m \sum_{j=1}^k
           \frac{\|\phi^{(i)}(x_p^{(j)}) - \phi^{(i)}(x_t)\|^2}{\|\phi^{(i)}(x_t)\|^2}
@@ -10,10 +10,10 @@ symbol  meaning                                code                shape
 φ(x_t)  features of the target                 ``target``          (…, d)
 ======  =====================================  ==================  =========
 
-The text gives no constraint beside the equation; the experiments use the ball of the convex polytope attack,
-and so does :func:`craft`. The text calls this equation the case c = 1/k of the convex polytope's; it is not:
-the mean of the poisons may hit the target while none of them does. What holds is CP(c = 1/k) ≤ L_FC / 2k for
-each substitute.
+The text states no constraint with the equation; the experiments use the ball of the convex polytope attack,
+and so does :func:`craft`. The text calls this equation the special case c = 1/k of the convex polytope attack,
+which is wrong: the mean of the poisons may match the target although none of them does. For each substitute
+CP(c = 1/k) ≤ L_FC / 2k holds.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from relearn.methods import crafting
 
 
 def loss(features: Tensor, target: Tensor) -> Tensor:
-    """One substitute's part of L_FC: features (..., k, d), target (..., d) → (...)."""
+    """Term of one substitute in L_FC: features (..., k, d), target (..., d) → (...)."""
     squared = (features - target.unsqueeze(-2)).square().sum((-2, -1))
     return squared / target.square().sum(-1)
 
 
 def objective(features: Tensor, target: Tensor, coefficients: Tensor | None = None) -> tuple[Tensor, None]:
-    """The attack as the crafting loop wants it; there are no coefficients."""
+    """The objective in the form used by the crafting loop; there are no coefficients."""
     return loss(features, target), None
 
 

@@ -1,18 +1,18 @@
-"""The one training loop.
+"""The training loop of this package.
 
-Everything that trains in this package trains here: a classifier, a translator, a stack of linear heads, later a language model. What
-changes from study to study is an argument: the loss, the augmentation, the schedule and, above all, the *gradient step*.
+Everything is trained here: classifiers, translators, language models, stacks of linear heads. Studies differ in the arguments: the
+loss, the augmentation, the schedule and, above all, the *gradient strategy*.
 
-A gradient strategy is a function ``gradient(model, loss, batch) -> loss value`` that leaves the gradient of one step in
-``parameter.grad``. :func:`plain_gradient` is ordinary back-propagation; adversarial training and the like are other strategies,
-never other loops. One that carries something from step to step has ``state_dict()`` and ``load_state_dict(state)``: the loop starts it
-anew with ``{}``, and keeps its state in the checkpoint.
+A gradient strategy is a function ``gradient(model, loss, batch) -> loss value`` that writes the gradient of one step to
+``parameter.grad``. :func:`plain_gradient` is ordinary back-propagation; adversarial training is another strategy, not another loop. A
+strategy with state has ``state_dict()`` and ``load_state_dict(state)``: the loop resets it with ``{}`` and saves its state in the
+checkpoint.
 
-The loop is deterministic and resumes exactly: every epoch draws its order, its augmentation and its dropout masks from generators
-seeded by (seed, epoch) alone. Between two epochs nothing but parameters, optimiser moments and the epoch number has to be kept; in the
-middle of one also the generators' states and how many batches were seen, which are made once more and skipped.
+The loop is deterministic and resumes exactly. Every epoch draws its order, its augmentation and its dropout masks from generators seeded
+by (seed, epoch) alone. Between epochs, parameters, optimiser moments and the epoch number are saved; within an epoch also the states of
+the generators and the number of batches seen, which are generated again and skipped.
 
-Under ``torchrun`` every process calls it alike, with ``processes=relearn.methods.parallel``, and gets its share of every batch.
+Under ``torchrun`` every process makes the same call with ``processes=relearn.methods.parallel`` and gets its share of every batch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from torch import Tensor, nn
 
 from relearn.methods import fit_state
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
-from relearn.methods.average import Average
-from relearn.methods.ledger import Ledger
+from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixels, rows, share
+from relearn.methods.ema import EMA
+from relearn.methods.loss_meter import LossMeter
 from relearn.methods.optimisers import make_optimiser
 from relearn.methods.processes import Processes, several
 from relearn.methods.schedules import learning_rate
-from relearn.methods.source import Batch, Resident, Source, outputs, pixels, rows, share
 
 __all__ = ["Checkpoint", "Fitted", "Source", "crop_and_flip", "fit", "learning_rate", "plain_gradient"]
 
@@ -43,7 +43,7 @@ Gradient = Callable[[nn.Module, Loss, Sequence[Any]], Tensor]
 
 
 class Checkpoint(Protocol):
-    """Where a procedure keeps its state: a dict of tensors and plain values, written atomically."""
+    """Storage of a procedure's state: a dict of tensors and plain values, written atomically."""
 
     def load(self) -> dict[str, Any] | None: ...
 
@@ -52,16 +52,16 @@ class Checkpoint(Protocol):
 
 @dataclass
 class Fitted:
-    """How a training run ended.
+    """Result of a training run.
 
     Attributes:
-        outcome: ``ok`` or ``diverged`` (a loss that is not finite, or beyond ``diverged_above``). Divergence is a result, not an exception.
+        outcome: ``ok`` or ``diverged`` (a loss that is not finite, or above ``diverged_above``). Divergence is a result, not an exception.
         outcome_step: the optimisation step of the divergence (1 is the first), else ``None``.
-        history: one dict a row (an epoch, or ``history_steps`` steps): ``epoch`` (epochs done, a fraction in the middle of one), ``step``
+        history: one dict per row (an epoch, or ``history_steps`` steps): ``epoch`` (epochs done, a fraction within one), ``step``
             (steps done), ``loss`` (mean over the samples since the last row), ``lr`` (of the last step), ``gradient_norm`` (mean over
-            steps, before clipping; with ``clip_norm`` only), and what ``evaluate`` returned.
-        steps: optimisation steps taken, resumed ones included. A divergence is found some steps late; its step is exact.
-        average: with ``average`` the averaged weights, a state dict for the same network; after a divergence as useless as the weights.
+            steps, before clipping; with ``clip_norm`` only), and the results of ``evaluate``.
+        steps: optimisation steps taken, including those before a resume. Divergence is noticed some steps late; its step is exact.
+        average: with ``average`` the averaged weights, a state dict for the same network; meaningless after a divergence.
     """
 
     outcome: str = "ok"
@@ -72,7 +72,7 @@ class Fitted:
 
 
 def plain_gradient(model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
-    """Back-propagation of ``loss(model(x), *rest)`` for ``batch = (x, *rest)``; a tuple ``x`` is splatted."""
+    """Back-propagate ``loss(model(x), *rest)`` for ``batch = (x, *rest)``; a tuple ``x`` is unpacked."""
     value = loss(outputs(model, batch[0]), *batch[1:])
     value.backward()
     return value.detach()
@@ -124,37 +124,38 @@ def fit(
     """Train ``model`` in place.
 
     Args:
-        model: called with the first item of a batch (see :mod:`relearn.methods.source`); its parameters' device decides.
-        data: tensors of the same first dimension, of which the first is the input, best on that device already; or a ``Source`` of
+        model: called with the first item of a batch (see :mod:`relearn.methods.batch_source`); training runs on its parameters' device.
+        data: tensors of the same first dimension, the first of which is the input, ideally on that device already; or a ``Source`` of
             batches. ``uint8`` inputs are images and become floats in [0, 1] on the device.
         loss: ``loss(output, *rest)`` → scalar, a mean over the batch.
-        epochs, steps: how long; the shorter one if both are given, at least one is needed.
-        batch_size: for tensors; a last batch of a single sample is left out (batch normalisation cannot use it).
+        epochs, steps: length of training; the shorter one if both are given, at least one is required.
+        batch_size: for tensors only; a last batch of a single sample is dropped (batch normalisation cannot use it).
         optimizer, lr, momentum, nesterov, betas, eps, weight_decay, decay, lr_scale: see :func:`relearn.methods.optimisers.make_optimiser`.
-        schedule, warmup_steps: of the learning rate, step by step, see :func:`learning_rate`.
-        schedule_steps: the schedule's length; all of ``epochs`` by default, also if ``steps`` ends earlier, else ``steps``.
-        milestones: of the ``step`` schedule, in epochs.
-        clip_norm: the whole gradient's L2 norm is scaled down to it; ``inf`` only writes the norm down.
-        augment: applied to the float input, mixing afterwards to the batch: see :mod:`relearn.methods.augmentation`.
-        gradient: the strategy that makes one step's gradient.
+        schedule, warmup_steps: learning-rate schedule per step, see :func:`learning_rate`.
+        schedule_steps: length of the schedule; by default all ``epochs``, even if ``steps`` ends earlier, else ``steps``.
+        milestones: milestones of the ``step`` schedule, in epochs.
+        clip_norm: maximum L2 norm of the whole gradient; ``inf`` only records the norm.
+        augment, mix: applied to the float input, and then to the batch; see :mod:`relearn.methods.augmentation`.
+        gradient: the gradient strategy.
         training_mode: ``False`` keeps the model in eval mode (frozen batch statistics, no dropout).
-        seed: of the order, the augmentation and the dropout masks.
+        seed: seed of the order, the augmentation and the dropout masks.
         precision: ``fp32``, or ``bf16`` for autocast (and channels_last for image inputs).
-        terms: ``terms(*rest)`` → over how many terms ``loss`` takes its mean (tokens, say); the batch's rows by default. Weighs the
+        terms: ``terms(*rest)`` → number of terms in the mean of ``loss`` (tokens, for example); the batch's rows by default. Weights the
             history's mean, and the processes' shares in data parallel training.
-        diverged_above: a loss beyond it counts as a divergence.
-        check_every: steps between two looks for divergence; each waits for the device once.
-        evaluate: ``evaluate(model)`` in eval mode, every ``evaluate_every`` rows of the history and at the end; its numbers join the row.
-            It may draw random numbers: training does not notice.
-        average: the decay of an exponential moving average of the weights, see :mod:`relearn.methods.average`; training does not notice.
-        evaluate_average: as ``evaluate``, with the averaged weights in ``model``; its numbers join the row as ``ema_…``.
-        history_steps: a row so many steps, instead of one an epoch.
-        log: called at every row as ``log(step, loss=…, lr=…, …)``.
-        progress: called once a step as ``progress(done, all)``.
-        checkpoint: resumed from when it holds a state; saved every ``checkpoint_every`` epochs, and every ``checkpoint_steps`` steps.
+        diverged_above: a loss above it counts as a divergence.
+        check_every: steps between checks for divergence; each check synchronises with the device.
+        evaluate: ``evaluate(model)`` in eval mode, every ``evaluate_every`` rows of the history and at the end; its results are added to
+            the row. It may draw random numbers without affecting training.
+        average: decay of an exponential moving average of the weights, see :mod:`relearn.methods.ema`; it does not affect training.
+        evaluate_average: as ``evaluate``, with the averaged weights in ``model``; its results are added to the row as ``ema_…``.
+        history_steps: steps per row of the history; by default one row per epoch.
+        log: called for every row as ``log(step, loss=…, lr=…, …)``.
+        progress: called once per step as ``progress(done, all)``.
+        checkpoint: training resumes from its state if it has one; saved every ``checkpoint_every`` epochs, and every
+            ``checkpoint_steps`` steps.
         processes: :mod:`relearn.methods.parallel` for data parallel training, None for one process.
 
-    In data parallel training only the first process logs, reports progress and saves; every one evaluates.
+    In data parallel training only the first process logs, reports progress and saves; all processes evaluate.
 
     Raises:
         ValueError: an unknown or impossible setting; tensors of unequal length; fewer than 2 samples; no parameter to train.
@@ -162,12 +163,12 @@ def fit(
     if isinstance(data, Source):
         if batch_size is not None:
             raise ValueError(
-                f"batch_size: found {batch_size}, but the source makes the batches: leave it out"
+                f"batch_size: found {batch_size}, but the source makes the batches (allowed: none)"
             )
         source = data
     else:
         if batch_size is None:
-            raise ValueError("batch_size: missing, tensors need one")
+            raise ValueError("batch_size: missing (required for tensors)")
         source = Resident(data, batch_size)
     if precision not in ("fp32", "bf16"):
         raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")
@@ -182,7 +183,7 @@ def fit(
     if clip_norm is not None and not clip_norm > 0:
         raise ValueError(f"clip_norm: found {clip_norm}, allowed is more than 0, or none at all")
     if evaluate_average and average is None:
-        raise ValueError("evaluate_average: there is no average to evaluate, give its decay (average)")
+        raise ValueError("evaluate_average: there is no average to evaluate; set its decay (average)")
     per_epoch = source.batches_per_epoch
     planned = None if epochs is None else epochs * per_epoch
     length = _length(planned, steps)
@@ -206,11 +207,11 @@ def fit(
     rank, size, parallel = several(processes)
     if isinstance(source, Resident) and source.smallest < size:
         raise ValueError(
-            f"batch_size: the last batch has {source.smallest} rows for {size} processes: choose another one"
+            f"batch_size: the last batch has {source.smallest} rows for {size} processes; choose another batch size"
         )
 
     fitted, epoch, done, rate = Fitted(), 0, 0, lr
-    ledger = Ledger(diverged_above, parallel.add_up if parallel else None)
+    meter = LossMeter(diverged_above, parallel.add_up if parallel else None)
     resumed: dict[str, Tensor] | None = None
     state = checkpoint.load() if checkpoint and rank == 0 else None
     if parallel:
@@ -221,16 +222,16 @@ def fit(
         fit_state.restore(state, model, stepper)
         fitted.steps, fitted.history = int(state["steps"]), list(state["history"])
         epoch, done = int(state["epoch"]), int(state.get("done", 0))
-        ledger.restore(state.get("ledger", ledger.state()))
+        meter.restore(state.get("ledger", meter.state()))
         rate = float(state.get("rate", lr))
         if done:
-            # Another number of processes than before: the loop's own draws are everybody's, the rest begins anew.
+            # If the number of processes has changed, the loop's own generator is restored and the others start anew.
             random = state["random"]
             resumed = random.get(str(rank), {"draws": random["0"]["draws"]})
 
     def close(position: float, last: bool) -> None:
-        """A row of the history."""
-        row = {"epoch": float(position), "step": float(fitted.steps), **ledger.row(), "lr": rate}
+        """Append a row to the history."""
+        row = {"epoch": float(position), "step": float(fitted.steps), **meter.row(), "lr": rate}
         if last or (len(fitted.history) + 1) % evaluate_every == 0:
             if evaluate:
                 row.update(_evaluated(model, evaluate, training_mode, device))
@@ -250,7 +251,7 @@ def fit(
             random, strategy = parallel.merged(random), parallel.merged(strategy)
         if rank == 0:
             kept = {"epoch": epoch, "done": done, "steps": fitted.steps, "history": fitted.history}
-            kept |= {"rate": rate, "ledger": ledger.state(), "random": random, "strategy": strategy}
+            kept |= {"rate": rate, "ledger": meter.state(), "random": random, "strategy": strategy}
             kept |= mean.capture() if mean else {}
             checkpoint.save({**fit_state.capture(model, stepper), **kept})
 
@@ -258,7 +259,7 @@ def fit(
         return (steps is not None and fitted.steps >= steps) or (epochs is not None and epoch >= epochs)
 
     def diverged() -> bool:
-        late = ledger.settle()
+        late = meter.settle()
         if late is not None:
             fitted.outcome, fitted.outcome_step = "diverged", fitted.steps - late
         return late is not None
@@ -268,17 +269,17 @@ def fit(
         channels_last = precision == "bf16"
         if channels_last and any(parameter.dim() == 4 for parameter in trained):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        mean = None if average is None else Average(model, average)
+        mean = None if average is None else EMA(model, average)
         if mean and state is not None:
             mean.restore(state)
         if parallel:
             stack.enter_context(parallel.synchronised(model, device))
         model.train(training_mode)
         while not over() and fitted.outcome == "ok":
-            # Seeded by (seed, epoch): a resumed run draws what the uninterrupted one would have drawn.
+            # Seeded by (seed, epoch), so a resumed run draws the same numbers as an uninterrupted one.
             epoch_seed = zlib.crc32(f"{seed}/{epoch}".encode())
             generator = torch.Generator().manual_seed(epoch_seed)
-            # A source may draw ahead of the loop, so that what the loop itself draws comes from elsewhere.
+            # A source may draw ahead of the loop, so the loop has a generator of its own.
             draws = generator
             if source is data:
                 draws = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{epoch}/loop".encode()))
@@ -304,7 +305,7 @@ def fit(
                     parallel.add_gradients(trained)
                 norm = None if clip_norm is None else nn.utils.clip_grad_norm_(trained, clip_norm)
                 stepper.step()
-                ledger.add(value, weight, norm)
+                meter.add(value, weight, norm)
                 fitted.steps += 1
                 done += 1
                 if mean:
@@ -325,15 +326,15 @@ def fit(
                     save()
             else:
                 if not done:
-                    raise ValueError(f"data: epoch {epoch + 1} has no batch, at least one is needed")
+                    raise ValueError(f"data: epoch {epoch + 1} has no batch (required: at least one)")
                 epoch, done, resumed = epoch + 1, 0, None
                 if diverged():
                     break
-                if ledger and (over() or not history_steps):
+                if meter and (over() or not history_steps):
                     close(epoch, over())
                 if checkpoint and epoch % checkpoint_every == 0 and not over():
                     save()
-        if fitted.outcome == "ok" and ledger and not diverged():
+        if fitted.outcome == "ok" and meter and not diverged():
             close(epoch + done / per_epoch, True)
         if mean:
             fitted.average = mean.state_dict(model)
@@ -343,7 +344,7 @@ def fit(
 def _length(planned: int | None, steps: int | None) -> int:
     lengths = [length for length in (planned, steps) if length is not None]
     if not lengths:
-        raise ValueError("epochs, steps: both missing, one of them is needed")
+        raise ValueError("epochs, steps: both missing (required: one of them)")
     if min(lengths) < 0:
         raise ValueError(f"epochs, steps: found a length of {min(lengths)} steps, allowed is 0 or more")
     return min(lengths)
@@ -363,7 +364,7 @@ def _prepared(
     mix: Mix | None,
     generator: torch.Generator,
 ) -> list[Any]:
-    """On the device, in floats, augmented and mixed."""
+    """The batch on the device, as floats, augmented and mixed."""
     ready = pixels(batch, device)
     if augment:
         ready[0] = augment(ready[0], generator)

@@ -1,4 +1,4 @@
-"""What the training loop keeps to resume exactly, as one dict of tensors and plain values."""
+"""State of the training loop for exact resuming, as one dict of tensors and plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def capture(model: nn.Module, stepper: torch.optim.Optimizer) -> dict[str, Any]:
-    """The model's parameters and buffers, the optimiser's moments."""
+    """Parameters and buffers of the model, and moments of the optimiser."""
     state: dict[str, Any] = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     for index, moments in stepper.state_dict()["state"].items():
         for name, value in moments.items():
@@ -20,7 +20,7 @@ def capture(model: nn.Module, stepper: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any], model: nn.Module, stepper: torch.optim.Optimizer) -> None:
-    """Put back what :func:`capture` took."""
+    """Restore the state from :func:`capture`."""
     model.load_state_dict({k.removeprefix("model/"): v for k, v in state.items() if k.startswith("model/")})
     moments: dict[int, dict[str, Tensor]] = {}
     for key, value in state.items():
@@ -31,7 +31,7 @@ def restore(state: dict[str, Any], model: nn.Module, stepper: torch.optim.Optimi
 
 
 def random_state(device: torch.device, draws: torch.Generator) -> dict[str, Tensor]:
-    """The loop's own generator, torch's global one, and the device's."""
+    """States of the loop's own generator, torch's global one, and the device's."""
     state = {"draws": draws.get_state(), "cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["device"] = torch.cuda.get_rng_state(device)
@@ -39,7 +39,7 @@ def random_state(device: torch.device, draws: torch.Generator) -> dict[str, Tens
 
 
 def set_random_state(state: dict[str, Tensor], device: torch.device, draws: torch.Generator) -> None:
-    """Put back what :func:`random_state` took."""
+    """Restore the states from :func:`random_state`."""
     draws.set_state(state["draws"].cpu())
     if "cpu" in state:
         torch.set_rng_state(state["cpu"].cpu())
@@ -48,15 +48,15 @@ def set_random_state(state: dict[str, Tensor], device: torch.device, draws: torc
 
 
 def strategy_state(gradient: Any) -> dict[str, Any]:
-    """What a gradient strategy carries from step to step: its ``state_dict()``, where it has one."""
+    """The ``state_dict()`` of a gradient strategy, if it has one."""
     own = getattr(gradient, "state_dict", None)
     return dict(own()) if callable(own) else {}
 
 
 def restore_strategy(gradient: Any, states: Mapping[str, dict[str, Any]], rank: int, size: int) -> None:
-    """Put back what each of ``size`` processes' :func:`strategy_state` gave; nothing at all starts the strategy anew.
+    """Restore the :func:`strategy_state` of each of ``size`` processes; an empty mapping resets the strategy.
 
-    Where there were another number of processes, all get the first one's plain values: tensors belong to other shares of the batch.
+    If the number of processes has changed, all get the plain values of the first process: tensors belong to other shares of the batch.
     """
     take = getattr(gradient, "load_state_dict", None)
     if callable(take):
@@ -64,7 +64,7 @@ def restore_strategy(gradient: Any, states: Mapping[str, dict[str, Any]], rank: 
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Without tensors, those of strategies inside a strategy included."""
+    """The state without tensors, including those of nested strategies."""
     return {
         key: _plain(value) if isinstance(value, Mapping) else value
         for key, value in state.items()

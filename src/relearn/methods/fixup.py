@@ -1,4 +1,4 @@
-"""FixUp: a start for residual networks without normalisation (Zhang, Dauphin, Ma, ICLR 2019, section 3)."""
+"""FixUp: initialisation of residual networks without normalisation (Zhang, Dauphin, Ma, ICLR 2019, section 3)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from relearn.methods.variance_scaling import NORMALISATIONS, generator_of, kaimi
 
 @torch.no_grad()
 def fixup(model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int = 0) -> Initialised:
-    r"""Kaiming, then with L residual branches of m layers each:
+    """Kaiming initialisation, then for L residual branches of m layers each:
 
-    1. the last layer of every branch and the head: 0;
-    2. the other layers of a branch: times :math:`L^{-1/(2m-2)}`, so L^{-1/2} for two layers, L^{-1/4} for three;
-    3. numbers in the place of normalisation: multipliers 1, shifts 0 (in the networks here they begin so; a
-       SkipInit network's multipliers, which begin at 0, are set, or branch and multiplier would both be 0 and
-       never move).
+    1. the last layer of every branch and the head are set to 0;
+    2. the other layers of a branch are multiplied by :math:`L^{-1/(2m-2)}`, i.e. L^{-1/2} for two layers, L^{-1/4} for three;
+    3. the scalars that replace normalisation start at 1 (multipliers) and 0 (shifts). The networks here start that way; the multipliers
+       of a SkipInit network, which start at 0, are reset, because with branch and multiplier both 0 neither would ever be updated.
 
-    Kaiming is :func:`relearn.methods.variance_scaling.kaiming` as published for the network, with the same seed
-    the same draw. The shortcuts and the stem keep it.
+    Kaiming is :func:`relearn.methods.variance_scaling.kaiming` as published for the network, with the same draw for the same seed. The
+    shortcuts and the stem keep it.
 
     Args:
-        model: a network that says which its residual branches are: ``branches()`` gives the layers of each, from
-            the first to the last, and ``head`` is its last linear layer; changed in place.
+        model: a network with ``branches()``, which returns the layers of each residual branch from first to last, and ``head``, its last
+            linear layer; changed in place.
         loss, batches: not used.
-        seed: of the generator.
+        seed: seed of the generator.
 
     Returns:
-        ``scales``: the factors of rules 1 and 2 relative to Kaiming, by the names of the weights.
+        ``scales``: the factors of rules 1 and 2 relative to Kaiming, by name of the weight.
 
     Raises:
-        ValueError: a model that does not say its branches, has a branch of fewer than two layers, or normalises.
+        ValueError: the model does not declare its branches, has a branch of fewer than two layers, or has normalisation layers.
     """
     generator_of(model, seed)
     kind = type(model).__name__
@@ -42,7 +41,7 @@ def fixup(model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int 
     head = getattr(model, "head", None)
     if not branches or not isinstance(head, nn.Linear):
         raise ValueError(
-            f"fixup: {kind} does not say its residual branches and its head (allowed: branches(), head)"
+            f"fixup: {kind} does not declare its residual branches and its head (required: branches(), head)"
         )
     short = [index for index, branch in enumerate(branches) if len(branch) < 2]
     if short:

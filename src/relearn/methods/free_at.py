@@ -1,4 +1,4 @@
-r"""FreeAT, "free" adversarial training: every batch K times, each pass with an update of the parameters and an ascent of δ.
+r"""FreeAT, "free" adversarial training: every batch is replayed K times; each pass updates both the parameters and δ.
 
 Shafahi et al. 2019 (arXiv 1904.12843, algorithm 1), as zhu2022, section 3.3 describes it:
 
@@ -13,12 +13,12 @@ K        replays of a batch                            ``passes``, and ``times``
 α, ε, m  as in :mod:`relearn.methods.perturbation`     ``step_size`` …
 =======  ============================================  =============================================
 
-One pass a step, so K times more steps than the other methods have for the same cost. The strategy counts its calls: it must be given
-every batch K times in a row, which :class:`Replayed` does. What it carries (δ, the replay, the random state of the masks) is in the
+One pass per step, so K times more steps than the other methods at the same cost. The strategy counts its calls and must see every
+batch K times in a row, which :class:`Replayed` ensures. Its state (δ, the replay, the random state of the masks) is saved in the
 loop's checkpoint.
 
-We differ from Shafahi et al. in one point: they carry δ over from batch to batch, which needs batches of one shape; here a new batch
-starts its own, as the other methods do. With ``reuse_masks`` the replays of a batch have its first pass's dropout masks.
+Differs from Shafahi et al. in one point: they carry δ over from batch to batch, which needs batches of equal shape; here δ starts
+anew for each batch, as in the other methods. With ``reuse_masks`` the replays of a batch use the dropout masks of its first pass.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, Field, whole
+from relearn.methods.adversarial_base import AdversarialBase, Field, require_positive_int
 from relearn.methods.augmentation import Augment
+from relearn.methods.batch_source import Batch, pixels
 from relearn.methods.fit import Loss, Source, plain_gradient
-from relearn.methods.source import Batch, pixels
 
 
 class Replayed:
-    """A source whose batches come ``times`` times in a row.
+    """A source that yields every batch ``times`` times in a row.
 
     Args:
-        source: of the batches.
-        times: K; a schedule that is counted in epochs is stretched with it.
-        augment: of images, once for all replays of a batch: the loop's own augmentation would give each replay another image.
+        source: source of the batches.
+        times: K; schedules counted in epochs become K times longer.
+        augment: image augmentation, applied once for all replays of a batch; the loop's own would change each replay.
 
     Raises:
         ValueError: ``times`` below 1.
     """
 
     def __init__(self, source: Source, times: int, augment: Augment | None = None) -> None:
-        whole("times", times)
+        require_positive_int("times", times)
         self.source, self.times, self.augment = source, times, augment
         self.batches_per_epoch = source.batches_per_epoch * times
 
     def epoch(self, generator: torch.Generator) -> Iterator[Batch]:
-        """Augmentation has a generator of its own, because a source may draw ahead of it."""
+        """Batches of one epoch. Augmentation uses its own generator, because a source may draw ahead of it."""
         draws = torch.Generator().manual_seed(generator.initial_seed() ^ 0x5EED)
         for batch in self.source.epoch(generator):
             if self.augment:
@@ -65,13 +65,13 @@ class Replayed:
 
 
 @dataclass
-class FreeAT(Adversary):
+class FreeAT(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit` over a :class:`Replayed` source.
 
     Args:
         passes: K, the source's ``times``.
 
-    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class FreeAT(Adversary):
         self._random: dict[str, Tensor] = {}
 
     def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
-        """Leave the gradient of this replay in the parameters; its loss."""
+        """Write the gradient of this replay to the parameters; returns its loss."""
         if self.ball.is_point:
             return plain_gradient(model, loss, batch)
         with self.space.inside(model, batch) as field:
@@ -98,7 +98,7 @@ class FreeAT(Adversary):
         return value.detach()
 
     def state_dict(self) -> dict[str, Any]:
-        """The count of skipped steps, the replay, δ and the masks' random state."""
+        """The number of skipped steps, the replay, δ and the random state of the masks."""
         state = super().state_dict() | {"replay": self._replay}
         if self._delta is not None:
             state["delta"] = self._delta
@@ -106,7 +106,7 @@ class FreeAT(Adversary):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`state_dict` gave; nothing starts anew, with the next batch."""
+        """Restore the state from :meth:`state_dict`; an empty mapping starts anew with the next batch."""
         super().load_state_dict(state)
         self._replay = int(state.get("replay", 0))
         self._delta = state.get("delta")
@@ -116,7 +116,7 @@ class FreeAT(Adversary):
         }
 
     def _placed(self, field: Field) -> Tensor:
-        """This replay's δ: the last one's; or a start, also where a resumed run has other shares of the batch."""
+        """δ of this replay: the previous one, or a new start, which is also used if a resumed run has other shares of the batch."""
         if self._replay and self._delta is not None:
             if tuple(self._delta.shape) != field.shape:
                 found = f"a batch of {field.shape} after one of {tuple(self._delta.shape)}"
@@ -127,7 +127,7 @@ class FreeAT(Adversary):
         return self.start(field)
 
     def _before(self) -> dict[str, Tensor] | None:
-        """Before the pass: note where its masks begin, or go back there; gives the state to leave behind."""
+        """Record the random state before the first replay's pass, or return to it; gives the state to restore afterwards."""
         if not self.reuse_masks:
             return None
         now = _states()

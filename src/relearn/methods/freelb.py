@@ -1,4 +1,4 @@
-r"""FreeLB: the mean gradient over the passes that make the perturbation; a K times larger batch for K backward passes.
+r"""FreeLB: average the parameter gradients of all K ascent passes; K backward passes give a K times larger virtual batch.
 
 zhu2022, algorithm 3 and equation 3.3 (Zhu et al. 2020, arXiv 1909.11764), for a batch 𝓑 and its perturbations
 (:mod:`relearn.methods.perturbation`):
@@ -8,7 +8,7 @@ zhu2022, algorithm 3 and equation 3.3 (Zhu et al. 2020, arXiv 1909.11764), for a
     \delta_{t+1} = \Pi_{\|\delta\|_F \le \varepsilon}\Big(\delta_t + \alpha\,
     \frac{\nabla_\delta L(f_\theta(X + \delta_t), y)}{\|\nabla_\delta L(f_\theta(X + \delta_t), y)\|_F}\Big)
 
-Both gradients are of one backward pass. With ``reuse_masks`` all K passes have the first one's dropout masks (equation 3.4).
+Both gradients come from one backward pass. With ``reuse_masks`` all K passes use the dropout masks of the first (equation 3.4).
 
 =======  =====================  =====================  =======================================================
 symbol   meaning                code                   the authors' code
@@ -20,13 +20,14 @@ m        magnitude of δ_0       ``start_norm``         adv_init_mag (the text: 
 -        padding                ``mask``               ``start``
 =======  =====================  =====================  =======================================================
 
-Facts (tests/methods/test_freelb.py): g is what autograd says on the K-fold virtual batch of the same δ and masks; K = 1 from zero is
-plain back-propagation.
+Facts (tests/methods/test_freelb.py): g equals autograd's gradient on the K-fold virtual batch with the same δ and masks; K = 1 from
+zero is plain back-propagation.
 
-The last ascent of the algorithm makes a δ that nobody uses, and is not done: K - 1 ascents. Batch normalisation's running statistics
-move in the first pass only.
+The last ascent of the algorithm computes a δ that is never used and is skipped, so there are K - 1 ascents. The running statistics of
+batch normalisation are updated in the first pass only.
 
-``clean_first``: the first pass is at X itself and its gradient leads from δ_0 to δ_1, so that the clean samples are one of the K parts.
+``clean_first``: the first pass is at X itself, and its gradient is used for the step from δ_0 to δ_1, so the clean samples are one of
+the K parts.
 """
 
 from __future__ import annotations
@@ -38,48 +39,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, Field, still_statistics
+from relearn.methods.adversarial_base import AdversarialBase, Field, frozen_running_statistics
 from relearn.methods.embedding_space import Lookup
 from relearn.methods.fit import Loss, plain_gradient
 from relearn.methods.perturbation import Ball
 
 
 @dataclass
-class FreeLB(Adversary):
+class FreeLB(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit`: algorithm 3.
 
     Args:
         clean_first: the first pass is not perturbed.
         watch: called as ``watch(t, δ_t)`` before pass t = 0, 1, …
 
-    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
 
     clean_first: bool = False
     watch: Callable[[int, Tensor], object] | None = None
 
     def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
-        """Leave g in the parameters; the mean loss of the passes. ``batch`` is ``(inputs, *rest)``, see the space."""
+        """Write g to the parameters; returns the mean loss of the passes. ``batch`` is ``(inputs, *rest)``, see the space."""
         if self.ball.is_point:
             return plain_gradient(model, loss, batch)
         with self.space.inside(model, batch) as field:
             return self.passed(model, lambda delta: loss(field.output(delta), *batch[1:]), field)
 
     def passed(self, model: nn.Module | None, objective: Callable[[Tensor], Tensor], field: Field) -> Tensor:
-        """The K passes of ``objective(δ)``, a scalar."""
+        """Run the K passes of a scalar ``objective(δ)``."""
         masks, delta = self.masks(), self.start(field)
         total: Tensor | float = 0.0
         for t in range(self.passes):
             place = torch.zeros_like(delta) if self.clean_first and t == 0 else delta
             if self.watch:
                 self.watch(t, place)
-            with masks.again() if t else masks.drawing(), still_statistics(model if t else None):
+            with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
                 value = objective(place) / self.passes
                 value.backward()
             total, gradient = total + value.detach(), field.gradient()
             if t + 1 < self.passes:
                 delta = self.ascend(field, delta, gradient)
-            del gradient, value  # not kept beside the next pass's activations
+            del gradient, value  # free the graph before the next pass
         field.finish()
         return torch.as_tensor(total)
 
@@ -101,7 +102,7 @@ def freelb(
     samples: int | None = None,
     skipped: Callable[[int], object] | None = None,
 ) -> Tensor:
-    """Algorithm 3 around any loss of embeddings, in a loop of one's own.
+    """Algorithm 3 for any loss of embeddings, for use in a custom loop.
 
     ::
 
@@ -110,21 +111,21 @@ def freelb(
         optimizer.step()
 
     Args:
-        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch. With RoBERTa hand the model ``position_ids`` too: from
-            embeddings it cannot tell padding, and counts it. A decoder's classifier (GPT-2) answers at the last real token, which it
-            finds by the ids alone: with padding choose the state yourself, or use ``FreeLBTrainer``.
-        inputs_embeds: (rows, n, d); the look-up behind it gets its gradient, once.
+        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch. For RoBERTa also pass ``position_ids`` to the model:
+            without token ids it counts padding. A decoder with a classification head (GPT-2) uses the last real token, which it finds
+            from the ids only: with padding, select the state yourself or use ``FreeLBTrainer``.
+        inputs_embeds: (rows, n, d); the embedding look-up gets its gradient once.
         attention_mask: (rows, n), 0 on padding.
-        samples: where several rows make one sample (candidates of a question, neighbours): how many samples; default: rows.
-        skipped: called in the end with how many steps of δ were left out because a gradient was not finite.
+        samples: number of samples, if several adjacent rows form one sample (candidates of a question); default: rows.
+        skipped: called at the end with the number of ascent steps skipped because a gradient was not finite.
         passes, step_size, ...: see :class:`FreeLB`.
 
     Returns:
         The mean loss of the passes; the parameters' gradients are added to what ``.grad`` held.
 
     Raises:
-        ValueError: a setting out of range, shapes that do not fit, a sample that is all padding, a loss that is no scalar or has
-            nothing to do with ``inputs_embeds``.
+        ValueError: a setting out of range, shapes that do not fit, a sample that is all padding, a loss that is not a scalar or
+            does not depend on ``inputs_embeds``.
     """
     strategy = FreeLB(
         passes=passes,
@@ -161,19 +162,17 @@ def freelb(
 
 
 def _scalar(value: Any) -> Tensor:
-    """A loss that can be sent back."""
+    """Check that a loss is a scalar with a gradient."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"loss: gives {found} (allowed: a scalar tensor, the mean over the batch)")
+        raise ValueError(f"loss: returns {found} (allowed: a scalar tensor, the mean over the batch)")
     if not value.requires_grad:
-        raise ValueError(
-            "loss: has no gradient (allowed: a loss of inputs_embeds, outside of torch.no_grad())"
-        )
+        raise ValueError("loss: has no gradient (allowed: a loss of inputs_embeds, outside torch.no_grad())")
     return value
 
 
 class _Embeddings(Lookup):
-    """Embeddings that were looked up outside."""
+    """Embeddings that the caller has looked up."""
 
     def __init__(self, rows: Tensor, attention_mask: Tensor | None, samples: int) -> None:
         super().__init__(once=True)

@@ -1,24 +1,24 @@
-r"""FreeLB for people who fine-tune with Hugging Face: ``transformers.Trainer``, whose step is algorithm 3 of zhu2022::
+r"""FreeLB for Hugging Face: a ``transformers.Trainer`` whose training step is algorithm 3 of zhu2022::
 
     trainer = FreeLBTrainer(model=model, args=args, train_dataset=data, freelb=FreeLBArguments(step_size=0.1, eps=0.3))
     trainer.train()
 
-It needs ``accelerate``, as the Trainer does (``pip install 'relearn[trainer]'``). The formulas stand in :mod:`relearn.methods.freelb`,
-the options in :mod:`relearn.methods.adversary`.
+It needs ``accelerate``, as the Trainer does (``pip install 'relearn[trainer]'``). The formulas are in :mod:`relearn.methods.freelb`,
+the options in :mod:`relearn.methods.adversarial_base`.
 
-A step is K times the Trainer's own ``training_step`` on one micro-batch, each with δ added to the word embeddings and with a K-th of its
-loss sent back. So all that the Trainer does with a loss is done here too: gradient accumulation and the number of items in all
-micro-batches, label smoothing, a ``compute_loss`` or ``compute_loss_func`` of one's own, bf16, fp16 with its scale, clipping. The loss
-that it logs is the mean of the passes; ``skipped_count`` beside it counts the steps of δ that were left out because a gradient was not
-finite. δ_0 and the masks come from torch's generators, which the Trainer's checkpoints hold: a resumed training is the uninterrupted one.
+A step runs the Trainer's own ``training_step`` K times on one micro-batch, each time with δ added to the word embeddings and 1/K of the
+loss back-propagated. Everything the Trainer does with a loss therefore works: gradient accumulation and the number of items in all
+micro-batches, label smoothing, a custom ``compute_loss`` or ``compute_loss_func``, bf16, fp16 with loss scaling, clipping. The logged
+loss is the mean over the passes; ``skipped_count`` is logged with it and counts ascent steps skipped because a gradient was not finite.
+δ_0 and the masks come from torch's generators, which the Trainer's checkpoints save, so resumed training equals uninterrupted training.
 
-Facts (tests/methods/test_freelb_trainer.py): with ``eps`` 0, or with one pass from zero, it is the Trainer bit for bit; it trains to the
-parameters of :func:`relearn.methods.fit.fit` with :class:`~relearn.methods.freelb.FreeLB`.
+Facts (tests/methods/test_freelb_trainer.py): with ``eps`` 0, or with one pass from zero, it is the Trainer bit for bit; it ends at
+the same parameters as :func:`relearn.methods.fit.fit` with :class:`~relearn.methods.freelb.FreeLB`.
 
-Data parallel training. Under ``DistributedDataParallel`` each process perturbs its own rows, and the gradients are summed over the
-processes in the last pass alone. Under ``nn.DataParallel`` each device gets its rows' part of δ.
+Data parallel training. Under ``DistributedDataParallel`` each process perturbs its own rows, and the gradients are reduced
+over the processes in the last pass only. Under ``nn.DataParallel`` each device gets the part of δ for its rows.
 
-Importing this module imports transformers' Trainer, which takes seconds; nothing else here imports it.
+Importing this module imports transformers' Trainer, which takes seconds; no other module imports it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn import torchvision_schema
-from relearn.methods.adversary import still_statistics
+from relearn.methods.adversarial_base import frozen_running_statistics
 from relearn.methods.embedding_space import EmbeddingField, EmbeddingSpace, word_embeddings
 from relearn.methods.freelb import FreeLB
 
@@ -47,13 +47,13 @@ except ImportError as error:
 
 @dataclass
 class FreeLBArguments(FreeLB):
-    """The settings of :class:`FreeLBTrainer`; those of :class:`~relearn.methods.freelb.FreeLB`, with its defaults and errors.
+    """Settings of :class:`FreeLBTrainer`: those of :class:`~relearn.methods.freelb.FreeLB`, with the same defaults and errors.
 
     Args:
-        passes: forward and backward passes K of a batch.
+        passes: K, forward and backward passes per batch.
         step_size, eps, start_norm: α, ε and the magnitude of δ_0.
         project, clean_first, mask, norm, reuse_masks: see there.
-        space: ``EmbeddingSpace("name.of.the.module")`` where the model does not say itself which module looks words up.
+        space: ``EmbeddingSpace("name.of.the.module")`` if the model does not declare which module looks up words.
     """
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class FreeLBArguments(FreeLB):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is the Trainer's own."""
+        """Whether a step equals the Trainer's own."""
         return self.ball.is_point or (self.passes == 1 and (self.clean_first or self.ball.magnitude == 0))
 
 
@@ -73,15 +73,15 @@ class FreeLBTrainer(Trainer):
     """``transformers.Trainer`` with algorithm 3 in place of a plain step; see the module.
 
     Args:
-        freelb: the settings; by default all as they stand in :class:`FreeLBArguments`.
+        freelb: the settings; default ``FreeLBArguments()``.
 
-    Further arguments: the Trainer's. The inputs need ``input_ids``, (B, n) or (B, C, n) with C candidates of a question (one δ, one ball),
-    and ``attention_mask`` of that shape where there is padding.
+    Further arguments: the Trainer's. The inputs need ``input_ids``, (B, n) or (B, C, n) with C candidates per question (one δ, one ball),
+    and ``attention_mask`` of the same shape if there is padding.
 
     Raises:
         ValueError: a model without input embeddings; DeepSpeed, SageMaker, an optimiser that steps inside its backward pass (LOMO), or
-            ``torch_compile``: they leave no room for K passes or for a hook; settings of another strategy; in training, inputs without
-            ``input_ids``, or of another tokenizer than the model's: ids that it has no embedding for.
+            ``torch_compile``: they do not allow K passes or a hook; settings of another strategy; during training,
+            inputs without ``input_ids``, or token ids that the model has no embedding for.
     """
 
     def __init__(self, *args: Any, freelb: FreeLB | None = None, **kwargs: Any) -> None:
@@ -104,11 +104,11 @@ class FreeLBTrainer(Trainer):
 
     @property
     def skipped_count(self) -> int:
-        """Steps of a sample's δ left out so far, because its gradient was not finite."""
+        """Number of ascent steps (per sample) skipped so far because the gradient was not finite."""
         return self.freelb.skipped_count
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """The K passes of one micro-batch; the mean of their losses."""
+        """Run the K passes of one micro-batch; returns the mean of their losses."""
         freelb = self.freelb
         if freelb.is_plain:
             return super().training_step(model, inputs, num_items_in_batch)
@@ -123,7 +123,7 @@ class FreeLBTrainer(Trainer):
                 last = t + 1 == freelb.passes
                 with (
                     masks.again() if t else masks.drawing(),
-                    still_statistics(model if t else None),
+                    frozen_running_statistics(model if t else None),
                     contextlib.nullcontext() if last else self.accelerator.no_sync(model),
                     field.moved(place),
                 ):
@@ -135,7 +135,7 @@ class FreeLBTrainer(Trainer):
         return total
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """The Trainer's, with ``skipped_count`` beside the loss."""
+        """Log as the Trainer does, with ``skipped_count`` added to the loss."""
         if "loss" in logs and not self.freelb.is_plain:
             logs = {**logs, "skipped_count": self.skipped_count}
         super().log(logs, *args, **kwargs)
@@ -163,7 +163,7 @@ class FreeLBTrainer(Trainer):
         devices = [torch.device("cuda", index) for index in getattr(model, "device_ids", None) or ()]
         scattered = isinstance(model, nn.DataParallel) and len(devices) > 1
         field = _Field(bare, tokens if real is None else (tokens, real), table, devices if scattered else [])
-        # Wrapped models collect the gradients of their own passes: the table's must be among them.
+        # Wrapped models reduce the gradients of their own passes, which must include the table's.
         field.once = field.once and bare is model
         handle = table.register_forward_hook(field.hook)
         try:
@@ -173,7 +173,7 @@ class FreeLBTrainer(Trainer):
 
     @contextlib.contextmanager
     def _share(self, passes: int) -> Iterator[None]:
-        """Inside, a ``passes``-th of each loss is sent back, whoever has computed it."""
+        """Context in which ``1/passes`` of each loss is back-propagated, whoever computes it."""
         whole, own = self.accelerator.backward, vars(self.accelerator)
         kept = own.get("backward")
         own["backward"] = lambda loss, **kwargs: whole(loss / passes, **kwargs)
@@ -186,7 +186,7 @@ class FreeLBTrainer(Trainer):
 
 
 class _Field(EmbeddingField):
-    """A batch whose forward pass somebody else runs; ``devices``: over which the rows are scattered, if over several."""
+    """A batch whose forward pass is run by the caller; ``devices``: those over which the rows are scattered, if several."""
 
     mask_name = "attention_mask"
 
@@ -196,7 +196,7 @@ class _Field(EmbeddingField):
 
     @contextlib.contextmanager
     def moved(self, delta: Tensor) -> Iterator[None]:
-        """Inside, the network's words are moved by ``delta``."""
+        """Context in which ``delta`` is added to the network's word embeddings."""
         self.delta, self.calls = delta, 0
         if self.devices:
             self.leaf, self.calls = delta.detach().requires_grad_(), 1
@@ -214,7 +214,7 @@ class _Field(EmbeddingField):
 
 
 def _check_ids(tokens: Tensor, table: nn.Module) -> None:
-    """On a GPU a wrong id would end in a failed assertion far from here."""
+    """Check the token ids; on a GPU a wrong id would end in a failed assertion elsewhere."""
     if not isinstance(table, nn.Embedding) or not tokens.numel():
         return
     least, most = (int(one) for one in torch.stack(tokens.aminmax()).tolist())
@@ -226,5 +226,5 @@ def _check_ids(tokens: Tensor, table: nn.Module) -> None:
 
 
 def vars_of(freelb: FreeLB | None) -> dict[str, Any]:
-    """The settings of a strategy, as arguments."""
+    """The settings of a strategy as keyword arguments."""
     return {} if freelb is None else {key: getattr(freelb, key) for key in freelb.__dataclass_fields__}

@@ -1,4 +1,4 @@
-r"""Gradient matching, "Witches' Brew" (Geiping et al., ICLR 2021). Not of zhu2022.
+r"""Gradient matching, "Witches' Brew" (Geiping et al., ICLR 2021). Not in zhu2022.
 
 .. math:: \min_{\{x_p^{(j)}\}} \sum_{i=1}^m 1 - \cos\!\Big( \nabla_{\theta^{(i)}} L^{(i)}(x_t, y_p),\;
           \tfrac1k \sum_{j=1}^k \nabla_{\theta^{(i)}} L^{(i)}(x_p^{(j)}, y_p) \Big)
@@ -7,26 +7,26 @@ r"""Gradient matching, "Witches' Brew" (Geiping et al., ICLR 2021). Not of zhu20
 =======  ========================================================  ===========================  ======
 symbol   meaning                                                   code                         shape
 =======  ========================================================  ===========================  ======
-y_p      class of the poisons, which the target is to get          ``poison_class``             ()
+y_p      class of the poisons, intended for the target             ``poison_class``             ()
 L        cross-entropy in substitute i (evaluation mode)           ``cross_entropy``            (B,)
 ∇L(x_t)  gradient of the target's loss for y_p                     ``target[0]``                (T, P)
 mean ∇L  mean gradient of the poisons' loss for their own label    ``poisons[0]``               (T, P)
 =======  ========================================================  ===========================  ======
 
-A victim who learns the poisons then takes a step that also learns the target as y_p. Each target has poisons,
-and so a cosine, of its own.
+A victim's update on the poisons then also trains the target towards y_p. Each target has its own poisons,
+and so its own cosine.
 
-`parameters="all"`: every parameter of the network. The pixels' gradient goes through the parameters' gradient
-(a second derivative, always in the images' own precision); targets share a pass up to GRADIENTS_AT_ONCE
-numbers. `"head"`: the last linear layer alone, all that a victim learns in the transfer setting; for
-z = W φ + b it is known in closed form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with
-:math:`r = \mathrm{softmax}(z) - e_{y_p}`, so that an iteration costs no more than one of the attacks on
+`parameters="all"`: every parameter of the network. The gradient with respect to the pixels is a second derivative
+through the parameters' gradient (always in the images' precision); targets share a pass up to GRADIENTS_AT_ONCE
+numbers. `"head"`: the last linear layer alone, which is all that a victim trains in the transfer setting; for
+z = W φ + b its gradient has a closed form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with
+:math:`r = \mathrm{softmax}(z) - e_{y_p}`, so an iteration costs no more than one of the attacks on
 features.
 
 Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of
 the poisons, no restarts, no decay of the learning rate; the sum over substitutes of one loss each; Dropout
 may stay on; budget and number of iterations are those of zhu2022's attacks, so that all attacks are compared
-alike. The cross-entropy is written so that r keeps its digits where a network is sure of y_p.
+at equal cost. The cross-entropy is written so that r stays accurate when a network is confident of y_p.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from torch.nn.functional import logsigmoid
 from relearn.methods import crafting
 
 PARAMETERS = ("all", "head")
-GRADIENTS_AT_ONCE = 2**24  # numbers; beyond them batches gain nothing, and one target's graph is large
+GRADIENTS_AT_ONCE = 2**24  # numbers; larger batches gain nothing, and one target's graph is large
 
 
 class _Matching(crafting.Objective):
@@ -68,7 +68,7 @@ class AllParameters(_Matching):
             return cross_entropy(functional_call(net, parameters, (images,)), self.poison_class).mean()
 
         parameters = {name: one.detach() for name, one in net.named_parameters()}
-        # the targets side by side, each with a gradient of its own
+        # all targets in one pass, each with its own gradient
         with torch.enable_grad(), torch.autocast(poisons.device.type, enabled=False):
             found = vmap(grad(mean_loss), in_dims=(None, 0), randomness="different")(parameters, poisons)
         return [torch.cat([one.flatten(1) for one in found.values()], 1)]
@@ -79,7 +79,7 @@ class Head(_Matching):
 
     def read(self, net: Any, poisons: Tensor) -> crafting.Reading:
         features = net.features(poisons.flatten(0, 1)).to(poisons.dtype)
-        with torch.autocast(poisons.device.type, enabled=False):  # r needs its digits
+        with torch.autocast(poisons.device.type, enabled=False):  # r needs full precision
             residuals = softmax_minus_label(net.head(features), self.poison_class)
             inputs = torch.cat([features, torch.ones_like(features[:, :1])], 1)
             residuals, inputs = (one.unflatten(0, poisons.shape[:2]) for one in (residuals, inputs))
@@ -101,14 +101,14 @@ def softmax_minus_label(logits: Tensor, label: int) -> Tensor:
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Of vectors (..., P) → (...), whatever their lengths; 0 where one of them is zero."""
+    """Cosine of vectors (..., P) → (...), at any scale; 0 where one of them is zero."""
     a, b = _near_one(a), _near_one(b)
     lengths = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
     return (a * b).sum(-1) / lengths.clamp_min(1e-6)  # 1 or more, unless one of them is zero
 
 
 def _near_one(vector: Tensor) -> Tensor:
-    """Divided by the largest entry: squares of the gradients of a sure network would be lost in float32."""
+    """The vector divided by its largest entry: squared gradients of a confident network would underflow in float32."""
     largest = vector.detach().abs().amax(-1, keepdim=True)
     return vector / torch.where(largest > 0, largest, 1)
 
@@ -120,7 +120,7 @@ def _split(logits: Tensor, label: int) -> tuple[Tensor, Tensor]:
 
 
 def objective(poison_class: int, parameters: str = "all") -> crafting.Objective:
-    """The attack as the crafting loop wants it.
+    """The objective in the form used by the crafting loop.
 
     Raises:
         ValueError: `parameters` that are not "all" or "head".

@@ -1,15 +1,14 @@
-"""What an initialisation method returns, and what all of them promise.
+"""Result of an initialisation method, and the contract of all of them.
 
-Every method that the registry ``INITIALISATIONS`` lists is a function
+Every method listed in the registry ``INITIALISATIONS`` is a function
 
     f(model, loss, batches, *, seed=0, <its own settings>) -> Initialised
 
-that changes the parameters of ``model`` in place and nothing else: buffers (running statistics), the train or
-eval mode, ``requires_grad``, ``grad`` and torch's global random state are left as they were found; what is
-random is drawn from a generator seeded by ``seed``. ``batches`` is an iterator of batches on the model's
-device, already augmented; a method that needs no data does not touch it (``None`` will do). A batch is a
-sequence: its first member is the model's input (a tensor, or a tuple of tensors: ``model(*input)``), the rest
-goes to the loss, ``loss(output, *rest)`` → scalar mean.
+that changes the parameters of ``model`` in place and nothing else: buffers (running statistics), train or eval mode, ``requires_grad``,
+``grad`` and torch's global random state are left unchanged; random numbers come from a generator seeded by ``seed``. ``batches`` is an
+iterator of batches on the model's device, already augmented; a method that needs no data does not use it (``None`` is allowed). A batch
+is a sequence: its first item is the model's input (a tensor, or a tuple of tensors: ``model(*input)``), the rest goes to the loss,
+``loss(output, *rest)`` → scalar mean.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Initialised:
-    """How an initialisation ended.
+    """Result of an initialisation.
 
     Attributes:
-        scales: factor by parameter name, new weight = factor * old weight; empty for a method that draws anew.
-        history: one dict an iteration; which keys, the method says.
-        skipped: names of parameters that a scale cannot move, for their norm is zero.
-        outcome: ``ok`` or ``diverged`` (a number that is not finite); divergence is a result, no exception.
+        scales: factor by parameter name, new weight = factor * old weight; empty for a method that draws new weights.
+        history: one dict per iteration; the keys depend on the method.
+        skipped: names of parameters that scaling cannot change because their norm is zero.
+        outcome: ``ok`` or ``diverged`` (a number that is not finite); divergence is a result, not an exception.
         outcome_step: the iteration of the divergence, counted from 1.
         outcome_reason: one line.
     """

@@ -17,14 +17,16 @@ from relearn.methods.detector import Detector, nearest_of_row, share_of
 
 
 def distances_to_centroid(X: Tensor) -> Tensor:
-    """‖x⁽ʲ⁾ - c‖₂² with c the mean of the rows: (s, d) → (s,), in float64."""
+    """‖x⁽ʲ⁾ - c‖₂² where c is the mean of the rows: (s, d) → (s,), in float64."""
     points = X.double()
     centred = points - points.mean(dim=0)
-    return (centred - centred.mean(dim=0)).square().sum(dim=1)  # twice: the first mean rounds
+    return (
+        (centred - centred.mean(dim=0)).square().sum(dim=1)
+    )  # centred twice, because the first mean is rounded
 
 
 def rounding_of(distances: Tensor, X: Tensor) -> Tensor:
-    """What float64 may get wrong in the largest of the distances; closer ones are ties: (1,)."""
+    """Bound on the float64 rounding error of the largest distance; distances closer than this are ties: (1,)."""
     size = torch.linalg.vector_norm(X.double(), dim=1).max() * distances.max().sqrt()
     return (2 * torch.finfo(torch.float64).eps * (math.sqrt(X.shape[1]) + 8) * size)[None]
 
@@ -45,10 +47,10 @@ class L2Outliers(Detector):
 
     Ties: among equally far points (up to float64's rounding) the one with the larger index is dropped first.
     A class of one point is its own centroid; it loses that point only with ``rounding="ceil"`` and a positive
-    fraction. Distances are Euclidean, in float64 whatever the features are.
+    fraction. Distances are Euclidean, in float64 for any dtype of the features.
 
     Differs from the paper: ε is not stated there (the default 0.1 is ours: 5 poisons in a class of 50), and
-    its rounding sign cannot be read in the text: ``floor`` here, ``ceil`` on request.
+    its rounding sign is not legible in the text: ``floor`` here, ``ceil`` on request.
 
     Args:
         fraction: share of each class to drop, 0 <= fraction < 1.
@@ -60,7 +62,7 @@ class L2Outliers(Detector):
         self.rounding = rounding
 
     def _keep(self, X: Tensor, y: NDArray[np.int64], member: int) -> NDArray[np.bool_]:
-        share_of(self.fraction, 0, self.rounding)  # an empty set must not hide a wrong parameter
+        share_of(self.fraction, 0, self.rounding)  # validates the parameters even for an empty set
         keep = np.ones(len(y), dtype=bool)
         for label in np.unique(y):
             rows = np.flatnonzero(y == label)

@@ -1,4 +1,4 @@
-r"""A learnable scalar for each weight tensor, in training: what GradInit's factors are not.
+r"""A scalar per weight tensor that is learned during training, in contrast to GradInit's factors.
 
 zhu2022, table 4.7: "simply letting the model learn to rescale the layers". Each trainable tensor W that is not zero becomes sW with a
 scalar s that starts at 1 and is trained with everything else:
@@ -9,11 +9,11 @@ scalar s that starts at 1 and is trained with everything else:
 Attach them before training and fold them into the weights after it:
 
     with learned_scalars(model) as names:
-        fit(model, …)           # the scalars have names that end in ".scale": lr_scale={"*.scale": 0.1} slows them
-    # the model is as it was built, its weights are sW
+        fit(model, …)           # names of the scalars end in ".scale": lr_scale={"*.scale": 0.1} slows them
+    # the model has its original structure, and its weights are sW
 
-The tensors are those that have a factor in GradInit. Tied weights share one scalar. Weight decay acts on s and on W, as on any parameter;
-the text does not say what it did there.
+The tensors are those with a factor in GradInit. Tied weights share one scalar. Weight decay acts on s and on W, as on any parameter;
+the text does not specify this.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Multiplied(nn.Module):
 
 @contextlib.contextmanager
 def learned_scalars(model: nn.Module) -> Iterator[list[str]]:
-    """Inside, the model's tensors carry scalars (:func:`attach`); at the end they are folded in, also after an error."""
+    """Context in which the model's tensors carry scalars (:func:`attach`); on exit they are folded in, even after an error."""
     names = attach(model)
     try:
         yield names
@@ -51,7 +51,7 @@ def attach(model: nn.Module) -> list[str]:
     """Give each trainable tensor of ``model`` that is not zero a learnable scalar; the network's outputs stay the same.
 
     Returns:
-        The names of the tensors, as they were.
+        The original names of the tensors.
 
     Raises:
         ValueError: no tensor to multiply, or they carry scalars already.
@@ -69,7 +69,7 @@ def attach(model: nn.Module) -> list[str]:
                 names.append(f"{prefix}.{name}".lstrip("."))
             order = list(module._parameters)
             parametrize.register_parametrization(module, name, scalars[id(tensor)])
-            # To be found again: removing a parametrisation puts the tensor behind all others.
+            # Remember the order: removing a parametrisation moves the tensor behind all others.
             module.parametrizations[name].order = order
     if not names:
         raise ValueError("model: it has no trainable parameter with a norm above zero to multiply")
@@ -77,7 +77,7 @@ def attach(model: nn.Module) -> list[str]:
 
 
 def fold(model: nn.Module) -> dict[str, float]:
-    """Multiply each tensor by its scalar and take the scalars away; the network's outputs stay the same.
+    """Multiply each tensor by its scalar and remove the scalars; the network's outputs stay the same.
 
     Returns:
         The scalars by the tensors' names; empty if there are none.

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn.methods.initialised import Initialised
-from relearn.methods.scales import Checkpoint, Row, ScaleAdam, ScaledWeights, ScaleSign, learn
+from relearn.methods.learned_scales import Checkpoint, Row, ScaleAdam, ScaledWeights, ScaleSign, learn
 
 DATA = ("random", "real")
 OPTIMIZERS = ("signsgd", "adam")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import init
 
 from relearn.methods.initialised import Initialised
-from relearn.methods.scales import undisturbed
+from relearn.methods.learned_scales import preserve_state
 from relearn.methods.variance_scaling import CONVOLUTIONS, generator_of, layers, neutral, positive, redraw
 
 
@@ -120,7 +120,7 @@ def lsuv(
 
     hooks = [layer.register_forward_hook(settle) for layer, _ in list(layers(model))]
     try:
-        with undisturbed(model, seed), torch.no_grad():
+        with preserve_state(model, seed), torch.no_grad():
             model(batch[0]) if isinstance(batch[0], Tensor) else model(*batch[0])
     finally:
         for hook in hooks:

@@ -29,13 +29,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, still_statistics
+from relearn.methods.adversarial_base import AdversarialBase, frozen_running_statistics
 from relearn.methods.fit import Loss, plain_gradient
 
 
 @dataclass
-class PGDTraining(Adversary):
-    """A gradient strategy for :func:`relearn.methods.fit.fit`; arguments: :class:`~relearn.methods.adversary.Adversary`.
+class PGDTraining(AdversarialBase):
+    """A gradient strategy for :func:`relearn.methods.fit.fit`; arguments: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
 
     A step has ``passes`` - 1 ascents; with 1 pass it trains on the start.
     """
@@ -48,7 +48,7 @@ class PGDTraining(Adversary):
         with self.space.inside(model, batch) as field:
             delta = self.start(field)
             for t in range(self.passes - 1):
-                with masks.again() if t else masks.drawing(), still_statistics(model):
+                with masks.again() if t else masks.drawing(), frozen_running_statistics(model):
                     value = loss(field.output(delta), *rest)
                     (gradient,) = torch.autograd.grad(value, field.point)
                 delta = self.ascend(field, delta, gradient)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from relearn.maths.operator_norm import flattened_is_exact, operator_norm
 from relearn.maths.spectral_draw import spectral_normal_
 from relearn.methods.initialised import Initialised
-from relearn.methods.scales import undisturbed
+from relearn.methods.learned_scales import preserve_state
 from relearn.methods.variance_scaling import CONVOLUTIONS, generator_of, layers, neutral, redraw
 
 
@@ -85,7 +85,7 @@ def _divide(
 
     hooks = [layer.register_forward_pre_hook(note) for layer in wide]
     try:
-        with undisturbed(model, seed), torch.no_grad():
+        with preserve_state(model, seed), torch.no_grad():
             model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
     finally:
         for hook in hooks:

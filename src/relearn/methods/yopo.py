@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversary import Adversary, still_statistics, whole
+from relearn.methods.adversarial_base import AdversarialBase, frozen_running_statistics, require_positive_int
 from relearn.methods.fit import Loss, plain_gradient
 
 STEPS = ("divided", "whole")
@@ -43,7 +43,7 @@ LISTS = ("blocks", "layers", "layer", "h")
 
 
 @dataclass
-class YOPO(Adversary):
+class YOPO(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit`.
 
     Args:
@@ -51,7 +51,7 @@ class YOPO(Adversary):
         step: of :data:`STEPS`.
         first: the name of the module that ends f_0; by default :func:`first_block` finds it.
 
-    Further arguments and errors: :class:`~relearn.methods.adversary.Adversary`.
+    Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
 
     inner: int = 2
@@ -60,7 +60,7 @@ class YOPO(Adversary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("inner", self.inner)
+        require_positive_int("inner", self.inner)
         if self.step not in STEPS:
             raise ValueError(f"step: found {self.step!r} (allowed: {', '.join(STEPS)})")
         if self.step == "divided":
@@ -77,7 +77,7 @@ class YOPO(Adversary):
         ):
             delta = self.start(field)
             for t in range(self.passes):
-                with masks.again() if t else masks.drawing(), still_statistics(model if t else None):
+                with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
                     value = shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta) / self.passes
                     value.backward()
                 total, gradient = total.to(value.device) + value.detach(), field.gradient()
@@ -85,7 +85,7 @@ class YOPO(Adversary):
                     break
                 delta = self.ascend(field, delta, gradient)
                 for _ in range(self.inner - 1):
-                    with masks.again(), still_statistics(model):
+                    with masks.again(), frozen_running_statistics(model):
                         product = shallow.product(field.output, delta)
                         (gradient,) = torch.autograd.grad(product, field.point)
                     delta = self.ascend(field, delta, gradient)

@@ -4,8 +4,8 @@ zhu2022 says of images that adversarial training costs clean accuracy, and of te
 
 Settings: network {name, width, depth} (of relearn.models); train {epochs, batch_size, lr, momentum, weight_decay, schedule (cosine, or
 step at half and three quarters), crop_padding, flip}; method {kind (vanilla | pgd | free_at | freelb), passes, step_size, eps,
-start_norm, project, norm (linf | l2)} in pixels of [0, 1] (see relearn.methods.strategies; vanilla has its kind alone); attack {eps,
-step_size, steps, restarts, images (evenly spaced test images; 0: all)}.
+start_norm, project, norm (linf | l2)} in pixels of [0, 1] (see relearn.methods.gradient_strategies; vanilla has its kind alone);
+attack {eps, step_size, steps, restarts, images (evenly spaced test images; 0: all)}.
 Input: data (what `relearn prepare` wrote; everything that the split left for training is trained on).
 Output: weights.safetensors (see relearn.models.files), history.csv (a row an epoch), answers.csv (sample, label, predicted, fooled;
 fooled is empty where the image was not attacked).
@@ -48,10 +48,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.console import Progress
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
+    from relearn.methods.batch_source import Resident
     from relearn.methods.fit import fit
     from relearn.methods.free_at import Replayed
-    from relearn.methods.source import Resident
-    from relearn.methods.strategies import passes_of
+    from relearn.methods.gradient_strategies import passes_of
     from relearn.models import files
     from relearn.steps.csv_rows import write_rows
     from relearn.steps.task_images import Images
@@ -147,7 +147,7 @@ def strategy_of(method: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: another kind than :data:`KINDS`, what the method refuses.
     """
-    from relearn.methods.strategies import strategy
+    from relearn.methods.gradient_strategies import strategy
 
     own = dict(method)
     kind = own.pop("kind")

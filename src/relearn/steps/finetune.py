@@ -5,11 +5,11 @@ folder), layers, dim, heads, ffn, embedding_dim (of albert), dropout, attention_
 relearn.data.text_tasks), samples {train, dev, test} (evenly spaced; 0: all); with_tasks (training parts of other tasks of the same
 kind that are trained on together with its own); max_length (tokens of a text or pair, at most what the encoder reads);
 method {kind (vanilla | pgd | free_at | freelb | yopo), passes, step_size, eps, start_norm, project, clean_first, mask, reuse_masks,
-inner and inner_step (of yopo)} (see relearn.methods.strategies; vanilla has its kind alone); steps, warmup_steps, batch_size,
-accumulate (in so many shares a batch goes through the network, see relearn.methods.micro_batches), lr, weight_decay, decay (of what;
-all where it is left out), betas, adam_eps, schedule, clip_norm; dropout, attention_dropout (null: the encoder's own); evaluations (so
-many, evenly spaced, the last one at the end); answered (other tasks of the same kind and classes, whose test parts the kept network
-answers too: ax after mnli; none where it is left out).
+inner and inner_step (of yopo)} (see relearn.methods.gradient_strategies; vanilla has its kind alone); steps, warmup_steps, batch_size,
+accumulate (in so many shares a batch goes through the network, see relearn.methods.gradient_accumulation), lr, weight_decay,
+decay (of what; all where it is left out), betas, adam_eps, schedule, clip_norm; dropout, attention_dropout (null: the encoder's own);
+evaluations (so many, evenly spaced, the last one at the end); answered (other tasks of the same kind and classes, whose test parts the
+kept network answers too: ax after mnli; none where it is left out).
 Inputs: encoder (an acquire run's encoder.safetensors) or start (another finetune run's model.safetensors; its head stays where kind and
 classes are the same), or none: a checkpoint, or an encoder of these sizes, drawn, with a vocabulary of the training texts.
 ``$RELEARN_MIRROR`` may hold the tasks.

@@ -56,19 +56,19 @@ def gradient(settings: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: what the method refuses.
     """
-    from relearn.methods.micro_batches import MicroBatches
-    from relearn.methods.strategies import strategy
+    from relearn.methods.gradient_accumulation import GradientAccumulation
+    from relearn.methods.gradient_strategies import strategy
 
     method = {NAMES.get(key, key): value for key, value in settings["method"].items()}
     kind = method.pop("kind")
     count = settings["accumulate"]
     made = [strategy(kind, **method) for _ in range(count)]
-    return made[0] if count == 1 else MicroBatches(made)
+    return made[0] if count == 1 else GradientAccumulation(made)
 
 
 def passes(settings: Mapping[str, Any]) -> int:
     """Forward and backward passes of an update."""
-    from relearn.methods.strategies import passes_of
+    from relearn.methods.gradient_strategies import passes_of
 
     method = settings["method"]
     return passes_of(method["kind"], method.get("passes", 1))

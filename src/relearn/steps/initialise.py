@@ -99,10 +99,10 @@ def _loss_and_norm(model: nn.Module, loss: Any, batch: Sequence[Any]) -> tuple[f
     """Loss and L2 norm of its gradient at a batch, on batch statistics and without dropout; the model stays as it is."""
     import torch
 
-    from relearn.methods.scales import undisturbed
-    from relearn.methods.source import outputs
+    from relearn.methods.batch_source import outputs
+    from relearn.methods.learned_scales import preserve_state
 
-    with undisturbed(model, 0):
+    with preserve_state(model, 0):
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         value = loss(outputs(model, batch[0]), *batch[1:])
         gradients = torch.autograd.grad(value, parameters, allow_unused=True)

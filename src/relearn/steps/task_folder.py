@@ -20,7 +20,7 @@ from torch import Tensor
 from relearn.data.cache import cache_folder, writable_folder
 from relearn.data.class_folders import root_of, sha256_of
 from relearn.data.imagenet_folder import FolderBatches, listing, validation
-from relearn.methods.source import pixels
+from relearn.methods.batch_source import pixels
 from relearn.steps.task_images import Images
 
 # Of ImageNet's training images, RGB, in pixel units: the usual constants, so that no pass over all images is needed.

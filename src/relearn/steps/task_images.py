@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from relearn.data.arrays import load_prepared
 from relearn.methods.augmentation import compose, crop_and_flip, cutout
-from relearn.methods.source import Resident, pixels
+from relearn.methods.batch_source import Resident, pixels
 from relearn.models import create, files
 
 

@@ -97,7 +97,7 @@ def test_arc_from_its_archive(
     bad = other / arc.ARCHIVE.name
     bad.write_bytes(bad.read_bytes()[:-30])
     as_official(monkeypatch, arc, bad)
-    with pytest.raises(ValueError, match="no whole zip archive"):
+    with pytest.raises(ValueError, match="not a complete zip archive"):
         arc.load(other)
 
 

@@ -7,7 +7,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from relearn.methods.gradinit.derivative import CONSTRAINT, OBJECTIVE, Derivative, direction, gradient_norm
-from relearn.methods.scales import ScaledWeights, double_backward, halves, undisturbed
+from relearn.methods.learned_scales import ScaledWeights, double_backward, halves, preserve_state
 
 FLOAT = torch.float64
 H = 1e-6
@@ -94,7 +94,7 @@ def ahead_of(model, scales, theta, step, eta, batch):
 def test_objective(norm, kind, unit):
     model, pool, scales, settings = problem(norm, kind)
     first, second = halves(pool, 0.5)
-    with undisturbed(model, 0):
+    with preserve_state(model, 0):
         theta, loss, g = value_and_gradient(model, scales, first)
         if kind == "adam":
             step = [one.sign() for one in g]
@@ -117,7 +117,7 @@ def test_objective(norm, kind, unit):
             theta, _, g = value_and_gradient(model, m, first)
             return ahead_of(model, m, theta, g, 0.3, second)
 
-        with undisturbed(model, 0):
+        with preserve_state(model, 0):
             assert not torch.allclose(found, differences(moving, scales), rtol=1e-2)
 
 
@@ -130,7 +130,7 @@ def test_constraint(norm, kind, kept):
     first, second = halves(pool, 0.5)
     derivative = Derivative(ScaledWeights(model), cross_entropy, **{**settings, "gamma": 1e-9})
     derivative.expected = CONSTRAINT if kept else OBJECTIVE
-    with undisturbed(model, 0), double_backward():
+    with preserve_state(model, 0), double_backward():
         expected = differences(lambda m: norm_of(model, m, first, kind), scales)
         which, found, row = derivative.constrained(scales, first, second)
         size = norm_of(model, scales, first, kind)
@@ -144,7 +144,7 @@ def test_penalty(kind):
     model, pool, scales, settings = problem(True, kind)
     first, second = halves(pool, 0.5)
     derivative = Derivative(ScaledWeights(model), cross_entropy, **settings)
-    with undisturbed(model, 0), double_backward():
+    with preserve_state(model, 0), double_backward():
         theta, _, g = value_and_gradient(model, scales, first)
         step = [one.sign() if kind == "adam" else one for one in g]
         expected = differences(

@@ -32,7 +32,6 @@ ARCHIVE = Remote(
     ),
     size=680841265,
     sha256="6d2d5ab50b2ceec6ba5f79c921be77cf2de712ea25a2b3f4fff3acc101cecfa0",
-    magic=b"PK\x03\x04",
 )
 
 

@@ -19,7 +19,7 @@ PLACE = "https://s3.amazonaws.com/commensenseqa"
 
 
 def _remote(name: str, size: int, sha256: str) -> Remote:
-    return Remote(f"csqa-{name}", (f"{PLACE}/{name}",), size, sha256, b"{")
+    return Remote(f"csqa-{name}", (f"{PLACE}/{name}",), size, sha256)
 
 
 FILES = {

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from relearn.data.archive import zip_member
 from relearn.data.remote import Remote, fault_of
-
-LARGEST = 2**28  # bytes of one file; the largest real one has 4 MB
 
 
 def contents(
@@ -53,13 +51,7 @@ def _read(path: Path) -> bytes:
 
 
 def _member(path: Path, name: str) -> bytes:
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(name) as file:
-            content = file.read(LARGEST + 1)
-    except KeyError:
-        raise ValueError(f"{path}: lacks {name} (allowed: the official archive)") from None
-    except (zipfile.BadZipFile, EOFError) as fault:
-        raise ValueError(f"{path}: no whole zip archive ({' '.join(str(fault).split())})") from None
-    if len(content) > LARGEST:
-        raise ValueError(f"{path}: {name} unpacks to more than the allowed {LARGEST} bytes")
+    content = zip_member(path, name)
+    if content is None:
+        raise ValueError(f"{path}: lacks {name} (allowed: the official archive)")
     return content

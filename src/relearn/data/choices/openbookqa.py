@@ -25,7 +25,6 @@ ARCHIVE = Remote(
     ),
     size=1446098,
     sha256="82368cf05df2e3b309c17d162e10b888b4d768fad6e171e0a041954c8553be46",
-    magic=b"PK\x03\x04",
 )
 
 

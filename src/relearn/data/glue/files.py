@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from relearn.data.archive import zip_member
 from relearn.data.glue.tasks import Task
 from relearn.data.remote import fault_of
-
-LARGEST = 2**30  # bytes of one file: mnli's training file, parses and all, has a third of that
 
 Reader = Callable[[str], bytes | None]
 
@@ -53,17 +51,4 @@ def _of_folder(folder: Path) -> Reader:
 
 
 def _of_zip(path: Path, folder: str) -> Reader:
-    def read(name: str) -> bytes | None:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                if f"{folder}/{name}" not in archive.namelist():
-                    return None
-                with archive.open(f"{folder}/{name}") as file:
-                    content = file.read(LARGEST + 1)
-        except (zipfile.BadZipFile, EOFError) as fault:
-            raise ValueError(f"{path}: no whole zip archive ({' '.join(str(fault).split())})") from None
-        if len(content) > LARGEST:
-            raise ValueError(f"{path}: {name} unpacks to more than the allowed {LARGEST} bytes")
-        return content
-
-    return read
+    return lambda name: zip_member(path, f"{folder}/{name}")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from relearn.data.remote import Remote
 
 HOST = "https://dl.fbaipublicfiles.com"
-ZIP = b"PK\x03\x04"
 COLA = (
     "source",
     "label",
@@ -50,8 +49,8 @@ class Task:
     scale: tuple[float, float] | None = None
 
 
-def _remote(name: str, size: int, sha256: str, *, folder: str = "glue/data", magic: bytes = ZIP) -> Remote:
-    return Remote(name, (f"{HOST}/{folder}/{name}",), size, sha256, magic)
+def _remote(name: str, size: int, sha256: str, *, folder: str = "glue/data") -> Remote:
+    return Remote(name, (f"{HOST}/{folder}/{name}",), size, sha256)
 
 
 THREE = {"train": ("train.tsv",), "dev": ("dev.tsv",), "test": ("test.tsv",)}
@@ -93,20 +92,17 @@ TASKS = {
                 1047044,
                 "60a9b09084528f0673eedee2b69cb941920f0b8cd0eeccefc464a98768457f89",
                 folder=SENTEVAL,
-                magic=b"",
             ),
             _remote(
                 "msr_paraphrase_test.txt",
                 441275,
                 "a04e271090879aaba6423d65b94950c089298587d9c084bf9cd7439bd785f784",
                 folder=SENTEVAL,
-                magic=b"",
             ),
             _remote(
                 "mrpc_dev_ids.tsv",
                 6222,
                 "971d7767d81b997fd9060ade0ec23c4fc31cbb226a55d1bd4a1bac474eb81dc7",
-                magic=b"",
             ),
         ),
         counts={"train": (3668,), "dev": (408,), "test": (1725,)},
@@ -218,7 +214,6 @@ TASKS = {
                 "AX.tsv",
                 222257,
                 "0e13510b1bb14436ff7e2ee82338f0efb0133ecf2e73507a697dc210db3f05fd",
-                magic=b"",
             ),
         ),
         counts={"test": (1104,)},

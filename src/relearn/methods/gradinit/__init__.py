@@ -58,7 +58,7 @@ from torch import Tensor, nn
 from relearn.methods.gradinit.arguments import check
 from relearn.methods.gradinit.derivative import Derivative, direction, gradient_norm
 from relearn.methods.initialised import Initialised
-from relearn.methods.scales import Checkpoint, Row, ScaleAdam, ScaledWeights, halves, learn
+from relearn.methods.learned_scales import Checkpoint, Row, ScaleAdam, ScaledWeights, halves, learn
 
 __all__ = ["direction", "gradient_norm", "gradinit"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relearn.methods.scales import Row, ScaledWeights
-from relearn.methods.scales.twice import Twice
+from relearn.methods.learned_scales import Row, ScaledWeights
+from relearn.methods.learned_scales.second_order import SecondOrder
 
 OBJECTIVE, CONSTRAINT = 0, 1
 
@@ -68,7 +68,7 @@ class Derivative:
         theta = self.weights.at(scales)
         # Iterations of the constraint come in runs: after one, the (first-order) graph is kept for the second pass through it. If the
         # guess is wrong, the forward pass is repeated or a graph was kept for nothing; the numbers are the same.
-        twice = Twice(theta) if self.expected == CONSTRAINT else None
+        twice = SecondOrder(theta) if self.expected == CONSTRAINT else None
         value = self._loss(theta, first, twice)
         if twice is not None:
             gradient = twice.gradient(value)
@@ -81,7 +81,7 @@ class Derivative:
             v = norm_direction(gradient, self.optimizer)
             del gradient
             if twice is None:
-                twice = Twice(theta)
+                twice = SecondOrder(theta)
                 value = self._loss(theta, first, twice)
             return CONSTRAINT, self._curvature(twice, value, theta, v), row
         del twice
@@ -95,7 +95,7 @@ class Derivative:
     ) -> tuple[int, Tensor, Row]:
         """∂(L̃ + λ‖g‖)/∂α, section 4.2.6."""
         theta = self.weights.at(scales)
-        twice = Twice(theta)
+        twice = SecondOrder(theta)
         value = self._loss(theta, first, twice)
         gradient = twice.gradient(value)
         loss, size = self._numbers(value, gradient)
@@ -105,7 +105,9 @@ class Derivative:
         row: Row = {"kind": "penalty", "loss": loss, "gradient_norm": size, "objective": objective}
         return OBJECTIVE, by_loss + strength * by_norm, row
 
-    def _loss(self, theta: Sequence[Tensor], batch: Sequence[Any], twice: Twice | None = None) -> Tensor:
+    def _loss(
+        self, theta: Sequence[Tensor], batch: Sequence[Any], twice: SecondOrder | None = None
+    ) -> Tensor:
         with twice or contextlib.nullcontext():
             return self.weights.loss(theta, self.loss, batch, self.precision)
 
@@ -114,7 +116,9 @@ class Derivative:
         norm = gradient_norm(gradient, self.optimizer)
         return torch.stack([value.detach().double(), norm.double()]).tolist()
 
-    def _curvature(self, twice: Twice, value: Tensor, theta: Sequence[Tensor], v: Sequence[Tensor]) -> Tensor:
+    def _curvature(
+        self, twice: SecondOrder, value: Tensor, theta: Sequence[Tensor], v: Sequence[Tensor]
+    ) -> Tensor:
         """⟨(H v)_i, W_i⟩."""
         return self.weights.by_scale(twice.along(value, v, self.weights.scaled(theta)))
 

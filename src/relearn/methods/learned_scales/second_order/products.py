@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relearn.methods.scales.twice.stage import CURVATURE, GRAPH, Stage
+from relearn.methods.learned_scales.second_order.stage import CURVATURE, GRAPH, Stage
 
 
 def convolve(

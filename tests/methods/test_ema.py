@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from relearn.checkpoint import Checkpoint
 from relearn.methods.augmentation import crop_and_flip
-from relearn.methods.average import Average
+from relearn.methods.ema import EMA
 from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.mixing import mixup_or_cutmix
 
@@ -98,7 +98,7 @@ def test_the_warm_up_ends_at_the_decay_and_forgets_the_start():
     """Constant 1 after a start of 0: the average is 1 - Π d_t, where the product is 10! (t + 1)!/(t + 10)! as long as d_t < d."""
     net = nn.Linear(1, 1, bias=False).double()
     nn.init.zeros_(net.weight)
-    mean = Average(net, 0.95)
+    mean = EMA(net, 0.95)
     nn.init.ones_(net.weight)
     for t in range(1, 301):
         mean.update(t)
@@ -234,7 +234,7 @@ def test_bfloat16_weights_have_an_average_that_moves():
     """In bfloat16 1 + (1 - d)(2 - 1) rounds to 1 for d = 0.999; the state dict has the network's own dtypes again."""
     net = nn.Linear(1, 1, bias=False).to(torch.bfloat16)
     nn.init.ones_(net.weight)
-    mean = Average(net, 0.999)
+    mean = EMA(net, 0.999)
     nn.init.constant_(net.weight, 2.0)
     for t in range(10**6, 10**6 + 500):
         mean.update(t)

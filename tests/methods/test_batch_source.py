@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from relearn.methods.source import Resident, Source, outputs, pixels, rows, share
+from relearn.methods.batch_source import Resident, Source, outputs, pixels, rows, share
 
 
 @given(count=st.integers(2, 40), batch_size=st.integers(2, 45), seed=st.integers(0, 99))

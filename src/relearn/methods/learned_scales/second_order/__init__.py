@@ -34,12 +34,12 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from relearn.methods.scales.twice.normalisation import normalise
-from relearn.methods.scales.twice.products import convolve, multiply
-from relearn.methods.scales.twice.stage import CURVATURE, GRADIENT, GRAPH, Stage
+from relearn.methods.learned_scales.second_order.normalisation import normalise
+from relearn.methods.learned_scales.second_order.products import convolve, multiply
+from relearn.methods.learned_scales.second_order.stage import CURVATURE, GRADIENT, GRAPH, Stage
 
 
-class Twice(TorchFunctionMode):
+class SecondOrder(TorchFunctionMode):
     """A context for the forward pass of a network at ``theta``, and the passes after it, in this order:
 
     :meth:`gradient` (plain, as autograd's), then :meth:`along`: for v like θ the tensors whose inner products with θ are those of H v.

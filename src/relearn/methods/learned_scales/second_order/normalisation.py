@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relearn.methods.scales.twice.stage import GRADIENT, GRAPH, Stage
+from relearn.methods.learned_scales.second_order.stage import GRADIENT, GRAPH, Stage
 
 
 def normalise(

@@ -7,7 +7,7 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from relearn.methods.scales.twice import Twice
+from relearn.methods.learned_scales.second_order import SecondOrder
 
 FLOAT = torch.float64
 
@@ -85,7 +85,7 @@ def test_it_is_the_hessian_vector_product(name, gradient_first):
     model, theta, v, x = setting(name)
     expected_gradient, expected = products(model, theta, v, x)
     leaves = list(theta.values())
-    twice = Twice(leaves)
+    twice = SecondOrder(leaves)
     with twice:
         value = functional_call(model, theta, (x,)).mean()
     if gradient_first:
@@ -111,7 +111,7 @@ def test_it_is_the_hessian_vector_product(name, gradient_first):
 def test_what_is_replaced_and_what_is_left_alone(name, replaced):
     """The negative control of the test above: it would also pass if nothing were ever replaced."""
     model, theta, _, x = setting(name)
-    with Twice(list(theta.values())):
+    with SecondOrder(list(theta.values())):
         value = functional_call(model, theta, (x,)).mean()
     names, stack = [], [value.grad_fn]
     while stack:
@@ -151,7 +151,7 @@ def test_in_a_network_that_does_what_networks_do():
     v = [torch.randn_like(one) for one in leaves]
     g = torch.autograd.grad(cross_entropy(functional_call(model, theta, (x,)), y), leaves, create_graph=True)
     h = torch.autograd.grad(g, leaves, v)
-    twice = Twice(leaves)
+    twice = SecondOrder(leaves)
     with twice:
         value = cross_entropy(functional_call(model, theta, (x,)), y)
     assert all(torch.allclose(one, other) for one, other in zip(twice.gradient(value), g))
@@ -178,7 +178,7 @@ def test_in_single_precision_it_is_as_exact_as_autograd():
         }
         leaves = list(theta.values())
         net, inputs = model.to(dtype), x.to(dtype)
-        twice = Twice(leaves)
+        twice = SecondOrder(leaves)
         with twice:
             value = cross_entropy(functional_call(net, theta, (inputs,)), y)
         g = twice.gradient(value)
@@ -193,7 +193,7 @@ def test_in_single_precision_it_is_as_exact_as_autograd():
 def test_under_autocast_nothing_is_replaced():
     model, theta, _, x = setting("linear")
     leaves = list(theta.values())
-    twice = Twice(leaves)
+    twice = SecondOrder(leaves)
     with twice, torch.autocast("cpu", dtype=torch.bfloat16):
         y = functional.linear(x, leaves[1].new_ones(3, 2))
         assert y.grad_fn is None

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relearn.methods.scales import halves, samples
+from relearn.methods.learned_scales import halves, samples
 
 
 def test_the_default_of_the_paper():

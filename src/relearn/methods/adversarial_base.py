@@ -1,7 +1,7 @@
-"""What all adversarial strategies of :func:`relearn.methods.fit.fit` share: their settings, where δ lives, their count of skipped steps.
+"""Base class of the adversarial strategies of :func:`relearn.methods.fit.fit`: settings, space of δ, count of skipped steps.
 
 A **space** is where δ is added: :class:`~relearn.methods.embedding_space.EmbeddingSpace` (word embeddings) or
-:class:`~relearn.methods.pixel_space.PixelSpace`. For one batch it opens a **field**, which runs the network at X + δ and gives ∇_δ.
+:class:`~relearn.methods.pixel_space.PixelSpace`. For each batch it opens a **field**, which runs the network at X + δ and returns ∇_δ.
 """
 
 from __future__ import annotations
@@ -20,58 +20,58 @@ from relearn.methods.perturbation import Ball
 
 
 class Field(Protocol):
-    """One batch and its perturbations."""
+    """A batch and its perturbations."""
 
     samples: int
     real: Tensor | None
-    """(rows, n) bool, or None: every entry is real."""
+    """(rows, n) bool, False on padding; None if there is no padding."""
     device: torch.device
     shape: tuple[int, ...]
-    """Of δ."""
+    """Shape of δ."""
 
     @property
     def point(self) -> Tensor:
-        """The δ of the last :meth:`output`, a leaf: what to differentiate by."""
+        """The δ of the last :meth:`output`, a leaf tensor to differentiate with respect to."""
 
     def start(self, ball: Ball) -> Tensor:
-        """δ_0."""
+        """The initial perturbation δ_0."""
 
     def output(self, delta: Tensor) -> Any:
         """The network's output at X + δ."""
 
     def confine(self, delta: Tensor) -> Tensor:
-        """δ brought back to where X + δ is a legal input."""
+        """Project δ so that X + δ is a legal input."""
 
     def gradient(self) -> Tensor:
-        """∇_δ as the backward pass of the last :meth:`output` left it. Once after each that is meant for the parameters."""
+        """∇_δ of the last :meth:`output`. Call it once after each backward pass that contributes to the parameters' gradient."""
 
     def finish(self) -> None:
-        """After the last pass: what the parameters below δ have still to get."""
+        """Complete the gradient of the parameters below δ after the last pass."""
 
 
 class Space(Protocol):
-    """Where δ is added."""
+    """Where δ is added; ``inside`` opens the field of a batch."""
 
     def inside(self, model: nn.Module, batch: Sequence[Any]) -> contextlib.AbstractContextManager[Field]: ...
 
 
 @dataclass
-class Adversary:
-    """The settings; a strategy is a subclass with ``__call__(model, loss, batch)``.
+class AdversarialBase:
+    """Settings shared by all strategies; a strategy is a subclass with ``__call__(model, loss, batch)``.
 
     Args:
-        passes: forward and backward passes K of a batch.
+        passes: K, forward and backward passes per batch.
         step_size, eps, start_norm, project, mask, norm: see :class:`~relearn.methods.perturbation.Ball`.
-        reuse_masks: all passes of a batch with the first one's dropout masks (:mod:`relearn.methods.dropout_masks`).
+        reuse_masks: use the dropout masks of the first pass in all passes of a batch (:mod:`relearn.methods.dropout_masks`).
         space: where δ is added.
 
-    With an ``eps`` of 0 that is in use, or a ``step_size`` and a ``start_norm`` of 0, a strategy is plain training, bit for bit,
-    of one pass: there is nothing to draw and nothing to average over.
+    If the ball is a point (an active ``eps`` of 0, or ``step_size`` and ``start_norm`` both 0), a strategy makes one pass of plain
+    training, bit for bit.
 
-    The defaults are those of MNLI for RoBERTa-large in the authors' scripts.
+    The defaults are those for RoBERTa-large on MNLI in the authors' scripts.
 
     Raises:
-        ValueError: a setting out of range.
+        ValueError: a setting is out of range.
     """
 
     passes: int = 3
@@ -85,21 +85,21 @@ class Adversary:
     space: Space = field(default_factory=EmbeddingSpace)
 
     def __post_init__(self) -> None:
-        whole("passes", self.passes)
+        require_positive_int("passes", self.passes)
         self.ball = Ball(self.eps, self.step_size, self.start_norm, self.project, self.mask, self.norm)
         self._skipped: Tensor | int = 0
 
     @property
     def skipped_count(self) -> int:
-        """Steps of a sample's δ that were left out so far, because its gradient was not finite."""
+        """Number of ascent steps (per sample) skipped so far because the gradient was not finite."""
         return int(self._skipped)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs; :func:`~relearn.methods.fit.fit` keeps it in its checkpoint."""
+        """State for resuming; :func:`~relearn.methods.fit.fit` stores it in its checkpoint."""
         return {"skipped": self.skipped_count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`state_dict` gave; nothing starts anew."""
+        """Restore the state from :meth:`state_dict`; an empty mapping resets it."""
         self._skipped = int(state.get("skipped", 0))
 
     def masks(self) -> MaskReplay:
@@ -109,14 +109,14 @@ class Adversary:
         return field.confine(field.start(self.ball))
 
     def ascend(self, field: Field, delta: Tensor, gradient: Tensor) -> Tensor:
-        """δ after one step, legal; counts what was skipped without waiting for the device."""
+        """δ after one ascent step, projected to legal inputs; counts skipped steps without synchronising with the device."""
         moved, skipped = self.ball.ascend(delta, gradient, field.samples, field.real)
         self._skipped = self._skipped + skipped
         return field.confine(moved)
 
 
-def whole(key: str, value: Any) -> None:
-    """Refuse what is no whole number of at least 1.
+def require_positive_int(key: str, value: Any) -> None:
+    """Check that a setting is a require_positive_int number of at least 1.
 
     Raises:
         ValueError: it is not.
@@ -126,10 +126,10 @@ def whole(key: str, value: Any) -> None:
 
 
 @contextlib.contextmanager
-def still_statistics(model: nn.Module | None) -> Iterator[None]:
-    """Inside, batch normalisation in training mode takes the batch's statistics and leaves its running ones alone.
+def frozen_running_statistics(model: nn.Module | None) -> Iterator[None]:
+    """Context in which batch normalisation in training mode uses batch statistics but does not update its running statistics.
 
-    So that the running statistics move once a step, however many passes it has. None: nothing is done.
+    The running statistics then move once per step, however many passes a step has. With ``model=None`` nothing is done.
     """
     found = [
         module

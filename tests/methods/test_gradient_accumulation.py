@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from relearn.methods.fit import plain_gradient
-from relearn.methods.micro_batches import MicroBatches
-from relearn.methods.strategies import strategy
+from relearn.methods.gradient_accumulation import GradientAccumulation
+from relearn.methods.gradient_strategies import strategy
 
 
 class Reader(nn.Module):
@@ -51,7 +51,7 @@ def test_shares_add_up_to_the_batch(rows: int, shares: int) -> None:
     torch.manual_seed(rows + 10 * shares)
     model, batch = Reader().double(), sentences(rows)
     whole, wanted = gradients(model, plain_gradient, batch)
-    value, found = gradients(model, MicroBatches([plain_gradient] * shares), batch)
+    value, found = gradients(model, GradientAccumulation([plain_gradient] * shares), batch)
     assert torch.allclose(value, whole, atol=1e-14) and torch.allclose(found, wanted, atol=1e-14)
     assert not value.requires_grad
 
@@ -66,7 +66,7 @@ def test_an_adversarial_step_is_that_of_the_whole_batch(name: str, passes: int) 
         return strategy(name, passes=passes, step_size=step, eps=0.5, start_norm=0.0)
 
     whole, wanted = gradients(model, made(0.2), batch)
-    value, found = gradients(model, MicroBatches([made(0.2) for _ in range(3)]), batch)
+    value, found = gradients(model, GradientAccumulation([made(0.2) for _ in range(3)]), batch)
     assert torch.allclose(value, whole, atol=1e-12) and torch.allclose(found, wanted, atol=1e-12)
     _, other = gradients(model, made(0.3), batch)
     assert not torch.allclose(other, wanted, atol=1e-6)
@@ -95,12 +95,12 @@ class Counting:
 def test_a_strategy_has_always_the_same_share() -> None:
     model, batch = Reader(), sentences(5)
     batch[0][0][:, 0] = torch.arange(5)
-    shares = MicroBatches([Counting(), Counting(), plain_gradient])
+    shares = GradientAccumulation([Counting(), Counting(), plain_gradient])
     shares(model, cross_entropy, batch)
     shares(model, cross_entropy, batch)
     first, second = (one.seen for one in shares.strategies[:2])
     assert first == [0, 0] and second == [1, 2, 1, 2] and shares.skipped_count == 4
-    again = MicroBatches([Counting(), Counting(), plain_gradient])
+    again = GradientAccumulation([Counting(), Counting(), plain_gradient])
     again.load_state_dict(shares.state_dict())
     assert [one.seen for one in again.strategies[:2]] == [first, second]
     again.load_state_dict({})
@@ -109,4 +109,4 @@ def test_a_strategy_has_always_the_same_share() -> None:
 
 def test_there_must_be_a_share() -> None:
     with pytest.raises(ValueError, match=r"accumulate: 0 \(allowed: at least 1\)"):
-        MicroBatches([])
+        GradientAccumulation([])

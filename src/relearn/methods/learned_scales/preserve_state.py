@@ -13,7 +13,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 
 @contextlib.contextmanager
-def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
+def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
     """Inside, every module is in eval mode (Dropout is off) but batch normalisation, which takes the statistics of the batch and does
     not move its running ones. torch's global generators are seeded by ``seed``, for networks that draw in ``forward``. Afterwards
     modes and random states are as they were found, also after an error.

@@ -1,18 +1,18 @@
-r"""An exponential moving average of the weights beside the training loop.
+r"""Exponential moving average of the weights during training.
 
 .. math:: \bar w_0 = w_0, \qquad \bar w_t = d_t\, \bar w_{t-1} + (1 - d_t)\, w_t, \qquad d_t = \min\Big(d, \frac{1 + t}{10 + t}\Big),
 
-where :math:`w_t` are the weights after step t. qi2023's table 6 gives d = 0.99984 and says no more about it.
+where :math:`w_t` are the weights after step t. Table 6 of qi2023 gives d = 0.99984 and no further details.
 
-The **warm-up** of the decay, as in TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``, makes the average span about the last
-ninth of the steps taken until d is reached (d = 0.99984 after 56,240 steps). timm's ``ModelEma``, with which such recipes are usually
-run, has none by default: there, a run shorter than 1/(1 - d) = 6,250 steps ends with an average that is mostly its start. After some
-100,000 steps the two are the same.
+The **warm-up** of the decay, as in TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``, makes the average cover about the last
+ninth of the steps taken until d is reached (d = 0.99984 after 56,240 steps). timm's ``ModelEma``, which is usually used with such
+recipes, has no warm-up by default: there, after fewer than 1/(1 - d) = 6,250 steps the average is still dominated by the initial
+weights. After some 100,000 steps the two are the same.
 
-**Buffers**: running means and variances of normalisation layers are averaged like weights, as timm does; every other buffer (counters,
-masks with infinities, unit vectors of a power iteration, the matrices of a head) is the trained network's own at that moment.
+**Buffers**: running means and variances of normalisation layers are averaged like weights, as in timm; every other buffer (counters,
+masks with infinities, unit vectors of a power iteration, the matrices of a head) is taken from the trained network.
 
-Weights of less than single precision are averaged in single precision: in bfloat16 a step of (1 - d) would be rounded away.
+Weights in half precision are averaged in single precision: in bfloat16 an update of size 1 - d would be rounded away.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 RUNNING = ("running_mean", "running_var")
 
 
-class Average:
-    """The average of ``model``'s weights, which begins with the present ones.
+class EMA:
+    """The moving average of ``model``'s weights, initialised with their current values.
 
-    It keeps hold of the model's parameters and running statistics, which must stay the same objects: convert the model
-    (dtype, device, memory format) before.
+    It keeps references to the model's parameters and running statistics, which must stay the same objects: convert the model (dtype,
+    device, memory format) first.
 
     Args:
-        decay: d, below 1; 0 is the trained weights themselves.
+        decay: d, below 1; 0 gives the trained weights themselves.
 
     Raises:
         ValueError: ``decay`` outside [0, 1).
@@ -58,13 +58,13 @@ class Average:
         }
 
     def update(self, step: int) -> None:
-        """Take in the weights after ``step`` steps (1 is the first). It does not wait for the device."""
+        """Add the weights after ``step`` steps (1 is the first) to the average, without synchronising with the device."""
         decay = min(self.decay, (1.0 + step) / (10.0 + step))
         current = [self.live[name].detach().to(mean.dtype) for name, mean in self.mean.items()]
         get_ema_multi_avg_fn(decay)(list(self.mean.values()), current, 0)
 
     def state_dict(self, model: nn.Module) -> dict[str, Tensor]:
-        """``model``'s state dict with the average in the place of what is averaged: copies, in the dtypes of ``model``."""
+        """``model``'s state dict with averaged values where there are any; copies in the dtypes of ``model``."""
         return {
             name: self.mean.get(name, tensor).detach().to(tensor.dtype, copy=True)
             for name, tensor in model.state_dict().items()
@@ -72,7 +72,7 @@ class Average:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Inside, the model computes with the average; outside it has its own bits again, after an error too."""
+        """Context in which the model holds the averaged weights; its own are restored bit for bit on exit, even after an error."""
         own = {name: tensor.detach().clone() for name, tensor in self.live.items()}
         try:
             self._give(self.mean)
@@ -86,14 +86,14 @@ class Average:
                 self.live[name].copy_(tensor)
 
     def capture(self) -> dict[str, Tensor]:
-        """For a checkpoint."""
+        """The state for a checkpoint."""
         return {f"average/{name}": tensor for name, tensor in self.mean.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Put back what :meth:`capture` took.
+        """Restore the state from :meth:`capture`.
 
         Raises:
-            ValueError: a checkpoint that keeps no average, or one of other weights.
+            ValueError: the checkpoint has no average, or one of different weights.
         """
         kept = {key.removeprefix("average/") for key in state if key.startswith("average/")}
         if odd := kept ^ set(self.mean):

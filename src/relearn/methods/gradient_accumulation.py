@@ -1,15 +1,15 @@
-r"""Gradient accumulation, for any gradient strategy of :func:`relearn.methods.fit.fit`.
+r"""Gradient accumulation for any gradient strategy of :func:`relearn.methods.fit.fit`.
 
-A batch S of N rows goes through the network in m contiguous shares :math:`S_i` of :math:`N_i` rows, which differ by one row at most:
+A batch S of N rows is split into m contiguous parts :math:`S_i` of :math:`N_i` rows, whose sizes differ by at most one:
 
 .. math:: \nabla L(S) = \sum_{i=1}^m \frac{N_i}{N} \nabla L(S_i)
 
-for every loss that is a mean over rows, exactly, where nothing ties the rows of a batch together (dropout draws other masks for other
-shares, batch normalisation sees other statistics). Adversarial strategies perturb sample by sample, so that a share's samples
-move as they would in the whole batch; a random start is drawn anew for every share.
+This is exact for every loss that is a mean over rows, as long as the rows of a batch do not interact (dropout draws different masks for
+each part, and batch normalisation sees different statistics). Adversarial strategies perturb each sample separately, so the samples of
+a part move as they would in the whole batch; a random start is drawn anew for every part.
 
-In data parallel training a process has shares of its rows. Where batch normalisation takes its statistics over all processes, every
-process must make as many passes: as many shares as the process with the fewest rows can have.
+In data parallel training each process splits its own rows. If batch normalisation takes its statistics over all processes, every
+process must make the same number of passes: the number of parts possible for the process with the fewest rows.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from torch import Tensor, nn
 Gradient = Callable[[nn.Module, Callable[..., Tensor], Sequence[Any]], Tensor]
 
 
-class MicroBatches:
-    """A gradient strategy that gives every share of a batch to a strategy of its own.
+class GradientAccumulation:
+    """A gradient strategy that passes each part of a batch to a strategy of its own.
 
-    Strategy i has always share i, so that one that remembers a batch (FreeAT, whose batches come several times in a row) remembers
-    its share. What the strategies keep is kept with the training's state.
+    Strategy i always gets part i, so a strategy that remembers a batch (FreeAT, whose batches are replayed) remembers its part. The state
+    of the strategies is saved with the training state.
 
     Args:
-        strategies: one a share; each adds its gradient to ``parameter.grad``.
+        strategies: one per part; each adds its gradient to ``parameter.grad``.
 
     Raises:
         ValueError: no strategy.
@@ -43,7 +43,7 @@ class MicroBatches:
         self.strategies = list(strategies)
 
     def __call__(self, model: nn.Module, loss: Callable[..., Tensor], batch: Sequence[Any]) -> Tensor:
-        """The loss of the whole batch, detached; a batch of fewer rows than shares has as many shares as rows."""
+        """The loss of the whole batch, detached; a batch with fewer rows than parts is split into single rows."""
         first = batch[0] if isinstance(batch[0], Tensor) else batch[0][0]
         rows = len(first)
         shares = _as_many(min(rows, len(self.strategies)), model)
@@ -58,7 +58,7 @@ class MicroBatches:
 
     @property
     def skipped_count(self) -> int:
-        """What the strategies skipped together."""
+        """Total number of steps skipped by the strategies."""
         return sum(int(getattr(one, "skipped_count", 0)) for one in self.strategies)
 
     def state_dict(self) -> dict[str, Any]:
@@ -67,14 +67,14 @@ class MicroBatches:
         return {index: state() for index, state in kept.items() if state is not None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`state_dict` gave; nothing starts all of them anew."""
+        """Restore the state from :meth:`state_dict`; an empty mapping resets all strategies."""
         for index, one in enumerate(self.strategies):
             if hasattr(one, "load_state_dict"):
                 one.load_state_dict(state.get(str(index), {}))
 
 
 def _as_many(count: int, model: nn.Module) -> int:
-    """``count`` passes, or the fewest of a process where batch normalisation waits for all of them in every pass."""
+    """``count`` passes, or the fewest of any process if batch normalisation synchronises all processes in every pass."""
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     if not several or not any(
         isinstance(one, nn.modules.batchnorm._BatchNorm) and one.training for one in model.modules()

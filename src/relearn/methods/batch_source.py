@@ -1,10 +1,10 @@
-"""Where the training loop's batches come from, and what a batch is.
+"""Batches for the training loop.
 
-A **batch** is a sequence: its first item is the model's input, one tensor or a tuple of tensors that is splatted
-(``model(*input)``); all others go to the loss, ``loss(output, *rest)``. All its tensors share the first dimension: its rows.
+A **batch** is a sequence. Its first item is the model's input, a tensor or a tuple of tensors (``model(*input)``); the other items go
+to the loss, ``loss(output, *rest)``. All its tensors share the first dimension, the rows.
 
-A **source** makes the batches of an epoch. Tensors that fit in memory need none: the loop wraps them in :class:`Resident`. Batches
-of varying size (so many tokens each), or images that are decoded on the way, bring a source of their own.
+A **source** yields the batches of an epoch. Tensors that fit in memory need none: the loop wraps them in :class:`Resident`. Batches
+of varying size (a fixed number of tokens each), or images decoded on the fly, need a source of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Batch = Sequence[Any]
 
 @runtime_checkable
 class Source(Protocol):
-    """Batches, epoch by epoch.
+    """Batches by epoch.
 
-    ``batches_per_epoch`` sets the length of schedules that are counted in epochs; an epoch whose number of batches varies gives its
-    usual number. ``epoch(generator)`` yields the batches of one epoch and draws only from ``generator``: the same state, the same
-    batches. That is what lets a run resume in the middle of an epoch; the batches seen already are made once more and skipped.
+    ``batches_per_epoch`` sets the length of schedules counted in epochs; a source whose number of batches varies gives its usual number.
+    ``epoch(generator)`` yields the batches of one epoch and draws only from ``generator``, so the same state gives the same batches.
+    This lets training resume within an epoch: batches seen already are generated again and skipped.
     """
 
     batches_per_epoch: int
@@ -33,13 +33,13 @@ class Source(Protocol):
 
 
 class Resident:
-    """A source over tensors of equal first dimension, indexed where they are.
+    """A source over tensors of equal first dimension, indexed on their device.
 
-    Every epoch goes through a fresh permutation in slices of ``batch_size``. A last slice of a single sample is left out, because
-    batch normalisation cannot use it.
+    Every epoch goes through a new permutation in slices of ``batch_size``. A last slice of a single sample is dropped, because batch
+    normalisation cannot use it.
 
     Raises:
-        ValueError: tensors of unequal length, fewer than 2 samples, a batch size below 2.
+        ValueError: tensors of unequal length, fewer than 2 samples, or a batch size below 2.
     """
 
     def __init__(self, data: Sequence[Tensor], batch_size: int) -> None:

@@ -1,4 +1,4 @@
-"""What the training loop writes down: every step's loss, without waiting for the device at every step."""
+"""Records the loss of every training step without synchronising with the device at every step."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 
-class Ledger:
+class LossMeter:
     """Losses, their weights and gradient norms since the last row of the history.
 
-    :meth:`add` only keeps references; :meth:`settle` moves them to the host, the one synchronisation, and finds a divergence with its
-    exact step afterwards. In data parallel training a step's loss is the sum of the processes' weighted parts.
+    :meth:`add` only keeps references; :meth:`settle` moves them to the host, which is the only synchronisation, and detects a divergence
+    with its exact step. In data parallel training a step's loss is the sum of the processes' weighted parts.
 
     Args:
-        diverged_above: a loss beyond it counts as diverged too.
-        add_up: the sum over processes, where there are several.
+        diverged_above: a loss above it counts as diverged, too.
+        add_up: the sum over processes, if there are several.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Ledger:
             norms.append(norm)
 
     def settle(self) -> int | None:
-        """Take in what is pending; how many steps before the last one the first divergence was, or None."""
+        """Process pending losses; returns how many steps before the last one the first divergence was, or None."""
         losses, weights, norms = self._pending
         self._pending = ([], [], [])
         if not losses:
@@ -60,7 +60,7 @@ class Ledger:
         return None
 
     def row(self) -> dict[str, float]:
-        """The weighted mean loss, and the mean gradient norm where norms were taken; the ledger is empty afterwards."""
+        """The weighted mean loss, and the mean gradient norm if norms were recorded; resets the meter."""
         losses = torch.tensor(self.losses, dtype=torch.float64)
         weights = torch.tensor(self.weights, dtype=torch.float64)
         means = {"loss": float((losses * weights).sum() / weights.sum())}

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relearn.methods.scales.adam import ScaleAdam
+from relearn.methods.learned_scales.adam import ScaleAdam
 
 FLOAT = torch.float64
 

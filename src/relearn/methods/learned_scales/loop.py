@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from relearn.methods.initialised import Initialised
-from relearn.methods.scales.binding import ScaledWeights
-from relearn.methods.scales.undisturbed import double_backward, undisturbed
+from relearn.methods.learned_scales.binding import ScaledWeights
+from relearn.methods.learned_scales.preserve_state import double_backward, preserve_state
 
 Row = dict[str, float | str]
 Derivative = Callable[[Tensor, Sequence[Any]], tuple[int, Tensor, Row]]
@@ -72,7 +72,7 @@ def learn(
         done, result.history = int(state["step"]), list(state["history"])
         if resumed:
             resumed(result.history)
-    with undisturbed(weights.model, seed), double_backward():
+    with preserve_state(weights.model, seed), double_backward():
         source = iter(batches)
         for step in range(1, iterations + 1):
             batch = next(source, None)

@@ -8,8 +8,8 @@ from torch.nn.functional import cross_entropy
 
 from relearn.methods.embedding_space import EmbeddingSpace
 from relearn.methods.fit import fit, plain_gradient
+from relearn.methods.gradient_strategies import STRATEGIES, passes_of, strategy
 from relearn.methods.pixel_space import PixelSpace
-from relearn.methods.strategies import STRATEGIES, passes_of, strategy
 
 from .sentences import LOSSES, encoder, gradients, sentences, take
 

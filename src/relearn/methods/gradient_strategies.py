@@ -1,4 +1,4 @@
-"""The gradient strategies that params.yaml may name; nothing is imported before it is used."""
+"""Registry of the gradient strategies allowed in params.yaml; a strategy is imported when it is used."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def strategy(name: str, **settings: Any) -> Any:
     """A strategy for :func:`relearn.methods.fit.fit`, ``strategy(model, loss, batch) -> value``.
 
     Args:
-        name: of :data:`STRATEGIES`; ``vanilla`` is plain back-propagation and takes no settings.
-        settings: the strategy's own; ``space`` is also understood as a word of :data:`SPACES`.
+        name: a key of :data:`STRATEGIES`; ``vanilla`` is plain back-propagation and takes no settings.
+        settings: arguments of the strategy; ``space`` may be a key of :data:`SPACES`.
 
     Raises:
-        ValueError: another name, a setting that the strategy does not have or out of its range.
+        ValueError: an unknown name, or a setting that is unknown or out of range.
     """
     made = load(STRATEGIES, name)
     known = [one.name for one in dataclasses.fields(made)] if dataclasses.is_dataclass(made) else []
@@ -43,5 +43,5 @@ def strategy(name: str, **settings: Any) -> Any:
 
 
 def passes_of(name: str, passes: int) -> int:
-    """Forward and backward passes of the whole network in one step: ``vanilla`` and ``free_at`` 1, else ``passes``."""
+    """Number of forward and backward passes of the whole network per step: 1 for ``vanilla`` and ``free_at``, else ``passes``."""
     return 1 if name in ("vanilla", "free_at") else passes
