@@ -1,4 +1,4 @@
-"""Backward passes by hand against finite differences, plain mathematics and torch's own layers; no second copy kept."""
+"""Backward passes by hand against finite differences, ordinary operations and torch's own layers; no second copy kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn.functional import gelu, linear
 
 from relearn.layers import cosine_core
 from relearn.layers.cosine_attention import CosineAttention
-from relearn.layers.cosine_core import CosineCore, Form, plain
+from relearn.layers.cosine_core import CosineCore, Form, cosine_attention
 from relearn.layers.depthwise_conv import Depthwise, DepthwiseConv2d
 from relearn.layers.gelu_linear import GeluLinear, GeluPointwiseConv2d, GeluProduct
 
@@ -99,11 +99,14 @@ def test_cosine_core_derivatives(
     def core(rows: Tensor, added: Tensor) -> Tensor:
         return CosineCore.apply(rows, added, form)
 
-    torch.testing.assert_close(core(*given), plain(*given, form))
+    torch.testing.assert_close(core(*given), cosine_attention(*given, form))
     assert gradcheck(core, given, check_batched_grad=True)
     ahead = random(6, 3, 4)
     for a, b in zip(
-        *(torch.autograd.grad(f(*given), given, ahead) for f in (core, lambda *at: plain(*at, form)))
+        *(
+            torch.autograd.grad(f(*given), given, ahead)
+            for f in (core, lambda *at: cosine_attention(*at, form))
+        )
     ):
         torch.testing.assert_close(a, b)
     if scratch == 1:

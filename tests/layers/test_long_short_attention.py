@@ -265,7 +265,7 @@ def test_dual_norm_aligns_sizes() -> None:
         one = LongShortAttention(64, 2, window=8, rank=4, dual_norm=dual).double().requires_grad_(False)
         raw = one.qkv(x)[..., 64:].unflatten(2, (2, 2, 32)).permute(2, 0, 3, 1, 4)
         assert one.score is not None
-        hats, long = long_short_core.prepared(raw, one.score(x), None, one.norms, one.form)
+        hats, long = long_short_core.prepare_keys_values(raw, one.score(x), None, one.norms, one.form)
         sizes[dual] = [float(u.norm(dim=-1).mean()) for u in (hats, long)]
     assert sizes[True] == pytest.approx([math.sqrt(32)] * 2, rel=0.02)
     assert sizes[False][0] > 3 * sizes[False][1]

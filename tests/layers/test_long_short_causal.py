@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from relearn.layers import long_short_causal_core as core
-from relearn.layers.causal_spans import Piece, Spans
+from relearn.layers.causal_windows import Piece, Spans
 from relearn.layers.long_short_causal import CausalLongShortAttention, check_coverage
 
 D, H = 6, 2

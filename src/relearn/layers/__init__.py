@@ -1,1 +1,1 @@
-"""What is part of a network and runs in its forward pass; one idea a file."""
+"""Layers: building blocks that run in a network's forward pass, one idea per file."""

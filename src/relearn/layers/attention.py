@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class MultiHeadAttention(nn.Module):
-    r"""Attention of x to a memory z.
+    r"""Attention of the tokens x to a memory z.
 
     .. math::
         q = W_q x + b_q, \quad k = W_k z + b_k, \quad v = W_v z + b_v, \quad
@@ -19,18 +19,18 @@ class MultiHeadAttention(nn.Module):
     ======  ==========================  ===========  =============
     symbol  meaning                     code         shape
     ======  ==========================  ===========  =============
-    x       what asks                   ``x``        (B, T, d)
-    z       what is attended to         ``memory``   (B, S, d)
-    W_*     maps, each its own Linear   ``q k v out``  (d, d)
+    x       source of the queries       ``x``        (B, T, d)
+    z       source of keys and values   ``memory``   (B, S, d)
+    W_*     maps, one Linear each       ``q k v out``  (d, d)
     H       heads                       ``heads``
     ======  ==========================  ===========  =============
 
     Facts (tests/layers/test_attention.py): equals ``torch.nn.MultiheadAttention`` with the same weights; a
-    masked position of the memory has no influence; with ``causal`` position t sees positions up to t alone.
+    masked position of the memory has no influence; with ``causal``, position t sees only positions up to t.
 
-    The maps are separate modules, because the per-layer statistics of zhu2022 (figures 4.9 and 4.10) tell
-    queries, keys and values apart. torch's fused kernels have no second derivative: whoever differentiates
-    twice (GradInit, MetaInit) chooses the mathematical kernel by ``torch.nn.attention.sdpa_kernel``.
+    The maps are separate modules because the per-layer statistics of zhu2022 (figures 4.9 and 4.10) distinguish
+    queries, keys and values. torch's fused kernels have no second derivative; callers that differentiate
+    twice (GradInit, MetaInit) must select the math kernel with ``torch.nn.attention.sdpa_kernel``.
 
     Args:
         dim: width d, a multiple of ``heads``.
@@ -38,7 +38,7 @@ class MultiHeadAttention(nn.Module):
         dropout: probability of dropping an attention weight, in training mode.
 
     Raises:
-        ValueError: ``dim`` is no multiple of ``heads``, or a probability outside [0, 1).
+        ValueError: ``dim`` is not a multiple of ``heads``, or ``dropout`` is outside [0, 1).
     """
 
     def __init__(self, dim: int, heads: int, dropout: float = 0.0) -> None:
@@ -57,17 +57,17 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, *, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Output (B, T, d); ``mask``: bool, True = may be seen, broadcast to (B, H, T, S)."""
+        """Return the output (B, T, d); ``mask`` is boolean, True = visible, and broadcasts to (B, H, T, S)."""
         return self.attend(x, *self.project(memory), mask=mask, causal=causal)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, H, S, d/H) of a memory: what a decoder keeps between its steps."""
+        """Return keys and values (B, H, S, d/H) of a memory; a decoder caches them between its steps."""
         return self._split(self.k(memory)), self._split(self.v(memory))
 
     def attend(
         self, x: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Output (B, T, d) for keys and values of :meth:`project`."""
+        """Return the output (B, T, d) for keys and values computed by :meth:`project`."""
         mixed = scaled_dot_product_attention(
             self._split(self.q(x)),
             keys,

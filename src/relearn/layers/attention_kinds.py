@@ -1,4 +1,4 @@
-"""The attentions that the study of L2 attention compares, by the word that stands for each in settings and records."""
+"""The attention layers compared in the L2 attention study, by the names used in settings and records."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def attention(
     scale: float = 1.0,
     bound: Literal["inf", "two"] = "inf",
 ) -> DotProductAttention | L2Attention:
-    """A layer of this kind.
+    """Build an attention layer of the given kind.
 
     ============  ===========================================================================================
     kind          layer
     ============  ===========================================================================================
     dp            dot products (equation 4)
-    l2            squared distances, W^Q and W^K apart (equation 10), values X W^V
+    l2            squared distances, separate W^Q and W^K (equation 10), values X W^V
     l2_tied       W^K = W^Q and values X A_h W^V (theorem 3.2)
-    l2_matched    the same with 2D/H columns a head in W^Q: as many parameters as l2 (appendix M)
+    l2_matched    l2_tied with 2D/H columns per head in W^Q, which gives it as many parameters as l2 (appendix M)
     contractive   l2_tied divided by its bound
     ============  ===========================================================================================
 
     Args:
         kind: one of ``KINDS``.
-        dim, heads, dropout: as the layers take them.
-        max_length, scale, bound: of ``contractive`` alone: N of the bound, the constant wanted, and which bound.
+        dim, heads, dropout: passed on to the layer.
+        max_length, scale, bound: used by ``contractive`` only: N of the bound, the target Lipschitz constant, and which bound.
 
     Raises:
-        ValueError: another kind; what the layers refuse.
+        ValueError: an unknown kind, or arguments that the layer rejects.
     """
     if kind == "dp":
         return DotProductAttention(dim, heads, dropout=dropout)

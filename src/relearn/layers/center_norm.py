@@ -1,4 +1,4 @@
-"""CenterNorm: what is left of layer normalisation when it may not divide by the deviation."""
+"""CenterNorm: layer normalisation without the division by the standard deviation."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from torch import Tensor, nn
 
 
 class CenterNorm(nn.Module):
-    r"""Subtract the mean over the channels and stretch a little (qi2023, equation 2).
+    r"""Subtract the mean over the channels and rescale by D/(D-1) (qi2023, equation 2).
 
     .. math:: \mathrm{CN}(x) = \gamma \odot \tfrac{D}{D-1} \bigl(I - \tfrac1D \mathbf{1}\mathbf{1}^\top\bigr) x + \beta
 
-    Linear but for β: no input makes it unstable, and a token without variance becomes β. Its Lipschitz constants for
-    γ = 1 are D/(D-1) for p = 2, and 2 for p = ∞ whatever D is
+    The map is affine: no input makes it unstable, and a token without variance is mapped to β. Its Lipschitz constants
+    for γ = 1 are D/(D-1) for p = 2, and 2 for p = ∞ for every D
     (:func:`~relearn.maths.network_bounds.centre_norm_constant`; errata, Q4).
 
-    Shapes: x (..., D), the output alike. γ is ``weight``, starts at 1; β is ``bias``, starts at 0: the names of
-    ``nn.LayerNorm``.
+    Shapes: x (..., D); the output has the same shape. γ is ``weight``, initially 1; β is ``bias``, initially 0. The names
+    are those of ``nn.LayerNorm``.
 
     Args:
         dim: width D, at least 2.
 
     Raises:
-        ValueError: a width below 2, where D/(D-1) does not exist; in a call, another width.
+        ValueError: a width below 2, where D/(D-1) is undefined; in a call, an input of another width.
     """
 
     def __init__(self, dim: int) -> None:
@@ -34,7 +34,7 @@ class CenterNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def reset_parameters(self) -> None:
-        """γ to 1, β to 0; draws nothing."""
+        """Reset γ to 1 and β to 0; no random numbers are drawn."""
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
 

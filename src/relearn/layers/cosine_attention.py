@@ -1,4 +1,4 @@
-"""Scaled cosine similarity attention: queries, keys and values on the unit sphere, or just inside it."""
+"""Scaled cosine similarity attention: queries, keys and values are normalised to (almost) normalise length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from relearn.layers.cosine_core import CosineCore, Form, plain, unit
+from relearn.layers.cosine_core import CosineCore, Form, cosine_attention, normalise
 from relearn.layers.self_attention import merge
 from relearn.maths.cosine_bounds import cosine_bound
 
@@ -22,42 +22,42 @@ class CosineAttention(nn.Module):
         P^h = \mathrm{softmax}(\tau\, \hat Q^h \hat K^{h\top} + b^h), \qquad
         F(X) = \frac{\nu}{H} [P^1 \hat V^1, \ldots, P^H \hat V^H]\, W^O
 
-    where the rows of Q^h, K^h, V^h are :math:`W^{\top} x_i` (plus a bias) and hats are taken row by row.
+    where the rows of Q^h, K^h, V^h are :math:`W^{\top} x_i` (plus a bias) and the hat normalises each row.
 
     ==========  =========================================  =========  ====================
     symbol      meaning                                    code       shape
     ==========  =========================================  =========  ====================
-    Q, K, V     one map, all heads: rows Q, then K, then V  ``qkv``    (3D, D)
+    Q, K, V     one map; rows of Q, then K, then V         ``qkv``    (3D, D)
     W^O         output                                     ``proj``   (D, D)
-    b           given with the call, position bias         ``bias``   (H, N, N)
-    τ, ν, ε     numbers, not learnt here                   same names
+    b           position bias, an argument of the call     ``bias``   (H, N, N)
+    τ, ν, ε     constants, not learned                     same names
     ==========  =========================================  =========  ====================
 
-    The logits go through torch's ``scaled_dot_product_attention``. With a bias on a CPU, where that has no fused
-    gradient, the backward pass is :class:`~relearn.layers.cosine_core.CosineCore`'s: beyond the bias and mask that the
-    caller gives, no N x N tensor of all sequences is made there either. ``fused`` = False (a plain attribute) is plain
-    mathematics, which ``torch.func`` accepts. Norms are taken in float32 where the input is of half precision.
+    The logits go through torch's ``scaled_dot_product_attention``. On a CPU torch has no fused gradient for a bias, so
+    the backward pass is that of :class:`~relearn.layers.cosine_core.CosineCore`; apart from the bias and mask passed by
+    the caller, it allocates no N x N tensor over all sequences. With ``fused`` = False (a cosine_attention attribute) the layer uses
+    ordinary tensor operations, which ``torch.func`` accepts. Norms are computed in float32 for half-precision inputs.
 
     With normalised values the map is Lipschitz, for any bias and mask
-    (:meth:`lipschitz_bound`). Paper and released code differ: the code does not normalise V, has τ = 10, no ν and no
-    1/H, so its layer has no Lipschitz constant: ``normalise_values=False, tau=10.0, average_heads=False``. The paper
-    gives neither ν nor ε; 1 and 1e-6 are ours.
+    (:meth:`lipschitz_bound`). The released code differs from the paper: it does not normalise V, uses τ = 10, and has
+    neither ν nor 1/H, so its layer has no Lipschitz constant. It corresponds to
+    ``normalise_values=False, tau=10.0, average_heads=False``. The paper states neither ν nor ε; 1 and 1e-6 are our choice.
 
     Args:
         dim: width D, a multiple of ``heads``.
         heads: H.
         tau: τ; 12 in the paper's table 6.
-        nu: ν.
-        eps: ε, inside the root.
-        normalise_values: hat on V.
-        average_heads: the factor 1/H (section 4.1.2: heads are scaled by one over their number).
-        qkv_bias: biases of Q, K and V.
-        project: W^O and its bias; False: the concatenated heads are the output, as in theorem 1.
+        nu: ν, the factor of the output.
+        eps: ε, inside the square root.
+        normalise_values: normalise V as well.
+        average_heads: apply the factor 1/H (section 4.1.2 scales the heads by one over their number).
+        qkv_bias: whether Q, K and V have biases.
+        project: apply W^O and its bias; if False, the output is the concatenated heads, as in theorem 1.
         fused: see above.
 
     Raises:
-        ValueError: ``heads`` does not divide ``dim``; τ, ν or ε that is not positive; in a call, no token, wrong
-            shapes, a mask that is not boolean.
+        ValueError: ``heads`` does not divide ``dim``; τ, ν or ε is not positive; in a call, no token, wrong
+            shapes, or a mask that is not boolean.
     """
 
     def __init__(
@@ -87,27 +87,27 @@ class CosineAttention(nn.Module):
 
     @property
     def form(self) -> Form:
-        """The numbers as the computation takes them."""
+        """The constants, as :mod:`relearn.layers.cosine_core` takes them."""
         return Form(self.heads, self.tau, self.eps, self.gain, self.normalise_values)
 
     @property
     def gain(self) -> float:
-        """ν/H, or ν."""
+        """ν/H with ``average_heads``, otherwise ν."""
         return self.nu / self.heads if self.average_heads else self.nu
 
     def forward(self, x: Tensor, *, bias: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Output (B, N, D).
+        """Return the output (B, N, D).
 
         Args:
             x: tokens (B, N, D).
-            bias: added to the logits, (H, N, N); gradients reach it.
-            mask: bool, True = may be seen: (N, N), or (W, N, N) with a W that divides B, for sequence b the mask b mod
-                W: windows of one image follow one another. Each row must see something.
+            bias: added to the logits, (H, N, N); differentiable.
+            mask: boolean, True = visible, of shape (N, N) or (W, N, N). W must divide B, and sequence b uses mask b mod
+                W (the windows of one image are consecutive). Each row must see at least one token.
         """
         rows = self._rows(x)
         added = self._added(bias, mask, len(x), x.shape[1], rows.dtype)
         if not self.fused:
-            return self.proj(plain(rows, added, self.form))
+            return self.proj(cosine_attention(rows, added, self.form))
         if bias is not None and added is not None and x.device.type == "cpu" and len(x):
             return self.proj(CosineCore.apply(rows, added, self.form))
         q, k, v = self._hats(rows)
@@ -121,7 +121,7 @@ class CosineAttention(nn.Module):
         return self.proj(merge(mixed.reshape(batch, heads, length, width)) * self.gain)
 
     def probabilities(self, x: Tensor, *, bias: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Attention weights (B, H, N, N), for looking; rows sum to 1."""
+        """Return the attention weights (B, H, N, N), for inspection; rows sum to 1."""
         q, k, _ = self._hats(self._rows(x))
         added = self._added(bias, mask, len(x), x.shape[1], q.dtype)
         logits = self.tau * (q @ k.mT)
@@ -130,24 +130,24 @@ class CosineAttention(nn.Module):
         return logits.softmax(-1)
 
     def maps(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W^Q, W^K and W^V, (H, D, D/H) each: differentiable views of the weights."""
+        """Return W^Q, W^K and W^V, each (H, D, D/H), as differentiable views of the weights."""
         q, k, v = self.qkv.weight.view(3, self.heads, -1, self.dim).mT
         return q, k, v
 
     def lipschitz_bound(self, length: int, p: str = "two", form: str = "tight") -> Tensor:
-        """Upper bound on the Lipschitz constant of F for ``length`` tokens, whatever bias and mask.
+        """Return an upper bound on the Lipschitz constant of F for ``length`` tokens, valid for any bias and mask.
 
         Args:
             length: N.
             p: norm, "two" or "inf".
-            form: of :func:`~relearn.maths.cosine_bounds.cosine_bound`; "printed" is no bound for p = inf.
+            form: see :func:`~relearn.maths.cosine_bounds.cosine_bound`; "printed" is not a valid bound for p = inf.
 
         Raises:
-            ValueError: values that are not normalised; another ``p`` or ``form``.
+            ValueError: the values are not normalised, or ``p`` or ``form`` is unknown.
         """
         if not self.normalise_values:
             raise ValueError(
-                "normalise_values: False (allowed for a bound: True; no Lipschitz constant else)"
+                "normalise_values: False (allowed for a bound: True; otherwise there is no Lipschitz constant)"
             )
         more: dict[str, Any] = dict(tau=self.tau, nu=self.gain, eps=self.eps, p=p, form=form)
         wq, wk, wv = (one.double() for one in self.maps())
@@ -155,21 +155,21 @@ class CosineAttention(nn.Module):
         return cosine_bound(wq, wk, wv, length, wo=wo, **more)
 
     def _rows(self, x: Tensor) -> Tensor:
-        """Rows (B, N, 3D) of Q, K and V."""
+        """Return the rows of Q, K and V, (B, N, 3D)."""
         if x.dim() != 3 or x.shape[-1] != self.dim or x.shape[1] == 0:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, N, {self.dim}) with N >= 1)")
         return self.qkv(x)
 
     def _hats(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Q and K over their norms, V too where it is to be, (B, H, N, w) each."""
+        """Return normalised Q and K, and V normalised if required, each (B, H, N, w)."""
         u = rows.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        hats = unit(u if self.normalise_values else u[:2], self.eps)
+        hats = normalise(u if self.normalise_values else u[:2], self.eps)
         return hats[0], hats[1], hats[2] if self.normalise_values else u[2]
 
     def _added(
         self, bias: Tensor | None, mask: Tensor | None, batch: int, length: int, dtype: torch.dtype
     ) -> Tensor | None:
-        """What is added to the logits: (W, H or 1, N, N), or None."""
+        """Return the additive bias and mask of the logits, (W, H or 1, N, N), or None."""
         square = (length, length)
         if bias is not None and tuple(bias.shape) != (self.heads, *square):
             raise ValueError(f"bias: shape {tuple(bias.shape)} (allowed: ({self.heads}, {length}, {length}))")

@@ -1,4 +1,4 @@
-"""Cosine attention from the rows of its projections, with a bias that learns: first derivatives without N x N activations."""
+"""Cosine attention with a learned bias, from projected rows: first derivatives without N x N activations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-softmax_backward = torch.ops.aten._softmax_backward_data  # one pass, in place of three
-SCRATCH = 2**18  # entries of the logits that are in hand at a time: what a processor keeps close
+softmax_backward = torch.ops.aten._softmax_backward_data  # one pass over memory instead of three
+SCRATCH = 2**18  # logits held at a time; about what fits in a CPU cache
 
 
 class Form(NamedTuple):
-    """Numbers of the layer: heads, τ, ε, the factor of the output, and whether values are normalised."""
+    """Constants of the layer: heads, τ, ε, the factor of the output, and whether values are normalised."""
 
     heads: int
     tau: float
@@ -24,21 +24,21 @@ class Form(NamedTuple):
 
 
 class CosineCore(torch.autograd.Function):
-    r"""Mixtures :math:`g\, P^h \hat V^h` of :class:`~relearn.layers.cosine_attention.CosineAttention`, heads side by side.
+    r"""Mixtures :math:`g\, P^h \hat V^h` of :class:`~relearn.layers.cosine_attention.CosineAttention`, heads concatenated.
 
-    torch's fused attention gives no gradient to a bias; where one is wanted, it goes over to a kernel that keeps the
-    probabilities of all windows. Here the forward pass is the fused one, and the backward pass has the logits of a few
-    windows at a time. With :math:`G` the gradient of a head's output, rows of logits in P,
+    torch's fused attention computes no gradient for a bias; if one is needed, it falls back to a kernel that stores the
+    probabilities of all windows. Here the forward pass is the fused kernel, and the backward pass holds the logits of a
+    few windows at a time. Let :math:`G` be the gradient of a head's output. Then
 
     .. math:: \bar V = P^\top G, \quad
               \bar S = P \odot (G V^\top - (P \odot G V^\top) \mathbf 1 \mathbf 1^\top), \quad
               \bar Q = \bar S K, \quad \bar K = \bar S^\top Q, \quad \bar b = \textstyle\sum \bar S, \quad
               \bar u = \frac{\bar{\hat u} - \hat u\, \hat u^\top \bar{\hat u}}{\sqrt{\|u\|^2 + \epsilon}}
 
-    Where the derivative itself is to be differentiated, it is taken of :func:`plain`.
+    Higher derivatives are taken through :func:`cosine_attention`.
 
-    Shapes: rows (B, N, 3D), all queries, then keys, then values; added (W, H, N, N) with W a divisor of B: sequence b gets
-    number b mod W; the output (B, N, D).
+    Shapes: rows (B, N, 3D): all queries, then keys, then values; added (W, H, N, N), where W divides B and sequence b uses
+    entry b mod W; output (B, N, D).
     """
 
     generate_vmap_rule = True
@@ -48,7 +48,7 @@ class CosineCore(torch.autograd.Function):
         found = []
         for u, bias, _ in _pieces(rows, added, form):
             windows = u.shape[1]
-            q, k, v = _unit(u, form)[0].to(rows.dtype).flatten(2, 3)
+            q, k, v = _normalise(u, form)[0].to(rows.dtype).flatten(2, 3)
             mixed = scaled_dot_product_attention(q, k, v, attn_mask=bias.flatten(0, 1)[None], scale=1.0)
             found.append(mixed.unflatten(1, (windows, -1)).transpose(2, 3).flatten(3))
         return torch.cat(found, 1 if len(added) > 1 else 0).view(*rows.shape[:2], -1)
@@ -62,24 +62,24 @@ class CosineCore(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, added = ctx.saved_tensors
         if torch.is_grad_enabled():
-            pulled: Any = torch.func.vjp(lambda u, bias: plain(u, bias, ctx.form), rows, added)
+            pulled: Any = torch.func.vjp(lambda u, bias: cosine_attention(u, bias, ctx.form), rows, added)
             return *pulled[1](grad), None
         with torch.autocast(rows.device.type, enabled=False):
             return *_gradients(rows, added, grad, ctx.form), None
 
 
-def plain(rows: Tensor, added: Tensor | None, form: Form) -> Tensor:
-    """The same as plain mathematics, for any derivative; without a bias as well."""
+def cosine_attention(rows: Tensor, added: Tensor | None, form: Form) -> Tensor:
+    """Compute :class:`CosineCore` by ordinary operations, differentiable to any order; the bias is optional."""
     count = 1 if added is None else len(added)
     u = rows.unflatten(-1, (3, form.heads, -1)).unflatten(0, (-1, count)).permute(3, 0, 1, 4, 2, 5)
-    q, k, v = unit(u, form.eps) if form.normalise_values else (*unit(u[:2], form.eps), u[2])
+    q, k, v = normalise(u, form.eps) if form.normalise_values else (*normalise(u[:2], form.eps), u[2])
     logits = form.tau * (q @ k.mT)
     mixed = (logits if added is None else logits + added).softmax(-1) @ v
     return (form.gain * mixed).transpose(2, 3).flatten(3).flatten(0, 1)
 
 
-def unit(u: Tensor, eps: float) -> Tensor:
-    r"""Rows over :math:`\sqrt{\|u\|^2 + \epsilon}`; the root of a half-precision row is taken in float32."""
+def normalise(u: Tensor, eps: float) -> Tensor:
+    r"""Divide rows by :math:`\sqrt{\|u\|^2 + \epsilon}`; the norm of half-precision rows is computed in float32."""
     wide = _wide(u)
     return (wide * (wide.square().sum(-1, keepdim=True) + eps).rsqrt()).to(u.dtype)
 
@@ -94,7 +94,7 @@ def _gradients(rows: Tensor, added: Tensor, grad: Tensor, form: Form) -> tuple[T
     places = to_rows.view(-1, len(added), *rows.shape[1:])
     for u, bias, piece in _pieces(rows, added, form):
         images, windows = u.shape[:2]
-        hats, factors = _unit(u, form)
+        hats, factors = _normalise(u, form)
         q, k, v = hats.flatten(1, 3)
         ahead = _wide(grads.narrow(*piece)).transpose(2, 3).reshape(q.shape)
         logits = torch.bmm(q, k.mT).unflatten(0, (images, -1)) + _wide(bias).flatten(0, 1)
@@ -112,10 +112,9 @@ def _gradients(rows: Tensor, added: Tensor, grad: Tensor, form: Form) -> tuple[T
 
 
 def _pieces(rows: Tensor, added: Tensor, form: Form) -> Iterator[tuple[Tensor, Tensor, tuple[int, int, int]]]:
-    """Rows (I', W', N, 3, H, w), what is added to the logits (W', H, N, N), and which of all these are,
-    as the arguments of ``narrow``.
+    """Yield rows (I', W', N, 3, H, w), their additive logits (W', H, N, N), and the arguments of ``narrow`` that select them.
 
-    With one window to add there are only images.
+    If there is only one additive term, the pieces split the images instead of the windows.
     """
     u = _images(rows, added).unflatten(-1, (3, form.heads, -1))
     axis = 1 if len(added) > 1 else 0
@@ -128,12 +127,12 @@ def _pieces(rows: Tensor, added: Tensor, form: Form) -> Iterator[tuple[Tensor, T
 
 
 def _images(tokens: Tensor, added: Tensor) -> Tensor:
-    """(B, N, ...) to (I, W, N, ...)."""
+    """Reshape (B, N, ...) to (I, W, N, ...)."""
     return tokens.reshape(-1, len(added), *tokens.shape[1:])
 
 
-def _unit(u: Tensor, form: Form) -> tuple[Tensor, Tensor]:
-    """From rows (I, W, N, 3, H, w) those that are multiplied, (3, I, W, H, N, w), and their factors (I, W, N, 3, H, 1)."""
+def _normalise(u: Tensor, form: Form) -> tuple[Tensor, Tensor]:
+    """Return the normalised and scaled rows (3, I, W, H, N, w) of u (I, W, N, 3, H, w), and their factors (I, W, N, 3, H, 1)."""
     u = _wide(u)
     scale = u.new_tensor([form.tau, 1.0, form.gain]).view(3, 1, 1)
     size = torch.linalg.vector_norm(u, dim=-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Depth-wise convolutions whose backward pass on a CPU is about as fast as their forward pass."""
+"""Depth-wise convolutions whose backward pass on a CPU is about as fast as the forward pass."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from torch.nn.functional import conv2d
 
 IMAGE_ENTRIES = (
     2**17
-)  # images go through the weight's gradient in groups of at most so many entries, or one by one
+)  # the weight's gradient takes images in groups of at most this many entries, at least one image
 
 
 class DepthwiseConv2d(nn.Conv2d):
-    r"""A convolution of every channel with its own kernel, which keeps the size: ``nn.Conv2d(D, D, k, groups=D)``.
+    r"""Size-preserving convolution of every channel with its own kernel: ``nn.Conv2d(D, D, k, groups=D)``.
 
     .. math:: y_c = w_c \star x_c + \beta_c, \qquad
               \bar x_c = \tilde w_c \star \bar y_c, \qquad \bar w_c = \sum_b x_{bc} \star \bar y_{bc}
 
-    where :math:`\star` is what ``torch.nn.functional.conv2d`` computes, bars are gradients and the tilde turns a kernel
-    by 180 degrees. Both gradients are depth-wise convolutions themselves, the weight's with the gradient of an image
-    as the kernel; oneDNN's forward kernel takes them at full speed, while its own kernel for the gradient of a
-    depth-wise weight is 3 to 50 times slower on images in channels-last order. It is used for float32 on a CPU,
-    outside autocast; elsewhere the layer is ``nn.Conv2d``'s.
+    where :math:`\star` is what ``torch.nn.functional.conv2d`` computes, bars denote gradients, and the tilde rotates a
+    kernel by 180 degrees. Both gradients are depth-wise convolutions themselves; for the weight, the gradient of an image
+    is the kernel. oneDNN's forward kernel computes them at full speed, whereas its own kernel for the gradient of a
+    depth-wise weight is 3 to 50 times slower on channels-last images. This path is used for float32 on a CPU
+    outside autocast; otherwise the layer is an ordinary ``nn.Conv2d``.
 
-    Shapes: x (B, D, H, W), the output alike, in the memory order of x.
+    Shapes: x (B, D, H, W); the output has the shape and memory format of x.
 
     Args:
         dim: D.
         kernel: k, odd.
 
     Raises:
-        ValueError: an even kernel.
+        ValueError: the kernel size is even.
     """
 
     def __init__(self, dim: int, kernel: int) -> None:
@@ -52,7 +52,7 @@ class DepthwiseConv2d(nn.Conv2d):
 
 
 class Depthwise(torch.autograd.Function):
-    """The formulas of :class:`DepthwiseConv2d`; backward passes consist of differentiable operations."""
+    """The formulas of :class:`DepthwiseConv2d`; its backward pass is differentiable."""
 
     generate_vmap_rule = True
 
@@ -89,7 +89,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _weight_gradient(x: Tensor, grad: Tensor, padding: int) -> Tensor:
-    """(D, 1, k, k): every image, and every channel of it, is a channel of its own."""
+    """Return the gradient (D, 1, k, k); every channel of every image becomes a group of one convolution."""
     batch, dim, height, width = x.shape
     together = max(1, min(batch, IMAGE_ENTRIES // max(1, dim * height * width)))
     found = []

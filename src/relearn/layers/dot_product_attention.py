@@ -1,4 +1,4 @@
-r"""Multi-head dot-product self-attention, the layer that L2 attention is compared with.
+r"""Multi-head dot-product self-attention, the baseline of L2 attention.
 
 Vaswani et al., "Attention Is All You Need" (2017), section 3.2.2; Kim, Papamakarios and Mnih, "The Lipschitz Constant
 of Self-Attention" (2021), equations 4 and 5.
@@ -12,7 +12,7 @@ from relearn.layers.self_attention import SelfAttention
 
 
 class DotProductAttention(SelfAttention):
-    r"""Self-attention by dot products.
+    r"""Dot-product self-attention.
 
     .. math::
         P^h = \mathrm{softmax}(X W^{Q,h} (X W^{K,h})^\top / s), \quad s = \sqrt{D/H}, \quad
@@ -21,16 +21,16 @@ class DotProductAttention(SelfAttention):
     The maps are ``q k v out``, each a Linear (D, D); head h of W^Q is ``q.weight[h * D/H : (h + 1) * D/H].T``.
 
     Facts (tests/layers/test_dot_product_attention.py): equals a slow loop over the formula and
-    ``torch.nn.MultiheadAttention`` with the same weights; has no Lipschitz constant (theorem 3.1): around a token at 0
-    its derivative grows with the spread of the others, with biases too (appendix D).
+    ``torch.nn.MultiheadAttention`` with the same weights; it has no Lipschitz constant (theorem 3.1): around a token at 0
+    its derivative grows with the spread of the other tokens, with biases too (appendix D).
 
     Args:
         dim: width D, a multiple of ``heads``.
         heads: H.
         dropout: probability of dropping an attention weight, in training mode.
-        bias: whether the four maps have one (the paper's have not, ``torch.nn.MultiheadAttention``'s have).
-        fused: see :class:`~relearn.layers.self_attention.SelfAttention`, also for masks, errors and what a call
-            returns.
+        bias: whether the four maps have biases (none in the paper; ``torch.nn.MultiheadAttention`` has them).
+        fused: see :class:`~relearn.layers.self_attention.SelfAttention`, which also documents masks, errors and return
+            values.
     """
 
     def __init__(
@@ -50,6 +50,6 @@ class DotProductAttention(SelfAttention):
         return self.split(self.q(x[:, rows])), self.split(self.k(x)), None, self.split(self.v(x)), None
 
     def maps(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """W^Q, W^K, W^V of the heads, each (H, D, D/H), and W^O (D, D): differentiable views."""
+        """Return W^Q, W^K, W^V, each (H, D, D/H), and W^O (D, D), as differentiable views."""
         stacked = [one.weight.unflatten(0, (self.heads, -1)).mT for one in (self.q, self.k, self.v)]
         return stacked[0], stacked[1], stacked[2], self.out.weight.T

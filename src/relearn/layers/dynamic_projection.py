@@ -1,4 +1,4 @@
-"""Keys and values of a whole sequence compressed to a few, with weights that depend on the sequence."""
+"""Dynamic low-rank projection: compress the keys and values of a sequence with weights that depend on the sequence."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 
-def projected(scores: Tensor, pairs: Tensor, mask: Tensor | None, *, fused: bool = True) -> Tensor:
-    r"""Compressed keys and values, (2, B, H, r, d).
+def project_dynamically(scores: Tensor, pairs: Tensor, mask: Tensor | None, *, fused: bool = True) -> Tensor:
+    r"""Compress keys and values to rank r, (2, B, H, r, d).
 
     .. math:: P_i = \mathrm{softmax}_{\text{tokens}}(X W_i^P) \in \mathbb R^{n \times r}, \quad
               \bar K_i = P_i^\top K_i, \quad \bar V_i = P_i^\top V_i
 
-    Zhu (2022), equation 5.3. A bias of the scores would be the same for all tokens and drop out. r may exceed n.
+    Zhu (2022), equation 5.3. A bias of the scores would be equal for all tokens and cancel in the softmax. r may exceed n.
 
     Args:
-        scores: X W^P of all heads, (B, n, H r).
+        scores: X W^P for all heads, (B, n, H r).
         pairs: keys and values, (2, B, H, n, d).
-        mask: (B, n), True = real: what is not real has the weight 0, and one token is real; None: all are.
-        fused: :class:`Compression`; False: for ``torch.func``.
+        mask: (B, n), True = real. Padding gets weight 0; every sequence needs one real token. None: all tokens are real.
+        fused: use :class:`Compression`; False for ``torch.func``.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask[..., None], -torch.inf)
-    # tokens last: the softmax and the products go along rows in memory
+    # the token axis comes last, so that the softmax and the products run along contiguous rows
     weights = scores.mT.contiguous().softmax(-1).unflatten(1, (pairs.shape[2], -1))
-    return Compression.apply(weights, pairs) if fused else compressed(weights, pairs)
+    return Compression.apply(weights, pairs) if fused else compress(weights, pairs)
 
 
-def compressed(weights: Tensor, pairs: Tensor) -> Tensor:
-    """P^T K and P^T V, (2, B, H, r, d), of P^T (B, H, r, n) and keys and values (2, B, H, n, d)."""
+def compress(weights: Tensor, pairs: Tensor) -> Tensor:
+    """Return P^T K and P^T V, (2, B, H, r, d), of P^T (B, H, r, n) and keys and values (2, B, H, n, d)."""
     keys, values = pairs.unbind()
     return torch.stack([weights @ keys, weights @ values])
 
 
 class Compression(torch.autograd.Function):
-    """:func:`compressed`, whose backward pass makes nothing but the gradients."""
+    """:func:`compress` with a backward pass that allocates only the gradients."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, pairs: Tensor) -> Tensor:
         ctx.save_for_backward(weights, pairs)
-        return compressed(weights, pairs)
+        return compress(weights, pairs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         weights, pairs = ctx.saved_tensors
         if torch.is_grad_enabled():
-            again: Any = torch.func.vjp(compressed, weights, pairs)
+            again: Any = torch.func.vjp(compress, weights, pairs)
             return again[1](grad)
         with torch.autocast(grad.device.type, enabled=False):
             flat, rows, slopes = weights.flatten(0, 1), pairs.flatten(1, 2), grad.flatten(1, 2)
@@ -59,8 +59,8 @@ class Compression(torch.autograd.Function):
         return to_weights.view_as(weights), to_pairs.view(pairs.shape)
 
 
-def normed(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """LayerNorm of x (..., H, n, d): of every head's own d numbers, or of all heads' where ``weight`` is that long; None: x."""
+def layer_norm_heads(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """LayerNorm of x (..., H, n, d) over each head's d numbers, or over all heads' if ``weight`` has that length; None: x."""
     if weight is None:
         return x
     if len(weight) == x.shape[-1]:

@@ -1,4 +1,4 @@
-"""Linear maps behind a GELU that keep what went into the GELU, and not what came out as well."""
+"""Linear maps after a GELU that save the GELU's input for the backward pass, but not its output."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch.nn.functional import gelu, linear
 
 
 class GeluLinear(nn.Linear):
-    r"""``nn.Linear`` of the exact GELU of its input.
+    r"""``nn.Linear`` applied to the exact GELU of its input.
 
     .. math:: y = W \phi(z) + \beta, \qquad \phi(z) = z\, \Phi(z)
 
-    The backward pass computes φ(z) again: a second tensor of the hidden width is not kept, for one pass over z. Derivatives of
-    every order and both modes exist.
+    The backward pass recomputes φ(z) instead of storing a second tensor of the hidden width. Derivatives of
+    every order exist, in forward and reverse mode.
 
-    Shapes: z (..., ``in_features``), the output (..., ``out_features``).
+    Shapes: z (..., ``in_features``), output (..., ``out_features``).
     """
 
     def forward(self, z: Tensor) -> Tensor:
@@ -25,9 +25,9 @@ class GeluLinear(nn.Linear):
 
 
 class GeluPointwiseConv2d(nn.Conv2d):
-    """The same as a 1 x 1 convolution D to D, a product over the channels: no copies of images in channels-last order.
+    """:class:`GeluLinear` as a 1 x 1 convolution D to D, computed as a product over the channels.
 
-    Shapes: z (B, D, H, W), the output alike, in channels-last order.
+    Channels-last images are not copied. Shapes: z (B, D, H, W), channels last; the output likewise.
 
     Args:
         dim: D.
@@ -63,7 +63,7 @@ class GeluProduct(torch.autograd.Function):
             pulled: Any = torch.func.vjp(lambda *at: linear(gelu(at[0]), *at[1:]), *given)
             return (*pulled[1](grad), None)[:3]
         rows = grad.reshape(-1, grad.shape[-1])
-        near = z.to(grad.dtype)  # under autocast the output, and so the gradient, may be of another type
+        near = z.to(grad.dtype)  # under autocast the output, and thus the gradient, may have another type
         to_z = torch.ops.aten.gelu_backward(grad @ weight.to(grad.dtype), near) if needed[0] else None
         to_weight = rows.mT @ gelu(near).flatten(0, -2) if needed[1] else None
         return to_z, to_weight, rows.sum(0) if needed[2] else None

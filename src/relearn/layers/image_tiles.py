@@ -1,4 +1,4 @@
-"""Grids of tokens cut into home segments with a margin of neighbours: the windows of local attention on images."""
+"""Tiling of a grid of tokens into segments with a margin of neighbours: the windows of local attention on images."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Grid = tuple[int, int]
 
 
 class Tiling(NamedTuple):
-    """How a grid is cut: segments of ``side`` tokens with ``margin`` more on both sides, on each axis.
+    """Tiling of a grid: on each axis, segments of ``side`` tokens with ``margin`` further tokens on both sides.
 
-    An axis that is not longer than the segment is one segment, without a margin. Others are filled up to a multiple
-    of the segment at their lower or right end.
+    An axis no longer than a segment is one segment without a margin. Other axes are padded at their end to a multiple
+    of the segment.
     """
 
     grid: Grid
@@ -23,27 +23,27 @@ class Tiling(NamedTuple):
     margin: Grid
 
     @classmethod
-    def of(cls, grid: Grid, window: int, reach: int) -> Tiling:
-        """Segments of ``window`` by ``window`` tokens that see ``reach`` tokens around."""
+    def for_grid(cls, grid: Grid, window: int, reach: int) -> Tiling:
+        """Tile a grid into segments of ``window`` by ``window`` tokens that see ``reach`` tokens around them."""
         margin = [reach if length > window else 0 for length in grid]
         return cls(grid, (min(window, grid[0]), min(window, grid[1])), (margin[0], margin[1]))
 
     @property
     def cells(self) -> Grid:
-        """Segments of each axis."""
+        """Number of segments on each axis."""
         return -(-self.grid[0] // self.side[0]), -(-self.grid[1] // self.side[1])
 
     @property
     def filling(self) -> Grid:
-        """Tokens that are missing at the end of each axis."""
+        """Number of padding tokens at the end of each axis."""
         return -self.grid[0] % self.side[0], -self.grid[1] % self.side[1]
 
     def segments(self, x: Tensor) -> Tensor:
-        """(B, H, W, D) → (B, segments, tokens of a segment, D), zeros where there is no token."""
+        """Cut (B, H, W, D) into (B, segments, tokens per segment, D), with zeros in the padding."""
         return self._cut(x, (0, 0))
 
     def windows(self, x: Tensor) -> Tensor:
-        """(B, H, W, D) → (B, segments, tokens of a segment and its margin, D), zeros where there is no token."""
+        """Cut (B, H, W, D) into (B, segments, tokens per segment with margin, D), with zeros outside the grid."""
         return self._cut(x, self.margin)
 
     def join(self, x: Tensor) -> Tensor:
@@ -53,13 +53,13 @@ class Tiling(NamedTuple):
         return x.reshape(len(x), rows * height, columns * width, -1)[:, : self.grid[0], : self.grid[1]]
 
     def visible(self, device: torch.device) -> Tensor | None:
-        """(segments, tokens of a window), True where there is a token; None: everywhere."""
+        """Return which window tokens lie inside the grid, (segments, tokens per window); None: all do."""
         if not any(self.margin) and not any(self.filling):
             return None
         return self.windows(torch.ones(1, *self.grid, 1, device=device))[0, :, :, 0] > 0
 
     def differences(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Row and column of a window's token less those of the segment's, (tokens of a segment, of a window) each."""
+        """Return row and column offsets of window tokens from segment tokens, (tokens per segment, per window) each."""
         places = []
         for side, margin in zip(self.side, self.margin):
             inner = torch.arange(side, device=device)

@@ -1,4 +1,4 @@
-r"""A residual block that can be run backwards: x + c f(x) with a contraction c f."""
+r"""An invertible residual block x + c f(x), where c f is a contraction."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from relearn.layers.l2_attention import L2Attention
 from relearn.maths import fixed_point
 
 Constant = float | Callable[[Tensor], "Tensor | float"]
-# J contracts in a norm where its transpose contracts in the dual one.
+# J is contractive in a norm exactly if its transpose is contractive in the dual norm.
 DUAL = {"inf": "one", "two": "two", "one": "inf"}
-ROUNDINGS = 64  # machine epsilons that an inverse may be off where no tolerance is given
+ROUNDINGS = 64  # default tolerance of an inverse, in machine epsilons
 MARGIN = 2  # updates beyond the number that exact arithmetic needs
-FREE = 100  # updates where no rate says how many
+FREE = 100  # maximum number of updates if no rate is known
 
 
 class InvertibleResidual(nn.Module):
-    r"""y = x + c f(x), and x from y by x <- y - c f(x).
+    r"""Compute y = x + c f(x), and recover x from y by iterating x <- y - c f(x).
 
     ============  =======================================================  ======================================
     symbol        meaning                                                  code
     ============  =======================================================  ======================================
-    f             the branch, any module that keeps the shape              ``branch``
+    f             the branch, any module that preserves the shape          ``branch``
     L             a Lipschitz constant of f in ``norm``                    ``lipschitz``
-    :math:`\rho`  rate, :math:`|c| L`; an inverse is guaranteed below 1    :meth:`rate`
+    :math:`\rho`  rate, :math:`|c| L`; invertible for sure if below 1      :meth:`rate`
     ============  =======================================================  ======================================
 
-    For L2 attention L is the bound of kim2020, theorem 3.2 (``scale`` where the layer divides by it itself). The guarantee is only as good
-    as L: the value printed there for p = 2 is none (erratum K1). A layer normalisation or feed-forward branch needs a constant of
-    its own.
+    For L2 attention, L is the bound of kim2020, theorem 3.2 (or ``scale``, if the layer divides by that bound itself). The guarantee
+    is only as good as L: the bound printed there for p = 2 is wrong (erratum K1). A layer normalisation or feed-forward branch needs
+    a constant of its own.
 
-    Source: kim2020, sections 4.1 and 4.2; Behrmann et al. 2019. Theirs iterates a fixed number of times; here the number follows from
-    the rate, and a result that misses the tolerance is an error.
+    Source: kim2020, sections 4.1 and 4.2; Behrmann et al. 2019. They iterate a fixed number of times; here the number follows from
+    the rate, and a result that misses the tolerance raises an error.
 
-    Hand masks to forward and inverse alike; with one that hides a token from itself theorem 3.2's constant does not hold (erratum K6).
-    In training mode with dropout the branch is another map at every call: there is nothing to invert, call ``eval()`` first.
+    Pass the same masks to forward and inverse. If a mask hides a token from itself, theorem 3.2's constant does not hold (erratum K6).
+    In training mode with dropout the branch is a different map at every call and cannot be inverted; call ``eval()`` first.
 
     Args:
-        branch: f. Further keyword arguments of forward and inverse are handed to it.
+        branch: f. Additional keyword arguments of forward and inverse are passed to it.
         c: factor of the branch.
-        lipschitz: L, or a function of the block's input that gives it (a bound that depends on the length or on the weights of the
-            moment). Left out: ``scale`` of a contractive L2 attention; else asked of ``branch.lipschitz_bound(length, p=norm)``,
-            length = ``x.shape[-2]``, where the branch has that method.
-        norm: ``inf``, ``two`` or ``one``: the norm of a whole sample in which L is stated.
-        batched: the first axis of x counts samples, which f does not mix.
+        lipschitz: L, or a function of the block's input that returns it (a bound may depend on the length or on the current
+            weights). Default: ``scale`` of a contractive L2 attention, otherwise ``branch.lipschitz_bound(length, p=norm)`` with
+            length = ``x.shape[-2]``, if the branch has that method.
+        norm: ``inf``, ``two`` or ``one``: the norm of a whole sample in which L holds.
+        batched: whether the first axis of x counts samples, which f does not mix.
 
     Raises:
-        ValueError: c not finite, a negative L, another norm; at once for a constant L with :math:`\rho \ge 1`.
+        ValueError: c is not finite, L is negative, or the norm is unknown; on construction if L is a number with :math:`\rho \ge 1`.
     """
 
     def __init__(
@@ -74,23 +74,23 @@ class InvertibleResidual(nn.Module):
         self.batched = batched
 
     def forward(self, x: Tensor, **more: Any) -> Tensor:
-        """x + c f(x), of the shape of x."""
+        """Return x + c f(x), with the shape of x."""
         return x + self.c * self.branch(x, **more)
 
     def rate(self, x: Tensor) -> float:
-        """ρ = |c| L for inputs shaped like x, whether below 1 or not.
+        """Return ρ = |c| L for inputs shaped like x, even if it is not below 1.
 
         Raises:
-            ValueError: neither ``lipschitz`` nor a method ``lipschitz_bound`` of the branch states a constant.
+            ValueError: ``lipschitz`` is None and the branch has no method ``lipschitz_bound``.
         """
         constant: Any = self.lipschitz
         if callable(constant):
             constant = constant(x)
         elif constant is None:
-            constant = self._of_branch(x)
+            constant = self._constant_of_branch(x)
         return abs(self.c) * float(constant.detach() if isinstance(constant, Tensor) else constant)
 
-    def _of_branch(self, x: Tensor) -> Any:
+    def _constant_of_branch(self, x: Tensor) -> Any:
         if isinstance(self.branch, L2Attention) and self.branch.contractive:
             if self.branch.contractive != self.norm:
                 raise ValueError(
@@ -116,20 +116,20 @@ class InvertibleResidual(nn.Module):
         guaranteed: bool = True,
         **more: Any,
     ) -> Tensor:
-        r"""The x with x + c f(x) = y, up to ``tolerance``; differentiable once, in y and in the branch's parameters.
+        r"""Return the x with x + c f(x) = y up to ``tolerance``; once differentiable in y and in the branch's parameters.
 
-        The gradient is that of the inverse function, not of the iterations: :math:`\bar y = u` and
-        :math:`\bar\theta = -c\,(\partial f/\partial\theta)^\top u` with :math:`(I + c J_f^\top) u = \bar x`, solved by the same
-        kind of iteration at the same rate. Its memory is that of two evaluations of f.
+        The gradient is that of the inverse function, not of the iteration: :math:`\bar y = u` and
+        :math:`\bar\theta = -c\,(\partial f/\partial\theta)^\top u`, where :math:`(I + c J_f^\top) u = \bar x` is solved by the same
+        kind of iteration at the same rate. It needs the memory of two evaluations of f.
 
         Args:
-            tolerance: of the error of every sample in ``norm``; of the residual where no guarantee is asked for. Left out:
-                64 machine epsilons of y's dtype times :math:`1 + \|y\|`, over :math:`1 - \rho`.
-            iterations: updates at most. Left out: as many as the rate asks for, with a margin for rounding; 100 without a guarantee.
-            guaranteed: refuse to start where :math:`\rho \ge 1`. With False the iteration is tried, whatever the rate.
+            tolerance: maximum error of every sample in ``norm``; maximum residual if ``guaranteed`` is False. Default:
+                64 machine epsilons of y's dtype times :math:`1 + \|y\|`, divided by :math:`1 - \rho`.
+            iterations: maximum number of updates. Default: what the rate requires plus a margin for rounding; 100 without a guarantee.
+            guaranteed: refuse to start if :math:`\rho \ge 1`. If False, the iteration is tried whatever the rate.
 
         Raises:
-            ValueError: no constant or :math:`\rho \ge 1` with ``guaranteed``; y not finite; the tolerance is not met.
+            ValueError: ``guaranteed`` without a constant or with :math:`\rho \ge 1`; y is not finite; the tolerance is not met.
         """
         rate = fixed_point.require_contraction(self.rate(y)) if guaranteed else None
         if tolerance is not None and not tolerance > 0:
@@ -144,12 +144,12 @@ class InvertibleResidual(nn.Module):
             value: Tensor = self.branch(x, **more)
             return value
 
-        x = self._solved(f, y, needed, iterations, rate, self.norm)
+        x = self._solve(f, y, needed, iterations, rate, self.norm)
         if not torch.is_grad_enabled():
             return x
         joined = y - self.c * f(
             x
-        )  # one more update; the graph to y and to the branch's parameters hangs on it
+        )  # one more update, which carries the graph to y and to the branch's parameters
         if joined.requires_grad:
             with torch.enable_grad():
                 point = x.requires_grad_()
@@ -159,7 +159,7 @@ class InvertibleResidual(nn.Module):
                 if not bool(gradient.isfinite().all()):
                     return gradient
                 part = needed / (1 + largest) * self._size(gradient, DUAL[self.norm])
-                return self._solved(
+                return self._solve(
                     lambda u: torch.autograd.grad(value, point, u, retain_graph=True)[0],
                     gradient,
                     part,
@@ -171,7 +171,7 @@ class InvertibleResidual(nn.Module):
             joined.register_hook(adjoint)
         return joined
 
-    def _solved(
+    def _solve(
         self,
         f: Callable[[Tensor], Tensor],
         y: Tensor,
@@ -180,7 +180,7 @@ class InvertibleResidual(nn.Module):
         rate: float | None,
         norm: str,
     ) -> Tensor:
-        """The fixed point of x = y - c f(x), to a residual of at most ``needed``."""
+        """Solve x = y - c f(x) to a residual of at most ``needed``."""
         how: dict[str, Any] = {"c": self.c, "norm": norm, "batched": self.batched}
         if iterations is None:
             iterations = FREE

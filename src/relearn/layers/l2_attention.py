@@ -1,4 +1,4 @@
-r"""Multi-head self-attention by squared distances: Lipschitz where queries and keys are tied, contractive on request.
+r"""Multi-head L2 self-attention: Lipschitz if queries and keys are tied, optionally contractive.
 
 Kim, Papamakarios and Mnih, "The Lipschitz Constant of Self-Attention" (2021), sections 3.2 and 4.2, appendices E, G, H
 and M.
@@ -25,49 +25,49 @@ class L2Attention(SelfAttention):
         F(X) = [f^1 W^{V,1}, \ldots, f^H W^{V,H}]\, W^O
 
     with :math:`f^h = P^h X A_h`, :math:`A_h = W^{Q,h} W^{Q,h\top} / s` in the tied form (theorem 3.2), and
-    :math:`f^h = P^h X` untied. The distances come from equation 16, without an N x N x D tensor; of it we leave out
-    :math:`|q_i|^2`, which the softmax does not see. :math:`X A_h W^{V,h}` is computed as
+    :math:`f^h = P^h X` in the untied form. Distances are computed by equation 16, without an N x N x D tensor; its term
+    :math:`|q_i|^2` is omitted because it cancels in the softmax. :math:`X A_h W^{V,h}` is computed as
     :math:`(X W^{Q,h}) (W^{Q,h\top} W^{V,h} / s)`.
 
     ======  ==================================  ==========  ==========
     symbol  meaning                             code        weight
     ======  ==================================  ==========  ==========
-    W^Q     queries, width w a head             ``q``       (H w, D)
-    W^K     keys (tied: W^Q, no module)         ``k``       (H w, D)
+    W^Q     queries, width w per head           ``q``       (H w, D)
+    W^K     keys (tied: W^Q, no own module)     ``k``       (H w, D)
     W^V     values                              ``v``       (D, D)
     W^O     output                              ``out``     (D, D)
     ======  ==================================  ==========  ==========
 
     The rows ``h * w : (h + 1) * w`` of ``q.weight`` are the transpose of W^{Q,h}; no map has a bias.
 
-    Facts (tests/layers/test_l2_attention.py): equals a slow loop over the formulas; a common shift of all tokens leaves
-    the tied probabilities as they are; far from the origin float32 keeps its precision, because a point among the
-    tokens is subtracted first; with ``causal`` a later token changes no bit of an earlier output; ``contractive`` holds its
-    constant.
+    Facts (tests/layers/test_l2_attention.py): equals a slow loop over the formulas; shifting all tokens by the same vector
+    does not change the tied probabilities; far from the origin float32 keeps its precision, because a point near the
+    tokens is subtracted first; with ``causal``, a later token changes no bit of an earlier output; ``contractive``
+    respects its constant.
 
-    A contractive layer is divided by its bound as the weights are now, and its gradient goes through the bound. Its
-    guarantee is for evaluation, or training without dropout: inverted dropout multiplies by 1/(1 - p) (errata, appendix
-    H). It holds for any mask in which each token sees itself (errata, appendix G).
+    A contractive layer is divided by its bound for the current weights, and its gradient includes that of the bound. The
+    guarantee holds in evaluation mode and for training without dropout, since inverted dropout multiplies by 1/(1 - p)
+    (errata, appendix H). It holds for any mask under which each token sees itself (errata, appendix G).
 
     Args:
         dim: width D, a multiple of ``heads``.
         heads: H.
-        tied: W^K = W^Q. Untied there is no Lipschitz constant (lemma F.1).
-        query_width: w, default D/H. Appendix M gives a tied layer 2D/H, as many parameters as an untied one has; s
-            stays.
-        value_map: whether values pass A_h; default: if tied.
-        contractive: divide by the bound of theorem 3.2, "inf" or "two" (its valid tightest form); None: do not.
-        scale: the Lipschitz constant that a contractive layer shall have at most.
-        max_length: N of that bound. None: the length of the input, which then leaks into every output: a language model
-            gives it.
-        masked: whether the p = two bound is to hold under a mask. None: if the call has one or is causal.
+        tied: W^K = W^Q. An untied layer has no Lipschitz constant (lemma F.1).
+        query_width: w, default D/H. Appendix M gives a tied layer 2D/H, so that it has as many parameters as an untied one;
+            s is unchanged.
+        value_map: whether values are multiplied by A_h; default: only if tied.
+        contractive: divide by the bound of theorem 3.2, "inf" or "two" (the tightest valid form); None: do not divide.
+        scale: upper bound on the Lipschitz constant of a contractive layer.
+        max_length: N in that bound. With None, N is the length of the input, which then influences every output; a
+            language model must set it.
+        masked: whether the p = two bound must hold under a mask. None: if the call has a mask or is causal.
         dropout: probability of dropping an attention weight, in training mode.
-        fused: see :class:`~relearn.layers.self_attention.SelfAttention`, also for masks, errors and what a call
-            returns.
+        fused: see :class:`~relearn.layers.self_attention.SelfAttention`, which also documents masks, errors and return
+            values.
 
     Raises:
-        ValueError: as there; ``contractive`` with a layer that has no bound (untied, or without A_h) or of an unknown
-            kind; numbers that are not positive; in a call of a contractive layer, a token hidden from itself or more
+        ValueError: as in the base class; ``contractive`` is unknown or the layer has no bound (untied, or without A_h);
+            numbers that are not positive; in a call of a contractive layer, a token hidden from itself or more
             than ``max_length`` tokens.
     """
 
@@ -113,9 +113,9 @@ class L2Attention(SelfAttention):
     def project(
         self, x: Tensor, rows: slice, mask: Tensor | None, causal: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-        # Neither distances nor the distance of a mixture from a point know the origin; float32 does. So all is seen
-        # from a point among the tokens, and what the values lack is added in the end. No gradient: the result does not
-        # depend on the point.
+        # Distances are invariant under shifts, but float32 arithmetic is not. Hence all tokens are taken relative to a
+        # nearby point, and the shift of the values is added back at the end. The point carries no gradient, because the
+        # result does not depend on it.
         centre = central_token(x, mask, causal).detach()
         near = x - centre
         if self.tied:
@@ -132,26 +132,26 @@ class L2Attention(SelfAttention):
             v, rest = self.split(self.v(near)), self.split(self.v(centre))
         wide = k.float() if k.dtype in (torch.float16, torch.bfloat16) else k
         bias = (wide * wide).sum(-1).unsqueeze(-2) / -2
-        if self.training and self.dropout:  # what is left of a row's weights does not sum to 1
+        if self.training and self.dropout:  # after dropout the weights of a row do not sum to 1
             return q, k, bias, v + rest, None
         return q, k, bias, v, rest
 
     def maps(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W^Q (H, D, w), W^V (H, D, D/H) and W^O (D, D): differentiable views of the weights."""
+        """Return W^Q (H, D, w), W^V (H, D, D/H) and W^O (D, D) as differentiable views of the weights."""
         wq, wv = (one.weight.unflatten(0, (self.heads, -1)).mT for one in (self.q, self.v))
         return wq, wv, self.out.weight.T
 
     def lipschitz_bound(self, length: int, p: str = "inf", **kw: Any) -> Tensor:
-        """Upper bound on the Lipschitz constant of F without the division, for sequences of ``length`` tokens or fewer.
+        """Return an upper bound on the Lipschitz constant of the undivided F for sequences of at most ``length`` tokens.
 
         Args:
             length: N.
             p: norm, "inf" or "two".
-            kw: what :func:`~relearn.maths.l2_bounds.bound_inf` or :func:`~relearn.maths.l2_bounds.bound_two` take. For
-                p = two the bound is by default for any mask in which each token sees itself.
+            kw: arguments of :func:`~relearn.maths.l2_bounds.bound_inf` or :func:`~relearn.maths.l2_bounds.bound_two`. For
+                p = two the default bound holds for any mask under which each token sees itself.
 
         Raises:
-            ValueError: an untied layer or one without A_h; another ``p``; what those functions refuse.
+            ValueError: an untied layer or one without A_h, an unknown ``p``, or arguments that those functions reject.
         """
         self._refuse_without_bound("lipschitz_bound")
         if p not in ("inf", "two"):
@@ -173,18 +173,18 @@ class L2Attention(SelfAttention):
             )
         more: dict[str, Any] = {
             "check_finite": False
-        }  # weights are looked at by whoever trains; NaN gives NaN
+        }  # checking the weights is left to the training loop; NaN weights give NaN
         if self.contractive == "two":
             more["masked"] = masked if self.masked is None else self.masked
         bound = self.lipschitz_bound(longest, self.contractive, **more)
-        bound = bound.clamp_min(torch.finfo(bound.dtype).tiny)  # weights of zero are a layer of zero
+        bound = bound.clamp_min(torch.finfo(bound.dtype).tiny)  # a layer with zero weights is the zero map
         return self.out.weight * (self.scale / bound).to(self.out.weight.dtype), None
 
     def _must_see_itself(self) -> bool:
         return self.contractive is not None
 
     def _inner(self) -> Tensor:
-        """W^{Q,h}^T W^{V,h} / s, (H, w, D/H)."""
+        """Return W^{Q,h}^T W^{V,h} / s, (H, w, D/H)."""
         wq, wv = (one.weight.unflatten(0, (self.heads, -1)) for one in (self.q, self.v))
         return wq @ wv.mT / self.root
 
@@ -195,10 +195,10 @@ class L2Attention(SelfAttention):
 
 
 def central_token(x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """A point (B, 1, D) near the tokens (B, N, D), of which no row learns what it may not see.
+    """Return a point (B, 1, D) near the tokens (B, N, D) that leaks no token to a row that must not see it.
 
-    The mean, without a mask. The first token, if causal. With a mask, the first token that all rows see, and the first
-    that any sees if there is none (rows then depend on it by rounding, if they do not see it).
+    This is the mean without a mask, and the first token if causal. With a mask it is the first token visible to all rows; if
+    there is none, the first visible to any row (rows that do not see that token then depend on it through rounding).
     """
     if mask is None:
         return x[:, :1] if causal else x.mean(1, keepdim=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from relearn.layers.long_short_core import Form, Norms, attended, heads_first, one_row, wide
+from relearn.layers.long_short_core import Form, Norms, attend, attend_one_query, heads_first, wide
 from relearn.layers.self_attention import merge
 
 
@@ -18,51 +18,51 @@ class LongShortAttention(nn.Module):
               [\mathrm{LN}_L(V_{S(t)});\ \mathrm{LN}_G(\bar V)], \quad
         \bar K = P^\top \mathrm{LN}_L(K), \quad P = \mathrm{softmax}_{\text{tokens}}(X W^P)
 
-    (equation 5.7; without ``dual_norm`` 5.6), in every head, d = D/H. S(t) are the tokens of t's own segment of w and
-    ⌊w/2⌋ on either side (w = 1: one), 2w in all (:class:`~relearn.layers.segments.Segments`).
+    (equation 5.7; equation 5.6 without ``dual_norm``) in every head, d = D/H. S(t) contains the w tokens of t's own segment and
+    ⌊w/2⌋ on either side (one if w = 1), 2w in all (:class:`~relearn.layers.segments.Segments`).
 
     ==========  ==============================  ================  ================
     symbol      meaning                         code              shape
     ==========  ==============================  ================  ================
-    Q, K, V     one map, all heads              ``qkv``           (3D, D)
+    Q, K, V     one map for all heads           ``qkv``           (3D, D)
     W^P         scores of the projection        ``score.weight``  (H r, D)
-    LN_L, LN_G  one each, for keys and values   ``local_norm``    d, or D
+    LN_L, LN_G  shared by keys and values       ``local_norm``    d, or D
                                                 ``global_norm``
     W^O         output                          ``proj``          (D, D)
     ==========  ==============================  ================  ================
 
-    ``window=0`` is the dynamic projection alone (equation 5.4), ``rank=0`` the window alone. Any n will do, smaller than
-    w or r too.
+    ``window=0`` is the dynamic projection alone (equation 5.4), ``rank=0`` the window alone. Any n is allowed, including
+    n < w and n < r.
 
-    The text writes LN of one head's keys, so the norms are of every head's own d numbers, with weights shared by the
-    heads; ``norm_per_head=False`` takes all D, as the released code.
+    The text writes LN of one head's keys, so the norms act on each head's own d numbers, with weights shared by the
+    heads; ``norm_per_head=False`` normalises all D together, as the released code does.
 
-    Class token: the first token, which all see and which sees all (normalised by LN_L, not a part of P, not of a window). The
-    text says no more than that. ``as_released=True``: its key and value join the compressed ones, and it attends to its own
-    key and value, not normalised, and to the outputs of the other tokens, as keys and values.
+    Class token: the first token sees all tokens and is seen by all. It is normalised by LN_L and belongs neither to P nor to a
+    window; the text specifies nothing else. With ``as_released=True`` its key and value join the compressed ones, and it
+    attends to its own unnormalised key and value and to the outputs of the other tokens, as keys and values.
 
-    A token that is not real (``mask``) changes no other and comes out as the bias of ``proj``.
+    A padded token (``mask``) affects no other token, and its output is the bias of ``proj``.
 
-    ``fused`` (a plain attribute): first derivatives keep no logits (:class:`~relearn.layers.window_mix.WindowMix`); False is
-    plain mathematics, which ``torch.func`` accepts, and so is a training step with ``attention_dropout``.
+    With ``fused`` (a plain attribute), first derivatives store no logits (:class:`~relearn.layers.window_mix.WindowMix`). False
+    uses ordinary tensor operations, which ``torch.func`` accepts; so does a training step with ``attention_dropout``.
 
     Args:
         dim: width D, a multiple of ``heads``.
         heads: H.
         window: w.
         rank: r.
-        dual_norm: LN_L and LN_G.
-        norm_per_head: see above; None: True, or False as released.
-        class_token: 1: the first token is one.
+        dual_norm: apply LN_L and LN_G.
+        norm_per_head: see above; None: True, or False if ``as_released``.
+        class_token: 1 if the first token is a class token, otherwise 0.
         dropout: of the output, in training mode.
         attention_dropout: of the weights, in training mode.
-        as_released: the released code's form: norms over all of D, the class token as above.
-        bias: biases of Q, K, V and the output. The scores have none: it would drop out.
-        eps: of the norms.
+        as_released: the released code's variant: norms over all of D, and the class token as described above.
+        bias: biases of Q, K, V and the output. The scores have none, because it would cancel.
+        eps: ε of the norms.
 
     Raises:
-        ValueError: numbers out of range; window and rank both 0; in a call, wrong shapes, no token, a mask that is not
-            boolean, hides all of a sequence or its class token.
+        ValueError: numbers out of range; window and rank both 0; in a call, wrong shapes, no token, or a mask that is not
+            boolean or that hides a whole sequence or its class token.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LongShortAttention(nn.Module):
         self.form = Form(heads, window, rank, class_token, eps, as_released)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        """Output (B, n, D) of x (B, n, D), the class token first if there is one; mask: bool (B, n), True = real."""
+        """Return (B, n, D) for x (B, n, D), class token first if there is one; mask: bool (B, n), True = real."""
         self._check(x, mask)
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
@@ -120,10 +120,10 @@ class LongShortAttention(nn.Module):
         scores = None if self.score is None else wide(self.score(x[:, self.class_token :]))
         with torch.autocast(x.device.type, enabled=False):
             given = queries, pairs, scores, mask, self.norms, self.form
-            found = attended(*given, attention_dropout=drop, fused=self.fused)
+            found = attend(*given, attention_dropout=drop, fused=self.fused)
             if self.class_token and self.as_released:
                 keys, values = (torch.cat([one[:, :, :1], found], 2) for one in pairs)
-                found = torch.cat([one_row(queries[:, :, :1], keys, values, mask, drop), found], 2)
+                found = torch.cat([attend_one_query(queries[:, :, :1], keys, values, mask, drop), found], 2)
             mixed = merge(found).to(x.dtype)
         if mask is not None:
             mixed = mixed.masked_fill(~mask[..., None], 0)
@@ -131,7 +131,7 @@ class LongShortAttention(nn.Module):
 
     @property
     def norms(self) -> Norms:
-        """Weights and biases of LN_L and LN_G."""
+        """Return weights and biases of LN_L and LN_G."""
         return Norms(
             *(
                 None if norm is None else getattr(norm, name)

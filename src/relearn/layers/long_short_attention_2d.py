@@ -1,4 +1,4 @@
-r"""Long-short attention on grids of tokens, the form for images.
+r"""Long-short attention on grids of tokens, the variant for images.
 
 Zhu, Ping, Xiao, Shoeybi, Goldstein, Anandkumar and Catanzaro, "Long-Short Transformer: Efficient Transformers for Language and
 Vision" (2021); zhu2022, sections 5.2.2 to 5.2.6 and 5.3.3.
@@ -17,7 +17,7 @@ from relearn.layers.separable_projection import SeparableProjection
 
 
 class LongShortAttention2d(nn.Module):
-    r"""Every token sees the tokens around its segment, and r tokens that sum up the whole grid.
+    r"""Attention of every token to the tokens around its segment and to r summaries of the whole grid.
 
     .. math::
         P_i = \mathrm{softmax}_\text{tokens}(X W^P_i), \quad \bar K_i = \mathrm{LN_G}(P_i^\top \mathrm{LN_L}(K)_i), \quad
@@ -25,15 +25,15 @@ class LongShortAttention2d(nn.Module):
             [\mathrm{LN_L}(\tilde K_t)_i + T_{i,\Delta}; \bar K_i; \mathrm{LN_L}(K_g)_i]^\top\Big)
             [\mathrm{LN_L}(\tilde V_t)_i; \bar V_i; \mathrm{LN_L}(V_g)_i]
 
-    (5.3 to 5.7, in two dimensions). The grid is cut into segments of f by f tokens; the window of a segment are its tokens and ⌊f/2⌋
-    more on each side, 1 where f is 1: at most 2f by 2f. What would lie outside the grid is not seen, and any grid is allowed.
-    K_g, V_g are of the class tokens, which are not cut into windows and not summed up, and which see all tokens. Both norms act on
-    the full width, before it is split into heads, and each is shared by keys and values, as in the released code; the paper does not
-    say. T is learnt, one number a head for every difference of two places in a window; it is for the window alone.
+    (5.3 to 5.7, in two dimensions). The grid is cut into segments of f by f tokens. The window of a segment consists of its tokens
+    and ⌊f/2⌋ more on each side (1 if f is 1), at most 2f by 2f. Positions outside the grid are masked, and any grid is allowed.
+    K_g, V_g belong to the class tokens, which are in no window or summary and see all tokens. Both norms act on
+    the full width before it is split into heads, and each is shared by keys and values, as in the released code; the paper leaves
+    this open. T is a learned table with one number per head and relative position in a window; it applies to the window only.
 
-    Time and memory are linear in the number of tokens. Two pure forms: ``window=0`` (only the summaries) and ``rank=0`` (only
-    windows; with ``dual_norm=False`` the local attention of ViL, for ``reach=f``, and with ``window`` as large as the grid full
-    attention).
+    Time and memory are linear in the number of tokens. There are two pure variants: ``window=0`` (only summaries) and ``rank=0``
+    (only windows; with ``dual_norm=False`` it is the local attention of ViL if ``reach=f``, and full attention if ``window`` covers
+    the grid).
 
     ======================  ==================================  ==============================================
     \                       here, from the paper                ``as_released`` (their code, ViL-LS)
@@ -42,10 +42,10 @@ class LongShortAttention2d(nn.Module):
                                                                 keys and as values
     ======================  ==================================  ==============================================
 
-    The released table of T numbers 19 differences a side with a stride of 13, so that some share a number (253 instead of
-    361 with f = 7); that is not repeated here.
+    The released table of T indexes 19 differences per side with a stride of 13, so that some share an entry (253 instead of
+    361 with f = 7); we do not reproduce this.
 
-    Shapes: x (B, G + H W, D), the G class tokens first, then the grid row by row; the output alike.
+    Shapes: x (B, G + H W, D): the G class tokens, then the grid row by row; the output has the same shape.
 
     Args:
         dim: width D, a multiple of ``heads``.
@@ -53,18 +53,18 @@ class LongShortAttention2d(nn.Module):
         window: f; 0: no windows.
         rank: r; 0: no summaries.
         reach: tokens on each side of a segment; None: half a segment.
-        dual_norm: False: without LN_L and LN_G.
-        conv: kernel of depth-wise convolutions in front of all four maps (CvT), odd; 0: none. Class tokens skip them.
-        conv_norm, conv_bias: batch normalisation behind these, and their bias (None: without normalisation alone).
-        relative_bias: whether there is T.
-        class_bias: one learnt number more for each pair of a class token with tokens, with itself and back, as in ViL.
+        dual_norm: apply LN_L and LN_G.
+        conv: kernel size of depth-wise convolutions before all four maps (CvT), odd; 0: none. Class tokens skip them.
+        conv_norm, conv_bias: batch normalisation after these convolutions, and their bias (None: a bias only without normalisation).
+        relative_bias: whether to use T.
+        class_bias: one further learned number for each pair of a class token with the tokens, with itself, and back, as in ViL.
         class_tokens: G.
-        dropout, attention_dropout: probabilities, in training, behind the last map and of attention weights.
-        bias: whether the maps of queries, keys and values have one.
+        dropout, attention_dropout: dropout probabilities after the last map and of attention weights, in training mode.
+        bias: whether the maps of queries, keys and values have biases.
         as_released: see above.
 
     Raises:
-        ValueError: sizes out of range, neither windows nor summaries, ``class_bias`` without class tokens; in a call, another shape.
+        ValueError: sizes out of range, neither windows nor summaries, ``class_bias`` without class tokens; in a call, a wrong shape.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class LongShortAttention2d(nn.Module):
         return self.drop(self.out(y))
 
     def summaries(self, x: Tensor, k: Tensor, v: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-        r"""\bar K and \bar V, (B, heads, r, D/heads), of the grid's tokens, normalised keys and values (B, H W, D)."""
+        r"""Return \bar K and \bar V, (B, heads, r, D/heads), from the grid's normalised keys and values (B, H W, D)."""
         assert self.projection is not None
         scores = self._map(self.projection, x, grid, 0).unflatten(2, (self.heads, self.rank))
         wide = torch.promote_types(scores.dtype, torch.float32)
@@ -147,7 +147,7 @@ class LongShortAttention2d(nn.Module):
         return summed(k), summed(v)
 
     def bias(self, tiling: Tiling, device: torch.device) -> Tensor | None:
-        """T of a segment's tokens and its window's, (heads, tokens of the segment, of the window)."""
+        """Return T for a segment's tokens and its window's, (heads, tokens per segment, tokens per window)."""
         if self.relative_position_bias_table is None:
             return None
         furthest = self.window + self.reach - 1
@@ -157,12 +157,12 @@ class LongShortAttention2d(nn.Module):
     def _tokens(
         self, q: Tensor, k: Tensor, v: Tensor, fixed_k: Tensor | None, fixed_v: Tensor | None, grid: Grid
     ) -> Tensor:
-        """Results of the grid's tokens, (B, H W, D), before the last map."""
+        """Return the outputs of the grid's tokens, (B, H W, D), before the last map."""
         fixed = 0 if fixed_k is None else fixed_k.shape[2]
         if not self.window:
             mixed = self._attend(self._split(q), fixed_k, fixed_v, self._added(fixed, 0, None, None))
             return mixed.transpose(1, 2).flatten(2)
-        tiling = Tiling.of(grid, self.window, self.reach)
+        tiling = Tiling.for_grid(grid, self.window, self.reach)
         cells = tiling.cells[0] * tiling.cells[1]
 
         def around(rows: Tensor, same: Tensor | None) -> Tensor:
@@ -183,7 +183,7 @@ class LongShortAttention2d(nn.Module):
         return tiling.join(mixed.transpose(1, 2).flatten(2).unflatten(0, (len(q), cells))).flatten(1, 2)
 
     def _added(self, fixed: int, keys: int, visible: Tensor | None, bias: Tensor | None) -> Tensor | None:
-        """What the logits of the grid's tokens get, (segments or 1, heads or 1, tokens or 1, fixed + keys of a window)."""
+        """Return the additive logits of the grid's tokens, (segments or 1, heads or 1, tokens or 1, fixed + window keys)."""
         if visible is None and bias is None and self.class_bias is None:
             return None
         like = self.out.weight
@@ -200,7 +200,7 @@ class LongShortAttention2d(nn.Module):
         return torch.cat([first.expand(*shape, -1), last.expand(*shape, -1)], 3)
 
     def _class(self, q: Tensor, k: Tensor, v: Tensor, y: Tensor) -> Tensor:
-        """Results of the class tokens, (B, G, D), before the last map."""
+        """Return the outputs of the class tokens, (B, G, D), before the last map."""
         count, added = self.class_tokens, None
         if self.as_released:
             k, v = torch.cat([k[:, :count], y], 1), torch.cat([v[:, :count], y], 1)
@@ -216,7 +216,7 @@ class LongShortAttention2d(nn.Module):
         return scaled_dot_product_attention(q, k, v, added, dropped)
 
     def _map(self, layer: nn.Module, x: Tensor, grid: Grid, count: int | None = None) -> Tensor:
-        """A map of all tokens; convolutions see the grid alone and class tokens only the linear map behind them."""
+        """Map all tokens; convolutions see only the grid, and class tokens pass only through the linear map after them."""
         if not isinstance(layer, SeparableProjection):
             return layer(x)
         count = self.class_tokens if count is None else count
@@ -224,7 +224,7 @@ class LongShortAttention2d(nn.Module):
         return torch.cat([layer.linear(x[:, :count]), y], 1) if count else y
 
     def _split(self, x: Tensor) -> Tensor:
-        """(B, n, D) → (B, heads, n, D/heads)."""
+        """Reshape (B, n, D) to (B, heads, n, D/heads)."""
         return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""Causal long-short attention: a window of what is near, a few vectors a segment of all that is behind."""
+"""Causal long-short attention: a window of recent positions, and a few compressed vectors per earlier segment."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from relearn.layers.causal_spans import Spans
-from relearn.layers.long_short_causal_core import CausalCore, plain
+from relearn.layers.causal_windows import Spans
+from relearn.layers.long_short_causal_core import CausalCore, mix_values
 from relearn.layers.relative_positions import sinusoids
 
 
 class CausalLongShortAttention(nn.Module):
     r"""Autoregressive long-short attention with a cache (zhu2022, sections 5.2.2 to 5.2.5, equations 5.3, 5.5 and 5.7).
 
-    Positions t = 0 ... m + n - 1 are those of the cache, then those of ``x``; only the latter have outputs. For head i
+    The positions t = 0 ... m + n - 1 are those of the cache followed by those of ``x``; only the latter have outputs. For head i
 
     .. math::
         P_{i,s} = \mathop{\mathrm{softmax}}_{t \in s}(x_t W^P_i), \qquad
@@ -26,8 +26,8 @@ class CausalLongShortAttention(nn.Module):
         q_t \cdot (\bar k_s + \sigma_{\lfloor t/l \rfloor - s})_{s < \lfloor t/l \rfloor} \big]\Big) \big[V_{\mathcal W(t)} ; \bar V\big]
 
     with :math:`q = x W^Q_i`, :math:`k = \mathrm{LN}_L(x W^K_i)`, the same norms for the values, and the window
-    :math:`\mathcal W(t) = \{ w(\lfloor t/w \rfloor - 1), \ldots, t \}`: the home window up to t, and the window before. A query sees the
-    segments before its own, whole; segment s is :math:`sl \ldots (s+1)l - 1` (the index that equation 5.5 prints is docs: errata, Z8).
+    :math:`\mathcal W(t) = \{ w(\lfloor t/w \rfloor - 1), \ldots, t \}`: the current window up to t, and the previous one. A query sees all
+    segments before its own; segment s is :math:`sl \ldots (s+1)l - 1` (equation 5.5 prints another index; docs: errata, Z8).
 
     ============  ===============================================  ==============================  ==============
     symbol        meaning                                          code                            shape
@@ -35,44 +35,45 @@ class CausalLongShortAttention(nn.Module):
     W^Q, W^O      queries, output                                  ``q``, ``out``                  (D, D)
     W^K, W^V      keys, then values                                ``kv``                          (2D, D)
     W^P           scores of the dynamic projection                 ``projection``                  (H r, D)
-    LN_L, LN_G    DualLN, of window and of compressed              ``local_norm``, ``global_norm`` (d,) each
-    ρ             map of sinusoids of the distance of positions    ``window_positions``            (D, D)
-    σ             the same of the distance of segments, ≥ 1        ``segment_positions``           (D, D)
+    LN_L, LN_G    DualLN of window and compressed vectors          ``local_norm``, ``global_norm`` (d,) each
+    ρ             linear map of sinusoids of the position distance ``window_positions``            (D, D)
+    σ             the same of the segment distance, ≥ 1            ``segment_positions``           (D, D)
     ============  ===============================================  ==============================  ==============
 
-    Cost :math:`O(n (2w + r (m + n) / l) D)` beside the maps: linear in n but for the compressed part, which r/l makes small. Scores are
-    never kept: what is kept between the passes is linear in m + n. ``fused`` = False (a plain attribute), dropout and the released form
-    are plain mathematics, which keeps them.
+    Apart from the maps the cost is :math:`O(n (2w + r (m + n) / l) D)`: linear in n except for the compressed part, which r/l makes
+    small. Scores are never stored; what is stored between the passes is linear in m + n. With ``fused`` = False (a mix_values attribute),
+    with dropout, and in the released form, ordinary tensor operations are used, which do store the scores.
 
-    Every position before t is seen, as one of a window or within a segment, if and only if :math:`w + \gcd(w, l) \ge l` (the printed
-    condition w ≥ l/2 is not enough; docs: errata, Z9). Nothing behind t ever is. Windows and segments count from the first position of
-    the cache; with all the past in the cache, a sequence in parts has the outputs of the whole. A cache that is cut should keep a
-    multiple of w and of l, so that they stay where they were.
+    Every position before t is visible, through a window or a compressed segment, if and only if :math:`w + \gcd(w, l) \ge l` (the
+    printed condition w ≥ l/2 is not sufficient; docs: errata, Z9). Positions after t are never visible. Windows and segments are
+    counted from the first position of the cache. If the cache holds the whole past, processing a sequence in parts gives the same
+    outputs as processing it at once. A truncated cache should keep a multiple of w and of l, so that the boundaries do not move.
 
-    Not said by the dissertation, and ours: keys and values share each norm, as the formula's letters do; LN acts on the d numbers of a
-    head, which is what the formula puts into it, with weights that the heads share; the form of the relative positions (sinusoids of the
-    distance, a linear map, no further biases); no biases in the maps. w = 0 is the projection alone: positions of segment 0 see nothing,
-    and their mixture is 0. r = 0 is the window alone.
+    The dissertation leaves the following open, and the choices are ours: keys and values share each norm, as the symbols in the
+    formula suggest; LN acts on the d numbers of a head, as the formula has it, with weights shared by the heads; relative positions
+    are a linear map of sinusoids of the distance, without further biases; the maps have no biases. With w = 0 there is only the
+    projection: positions of segment 0 see nothing, and their mixture is 0. With r = 0 there is only the window.
 
-    ``as_released`` is the form of the released code: exactly w keys that end at the query (so w ≥ l is needed); the two biases of
-    Transformer-XL in the window's scores; biases of W^P and of the map of σ; LN on the full width, (D,); compressed vectors of ``x``
-    from keys and values before LN_L, those of the cache from its hidden states, a head's part by its own weights, with the maps behind.
-    There a sequence in parts has not the outputs of the whole, and the cache must be whole segments.
+    ``as_released`` is the variant of the released code: a window of exactly w keys that ends at the query (hence w ≥ l is required);
+    Transformer-XL's two biases in the window scores; biases of W^P and of the map of σ; LN over the full width, (D,); the compressed
+    vectors of ``x`` are made of keys and values before LN_L, those of the cache of its hidden states, each head's part with its own
+    weights, and the maps are applied afterwards. In this variant, processing a sequence in parts changes the outputs, and the cache
+    must consist of whole segments.
 
     Args:
         dim: D, a multiple of ``heads``.
         heads: H.
-        window: w, 512 in the dissertation; 0 for none.
+        window: w, 512 in the dissertation; 0 for no window.
         segment: l.
         rank: r; 0 for no compressed part.
-        dual_norm: False: without LN_L and LN_G.
-        relative: False: without ρ and σ.
-        dropout: probability of dropout of an attention weight.
+        dual_norm: apply LN_L and LN_G.
+        relative: use ρ and σ.
+        dropout: probability of dropping an attention weight.
         as_released: see above.
 
     Raises:
-        ValueError: sizes out of range; a window that leaves a gap; in a call, no position, wrong shapes, a cache of parts of segments in
-            the released form.
+        ValueError: sizes out of range; a window that leaves a gap; in a call, no position, wrong shapes, or, in the released
+            form, a cache that is not made of whole segments.
     """
 
     def __init__(
@@ -108,12 +109,12 @@ class CausalLongShortAttention(nn.Module):
         self.biases = nn.Parameter(torch.zeros(2, heads, dim // heads)) if as_released else None
 
     def forward(self, x: Tensor, *, cache: Tensor | None = None) -> Tensor:
-        """Outputs (B, n, D).
+        """Return the outputs (B, n, D).
 
         Args:
             x: (B, n, D), n ≥ 1.
-            cache: the inputs of this layer at the m positions before, (B, m, D); None and m = 0 are the same. Gradients reach it if
-                it asks for them; Transformer-XL's cache is detached.
+            cache: the inputs of this layer at the m preceding positions, (B, m, D); None is the same as m = 0. It receives gradients
+                if it requires them; Transformer-XL detaches its cache.
         """
         spans = self.spans(x, cache)
         near, far = self.keys_and_values(x, cache=cache)
@@ -123,39 +124,41 @@ class CausalLongShortAttention(nn.Module):
         if self.fused and not probability and not self.as_released:
             return self.out(CausalCore.apply(spans, *tensors).flatten(2))
         biases = None if self.biases is None else (self.biases[0].to(q.dtype), self.biases[1].to(q.dtype))
-        mixed = plain(spans, *tensors, biases=biases, banded=self.as_released, probability=probability)
+        mixed = mix_values(spans, *tensors, biases=biases, banded=self.as_released, probability=probability)
         return self.out(mixed.flatten(2))
 
     def keys_and_values(self, x: Tensor, *, cache: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What a query may see: of every position, (B, m + n, 2, H, d), keys before values, and of every segment that some
-        query sees, (B, C r, 2, H, d), C = ⌊(m + n - 1) / l⌋. Behind DualLN, where there is one.
+        """Return the keys and values that queries may see, after DualLN: of positions and of compressed segments.
+
+        Shapes: (B, m + n, 2, H, d), keys before values, and (B, C r, 2, H, d) for the C = ⌊(m + n - 1) / l⌋ segments that
+        some query sees.
         """
         spans = self.spans(x, cache)
         held = None if cache is None or not cache.shape[1] else cache.to(x.dtype)
-        # apart: a cache that asks for no gradient costs none
+        # separately, so that a cache that requires no gradient costs none
         parts = [x] if held is None else [held, x]
-        plain_rows = _joined([self.kv(one) for one in parts])
-        near = self._normed(plain_rows, self.local_norm)
+        plain_rows = _concatenate([self.kv(one) for one in parts])
+        near = self._normalise(plain_rows, self.local_norm)
         if self.projection is None or not spans.seen:
             return near, near[:, :0]
-        scores = _joined([self.projection(one) for one in parts])
+        scores = _concatenate([self.projection(one) for one in parts])
         rows = plain_rows.unflatten(2, (2, self.heads, -1)) if self.as_released else near
         length = spans.end // self.segment * self.segment
-        if length < spans.end:  # not of all: a cut has a gradient as long as the whole
+        if length < spans.end:  # slice only if needed: the gradient of a slice is as long as the whole
             scores, rows = scores[:, :length], rows[:, :length]
         shares = scores.unflatten(2, (self.heads, -1)).unflatten(1, (-1, self.segment)).softmax(2)
-        far = _compressed(shares, rows)[:, : spans.seen * self.rank]
+        far = _compress(shares, rows)[:, : spans.seen * self.rank]
         if self.as_released and held is not None:
             count = min(spans.past // self.segment, spans.seen)
             states = held[:, : count * self.segment].unflatten(2, (1, self.heads, -1))
-            compressed = _compressed(shares[:, :count], states).flatten(2)
+            compressed = _compress(shares[:, :count], states).flatten(2)
             far = torch.cat(
                 [self.kv(compressed).unflatten(2, (2, self.heads, -1)), far[:, count * self.rank :]], 1
             )
-        return near, self._normed(far.flatten(2), self.global_norm)
+        return near, self._normalise(far.flatten(2), self.global_norm)
 
     def spans(self, x: Tensor, cache: Tensor | None = None) -> Spans:
-        """The sizes of a call.
+        """Return the sizes of a call.
 
         Raises:
             ValueError: see the class.
@@ -172,7 +175,7 @@ class CausalLongShortAttention(nn.Module):
         return Spans(self.window, self.segment, self.rank, past, x.shape[1])
 
     def _positions(self, spans: Spans, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """ρ at 2w - 1 ... 0 and σ at C ... 0, (2w, H, d) and (C + 1, H, d), where there are any."""
+        """Return ρ at distances 2w - 1 ... 0, (2w, H, d), and σ at C ... 0, (C + 1, H, d), or None where unused."""
         tables: list[Tensor | None] = []
         for map_, last in (
             (self.window_positions, 2 * self.window - 1),
@@ -185,8 +188,8 @@ class CausalLongShortAttention(nn.Module):
             tables.append(map_(sinusoids(distances, self.dim)).to(like.dtype).unflatten(1, (self.heads, -1)))
         return tables[0], tables[1]
 
-    def _normed(self, rows: Tensor, norm: nn.LayerNorm | None) -> Tensor:
-        """Keys beside values (B, t, 2D) to (B, t, 2, H, d), behind a norm of heads or of all heads together."""
+    def _normalise(self, rows: Tensor, norm: nn.LayerNorm | None) -> Tensor:
+        """Reshape keys and values (B, t, 2D) to (B, t, 2, H, d) and normalise them, per head or over all heads."""
         width = self.dim if norm is None else norm.normalized_shape[0]
         rows = rows.unflatten(2, (-1, width))
         rows = rows if norm is None else norm(rows)
@@ -197,12 +200,12 @@ class CausalLongShortAttention(nn.Module):
 
 
 def check_coverage(window: int, segment: int, rank: int, *, banded: bool = False) -> None:
-    r"""Refuse sizes out of range, and those that leave some position unseen: :math:`w + \gcd(w, l) < l`, or w < l if ``banded``.
+    r"""Reject sizes out of range or that leave some position unseen: :math:`w + \gcd(w, l) < l`, or w < l if ``banded``.
 
-    Nothing is asked of w beside l where one of the parts is not there, w = 0 or r = 0.
+    The relation of w to l does not matter if there is no window (w = 0) or no compressed part (r = 0).
 
     Raises:
-        ValueError: as said.
+        ValueError: the sizes are rejected.
     """
     for name, value, least in (("window", window, 0), ("segment", segment, 1), ("rank", rank, 0)):
         if value < least:
@@ -219,11 +222,11 @@ def check_coverage(window: int, segment: int, rank: int, *, banded: bool = False
         )
 
 
-def _compressed(shares: Tensor, rows: Tensor) -> Tensor:
-    """Weighted means: shares (B, C, l, H, r) of rows (B, C l, p, H, d) to (B, C r, p, H, d)."""
+def _compress(shares: Tensor, rows: Tensor) -> Tensor:
+    """Return the means of rows (B, C l, p, H, d) weighted by shares (B, C, l, H, r), (B, C r, p, H, d)."""
     rows = rows.unflatten(1, (-1, shares.shape[2]))
     return torch.einsum("bclhr,bclphd->bcrphd", shares.to(rows.dtype), rows).flatten(1, 2)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def _concatenate(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)

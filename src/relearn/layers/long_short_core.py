@@ -1,4 +1,4 @@
-"""Long-short attention of all heads, from queries, keys, values and the scores of the projection."""
+"""Long-short attention of all heads from queries, keys, values and the scores of the projection."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout
 
-from relearn.layers.dynamic_projection import normed, projected
-from relearn.layers.window_mix import WindowMix, mixed
+from relearn.layers.dynamic_projection import layer_norm_heads, project_dynamically
+from relearn.layers.window_mix import WindowMix, mix_windows
 
 
 class Form(NamedTuple):
-    """Heads, window, rank, number of class tokens, ε of the norms; whether class keys count as compressed ones."""
+    """Heads, window, rank, number of class tokens, ε of the norms, and whether class keys count as compressed ones."""
 
     heads: int
     window: int
@@ -33,14 +33,14 @@ class Norms(NamedTuple):
 
 
 def heads_first(rows: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """Scaled queries, (B, H, n, d), and keys and values, (2, B, H, n, d), of rows (B, n, 3D): copies, the rows may go."""
+    """Return scaled queries (B, H, n, d), and keys and values (2, B, H, n, d), of rows (B, n, 3D), as copies."""
     width = rows.shape[2] // 3
     queries, pairs = wide(rows).split([width, 2 * width], 2)
     queries = queries.unflatten(2, (heads, -1)).transpose(1, 2).contiguous() * (width // heads) ** -0.5
     return queries, pairs.unflatten(2, (2, heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
 
 
-def attended(
+def attend(
     queries: Tensor,
     raw: Tensor,
     scores: Tensor | None,
@@ -51,19 +51,19 @@ def attended(
     attention_dropout: float = 0.0,
     fused: bool = True,
 ) -> Tensor:
-    r"""Mixtures of values of class token and tokens, (B, H, c + n, d); a class token that counts as long has none.
+    r"""Mix the values for class token and tokens, (B, H, c + n, d); a class token that counts as long gets no mixture.
 
     Args:
         queries: scaled, (B, H, c + n, d).
         raw: keys and values, (2, B, H, c + n, d).
-        scores: of the projection, (B, n, H r), if there is one.
+        scores: of the projection, (B, n, H r), or None.
         mask: (B, c + n), True = real; None: all are.
         norms: of keys and values.
-        form: see there.
-        attention_dropout: probability of dropping a weight; not fused.
-        fused: :class:`~relearn.layers.window_mix.WindowMix`.
+        form: see :class:`Form`.
+        attention_dropout: probability of dropping a weight; disables ``fused``.
+        fused: use :class:`~relearn.layers.window_mix.WindowMix`.
     """
-    pairs, long = prepared(raw, scores, mask, norms, form, fused=fused)
+    pairs, long = prepare_keys_values(raw, scores, mask, norms, form, fused=fused)
     c = 0 if form.class_is_long else form.classes
     if c:
         long = torch.cat([pairs[..., :c, :], long], 3)
@@ -75,41 +75,47 @@ def attended(
         None if mask is None else mask[:, skipped:],
         form.window,
     )
-    found = WindowMix.apply(*given) if fused and not attention_dropout else mixed(*given, attention_dropout)
+    found = (
+        WindowMix.apply(*given) if fused and not attention_dropout else mix_windows(*given, attention_dropout)
+    )
     if not c:
         return found
-    first = one_row(queries[:, :, :c], pairs[0], pairs[1], mask, attention_dropout)
+    first = attend_one_query(queries[:, :, :c], pairs[0], pairs[1], mask, attention_dropout)
     return torch.cat([first, found], 2)
 
 
-def one_row(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, attention_dropout: float) -> Tensor:
-    """Full attention of one query, (B, H, 1, d)."""
+def attend_one_query(
+    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, attention_dropout: float
+) -> Tensor:
+    """Full attention of a single query, (B, H, 1, d)."""
     logits = q @ keys.mT
     if mask is not None:
         logits = logits.masked_fill(~mask[:, None, None], -torch.inf)
     return dropout(logits.softmax(-1), attention_dropout) @ values
 
 
-def prepared(
+def prepare_keys_values(
     raw: Tensor, scores: Tensor | None, mask: Tensor | None, norms: Norms, form: Form, *, fused: bool = True
 ) -> tuple[Tensor, Tensor]:
-    r"""Normalised keys and values of class token and tokens, (2, B, H, c + n, d), and the compressed ones, (2, B, H, r, d).
+    r"""Normalise keys and values, (2, B, H, c + n, d), and compress them, (2, B, H, r, d).
 
     .. math:: \hat K = \mathrm{LN}_L(K), \quad \bar K = \mathrm{LN}_G(P^\top \hat K), \quad \text{values alike}
 
-    Zhu (2022), equation 5.7 and the line below it. A class token that counts as long comes first of the compressed ones,
-    under LN_G alone. ``raw`` are keys and values, (2, B, H, c + n, d).
+    Zhu (2022), equation 5.7 and the line below it. A class token that counts as long comes first among the compressed
+    ones and is normalised by LN_G only. ``raw`` holds keys and values, (2, B, H, c + n, d).
     """
     c = form.classes
     norms = Norms(*(None if one is None else wide(one) for one in norms))
-    pairs = normed(raw, norms.local_weight, norms.local_bias, form.eps)
+    pairs = layer_norm_heads(raw, norms.local_weight, norms.local_bias, form.eps)
     long = raw[..., : c if form.class_is_long else 0, :]
     if scores is not None:
-        compressed = projected(scores, pairs[..., c:, :], None if mask is None else mask[:, c:], fused=fused)
+        compressed = project_dynamically(
+            scores, pairs[..., c:, :], None if mask is None else mask[:, c:], fused=fused
+        )
         long = torch.cat([long, compressed], 3) if long.numel() else compressed
-    return pairs, normed(long, norms.global_weight, norms.global_bias, form.eps)
+    return pairs, layer_norm_heads(long, norms.global_weight, norms.global_bias, form.eps)
 
 
 def wide(x: Tensor) -> Tensor:
-    """Half precision in float32."""
+    """Convert half precision to float32; other types are unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

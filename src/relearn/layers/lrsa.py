@@ -1,4 +1,4 @@
-r"""Lipschitz-regularised self-attention: squared distances divided by the size of the whole input.
+r"""Lipschitz-regularised self-attention: squared distances divided by the norm of the whole input.
 
 Ye, Ma, Cao and Tang, "Mitigating Transformer Overconfidence via Lipschitz Regularization" (2023), supplement, appendix B.
 """
@@ -26,34 +26,34 @@ class LRSA(SelfAttention):
     ======  ==================================  ==========  ==========
     symbol  meaning                             code        weight
     ======  ==================================  ==========  ==========
-    W_Q     queries, D/H columns a head         ``q``       (D, D)
+    W_Q     queries, D/H columns per head       ``q``       (D, D)
     W_K     keys                                ``k``       (D, D)
     W_V     values                              ``v``       (D, D)
     W_O     output                              ``out``     (D, D)
     ======  ==================================  ==========  ==========
 
     The rows ``h * w : (h + 1) * w``, w = D/H, of ``q.weight`` are the transpose of head h's W_Q; no map has a bias.
-    q is the head's own, m that of the sequence; both are over all tokens. With eps = 0, the paper's form, S is the same
+    q is computed per head and m per sequence, both over all tokens. With eps = 0, the paper's form, S is the same
     for X and tX, and all-zero tokens give NaN.
 
-    What is not in the supplement: the value path, heads, α, eps. These are ours, as is what a bound can promise:
-    the layer has no Lipschitz constant, with or without eps; :meth:`output_bound` is for the inputs given (errata, Y2 to
-    Y5).
+    The supplement specifies neither the value path nor the heads, α and eps; these choices are ours, and so is the bound: the
+    layer has no Lipschitz constant, with or without eps, and :meth:`output_bound` holds for the given inputs only (errata, Y2
+    to Y5).
 
     Facts (tests/layers/test_lrsa.py): equals a slow loop over the formula; without eps, F(tX) = t F(X) for t > 0; Jacobians
-    stay below the bound; inputs of zero, large and tiny ones give finite outputs and gradients in float32 and bfloat16.
+    stay below the bound; zero, large and tiny inputs give finite outputs and gradients in float32 and bfloat16.
 
     Args:
         dim: width D, a multiple of ``heads``.
         heads: H.
-        alpha: α. The paper does not state it. q grows like √N, so S is of order 1 for an α of order √N.
-        eps: in both denominators, inside the root.
+        alpha: α, which the paper does not state. q grows like √N, so S is of order 1 if α is of order √N.
+        eps: ε of both denominators, inside the square root.
         dropout: probability of dropping an attention weight, in training mode.
         fused: see :class:`~relearn.layers.self_attention.SelfAttention`.
 
     Raises:
-        ValueError: an alpha that is not positive, a negative eps; what the base class refuses; in a call, a mask or
-            ``causal``: both denominators see every token.
+        ValueError: alpha is not positive, eps is negative, or the base class rejects an argument; in a call, a mask or
+            ``causal`` (both denominators involve every token).
     """
 
     beta = 1.0
@@ -88,7 +88,7 @@ class LRSA(SelfAttention):
             raise ValueError(f"{found} (allowed: neither; LRSA's denominators see every token)")
         queries, keys = self.split(self.q(x)), self.split(self.k(x))
         size, longest = self._roots(queries, x)
-        # S = 2α (q_i/q)(k_j/m) - α |k_j|²/(q m), less a constant of the row: each factor by its own denominator, so that
+        # S = 2α (q_i/q)(k_j/m) - α |k_j|²/(q m), up to a constant per row. Each factor is divided by its own denominator, so that
         # none overflows where the other is small.
         near = wide(keys) / longest
         bias = (near * near).sum(-1).unsqueeze(-2) * (-self.alpha * longest / size)
@@ -96,25 +96,25 @@ class LRSA(SelfAttention):
         return asked, near.to(x.dtype), bias, self.split(self.v(x)), None
 
     def scores(self, x: Tensor) -> Tensor:
-        """S of equation 3, (B, H, N, N), for looking; x (B, N, D) or (N, D)."""
-        tokens = self._batched(x)
+        """Return S of equation 3, (B, H, N, N), for inspection; x (B, N, D) or (N, D)."""
+        tokens = self._add_batch_axis(x)
         queries, keys = self.split(self.q(tokens)), self.split(self.k(tokens))
         size, longest = self._roots(queries, tokens)
         gaps = (wide(queries).unsqueeze(3) - wide(keys).unsqueeze(2)).square().sum(-1)
         return -self.alpha * gaps / size / longest
 
     def denominators(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """q (B, H) and m (B,) of x (B, N, D) or (N, D)."""
-        tokens = self._batched(x)
+        """Return q (B, H) and m (B,) of x (B, N, D) or (N, D)."""
+        tokens = self._add_batch_axis(x)
         size, longest = self._roots(self.split(self.q(tokens)), tokens)
         return size[..., 0, 0], longest[:, 0, 0, 0]
 
     def output_bound(self, x: Tensor) -> Tensor:
-        r"""Upper bound (B,) on the 2-norm of the Jacobian of F at these inputs, without dropout.
+        r"""Return an upper bound (B,) on the 2-norm of the Jacobian of F at these inputs, without dropout.
 
         .. math:: \Big(\sum_h L_h^2\, \|W_V^h\|_2^2\Big)^{1/2} \|W_O\|_2
 
-        L_h of :func:`relearn.maths.lrsa_bounds.output_bound`. Differentiable in the weights and in x.
+        with L_h from :func:`relearn.maths.lrsa_bounds.output_bound`. Differentiable in the weights and in x.
         """
         size, longest = self.denominators(x)
         wq, wk, wv = (wide(one.weight).unflatten(0, (self.heads, -1)).mT for one in (self.q, self.k, self.v))
@@ -125,12 +125,12 @@ class LRSA(SelfAttention):
         )
 
     def _roots(self, queries: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """q (B, H, 1, 1) and m (B, 1, 1, 1), in float32 at least."""
+        """Return q (B, H, 1, 1) and m (B, 1, 1, 1), in float32 or better."""
         size = wide(queries).square().sum((-2, -1), keepdim=True)
         longest = wide(x).square().sum(-1).amax(-1)[:, None, None, None]
         return (size + self.eps**2).sqrt(), (longest + self.eps**2).sqrt()
 
 
 def wide(x: Tensor) -> Tensor:
-    """x in float32 where it is of half precision."""
+    """Convert half precision to float32; other types are unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -1,4 +1,4 @@
-"""Any self-attention of this package in the place of `torch.nn.MultiheadAttention`."""
+"""Adapter that lets any self-attention of this package replace `torch.nn.MultiheadAttention`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from relearn.layers.self_attention import SelfAttention
 
 
 class AsMultiheadAttention(nn.Module):
-    """A self-attention under the call signature, mask conventions and return value of ``torch.nn.MultiheadAttention``.
+    """Wrap a self-attention in the call signature, mask conventions and return value of ``torch.nn.MultiheadAttention``.
 
-    In a Transformer of torch::
+    In a torch Transformer::
 
         encoder = nn.TransformerEncoderLayer(512, 8, batch_first=True)
         encoder.self_attn = AsMultiheadAttention(L2Attention(512, 8), batch_first=True)
 
-    Differences: query, key and value must be the same tensor; masks of numbers may hold 0 and -inf alone; a row that
-    sees nothing is an error, where torch's returns NaN; the weights returned are those before dropout. In a contractive
-    layer each token must see itself: for a padded batch, pass the padding as an ``attn_mask`` with its diagonal open.
+    Differences: query, key and value must be the same tensor; numeric masks may contain only 0 and -inf; a row that
+    sees nothing raises an error, whereas torch returns NaN; the returned weights are those before dropout. In a contractive
+    layer each token must see itself; for a padded batch, pass the padding as an ``attn_mask`` with a visible diagonal.
 
     Args:
-        layer: the self-attention; its parameters are found under ``layer.``.
-        batch_first: tokens as (B, N, D); otherwise (N, B, D), torch's default. One sequence is (N, D) in both.
+        layer: the self-attention; its parameters have the prefix ``layer.``.
+        batch_first: whether tokens are (B, N, D); otherwise (N, B, D), torch's default. One sequence is (N, D) in both cases.
     """
 
-    # What nn.TransformerEncoder(Layer) looks at: no in_proj_bias keeps it off its fused path, which would go round
-    # `forward`.
+    # nn.TransformerEncoder(Layer) inspects these attributes; without in_proj_bias it does not take its fused path, which
+    # would bypass `forward`.
     in_proj_bias = None
     _qkv_same_embed_dim = True
 
@@ -48,16 +48,16 @@ class AsMultiheadAttention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Output of query's shape, and the weights (B, N, N), (B, H, N, N) if not averaged, None if not needed.
+        """Return the output, shaped like query, and the weights: (B, N, N), (B, H, N, N) if not averaged, None if not needed.
 
         Args:
-            query, key, value: one and the same tensor.
+            query, key, value: the same tensor object.
             key_padding_mask: (B, N) or (N,), True or -inf = hidden from all.
             attn_mask: (N, N) or (B * H, N, N), True or -inf = hidden.
-            is_causal: later tokens are hidden, whether or not ``attn_mask`` says so too.
+            is_causal: hide later tokens, whether or not ``attn_mask`` hides them too.
 
         Raises:
-            ValueError: other tensors as key or value; a mask of another shape, with other numbers, or with a row of
+            ValueError: key or value is another tensor; a mask has a wrong shape, other numbers, or a row that sees
                 nothing.
         """
         if key is not query or value is not query:
@@ -76,24 +76,27 @@ class AsMultiheadAttention(nn.Module):
         return (y.transpose(0, 1) if swap else y), weights
 
     def _seen(self, x: Tensor, padding: Tensor | None, attn_mask: Tensor | None) -> Tensor | None:
-        """Both masks as one of the layer's: True = seen, four axes."""
+        """Combine both masks into one for the layer: True = visible, four axes."""
         batch, length = (1, *x.shape[:1]) if x.dim() == 2 else x.shape[:2]
         seen = None
         if padding is not None:
             wanted = ((length,),) if x.dim() == 2 else ((batch, length),)
-            seen = _open("key_padding_mask", padding, wanted).view(batch, 1, 1, length)
+            seen = _visible("key_padding_mask", padding, wanted).view(batch, 1, 1, length)
         if attn_mask is not None:
             whole = (batch * self.num_heads, length, length)
-            opened = _open("attn_mask", attn_mask, ((length, length), whole))
-            opened = opened.view(
-                -1 if opened.dim() == 2 else batch, 1 if opened.dim() == 2 else self.num_heads, length, length
+            visible = _visible("attn_mask", attn_mask, ((length, length), whole))
+            visible = visible.view(
+                -1 if visible.dim() == 2 else batch,
+                1 if visible.dim() == 2 else self.num_heads,
+                length,
+                length,
             )
-            seen = opened if seen is None else seen & opened
+            seen = visible if seen is None else seen & visible
         return seen
 
 
-def _open(name: str, mask: Tensor, shapes: tuple[tuple[int, ...], ...]) -> Tensor:
-    """Where one may look, from a mask of torch's: boolean with True = hidden, or numbers with -inf = hidden."""
+def _visible(name: str, mask: Tensor, shapes: tuple[tuple[int, ...], ...]) -> Tensor:
+    """Convert a torch mask (boolean with True = hidden, or numeric with -inf = hidden) to True = visible."""
     if tuple(mask.shape) not in shapes:
         raise ValueError(f"{name}: shape {tuple(mask.shape)} (allowed: {' or '.join(map(str, shapes))})")
     if mask.dtype == torch.bool:

@@ -1,4 +1,4 @@
-r"""A Gaussian-process head by random Fourier features: logits, and how little is known of a point.
+r"""A Gaussian-process output layer based on random Fourier features: logits and their predictive variance.
 
 Ye et al. (2023), supplement, appendix C, after SNGP: Liu, Lin, Padhy, Tran, Bedrax-Weiss and Lakshminarayanan, "Simple and
 Principled Uncertainty Estimation with Deterministic Deep Learning via Distance Awareness" (2020), equations 7 to 9.
@@ -17,22 +17,22 @@ from relearn.maths.norms import spectral_norm
 
 
 class RandomFeatureGP(nn.Module):
-    r"""The last layer of a classifier in place of a dense one.
+    r"""Output layer of a classifier that replaces a dense layer.
 
     .. math::
         \Phi(x) = \sqrt{2/M}\, \cos(W x / \ell + b), \quad W_{ij} \sim N(0, 1), \quad b_i \sim U(0, 2\pi), \quad
         \mathrm{logits}(x) = \Phi(x)\, \beta
 
-    W and b are frozen, β is learned. :math:`E[\Phi(x) \cdot \Phi(y)] = e^{-\|x - y\|^2 / 2 \ell^2}`. With the prior
-    precision τ (``ridge``) of β, the Laplace approximation at the β learned has, for class k,
+    W and b are frozen, β is learned. :math:`E[\Phi(x) \cdot \Phi(y)] = e^{-\|x - y\|^2 / 2 \ell^2}`. With prior
+    precision τ (``ridge``) of β, the Laplace approximation at the learned β is, for class k,
 
     .. math::
         \Sigma_k^{-1} = \tau I + \sum_n p_{nk} (1 - p_{nk})\, \Phi_n \Phi_n^\top, \qquad
         v_k(x) = \Phi(x)^\top \Sigma_k\, \Phi(x), \qquad
         \mathrm{logits}_k / \sqrt{1 + \lambda v_k}, \quad \lambda = \pi / 8
 
-    where p are the softmax probabilities of the training data. The sum is exact, over one epoch: :meth:`fit`, or
-    :meth:`reset_precision` and then :meth:`accumulate` batch by batch in the last epoch.
+    where p are the softmax probabilities of the training data. The sum is exact, over one epoch: call :meth:`fit`, or
+    :meth:`reset_precision` and then :meth:`accumulate` for every batch of the last epoch.
 
     =============  ==================================  ====================  ==========
     symbol         meaning                             code                  shape
@@ -42,13 +42,13 @@ class RandomFeatureGP(nn.Module):
     Σ^{-1}         precision                           ``precision``         (1 or C, M, M)
     =============  ==================================  ====================  ==========
 
-    By default one Σ serves all classes (memory M² in place of C M²), with p that of the most probable class. As
-    p(1 - p) is then the largest of all classes, its variance is a lower bound of each class's own.
+    By default all classes share one Σ (memory M² instead of C M²), where p belongs to the most probable class. Since
+    p(1 - p) is then the largest of all classes, the shared variance is a lower bound of each class's own variance.
 
-    Ye et al. give neither M nor ℓ, τ or λ. Where we differ from SNGP's released code: it multiplies the variance by τ once
-    more, takes a Gaussian likelihood (1 in the place of p(1 - p)), orthogonal W and ℓ = 2.
+    Ye et al. state none of M, ℓ, τ and λ. SNGP's released code differs from this layer: it multiplies the variance by τ once
+    more, uses a Gaussian likelihood (1 instead of p(1 - p)), orthogonal W, and ℓ = 2.
 
-    Phases and Σ need float32: under autocast the layer computes outside of it. Do not cast it to half precision.
+    Phases and Σ need float32: the layer disables autocast for its own computation. Do not cast it to half precision.
 
     Args:
         dim: width D of the input.
@@ -56,12 +56,12 @@ class RandomFeatureGP(nn.Module):
         features: M.
         length_scale: ℓ; 1 is the supplement's formula.
         ridge: τ.
-        per_class: a Σ for each class.
+        per_class: use a separate Σ for each class.
         mean_field: λ.
 
     Raises:
-        ValueError: a number outside what is allowed; inputs of another width.
-        RuntimeError: a variance before the precision was fitted; :meth:`fit` without data.
+        ValueError: a number out of range; inputs of another width.
+        RuntimeError: a variance is requested before the precision is fitted; :meth:`fit` gets no data.
     """
 
     weight: Tensor
@@ -98,14 +98,14 @@ class RandomFeatureGP(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """New W and b, β Xavier-uniform, no precision fitted."""
+        """Draw new W and b, initialise β Xavier-uniformly, and discard the fitted precision."""
         nn.init.normal_(self.weight)
         nn.init.uniform_(self.phase, 0, 2 * math.pi)
         nn.init.xavier_uniform_(self.out.weight)
         self.reset_precision()
 
     def features(self, x: Tensor) -> Tensor:
-        """Φ(x), (..., M), of x (..., D)."""
+        """Return Φ(x), (..., M), of x (..., D)."""
         dim = self.weight.shape[1]
         if x.shape[-1] != dim:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (..., {dim}))")
@@ -114,19 +114,19 @@ class RandomFeatureGP(nn.Module):
             return math.sqrt(2 / len(self.phase)) * torch.cos(turns + self.phase)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (..., C) of x (..., D), without the variance: what is trained."""
+        """Return the logits (..., C) of x (..., D) without the variance; these are used in training."""
         return self._logits(self.features(x))
 
     @torch.no_grad()
     def reset_precision(self) -> None:
-        """Σ^{-1} back to that of the prior."""
+        """Reset Σ^{-1} to that of the prior."""
         self.precision.zero_()
         self.precision.diagonal(dim1=-2, dim2=-1).fill_(self.ridge)
         self.seen.zero_()
 
     @torch.no_grad()
     def accumulate(self, x: Tensor) -> None:
-        """Add the points x (..., D) to Σ^{-1}, with the probabilities that β gives now."""
+        """Add the points x (..., D) to Σ^{-1}, with the class probabilities of the current β."""
         found = self.features(x).flatten(0, -2)
         p = self._logits(found).softmax(-1)
         if len(self.precision) == 1:
@@ -137,14 +137,14 @@ class RandomFeatureGP(nn.Module):
         self.seen += len(found)
 
     def fit(self, batches: Iterable[Tensor]) -> None:
-        """Σ^{-1} of all points in these batches, and of nothing else: one epoch after training."""
+        """Compute Σ^{-1} from exactly the points in these batches: one epoch after training."""
         self.reset_precision()
         for x in batches:
             self.accumulate(x)
         self._require_fitted("fit")
 
     def variance(self, x: Tensor) -> Tensor:
-        """v(x) = Φᵀ Σ Φ, (..., 1), or (..., C) with a Σ for each class; x (..., D)."""
+        """Return v(x) = Φᵀ Σ Φ, (..., 1), or (..., C) with a Σ per class, for x (..., D)."""
         self._require_fitted("variance")
         found = self.features(x)
         with _without_autocast(x):
@@ -153,11 +153,11 @@ class RandomFeatureGP(nn.Module):
             return half.square().sum(1).T.unflatten(0, found.shape[:-1])
 
     def mean_field_logits(self, x: Tensor) -> Tensor:
-        """Logits (..., C) divided by √(1 + λ v): their softmax approximates the mean over the posterior."""
+        """Return the logits (..., C) divided by √(1 + λ v); their softmax approximates the posterior mean."""
         return self(x) / (1 + self.mean_field * self.variance(x)).sqrt()
 
     def feature_bound(self) -> Tensor:
-        r"""Upper bound √(2/M) ‖W‖_2 / ℓ on the 2-norm Lipschitz constant of Φ."""
+        r"""Return the upper bound √(2/M) ‖W‖_2 / ℓ on the 2-norm Lipschitz constant of Φ."""
         return math.sqrt(2 / len(self.phase)) * spectral_norm(self.weight) / self.length_scale
 
     def _logits(self, found: Tensor) -> Tensor:
@@ -176,6 +176,6 @@ class RandomFeatureGP(nn.Module):
 
 
 def _without_autocast(x: Tensor) -> AbstractContextManager[None]:
-    """The meta device, on which networks are counted, has no autocast to turn off."""
+    """Disable autocast; the meta device, used to count parameters and FLOPs, has none to disable."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

@@ -1,4 +1,4 @@
-"""Causal attention to everything before, with relative positions and a cache: the attention of Transformer-XL."""
+"""Causal full attention with relative positions and a cache, as in Transformer-XL."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from relearn.layers.relative_positions import sinusoids
 class RelativeAttention(nn.Module):
     r"""Multi-head causal attention with relative positions (Dai et al. 2019, "Transformer-XL", section 3.3).
 
-    Position i sees every j ≤ i, those of the cache included; with R the map of a distance's sinusoid,
+    Position i sees every j ≤ i, including the cache. With R the linear map of a distance's sinusoids,
 
     .. math:: H_i = \mathrm{softmax}_{j \le i}\Big(\frac{(q_i + u) \cdot k_j + (q_i + v) \cdot R_{i-j}}{\sqrt d}\Big)\, V
 
-    It is what :class:`~relearn.layers.long_short_causal.CausalLongShortAttention` is compared with over the same context, and has the
-    same signature. Scores are kept, n (m + n) a head; what a query's row is shifted by costs no further one.
+    This is the baseline of :class:`~relearn.layers.long_short_causal.CausalLongShortAttention` over the same context, and has the
+    same signature. The scores are stored, n (m + n) per head; shifting them by relative distance takes no further copy.
 
     ======  ===============================  ===============  ==========
     symbol  meaning                          code             shape
     ======  ===============================  ===============  ==========
-    q, k    rows of the maps                 ``q``, ``kv``    (D, D), (2D, D)
+    q, k    queries; keys, values            ``q``, ``kv``    (D, D), (2D, D)
     R       map of the distance              ``positions``    (D, D)
-    u, v    biases, start at 0               ``biases``       (2, H, d)
+    u, v    biases, initially 0              ``biases``       (2, H, d)
     W^O     output                           ``out``          (D, D)
     ======  ===============================  ===============  ==========
 
     Args:
         dim: D, a multiple of ``heads``.
         heads: H.
-        dropout: probability of dropout of an attention weight.
+        dropout: probability of dropping an attention weight.
 
     Raises:
         ValueError: sizes out of range; in a call, no position or wrong shapes.
@@ -53,7 +53,7 @@ class RelativeAttention(nn.Module):
         self.biases = nn.Parameter(torch.zeros(2, heads, dim // heads))
 
     def forward(self, x: Tensor, *, cache: Tensor | None = None) -> Tensor:
-        """Outputs (B, n, D) of ``x`` (B, n, D), with the inputs of the positions before as ``cache`` (B, m, D)."""
+        """Return outputs (B, n, D) of ``x`` (B, n, D); ``cache`` (B, m, D) holds the inputs at the preceding positions."""
         if x.dim() != 3 or x.shape[2] != self.dim or x.shape[1] == 0:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, n, {self.dim}) with n >= 1)")
         if cache is not None and (cache.dim() != 3 or (len(cache), cache.shape[2]) != (len(x), self.dim)):
@@ -68,7 +68,7 @@ class RelativeAttention(nn.Module):
         distances = torch.arange(length - 1, -1, -1, device=x.device, dtype=self.positions.weight.dtype)
         table = self.positions(sinusoids(distances, self.dim)).to(q.dtype).unflatten(1, (self.heads, -1))
         by_distance = ((q + v_bias) @ table.permute(1, 2, 0)).contiguous()
-        # row i has its distance m + i - j at column n - 1 - i + j
+        # in row i, the distance m + i - j is at column n - 1 - i + j
         strides = (*by_distance.stride()[:2], length - 1, 1)
         shifted = by_distance.as_strided(by_distance.shape, strides, by_distance.storage_offset() + fresh - 1)
         hidden = torch.ones(fresh, length, dtype=torch.bool, device=x.device).triu(length - fresh + 1)

@@ -1,4 +1,4 @@
-"""How a branch joins the stream of a residual network, and where the normalisation is."""
+"""Residual connections: how a branch is added to the stream, and where the normalisation is."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Residual(nn.Module):
     ``post_ln``    :math:`\mathrm{LN}(x + b)`                     Vaswani et al. 2017
     ``w_skip``     :math:`\mathrm{LN}(w_{skip} \odot x + b)`      Liu et al. 2020 (Admin); w_skip in R^d, starts at 1
     ``rezero``     :math:`x + \alpha\, b`                         Bachlechner et al. 2020; one number, starts at 0
-    ``no_norm``    :math:`x + b`                                  Huang et al. 2020 (T-FixUp): no normalisation at all
+    ``no_norm``    :math:`x + b`                                  Huang et al. 2020 (T-FixUp): without normalisation
     =============  =============================================  ==================================================
 
-    Shapes: x and b (..., d). Dropout acts on b. ``post_ln`` and ``w_skip`` at its start are the same function.
+    Shapes: x and b (..., d). Dropout acts on b. At initialisation ``post_ln`` and ``w_skip`` are the same function.
 
     Args:
         dim: width d.
         kind: one of :data:`KINDS`.
         dropout: probability of dropping an element of b, in training mode.
-        fixed: ``w_skip`` is not trained (the failure that zhu2022, section 4.3.2, describes).
+        fixed: freeze ``w_skip`` (the failure described in zhu2022, section 4.3.2).
 
     Raises:
-        ValueError: another kind.
+        ValueError: an unknown kind.
     """
 
     def __init__(self, dim: int, kind: str, dropout: float = 0.0, *, fixed: bool = False) -> None:
@@ -46,7 +46,7 @@ class Residual(nn.Module):
             self.alpha = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:
-        """The stream behind the branch, (..., d)."""
+        """Return the stream after the branch, (..., d)."""
         branch = self.dropout(branch)
         if self.kind == "post_ln":
             return self.norm(x + branch)

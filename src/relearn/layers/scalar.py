@@ -1,4 +1,4 @@
-"""One learnable number as a layer: what stands in for normalisation in FixUp, SkipInit and ReZero networks."""
+"""Learnable scalars as layers: they replace normalisation in FixUp, SkipInit and ReZero networks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class Scale(nn.Module):
-    """y = s · x with one number s, parameter ``scale`` of shape (1,), for x of any shape.
+    """y = s · x with one scalar s, parameter ``scale`` of shape (1,), for x of any shape.
 
-    s starts at ``initial``: 1 in FixUp (Zhang, Dauphin, Ma 2019), 0 in SkipInit (De, Smith 2020) and ReZero
-    (Bachlechner et al. 2021), where a residual branch is absent at first and dL/ds alone is not zero.
+    s is initially ``initial``: 1 in FixUp (Zhang, Dauphin, Ma 2019), 0 in SkipInit (De, Smith 2020) and ReZero
+    (Bachlechner et al. 2021). With 0 the residual branch vanishes at first, and only dL/ds is nonzero.
     """
 
     def __init__(self, initial: float = 1.0) -> None:
@@ -19,7 +19,7 @@ class Scale(nn.Module):
         self.scale = nn.Parameter(torch.full((1,), self.initial))
 
     def reset_parameters(self) -> None:
-        """s back to ``initial``; draws nothing."""
+        """Reset s to ``initial``; no random numbers are drawn."""
         nn.init.constant_(self.scale, self.initial)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -30,14 +30,14 @@ class Scale(nn.Module):
 
 
 class Shift(nn.Module):
-    """y = x + b with one number b for all channels and pixels, parameter ``bias`` of shape (1,); starts at 0."""
+    """y = x + b with one scalar b for all channels and pixels, parameter ``bias`` of shape (1,), initially 0."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
 
     def reset_parameters(self) -> None:
-        """b back to 0; draws nothing."""
+        """Reset b to 0; no random numbers are drawn."""
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:

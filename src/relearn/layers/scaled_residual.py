@@ -1,4 +1,4 @@
-"""The residual shortcut with one number in front of the branch, or with none."""
+"""The residual shortcut with an optional learnable scalar in front of the branch."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ class ScaledResidual(nn.Module):
 
     .. math:: y = x + \mathrm{DropPath}_p(\alpha\, b)
 
-    α is one learnable number for the whole branch, parameter ``alpha`` of shape (). Where it starts is what the schemes
-    differ in:
+    α is one learnable scalar for the whole branch, parameter ``alpha`` of shape (). The schemes differ in its initial
+    value:
 
     =========  =======================================================================================
-    start      scheme
+    initial    scheme
     =========  =======================================================================================
-    none       no α at all, α = 1: the plain shortcut of He et al. 2015 and Vaswani et al. 2017
+    none       no α, i.e. α = 1: the plain shortcut of He et al. 2015 and Vaswani et al. 2017
     0          SkipInit (De, Smith 2020) and ReZero (Bachlechner et al. 2020): y = x at first
-    ε          ReZero as touvron2021 prefers it
+    ε          ReZero as preferred by touvron2021
     1          the multiplier of Fixup (Zhang, Dauphin, Ma 2019)
     =========  =======================================================================================
 
-    At α = 0 the branch has no gradient, α has one. With one number a channel it is LayerScale (touvron2021), and that is
+    At α = 0 the branch has no gradient, but α has one. With one number per channel this is LayerScale (touvron2021), see
     :class:`~relearn.layers.weighted_residual.WeightedResidual`.
 
-    DropPath drops the branch of a whole sample, in training mode only, and divides what is kept by 1 - p, as timm's.
+    DropPath drops the branch of a whole sample, in training mode only, and divides kept branches by 1 - p, like timm's.
 
-    Shapes: x and b alike, the batch first.
+    Shapes: x and b have the same shape, with the batch first.
 
     Args:
-        alpha: where α starts; None: there is none.
+        alpha: initial value of α; None: no α.
         drop_path: p.
 
     Raises:
@@ -50,12 +50,12 @@ class ScaledResidual(nn.Module):
         self.register_parameter("alpha", given)
 
     def reset_parameters(self) -> None:
-        """α back to its first value; draws nothing."""
+        """Reset α to its initial value; no random numbers are drawn."""
         if self.alpha is not None and self.initial is not None:
             nn.init.constant_(self.alpha, self.initial)
 
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:
-        """The stream behind the branch, shaped as ``x``."""
+        """Return the stream after the branch, shaped like ``x``."""
         weight: Tensor | None = self.alpha
         if self.training and self.drop_path:
             keep = x.new_empty(len(x), *[1] * (x.dim() - 1)).bernoulli_(1 - self.drop_path)

@@ -1,4 +1,4 @@
-"""Disjoint segments of a sequence, and the tokens that each of them sees: its own and some on either side."""
+"""Disjoint segments of a sequence, and the tokens each segment sees: its own and some on either side."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SMALLEST = 8  # queries of a block: fewer make a matrix product slow
+SMALLEST = 8  # minimum number of queries in a block; smaller blocks make matrix products slow
 
 
 class Segments(NamedTuple):
-    r"""Segments of w tokens; a query sees those of its own segment and ``reach`` more on either side of it.
+    r"""Segments of w tokens; a query sees the tokens of its own segment and ``reach`` more on either side.
 
     .. math:: S(t) = \{j : w \lfloor t/w \rfloor - \rho \le j < w \lfloor t/w \rfloor + w + \rho\}, \quad
               \rho = \max(1, \lfloor w/2 \rfloor)
 
-    Zhu (2022), section 5.2.2, says w/2: an odd w is rounded down and w = 1 sees one neighbour on either side, as in the
-    released code. Queries are taken in blocks of one segment, or of several where a segment is short; a band says which
-    keys of a block a query sees. Tokens beyond the ends are zeros that nobody sees. No segment is looped over.
+    Zhu (2022), section 5.2.2, writes w/2: an odd w is rounded down, and w = 1 sees one neighbour on either side, as in the
+    released code. Queries are processed in blocks of one segment, or of several if a segment is short; a band mask selects
+    the keys of a block that a query sees. Positions beyond the ends are zeros that no query sees. There is no loop over segments.
     """
 
     window: int
 
     @property
     def reach(self) -> int:
-        """ρ; 0 without a window, w = 0."""
+        """ρ; 0 if there is no window (w = 0)."""
         return max(1, self.window // 2) if self.window else 0
 
     @property
     def block(self) -> int:
-        """Queries of a block: a multiple of w."""
+        """Number of queries in a block, a multiple of w."""
         return self.window * -(-SMALLEST // self.window) if self.window else SMALLEST
 
     @property
     def keys(self) -> int:
-        """Keys of a block."""
+        """Number of keys of a block."""
         return self.block + 2 * self.reach if self.window else 0
 
     def blocks(self, length: int) -> int:
-        """Blocks that hold ``length`` tokens."""
+        """Return the number of blocks that hold ``length`` tokens."""
         return -(-length // self.block)
 
     def queries(self, x: Tensor, first: int, last: int) -> Tensor:
-        """Blocks ``first`` to ``last`` (not included) of x (..., n, d): (..., blocks, block, d)."""
+        """Return blocks ``first`` to ``last`` (exclusive) of x (..., n, d): (..., blocks, block, d)."""
         return _span(x, first * self.block, last * self.block).unflatten(-2, (-1, self.block))
 
     def seen(self, x: Tensor, first: int, last: int) -> Tensor:
-        """What the same blocks see: (..., blocks, keys, d), a view where both ends are inside."""
+        """Return the tokens visible to these blocks, (..., blocks, keys, d); a view if both ends lie inside."""
         tokens = _span(x, first * self.block - self.reach, last * self.block + self.reach)
         return tokens.unfold(-2, self.keys, self.block).mT
 
     def hidden(self, mask: Tensor, first: int, last: int) -> Tensor:
-        """Keys of the same blocks that are not to be seen, (..., blocks, block or 1, keys); mask (..., n), True = real."""
+        """Return which keys of these blocks are hidden, (..., blocks, block or 1, keys); mask (..., n), True = real."""
         windows = ~self.seen(mask[..., None], first, last).mT
         if self.block == self.window:
             return windows
@@ -61,9 +61,9 @@ class Segments(NamedTuple):
         return windows | (key < home) | (key >= home + self.window + 2 * self.reach)
 
     def add(self, total: Tensor, part: Tensor, first: int) -> None:
-        """The transpose of :meth:`seen`, in place: add ``part`` (G, blocks, keys, d), from block number ``first`` on.
+        """Transpose of :meth:`seen`, in place: add ``part`` (G, blocks, keys, d), starting at block ``first``, to ``total``.
 
-        ``total`` is (G, blocks + 2, block, d), with a block more before the sequence and one behind.
+        ``total`` is (G, blocks + 2, block, d), with one extra block before the sequence and one after.
         """
         last, reach = first + part.shape[1], self.reach
         left, home, right = part.split([reach, self.block, reach], 2)
@@ -73,7 +73,7 @@ class Segments(NamedTuple):
 
 
 def _span(x: Tensor, start: int, stop: int) -> Tensor:
-    """Tokens ``start`` to ``stop`` (not included) of x (..., n, d), zeros where there are none."""
+    """Return tokens ``start`` to ``stop`` (exclusive) of x (..., n, d), with zeros outside the sequence."""
     length = x.shape[-2]
     inside = x[..., max(0, start) : min(length, stop), :]
     before, after = max(0, -start), max(0, stop - length)

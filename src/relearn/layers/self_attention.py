@@ -1,8 +1,8 @@
-r"""What the multi-head self-attentions share: heads, masks, and the two ways to compute them.
+r"""Base class of the multi-head self-attentions: heads, masks, and two ways to compute the layer.
 
-A layer here has logits :math:`\beta\,(q_i \cdot k_j + b_j)` for token i looking at token j: the dot product has no b,
-the squared distance has :math:`b_j = -|k_j|^2/2` (its other square, :math:`|q_i|^2`, is constant along a row and drops
-out of the softmax).
+A layer has logits :math:`\beta\,(q_i \cdot k_j + b_j)` for token i attending to token j: the dot product has no b,
+the squared distance has :math:`b_j = -|k_j|^2/2` (its other square, :math:`|q_i|^2`, is constant along a row and cancels
+in the softmax).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.nn.functional import dropout, linear, pad, scaled_dot_product_attenti
 
 
 class SelfAttention(nn.Module):
-    r"""Multi-head self-attention with a kernel to be given.
+    r"""Multi-head self-attention; subclasses define the kernel.
 
     .. math:: y_i = [\sum_j \mathrm{softmax}_j(\beta (q_i \cdot k_j + b_j))\, v_j + r]_{h=1..H}\, W^O
 
@@ -23,22 +23,22 @@ class SelfAttention(nn.Module):
     x       tokens                 ``x``       (B, N, D)
     q, k    queries and keys       ``q k``     (B, H, N, w)
     v       values                 ``v``       (B, H, N, D/H)
-    b       one number a key       ``bias``    (B, H, 1, N)
-    r       of all rows alike      ``rest``    (B, H, 1, D/H)
+    b       one number per key     ``bias``    (B, H, 1, N)
+    r       added to every row     ``rest``    (B, H, 1, D/H)
     β       factor of the logits   ``beta``    a number
     ======  =====================  ==========  ==============
 
-    With ``fused`` (a plain attribute, may be changed at any time) the N x N probabilities are never stored: torch's
-    ``scaled_dot_product_attention`` computes them in blocks. It has first derivatives in reverse mode alone; without
-    ``fused`` the layer is plain mathematics, which ``torch.func`` (jvp, vjp, vmap) and double backward accept.
+    With ``fused`` (a plain attribute that may be changed at any time) the N x N probabilities are never stored: torch's
+    ``scaled_dot_product_attention`` computes them in blocks. It supports only first derivatives in reverse mode. Without
+    ``fused`` the layer uses ordinary tensor operations, which ``torch.func`` (jvp, vjp, vmap) and double backward accept.
 
-    What is not finite is not filtered: it makes the outputs of its own sequence NaN, also of rows that do not see it (0
-    times NaN is NaN), and of no other sequence.
+    Non-finite inputs are not filtered. They make all outputs of their own sequence NaN, even of rows that do not see them (0
+    times NaN is NaN), but affect no other sequence.
 
-    A subclass gives ``beta``, the maps ``v`` and ``out``, and :meth:`project`.
+    A subclass provides ``beta``, the maps ``v`` and ``out``, and :meth:`project`.
 
     Raises:
-        ValueError: ``heads`` does not divide ``dim``; ``dropout`` outside [0, 1); in a call: no token, wrong shapes, a
+        ValueError: ``heads`` does not divide ``dim``; ``dropout`` is outside [0, 1); in a call: no token, wrong shapes, or a
             mask that is not boolean, does not broadcast to (B, H, N, N), or hides everything from a row.
     """
 
@@ -55,25 +55,28 @@ class SelfAttention(nn.Module):
         self.dim, self.heads, self.dropout, self.fused = dim, heads, dropout, fused
 
     def reset_parameters(self) -> None:
-        """Xavier-uniform maps (each of its whole matrix, all heads together), biases 0."""
+        """Initialise the maps Xavier-uniformly (each as one matrix over all heads) and the biases with 0."""
         for name, parameter in self.named_parameters():
             nn.init.zeros_(parameter) if name.endswith("bias") else nn.init.xavier_uniform_(parameter)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Output as ``x``, (B, N, D) or (N, D); ``mask``: bool, True = may be seen, broadcast to (B, H, N, N)."""
-        tokens = self._batched(x)
-        seen = self._checked(mask, tokens, causal)
+        """Return the output, shaped like ``x``, (B, N, D) or (N, D).
+
+        ``mask`` is boolean, True = visible, and broadcasts to (B, H, N, N).
+        """
+        tokens = self._add_batch_axis(x)
+        seen = self._check_mask(mask, tokens, causal)
         q, k, bias, v, rest = self.project(tokens, slice(None), seen, causal)
         mixed = (self._fused if self.fused else self._plain)(q, k, bias, v, seen, causal and mask is None)
         return self._output(mixed, rest, tokens.shape[1], causal or mask is not None).view(x.shape)
 
     def row(self, x: Tensor, i: int, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Output (B, D), or (D,), of token i alone, as ``forward(x)[:, i]``; plain, and nothing is of size N x N."""
-        tokens = self._batched(x)
+        """Return ``forward(x)[:, i]``, (B, D) or (D,), without ``fused`` and without an N x N tensor."""
+        tokens = self._add_batch_axis(x)
         length = tokens.shape[1]
         if not -length <= i < length:
             raise ValueError(f"i: {i} (allowed: a token of {length})")
-        seen = self._checked(mask, tokens, causal)
+        seen = self._check_mask(mask, tokens, causal)
         here = i % length
         rows = slice(here, here + 1)
         if seen is not None:
@@ -86,24 +89,24 @@ class SelfAttention(nn.Module):
         return y.view(*x.shape[:-2], self.dim)
 
     def probabilities(self, x: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Attention weights (B, H, N, N) before dropout, for looking; rows sum to 1."""
-        tokens = self._batched(x)
-        seen = self._checked(mask, tokens, causal)
+        """Return the attention weights (B, H, N, N) before dropout, for inspection; rows sum to 1."""
+        tokens = self._add_batch_axis(x)
+        seen = self._check_mask(mask, tokens, causal)
         q, k, bias, *_ = self.project(tokens, slice(None), seen, causal)
         return self._weights(q, k, bias, seen, causal and mask is None)
 
     def project(
         self, x: Tensor, rows: slice, mask: Tensor | None, causal: bool
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
-        """Queries of the tokens ``rows``; keys, b and values of all tokens; r. None for b or r: there is none."""
+        """Return queries of the tokens ``rows``; keys, b and values of all tokens; r. b and r may be None."""
         raise NotImplementedError
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, N, H w) to (B, H, N, w)."""
+        """Reshape (B, N, H w) to (B, H, N, w)."""
         return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
     def _output(self, mixed: Tensor, rest: Tensor | None, length: int, masked: bool) -> Tensor:
-        """The last map, (B, T, D), of mixtures (B, H, T, D/H)."""
+        """Apply the last map to mixtures (B, H, T, D/H): (B, T, D)."""
         weight, bias = self._last_map(length, masked)
         y = linear(merge(mixed), weight, bias)
         return y if rest is None else y + linear(merge(rest), weight)
@@ -114,19 +117,19 @@ class SelfAttention(nn.Module):
     def _must_see_itself(self) -> bool:
         return False
 
-    def _batched(self, x: Tensor) -> Tensor:
+    def _add_batch_axis(self, x: Tensor) -> Tensor:
         if x.dim() not in (2, 3) or x.shape[-1] != self.dim:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, N, {self.dim}) or (N, {self.dim}))")
         if x.shape[-2] == 0:
             raise ValueError(f"x: shape {tuple(x.shape)}, no token (allowed: N >= 1)")
         return x if x.dim() == 3 else x[None]
 
-    def _checked(self, mask: Tensor | None, x: Tensor, causal: bool) -> Tensor | None:
-        """The mask with four axes, the causal one in it; None without a mask, for kernels know the causal one."""
+    def _check_mask(self, mask: Tensor | None, x: Tensor, causal: bool) -> Tensor | None:
+        """Return the mask, including the causal one, with four axes; None without a mask, since kernels handle causality."""
         if mask is None:
             return None
         full = (x.shape[0], self.heads, x.shape[1], x.shape[1])
-        return checked_mask(mask, full, causal=causal, must_see_itself=self._must_see_itself())
+        return check_mask(mask, full, causal=causal, must_see_itself=self._must_see_itself())
 
     def _weights(
         self, q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None, causal: bool
@@ -165,12 +168,12 @@ class SelfAttention(nn.Module):
 
 
 def with_bias(q: Tensor, k: Tensor, bias: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of one width, such that plain dot products of the new ones are q k + b.
+    """Extend queries, keys and values such that plain dot products of the new ones are q k + b.
 
-    A key carries its b in one more column, a query 1 there; a mask of floats would do the same, but fused kernels give
-    it no gradient. In half precision b has two columns, its rounded value and the rest, or its rounding would exceed
-    that of the products. Values, and all three where fewer columns make kernels refuse (off the CPU), are filled with
-    zeros.
+    A key carries b in an extra column, where a query has a 1. A float mask would have the same effect, but fused kernels
+    compute no gradient for it. In half precision b takes two columns, its rounded value and the remainder; otherwise its
+    rounding error would exceed that of the products. Values are padded with zeros to the same width; off the CPU all three
+    are padded to a width that the kernels accept.
     """
     head = bias.mT.to(k.dtype)
     columns = [head]
@@ -188,23 +191,23 @@ def with_bias(q: Tensor, k: Tensor, bias: Tensor, v: Tensor) -> tuple[Tensor, Te
 
 
 def merge(x: Tensor) -> Tensor:
-    """(B, H, N, w) to (B, N, H w)."""
+    """Reshape (B, H, N, w) to (B, N, H w)."""
     return x.transpose(1, 2).flatten(2)
 
 
 def triangle(length: int, device: torch.device) -> Tensor:
-    """The causal mask (N, N): token i sees j <= i."""
+    """Return the causal mask (N, N): token i sees j <= i."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def checked_mask(
+def check_mask(
     mask: Tensor, full: tuple[int, int, int, int], *, causal: bool, must_see_itself: bool
 ) -> Tensor:
-    """A boolean mask with four axes that broadcasts to ``full`` = (B, H, N, N), the causal one taken in.
+    """Check a boolean mask, add the causal one, and give it four axes that broadcast to ``full`` = (B, H, N, N).
 
     Raises:
-        ValueError: not boolean; another shape; a row that sees nothing; with ``must_see_itself`` a token hidden from
-            itself.
+        ValueError: the mask is not boolean or has another shape; a row sees nothing; with ``must_see_itself``, a token is
+            hidden from itself.
     """
     if mask.dtype != torch.bool:
         raise ValueError(f"mask: dtype {mask.dtype} (allowed: torch.bool, True = may be seen)")

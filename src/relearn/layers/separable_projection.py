@@ -8,27 +8,27 @@ from relearn.layers.depthwise_conv import DepthwiseConv2d
 
 
 class SeparableProjection(nn.Module):
-    r"""Queries, keys, values or scores of a grid of tokens that have seen their neighbours.
+    r"""Projection of a grid of tokens to queries, keys, values or scores, after each token is mixed with its neighbours.
 
     .. math:: y = \mathrm{BN}(w \star x)\, A + b
 
     Wu et al., "CvT: Introducing Convolutions to Vision Transformers" (2021), section 3.2. The convolution has a bias
-    where there is no BN, or where it is asked for; before BN, as in some implementations other than the authors', it does nothing
-    but count as a parameter.
+    if there is no BN or if ``conv_bias`` asks for it. Before BN, as in some implementations by others, the bias has no effect but
+    counts as a parameter.
 
     Shapes: x (B, H, W, D) → (B, ⌈H/s⌉, ⌈W/s⌉, M) with stride s and M = ``out``.
 
     Args:
         dim: width D.
         out: width M of the result.
-        kernel: side of the convolution, odd.
+        kernel: size of the convolution, odd.
         stride: s.
-        norm: batch normalisation behind the convolution.
-        conv_bias: bias of the convolution; None: without ``norm`` alone.
-        bias: whether the linear map has one.
+        norm: apply batch normalisation after the convolution.
+        conv_bias: whether the convolution has a bias; None: only without ``norm``.
+        bias: whether the linear map has a bias.
 
     Raises:
-        ValueError: an even kernel, a stride below 1.
+        ValueError: an even kernel size or a stride below 1.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The weighted residual shortcut: one learnable number a channel in front of the branch."""
+"""The weighted residual shortcut: one learnable number per channel in front of the branch."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ class WeightedResidual(nn.Module):
     .. math:: \mathrm{WRS}(x) = x + \mathrm{DropPath}_p(\alpha \odot b), \qquad
               \mathrm{Lip}(\mathrm{WRS}) \le 1 + \max_i |\alpha_i|\, \mathrm{Lip}(f)
 
-    The paper prints an equality without the modulus (errata, Q11). DropPath drops the whole branch of a sample, in
-    training mode only. What is kept is divided by 1 - p unless ``rescale`` is False: with the division the mean output
-    is that of evaluation, but the factor in the bound is :math:`1 + \max|\alpha_i| \mathrm{Lip}(f)/(1 - p)` then; the
-    paper's equation 21 has none (errata, Q14).
+    The paper prints an equality without absolute values (errata, Q11). DropPath drops the whole branch of a sample, in
+    training mode only. Kept branches are divided by 1 - p unless ``rescale`` is False. With the division the expected output
+    equals that of evaluation mode, but the bound becomes :math:`1 + \max|\alpha_i| \mathrm{Lip}(f)/(1 - p)`; the
+    paper's equation 21 does not divide (errata, Q14).
 
-    Shapes: x and b alike, the batch first and D channels at ``axis``.
+    Shapes: x and b have the same shape, with the batch first and D channels at ``axis``.
 
     Args:
         dim: channels D.
-        alpha: where all D numbers of α (parameter ``alpha``) start: 0.1 or 0.2 in the paper's text, 1 over the number of
+        alpha: initial value of all D numbers of α (parameter ``alpha``): 0.1 or 0.2 in the paper's text, 1 over the number of
             residual branches in its table 6 and in theorem 2.
         drop_path: p.
         rescale: divide a kept branch by 1 - p.
-        axis: of the channels; 1 for images (B, D, H, W).
+        axis: axis of the channels; 1 for images (B, D, H, W).
 
     Raises:
-        ValueError: ``drop_path`` outside [0, 1), a width below 1; in a call, shapes that differ, or another width.
+        ValueError: ``drop_path`` outside [0, 1), a width below 1; in a call, shapes that differ, or a wrong width.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class WeightedResidual(nn.Module):
         self.alpha = nn.Parameter(torch.full((dim,), self.initial))
 
     def reset_parameters(self) -> None:
-        """α back to its first value; draws nothing."""
+        """Reset α to its initial value; no random numbers are drawn."""
         nn.init.constant_(self.alpha, self.initial)
 
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:
-        """The stream behind the branch, shaped as ``x``."""
+        """Return the stream after the branch, shaped like ``x``."""
         if x.shape != branch.shape or x.shape[self.axis] != self.dim:
             raise ValueError(
                 f"x, branch: shapes {tuple(x.shape)}, {tuple(branch.shape)} "

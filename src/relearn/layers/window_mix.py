@@ -1,4 +1,4 @@
-"""One softmax over long keys, which all queries see, and the keys of a window: forward and backward, in pieces."""
+"""One softmax over long keys, which all queries see, and the keys of a window: forward and backward in pieces."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch.nn.functional import dropout
 
 from relearn.layers.segments import Segments
 
-softmax_backward = torch.ops.aten._softmax_backward_data  # one pass, in place of three
+softmax_backward = torch.ops.aten._softmax_backward_data  # one pass over memory instead of three
 SCRATCH = {"cpu": 2**16}
-"""Logits in hand at a time: on a processor what it keeps close."""
+"""Number of logits held at a time; on a CPU about what its cache holds."""
 LONG = 2048
-"""From so many tokens on a processor holds twice as many: fewer pieces are faster, and beside the tokens they weigh no more."""
-ELSEWHERE = 2**25
+"""From this many tokens on, a CPU holds twice as many logits: fewer pieces are faster, and their memory is small next to the tokens'."""
+ELSEWHERE = 2**25  # the same on an accelerator
 
 
 class WindowMix(torch.autograd.Function):
-    """:func:`mixed` without dropout, which keeps nothing but its arguments and has few logits in hand at a time.
+    """:func:`mix_windows` without dropout, which saves only its arguments and holds few logits at a time.
 
-    Where the derivative itself is to be differentiated, it is taken of :func:`mixed`.
+    Higher derivatives are taken through :func:`mix_windows`.
     """
 
     @staticmethod
@@ -31,21 +31,21 @@ class WindowMix(torch.autograd.Function):
     ) -> Tensor:
         ctx.window = window
         ctx.save_for_backward(queries, pairs, long, mask)
-        return mixed_in_pieces(queries, pairs, long, mask, window)
+        return mix_in_pieces(queries, pairs, long, mask, window)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         queries, pairs, long, mask = ctx.saved_tensors
         if torch.is_grad_enabled():
             again: Any = torch.func.vjp(
-                lambda q, p, k: mixed(q, p, k, mask, ctx.window), queries, pairs, long
+                lambda q, p, k: mix_windows(q, p, k, mask, ctx.window), queries, pairs, long
             )
             return *again[1](grad), None, None
         with torch.autocast(grad.device.type, enabled=False):
             return *gradients(grad, queries, pairs, long, mask, ctx.window), None, None
 
 
-def mixed(
+def mix_windows(
     queries: Tensor,
     pairs: Tensor,
     long: Tensor,
@@ -53,30 +53,30 @@ def mixed(
     window: int,
     attention_dropout: float = 0.0,
 ) -> Tensor:
-    r"""Mixtures of values, (B, H, n, d).
+    r"""Mix the values, (B, H, n, d).
 
     .. math:: \mathrm{softmax}(q_t [\bar K; K_{S(t)}]^\top)\, [\bar V; V_{S(t)}]
 
-    All at once and plain mathematics, for any derivative.
+    This computes all queries at once by ordinary operations, differentiable to any order.
 
     Args:
         queries: scaled, (B, H, n, d).
         pairs: keys and values of the tokens, (2, B, H, n, d).
-        long: those that all queries see, (2, B, H, R, d).
-        mask: (B, n), True = real: no window sees a key that is not; None: all are.
-        window: of :class:`~relearn.layers.segments.Segments`; 0: none, then R >= 1.
+        long: keys and values that all queries see, (2, B, H, R, d).
+        mask: (B, n), True = real; windows do not see padded keys. None: all are real.
+        window: see :class:`~relearn.layers.segments.Segments`; 0: no window, which requires R >= 1.
         attention_dropout: probability of dropping a weight.
     """
     segments, length = Segments(window), queries.shape[2]
     every = Piece(0, queries.shape[0] * queries.shape[1], 0, segments.blocks(length))
-    q, keys, values, hidden = _taken(every, queries.flatten(0, 1), pairs.flatten(1, 2), segments, mask)
+    q, keys, values, hidden = _gather(every, queries.flatten(0, 1), pairs.flatten(1, 2), segments, mask)
     long = long.flatten(1, 2)
     weights = dropout(_logits(q, long[0], keys, hidden).softmax(-1), attention_dropout)
     return _mixture(weights, long[1], values)[:, :length].unflatten(0, queries.shape[:2])
 
 
-def mixed_in_pieces(queries: Tensor, pairs: Tensor, long: Tensor, mask: Tensor | None, window: int) -> Tensor:
-    """The same without dropout and without a graph, few logits at a time."""
+def mix_in_pieces(queries: Tensor, pairs: Tensor, long: Tensor, mask: Tensor | None, window: int) -> Tensor:
+    """Compute :func:`mix_windows` without dropout and without a graph, a few logits at a time."""
     segments, done = Segments(window), queries.new_empty(queries.shape)
     flat, pairs, long, out = (
         queries.flatten(0, 1),
@@ -85,7 +85,7 @@ def mixed_in_pieces(queries: Tensor, pairs: Tensor, long: Tensor, mask: Tensor |
         done.flatten(0, 1),
     )
     for piece in _pieces(queries, long, segments):
-        q, keys, values, hidden = _taken(piece, flat, pairs, segments, mask)
+        q, keys, values, hidden = _gather(piece, flat, pairs, segments, mask)
         weights = _logits(q, long[0, piece.rows], keys, hidden).softmax(-1)
         here = out[piece.rows, piece.tokens(segments)]
         here.copy_(_mixture(weights, long[1, piece.rows], values)[:, : here.shape[1]])
@@ -95,9 +95,9 @@ def mixed_in_pieces(queries: Tensor, pairs: Tensor, long: Tensor, mask: Tensor |
 def gradients(
     grad: Tensor, queries: Tensor, pairs: Tensor, long: Tensor, mask: Tensor | None, window: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Gradients with respect to queries, pairs and long, from that of the mixtures, few logits at a time.
+    r"""Return the gradients with respect to queries, pairs and long, given that of the mixtures, a few logits at a time.
 
-    With P the weights and G the gradient of the mixtures, for the long part and for every window alike,
+    With the weights P and the gradient G of the mixtures, for the long part and for every window alike,
 
     .. math:: \bar V = P^\top G, \quad \bar S = P \odot (G V^\top - (P \odot G V^\top) \mathbf 1 \mathbf 1^\top),
               \quad \bar Q = \bar S K, \quad \bar K = \bar S^\top Q
@@ -108,8 +108,8 @@ def gradients(
     to_queries, to_long = flat.new_empty(flat.shape), torch.zeros_like(long)
     to_pairs = flat.new_zeros(2, len(flat), blocks + 2, segments.block, width)
     for piece in _pieces(queries, long, segments):
-        q, keys, values, hidden = _taken(piece, flat, pairs, segments, mask)
-        ahead = segments.queries(piece.of(grad), piece.first, piece.last).contiguous()
+        q, keys, values, hidden = _gather(piece, flat, pairs, segments, mask)
+        ahead = segments.queries(piece.select(grad), piece.first, piece.last).contiguous()
         long_keys, long_values = long[:, piece.rows]
         weights = _logits(q, long_keys, keys, hidden).softmax(-1)
         to_logits = softmax_backward(_logits(ahead, long_values, values, None), weights, -1, weights.dtype)
@@ -126,7 +126,7 @@ def gradients(
 
 
 class Piece(NamedTuple):
-    """Which heads of which sequences, counted through, and which blocks of their tokens."""
+    """A range of (sequence, head) rows, numbered consecutively, and a range of blocks of their tokens."""
 
     start: int
     stop: int
@@ -137,8 +137,8 @@ class Piece(NamedTuple):
     def rows(self) -> slice:
         return slice(self.start, self.stop)
 
-    def of(self, x: Tensor) -> Tensor:
-        """These heads of x (B, H, n, d), (G, n, d), without a copy of all of x where it is not contiguous."""
+    def select(self, x: Tensor) -> Tensor:
+        """Return the rows of this piece, (G, n, d), of x (B, H, n, d), without copying all of a non-contiguous x."""
         heads = x.shape[1]
         if self.stop - self.start == 1:
             return x[self.start // heads, self.start % heads][None]
@@ -149,7 +149,7 @@ class Piece(NamedTuple):
 
 
 def _pieces(queries: Tensor, long: Tensor, segments: Segments) -> Iterator[Piece]:
-    """Several whole sequences if they fit, else one head of one sequence, or some of its blocks."""
+    """Yield several whole sequences if they fit, otherwise one head of one sequence, or some of its blocks."""
     batch, heads, length, _ = queries.shape
     blocks, block = segments.blocks(length), segments.block * (long.shape[2] + segments.keys)
     scratch = SCRATCH.get(queries.device.type, ELSEWHERE)
@@ -161,14 +161,14 @@ def _pieces(queries: Tensor, long: Tensor, segments: Segments) -> Iterator[Piece
             yield Piece(start, min(start + rows, batch * heads), first, min(first + step, blocks))
 
 
-def _taken(
+def _gather(
     piece: Piece, queries: Tensor, pairs: Tensor, segments: Segments, mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """Queries (G, blocks, block, d); keys and values of their windows, (G blocks, keys, d), and which are hidden."""
+    """Return queries (G, blocks, block, d), keys and values of their windows (G blocks, keys, d), and which are hidden."""
     q = segments.queries(queries[piece.rows], piece.first, piece.last)
     if not segments.window:
         return q, None, None, None
-    # with one row in the piece these are views
+    # if the piece has a single row, these are views
     keys, values = (segments.seen(one[piece.rows], piece.first, piece.last).flatten(0, 1) for one in pairs)
     if mask is None:
         real = torch.ones(1, queries.shape[1], dtype=torch.bool, device=queries.device)
@@ -180,17 +180,17 @@ def _taken(
 
 
 def _logits(q: Tensor, long: Tensor, near: Tensor | None, hidden: Tensor | None) -> Tensor:
-    """Products with the long rows, then with those of the window, (G, blocks, block, R + keys)."""
+    """Return the products with the long rows, then with those of the window, (G, blocks, block, R + keys)."""
     parts = [torch.bmm(q.flatten(1, 2), long.mT).unflatten(1, q.shape[1:3])] if long.shape[1] else []
     if near is not None:
         products = torch.bmm(q.flatten(0, 1), near.mT).unflatten(0, q.shape[:2])
-        # finite: a padded query that sees nothing has weights all alike, and no NaN
+        # a finite value, so that a padded query that sees nothing gets equal weights instead of NaN
         parts.append(products if hidden is None else products.masked_fill(hidden, torch.finfo(q.dtype).min))
     return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
 
 
 def _mixture(weights: Tensor, long: Tensor, near: Tensor | None) -> Tensor:
-    """The transpose of :func:`_logits`: rows weighted and added, (G, blocks block, d)."""
+    """Transpose of :func:`_logits`: the weighted sums of rows, (G, blocks block, d)."""
     rank = long.shape[1]
     far = torch.bmm(weights[..., :rank].flatten(1, 2), long) if rank else None
     if near is None:

@@ -1,6 +1,6 @@
-"""The room of networks: one architecture family a file, one interface (:mod:`relearn.models.classifier`).
+"""Network architectures: one family per file, with the common interface of :mod:`relearn.models.classifier`.
 
-Importing this package imports no architecture: :func:`create` loads the file of the network it is asked for.
+Importing this package imports no architecture: :func:`create` imports only the file of the requested network.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _known(name: str) -> str:
 
 
 def module_of(name: str) -> str:
-    """The module that defines a network, e.g. ``relearn.models.resnet``; ValueError for an unknown name."""
+    """Return the module that defines a network, e.g. ``relearn.models.resnet``; ValueError for an unknown name."""
     return _known(name).partition(":")[0]
 
 
@@ -66,17 +66,17 @@ def create(
 ) -> Classifier:
     """Build a network in CIFAR form; its weights are drawn from torch's global generator.
 
-    The eight networks of the poisoning chapter have torch's default initialisation, those of the chapter on
-    initialisation their published start (:mod:`relearn.models.published_start`).
+    The eight networks of the poisoning chapter use torch's default initialisation; those of the chapter on
+    initialisation use their published one (:mod:`relearn.models.published_start`).
 
     Args:
         name: one of :data:`MODELS`.
         classes: number of classes C.
         in_channels: channels of the images.
-        width: factor on every channel count; 1 is the published network.
-        depth: factor on the blocks of every stage (at least one is left); 1 is the published network.
-        dropout: probability p in [0, 1) of the one Dropout place in each block.
-        mean, std: normalisation of each channel, in pixel units, inside the network; None: mean 0, std 1.
+        width: factor for all channel counts; 1 is the published network.
+        depth: factor for the number of blocks in each stage (at least one remains); 1 is the published network.
+        dropout: dropout probability p in [0, 1); each block has one dropout layer.
+        mean, std: per-channel normalisation in pixel units, applied inside the network; None: mean 0, std 1.
 
     Returns:
         A :class:`.classifier.Classifier`: images (B, in_channels, H, W) in [0, 1] → logits (B, C).

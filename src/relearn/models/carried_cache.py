@@ -1,19 +1,19 @@
-r"""A language model that reads on where it stopped: its cache is part of its state, so that a training loop needs not know of it.
+r"""Wrapper that carries a language model's cache between segments in its state, so that the training loop need not handle it.
 
-Segment k of a stream, :math:`x_k` of T characters a lane, is read with what the network kept of segment k - 1:
+Segment k of a stream, :math:`x_k` with T characters per lane, is read with the cache that segment k - 1 left behind:
 
 .. math:: (\mathrm{logits}_k, S_k) = f_\theta(x_k, \bar S_{k-1})
 
 =================  ===================================================================  ===================
 symbol             meaning                                                              code, shape
 =================  ===================================================================  ===================
-:math:`S_k`        what the layers take in, layer by layer                              (L, B, T, D)
-:math:`\bar S_k`   the same without gradients, in a buffer of the module                ``memory``
+:math:`S_k`        inputs of the layers                                                 (L, B, T, D)
+:math:`\bar S_k`   the same, detached, in a buffer of the module                        ``memory``
 =================  ===================================================================  ===================
 
-Dai et al. 2019, "Transformer-XL", section 3.2; zhu2022 (section 5.3.2) keeps as many characters as a segment has. The buffer is in
-the state dict, so a checkpoint of a training run holds it and the run resumes exactly. Under several processes a checkpoint holds
-the first one's buffer alone: the others' lanes then read one segment with its context.
+Dai et al. 2019, "Transformer-XL", section 3.2; zhu2022 (section 5.3.2) caches as many characters as a segment has. The buffer is
+part of the state dict, so a training checkpoint contains it and a run resumes exactly. With several processes a checkpoint contains
+only the first one's buffer; after resuming, the other processes' lanes read one segment with the first one's context.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from torch import Tensor, nn
 
 
 class CarriedCache(nn.Module):
-    """``net`` with its memory: (inputs (B, T), fresh (B,) bool) → logits (B, T, V).
+    """Wrap ``net`` with its cache: (inputs (B, T), fresh (B,) bool) → logits (B, T, V).
 
-    Where lanes begin anew (``fresh``; all at once, as in ``relearn.data.stream_batches``) there is no cache. Only training
-    writes the memory; in eval mode the module reads with what training left there.
+    Where new sequences begin (``fresh``; in all lanes at once, as in ``relearn.data.stream_batches``) no cache is used. Only training
+    writes the cache; in eval mode the module reads what training left in it.
 
     Args:
-        net: called as ``relearn.models.long_short_lm.LongShortLM`` is, ``net(tokens, cache=...)`` → (logits, what it keeps of them);
-            ``description`` says its ``layers`` and ``dim``.
+        net: has the interface of ``relearn.models.long_short_lm.LongShortLM``: ``net(tokens, cache=...)`` → (logits, new cache);
+            its ``description`` contains ``layers`` and ``dim``.
         batch_size: B. length: T.
     """
 
@@ -46,7 +46,7 @@ class CarriedCache(nn.Module):
         self.register_buffer("memory", torch.zeros(shape, dtype=like.dtype, device=like.device))
 
     def forward(self, inputs: Tensor, fresh: Tensor) -> Tensor:
-        rows = len(inputs)  # fewer than B where several processes share a batch
+        rows = len(inputs)  # fewer than B if several processes share a batch
         cache = None if bool(fresh.all()) else list(self.memory[:, :rows].unbind())
         logits: Tensor
         logits, kept = self.net(inputs, cache=cache)

@@ -1,4 +1,4 @@
-r"""Language models over characters: a Transformer with any kind of self-attention, and the LSTM it is compared with.
+r"""Character-level language models: a Transformer with any kind of self-attention, and an LSTM baseline.
 
 kim2020 ("The Lipschitz Constant of Self-Attention"), section 5.3 and appendix I.
 """
@@ -22,7 +22,7 @@ GLOROT = {"usual": 6.0, "printed": 1.0}
 
 
 class CharacterBlock(nn.Module):
-    """Causal self-attention, then feed-forward, each joined to the stream by a residual; (B, N, D) → (B, N, D)."""
+    """Causal self-attention, then feed-forward, each with a residual connection; (B, N, D) → (B, N, D)."""
 
     def __init__(self, attention: nn.Module, dim: int, ffn: int, norm: str, dropout: float) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class CharacterBlock(nn.Module):
 
 
 class CharacterTransformer(nn.Module):
-    r"""Characters so far → logits of the next character.
+    r"""Predict the logits of the next character from the characters so far.
 
     .. math::
         x^0_t = \sqrt D\, E_{c_t} + p_t, \qquad
@@ -54,34 +54,34 @@ class CharacterTransformer(nn.Module):
     W, b    softmax over the vocabulary         ``output``            (V, D), (V,)
     ======  ==================================  ====================  ==============
 
-    Parameters, with :math:`m` maps D × D an attention (4 for ``dp``, ``l2`` and ``l2_matched``, 3 for ``l2_tied`` and ``contractive``)
-    and the joints' own :math:`j` (2D for ``post_ln``, 3D ``w_skip``, 1 ``rezero``, 0 ``no_norm``):
+    Number of parameters, with :math:`m` D × D maps per attention (4 for ``dp``, ``l2`` and ``l2_matched``, 3 for ``l2_tied`` and
+    ``contractive``) and :math:`j` per residual connection (2D for ``post_ln``, 3D ``w_skip``, 1 ``rezero``, 0 ``no_norm``):
 
     .. math:: 2VD + V + L\,(m D^2 + 2 D f + f + D + 2 j)
 
-    Start (appendix I): every weight :math:`U[-a, a]` with the Glorot limit :math:`a = \sqrt{6 / (d_{in} + d_{out})}` of its whole
-    matrix, heads side by side; ``glorot="printed"`` takes :math:`\sqrt{1 / (d_{in} + d_{out})}`, which the paper prints (docs: errata,
-    K8). The weights of L2 attention are :math:`U[-s/\sqrt D, s/\sqrt D]`, s = ``init_scale``. Biases start at 0. Drawn from torch's
-    global generator.
+    Initialisation (appendix I): every weight is :math:`U[-a, a]` with the Glorot limit :math:`a = \sqrt{6 / (d_{in} + d_{out})}` of
+    its whole matrix over all heads; ``glorot="printed"`` uses :math:`\sqrt{1 / (d_{in} + d_{out})}`, which the paper prints (docs:
+    errata, K8). The weights of L2 attention are :math:`U[-s/\sqrt D, s/\sqrt D]`, s = ``init_scale``. Biases are 0. Weights are
+    drawn from torch's global generator.
 
-    Not said by the paper, and taken from Vaswani et al. 2017: the feed-forward's width 4D, normalisation behind each sum, and where
-    dropout acts (on embedding plus position, and on each branch). Embedding and output weights are two tensors.
+    The paper does not state the following, which we take from Vaswani et al. 2017: feed-forward width 4D, normalisation after each
+    sum, and dropout on embedding plus position and on each branch. Embedding and output weights are separate.
 
-    Nothing on the right of a position changes its logits, neither later characters nor padding.
+    The logits at a position depend on nothing to its right, neither on later characters nor on padding.
 
     Args:
-        vocabulary: V, padding included.
+        vocabulary: V, including padding.
         attention: one of :data:`relearn.layers.attention_kinds.KINDS`.
         layers, dim, heads, ffn: L, D, H, f.
         dropout: probability in [0, 1).
         norm: one of :data:`relearn.layers.residual.KINDS`.
-        init_scale: s; None starts L2 attention like every other weight.
+        init_scale: s; None initialises L2 attention like every other weight.
         glorot: ``usual`` or ``printed``.
-        max_length: the most characters of a sequence, 288 in the paper; None for any number. ``contractive`` needs it: its divisor
-            depends on the length, and the length of the sequence at hand would tell how much is still to come.
+        max_length: maximum number of characters in a sequence, 288 in the paper; None: unlimited. Required by ``contractive``: its
+            divisor depends on the length, and the length of the current sequence would leak how much is still to come.
 
     Raises:
-        ValueError: a size or a word out of range; in ``forward``, a sequence longer than ``max_length``.
+        ValueError: a size or an option out of range; in ``forward``, a sequence longer than ``max_length``.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class CharacterTransformer(nn.Module):
             raise ValueError(f"max_length: {max_length} (allowed: at least 1)")
         if attention == "contractive" and max_length is None:
             raise ValueError(
-                "max_length: None (allowed with 'contractive': the most characters of a sequence)"
+                "max_length: None (allowed with 'contractive': the maximum number of characters in a sequence)"
             )
         self.description: dict[str, Any] = {
             "vocabulary": vocabulary,
@@ -138,7 +138,7 @@ class CharacterTransformer(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the start anew, from torch's global generator."""
+        """Draw the initial weights again, from torch's global generator."""
         factor = GLOROT[self.description["glorot"]]
         scale, dim = self.description["init_scale"], self.description["dim"]
         own: set[nn.Module] = set()
@@ -152,11 +152,11 @@ class CharacterTransformer(nn.Module):
                     module.bias.zero_()
 
     def attention_layers(self) -> list[nn.Module]:
-        """The attention of each block, from the first to the last."""
+        """Return the attention layer of each block, first to last."""
         return [cast(CharacterBlock, block).attention for block in self.blocks]
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (B, N, V) of the character behind each position."""
+        """Return the logits (B, N, V) of the character after each position."""
         length = tokens.shape[1]
         if self.max_length is not None and length > self.max_length:
             raise ValueError(
@@ -170,16 +170,16 @@ class CharacterTransformer(nn.Module):
 
 
 class CharacterLSTM(nn.Module):
-    r"""Characters so far → logits of the next character, by L layers of LSTM whose hidden and cell states have the embedding's width D.
+    r"""Predict the logits of the next character with L LSTM layers whose hidden and cell states have the embedding's width D.
 
-    Parameters: :math:`2VD + V + L\,(8 D^2 + 8 D)` (torch keeps two biases a gate).
+    Number of parameters: :math:`2VD + V + L\,(8 D^2 + 8 D)` (torch has two biases per gate).
 
-    Start: weights as in :class:`CharacterTransformer`, the Glorot limit being that of the four gates' stacked matrix, 4D × D; biases 0,
-    but the forget gate's bias sums to 1 (TensorFlow's start, which the paper does not mention). Dropout acts on the embedding, between
-    the layers and before the output.
+    Initialisation: weights as in :class:`CharacterTransformer`, with the Glorot limit of the stacked matrix of all four gates, 4D × D;
+    biases 0, except that the forget gate's biases sum to 1 (TensorFlow's default, which the paper does not mention). Dropout acts
+    on the embedding, between the layers and before the output.
 
     Raises:
-        ValueError: a size or a word out of range.
+        ValueError: a size or an option out of range.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class CharacterLSTM(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the start anew, from torch's global generator."""
+        """Draw the initial weights again, from torch's global generator."""
         factor = GLOROT[self.description["glorot"]]
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
@@ -215,25 +215,25 @@ class CharacterLSTM(nn.Module):
                 parameter.chunk(4)[1].fill_(1.0)  # torch's order of gates: input, forget, cell, output
 
     def attention_layers(self) -> list[nn.Module]:
-        """None."""
+        """Return an empty list: an LSTM has no attention layers."""
         return []
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (B, N, V) of the character behind each position."""
+        """Return the logits (B, N, V) of the character after each position."""
         states, _ = self.lstm(self.dropout(self.embedding(tokens)))
         return self.output(self.dropout(states))
 
 
 def create(*, attention: str, **sizes: Any) -> CharacterTransformer | CharacterLSTM:
-    """A character model from a run's settings, or from a model's ``description``.
+    """Build a character model from a run's settings, or from a model's ``description``.
 
     Args:
         attention: one of :data:`KINDS`.
-        sizes: the keyword arguments of :class:`CharacterTransformer`. ``lstm`` has no heads, ffn, norm, init_scale, max_length: these are
-            left unused.
+        sizes: the keyword arguments of :class:`CharacterTransformer`. ``lstm`` ignores heads, ffn, norm, init_scale and
+            max_length.
 
     Raises:
-        ValueError: another ``attention``, or what the models refuse.
+        ValueError: an unknown ``attention``, or arguments that the model rejects.
     """
     if attention not in KINDS:
         raise ValueError(f"attention: {attention!r} (allowed: {', '.join(KINDS)})")

@@ -1,4 +1,4 @@
-"""Weights from elsewhere into a network of timm's registry: safetensors, or torch's own files read as weights alone."""
+"""Load external checkpoints into networks of timm's registry, from safetensors or torch files (weights only)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".tar")
 def load(
     name: str, weights: Path, *, classes: int, size: int, average: bool = False, **arguments: Any
 ) -> VisionClassifier:
-    """A network of :func:`relearn.models.vision.create` with the weights of a checkpoint, in eval mode, on the CPU.
+    """Build a network with :func:`relearn.models.vision.create` and load a checkpoint into it; in eval mode, on the CPU.
 
-    The normalisation is what timm says of ``name``. A file may hold the state itself, or one under ``state_dict`` or
-    ``model`` as training programs write it; prefixes of wrappers are taken off. Nothing in it is executed.
+    The normalisation is the one timm states for ``name``. A file may contain the state dict itself, or have it under ``state_dict``
+    or ``model``, as training programs write it; prefixes of wrappers are removed. No code in the file is executed.
 
     Args:
-        name: of the network, such as ``lipsformer_cswin_tiny``.
-        weights: a file that ends in one of :data:`SUFFIXES`.
-        classes, size: outputs, and side of the images.
-        average: take the moving average of the weights, ``state_dict_ema`` or ``model_ema``, where the file has it.
-        **arguments: of the network.
+        name: name of the network, such as ``lipsformer_cswin_tiny``.
+        weights: a file whose suffix is in :data:`SUFFIXES`.
+        classes, size: number of outputs, and side length of the images.
+        average: load the moving average of the weights, ``state_dict_ema`` or ``model_ema``, if the file has one.
+        **arguments: further arguments of the network.
 
     Raises:
-        ValueError: a file of another kind, one that cannot be read, weights that do not fit the network, and what
-            :func:`relearn.models.vision.create` refuses.
+        ValueError: an unknown file type, an unreadable file, weights that do not fit the network, or arguments that
+            :func:`relearn.models.vision.create` rejects.
     """
     from relearn.models.vision import create
 
@@ -39,14 +39,16 @@ def load(
     try:
         state = import_module("timm.models").load_state_dict(str(weights), use_ema=average, weights_only=True)
         net.trunk.load_state_dict(state)
-    except Exception as error:  # what torch, pickle, zipfile and safetensors raise has no common base
-        said = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
-        raise ValueError(f"{weights}: not weights of {name} for {classes} classes: {said[:300]}") from None
+    except (
+        Exception
+    ) as error:  # the errors of torch, pickle, zipfile and safetensors have no common base class
+        detail = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
+        raise ValueError(f"{weights}: not weights of {name} for {classes} classes: {detail[:300]}") from None
     return net.eval()
 
 
 def normalisation(name: str) -> tuple[list[float] | None, list[float] | None]:
-    """Mean and standard deviation of each channel that timm states for ``name``; None for a name that it lacks."""
+    """Return timm's per-channel mean and standard deviation for ``name``, or None if timm does not know the name."""
     from relearn.models import timm_names
 
     import_module("relearn.torchvision_schema").declare()
@@ -54,5 +56,5 @@ def normalisation(name: str) -> tuple[list[float] | None, list[float] | None]:
     known = import_module("timm")
     if not known.is_model(name):
         return None, None
-    told = known.get_pretrained_cfg(name)
-    return list(told.mean), list(told.std)
+    pretrained = known.get_pretrained_cfg(name)
+    return list(pretrained.mean), list(pretrained.std)

@@ -1,6 +1,6 @@
 """Residual networks made for CIFAR: 6 n + 2 layers of 16, 32, 64 channels (He et al., CVPR 2016, section 4.2).
 
-In the versions of zhu2022, section 4.3.1: with and without batch normalisation, FixUp's, SkipInit's, ReZero's.
+Variants of zhu2022, section 4.3.1: with and without batch normalisation, FixUp, SkipInit and ReZero.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def norm(channels: int, wanted: bool) -> nn.Module:
 
 
 class Shortcut(nn.Module):
-    """Every ``stride``-th pixel, batch normalisation if wanted, then channels of zeros up to ``outputs``.
+    """Take every ``stride``-th pixel, normalise if wanted, and pad with zero channels up to ``outputs``.
 
-    He et al.'s option A has no parameters; the networks of zhu2022 (as those of FixUp's authors) normalise here
-    where they normalise elsewhere: 16 + 32 scales and as many shifts. Without a stride it is the identity.
+    He et al.'s option A has no parameters. The networks of zhu2022, like those of FixUp's authors, normalise the shortcut
+    too if they normalise elsewhere: 16 + 32 scales and as many shifts. With stride 1 it is the identity.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, normalised: bool) -> None:
@@ -43,7 +43,7 @@ class Shortcut(nn.Module):
 class Block(nn.Module):
     """y = relu(s · norm(conv(dropout(relu(norm(conv(x)))))) + shortcut(x)), both convolutions 3 × 3.
 
-    Convolutions have biases exactly where nothing normalises. ``scale``: the first value of s, or None for a
+    Convolutions have biases only in networks without normalisation. ``scale`` is the initial value of s, or None for a
     network without s.
     """
 
@@ -65,11 +65,11 @@ class Block(nn.Module):
 
 
 class FixUpBlock(nn.Module):
-    """A block with one number where a normalisation was (Zhang, Dauphin, Ma, ICLR 2019, figure 1).
+    """A block with scalars instead of normalisations (Zhang, Dauphin, Ma, ICLR 2019, figure 1).
 
     h = relu(conv₁(x + b₁) + b₂), y = relu(s · conv₂(dropout(h) + b₃) + b₄ + shortcut(x))
 
-    The shortcut that halves the size reads x + b₁, as in the published network; the convolutions have no biases.
+    A shortcut that halves the size reads x + b₁, as in the published network; the convolutions have no biases.
     """
 
     def __init__(self, inputs: int, planes: int, stride: int, dropout: float) -> None:
@@ -92,9 +92,9 @@ class FixUpBlock(nn.Module):
 class ResNet110(PublishedStart):
     """Three stages of 18 blocks with 16, 32, 64 channels; 1,723,914 parameters for 10 classes of RGB images.
 
-    The first block of stages 2 and 3 halves the size. Dropout (the published network has none) sits between the
-    two convolutions of a block. In training, autograd keeps four maps a block: what the convolutions read and
-    what the normalisations read (without them, two); see tests/models/test_cifar_resnet.py.
+    The first block of stages 2 and 3 halves the size. Dropout, which the published network does not have, is between the
+    two convolutions of a block. In training, autograd stores four maps per block: the inputs of the convolutions and
+    of the normalisations (two without normalisation); see tests/models/test_cifar_resnet.py.
     """
 
     blocks: ClassVar[int] = 18
@@ -105,7 +105,7 @@ class ResNet110(PublishedStart):
         return Block(inputs, planes, stride, dropout, self.normalised, self.scale)
 
     def first(self, inputs: int, outputs: int) -> nn.Sequential:
-        """The stem: 3 × 3 convolution, normalisation, ReLU."""
+        """Build the stem: 3 × 3 convolution, normalisation, ReLU."""
         layer = conv(inputs, outputs, 3, bias=not self.normalised)
         return nn.Sequential(layer, norm(outputs, self.normalised), nn.ReLU())
 
@@ -123,54 +123,54 @@ class ResNet110(PublishedStart):
         return Trunk(stem, stages, channels)
 
     def branches(self) -> list[tuple[nn.Conv2d, ...]]:
-        """The weighted layers of every residual branch, in the order of the forward pass."""
+        """Return the weighted layers of every residual branch, in the order of the forward pass."""
         return [(one.conv1, one.conv2) for one in self.modules() if isinstance(one, Block | FixUpBlock)]
 
 
 class ResNet110BN(ResNet110):
-    """With batch normalisation, in the two halving shortcuts too; 1,728,058 parameters."""
+    """ResNet110 with batch normalisation, also in the two halving shortcuts; 1,728,058 parameters."""
 
     normalised = True
 
 
 class ResNet1202(ResNet110):
-    """Three stages of 200 blocks; 19,376,458 parameters."""
+    """ResNet110 with three stages of 200 blocks; 19,376,458 parameters."""
 
     blocks = 200
 
 
 class ResNet1202BN(ResNet110BN):
-    """Three stages of 200 blocks, batch normalisation; 19,421,370 parameters.
+    """ResNet110BN with three stages of 200 blocks; 19,421,370 parameters.
 
-    Four maps a block are 1,400 maps of the first stage's size in all: 88 MiB for each image of 32 × 32 in
-    float32, 11 GiB for a batch of 128; without normalisation, and under bf16, half of it.
+    Four maps per block amount to 1,400 maps of the first stage's size: 88 MiB per 32 × 32 image in
+    float32, 11 GiB for a batch of 128. Without normalisation, and in bf16, it is half as much.
     """
 
     blocks = 200
 
 
 class SkipInitResNet110(ResNet110):
-    """No normalisation; every branch times a number that starts at 0; 1,723,968 parameters.
+    """No normalisation; every branch is multiplied by a scalar that is initially 0; 1,723,968 parameters.
 
-    SkipInit (De, Smith, NeurIPS 2020) on the network of the chapter; theirs are pre-activation networks.
+    SkipInit (De, Smith, NeurIPS 2020) applied to the network of the chapter; the authors used pre-activation networks.
     """
 
     scale = 0.0
 
 
 class ReZeroResNet110(ResNet110BN):
-    """Batch normalisation kept; every branch times a number that starts at 0; 1,728,112 parameters.
+    """Batch normalisation, and every branch is multiplied by a scalar that is initially 0; 1,728,112 parameters.
 
-    ReZero (Bachlechner et al., UAI 2021, section 5) on the network of the chapter.
+    ReZero (Bachlechner et al., UAI 2021, section 5) applied to the network of the chapter.
     """
 
     scale = 0.0
 
 
 class FixUpResNet110(ResNet110):
-    """FixUp's architecture; 1,720,138 parameters, 272 of them numbers in the place of normalisations.
+    """FixUp's architecture; 1,720,138 parameters, 272 of them scalars in place of normalisations.
 
-    Starts as zhu2022's released code starts it, at plain Kaiming: no branch is zero. FixUp's own
+    Initialised as in zhu2022's released code, with plain Kaiming: no branch is zero. FixUp's own
     initialisation is :func:`relearn.methods.fixup.fixup`.
     """
 
@@ -182,6 +182,6 @@ class FixUpResNet110(ResNet110):
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         trunk = super().trunk(in_channels, width, depth, dropout)
-        # The number before the linear layer: added to every pixel, it adds to their mean.
+        # The scalar before the linear layer: adding it to every pixel adds it to their mean.
         trunk.stages[-1].append(Shift())  # type: ignore[operator]
         return trunk

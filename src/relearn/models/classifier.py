@@ -1,4 +1,4 @@
-"""What all networks share: normalisation inside, stages, pooled features, a linear head, Dropout's switch."""
+"""Base class of the convolutional classifiers: normalisation inside, stages, pooled features, linear head, dropout switch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Trunk(NamedTuple):
 
 
 class Classifier(nn.Module, ABC):
-    r"""Convolutional classifier of images with pixels in [0, 1], of 8 × 8 or more.
+    r"""Convolutional classifier of images with pixels in [0, 1] and at least 8 × 8 pixels.
 
     .. math::
         h_0 = \mathrm{stem}((x - \mu) / \sigma), \quad h_l = \mathrm{stage}_l(h_{l-1}), \quad
@@ -33,18 +33,18 @@ class Classifier(nn.Module, ABC):
     =======  ==============================  ===================  =======================
     x        images, pixels in [0, 1]        ``x``                (B, in_channels, H, W)
     μ, σ     normalisation, pixel units      ``mean``, ``std``    (1, in_channels, 1, 1)
-    h_l      output of stage l, un-pooled    ``stages(x)[l-1]``   (B, C_l, H_l, W_l)
+    h_l      unpooled output of stage l      ``stages(x)[l-1]``   (B, C_l, H_l, W_l)
     φ        penultimate features            ``features(x)``      (B, ``feature_dim``)
     W, b     linear classifier               ``head``             ``nn.Linear``
     =======  ==============================  ===================  =======================
 
-    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; the features are
-    the last stage's mean over pixels for all eight networks; in eval mode no image of a batch acts on
-    another one.
+    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; for all eight networks the features are
+    the mean of the last stage over pixels; in eval mode the images of a batch do not influence
+    each other.
 
     The published networks normalise the images beforehand and pool with a window made for 32 × 32. Here μ
     and σ are buffers (saved with the weights, so that perturbations are always measured in pixels), and
-    pooling takes the whole map, which is the same at 32 × 32 and allows other sizes.
+    pooling covers the whole map. This is equivalent at 32 × 32 and allows other sizes.
 
     A network is a subclass that defines :meth:`trunk`.
 
@@ -95,14 +95,14 @@ class Classifier(nn.Module, ABC):
 
     @abstractmethod
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
-        """Build everything before the classifier; called once, by the constructor."""
+        """Build everything before the classifier; called once by the constructor."""
 
     def stages(self, x: Tensor) -> list[Tensor]:
-        """Un-pooled outputs (B, C_l, H_l, W_l) of every stage; the network is split where it halves the size.
+        """Return the unpooled outputs (B, C_l, H_l, W_l) of all stages; stages begin where the size is halved.
 
         Raises:
-            TypeError: images that are not floating point (they would not be in [0, 1]).
-            ValueError: images of another number of channels (they would broadcast) or without the batch axis.
+            TypeError: the images are not floating point (and thus not in [0, 1]).
+            ValueError: a wrong number of channels (which would broadcast) or no batch axis.
         """
         if not x.is_floating_point():
             raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
@@ -116,20 +116,20 @@ class Classifier(nn.Module, ABC):
         return outputs
 
     def features(self, x: Tensor) -> Tensor:
-        """Penultimate features (B, ``feature_dim``)."""
+        """Return the penultimate features (B, ``feature_dim``)."""
         return self.stages(x)[-1].mean((2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes)."""
+        """Return the logits (B, classes)."""
         return self.head(self.features(x))
 
 
 def set_dropout(net: nn.Module, active: bool) -> None:
-    """Switch element-wise Dropout on or off, whatever mode the rest of the network is in.
+    """Switch element-wise dropout on or off, independently of the mode of the rest of the network.
 
-    Crafting wants batch normalisation with its running statistics and fresh Dropout masks: ``net.eval()``,
-    then ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` sets Dropout like everything
-    else again. Dropout of p = 0 changes nothing and draws no random numbers in either state.
+    Crafting needs batch normalisation with running statistics but new dropout masks: ``net.eval()``,
+    then ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` resets dropout together with everything
+    else. Dropout with p = 0 changes nothing and draws no random numbers in either state.
     """
     for module in net.modules():
         if isinstance(module, nn.Dropout):

@@ -1,4 +1,4 @@
-"""What all eight networks are made of: a convolution that keeps the size, and batch normalisation."""
+"""Building blocks of all eight networks: a size-preserving convolution, and batch normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cross-shaped windows: half of the heads look along rows, the other half along columns."""
+"""Cross-shaped windows: half of the heads attend along rows, the other half along columns."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from relearn.layers.cosine_core import unit
+from relearn.layers.cosine_core import normalise
 from relearn.layers.self_attention import with_bias
 
 Similarity = Literal["cosine", "dot_product", "l2"]
 
 
 class CrossShapedAttention(nn.Module):
-    r"""Attention in stripes (Dong et al. 2022, CSWin, sections 3.2 and 3.3), with a choice of logits.
+    r"""Attention in stripes (Dong et al. 2022, CSWin, sections 3.2 and 3.3) with a choice of logits.
 
     .. math::
         F(X) = g\, [\ldots, P^h V^h + \mathrm{LePE}(V^h), \ldots]\, W^O, \qquad P^h = \mathrm{softmax}(L^h)
 
-    The first half of the heads works in stripes as high as the grid and ``split`` columns wide, the second half in
-    stripes of ``split`` rows as wide as the grid. Where the grid is not larger than ``split``, all heads see all of it.
-    LePE is a depth-wise 3 x 3 convolution of the values inside a stripe, one for each direction.
+    The first half of the heads uses stripes of full height that are ``split`` columns wide, the second half
+    stripes of full width that are ``split`` rows high. If the grid is not larger than ``split``, all heads see all of it.
+    LePE is a depth-wise 3 x 3 convolution of the values inside a stripe, one per direction.
 
     ===============  ===============================================  =====  ===========
     ``similarity``   L_ij                                             g      V
     ===============  ===============================================  =====  ===========
     ``cosine``       τ q_i·k_j, rows of Q and K normalised            ν/H    normalised
-    ``dot_product``  q_i·k_j / sqrt(w)                                1      as it is
-    ``l2``           -\|q_i - k_j\|² / sqrt(w)                        1      as it is
+    ``dot_product``  q_i·k_j / sqrt(w)                                1      unchanged
+    ``l2``           -\|q_i - k_j\|² / sqrt(w)                        1      unchanged
     ===============  ===============================================  =====  ===========
 
     w is the width of a head; normalised means divided by :math:`\sqrt{\|u\|^2 + \epsilon}`. ``dot_product`` is CSWin
-    itself; ``cosine`` the attention of qi2023 (section 4.1.2), with the paper's 1/H on LePE as well; ``l2`` the
-    distance of kim2020 without the tie W^Q = W^K that its bound needs.
+    itself; ``cosine`` is the attention of qi2023 (section 4.1.2), with the paper's 1/H also applied to LePE; ``l2`` is the
+    distance of kim2020 without the tie W^Q = W^K that its bound requires.
 
-    A grid that is no multiple of ``split`` is filled up at its edge; no token sees the filling.
+    A grid that is not a multiple of ``split`` is padded at its edge; no token sees the padding.
 
-    Shapes: x (B, H, W, D), the output alike.
+    Shapes: x (B, H, W, D); the output has the same shape.
 
     Args:
         dim: width D.
-        heads: a divisor of D, and even where there are two directions.
+        heads: a divisor of D, and even if there are two directions.
         grid: (H, W).
         split: width of a stripe.
         similarity, tau, nu, eps: see above.
 
     Raises:
-        ValueError: heads or a stripe that do not fit, another similarity, a number that is not positive; in a call,
-            another grid or width.
+        ValueError: heads or a stripe that do not fit, an unknown similarity, a number that is not positive; in a call,
+            a wrong grid or width.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class CrossShapedAttention(nn.Module):
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', *self.grid, self.dim)})")
         qkv = self.qkv(x).unflatten(3, (3, self.heads, -1)).permute(3, 0, 4, 1, 2, 5)
         if self.similarity == "cosine":
-            qkv = unit(qkv, self.eps)
+            qkv = normalise(qkv, self.eps)
         halves = zip(qkv.chunk(len(self.stripes), 2), self.stripes, self.lepe)
         mixed = torch.cat([self._direction(*one) for one in halves], 1)
         return self.proj(mixed.permute(0, 2, 3, 1, 4).flatten(3) * self.gain)
 
     def _direction(self, qkv: Tensor, stripe: tuple[int, int], lepe: nn.Module) -> Tensor:
-        """What the heads of one direction see, (B, h, H, W, w), from their rows, (3, B, h, H, W, w)."""
+        """Return the mixtures of one direction's heads, (B, h, H, W, w), from their rows, (3, B, h, H, W, w)."""
         batch, height, width = qkv.shape[1], *self.grid
         down, right = (-length % side for length, side in zip(self.grid, stripe))
         if down or right:
@@ -119,7 +119,7 @@ class CrossShapedAttention(nn.Module):
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
         if self.similarity != "l2":
             return scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=self.scale)
-        # the row's own square drops out of the softmax
+        # the square of the row itself cancels in the softmax
         wide = with_bias(q, k, -k.square().sum(-1)[:, :, None] / 2, v)
         return scaled_dot_product_attention(*wide, attn_mask=seen, scale=2 * self.scale)[..., : v.shape[-1]]
 

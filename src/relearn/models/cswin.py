@@ -1,4 +1,4 @@
-"""CSWin Transformer (Dong et al., CVPR 2022): what LipsFormer-CSwin is compared with."""
+"""CSWin Transformer (Dong et al., CVPR 2022), the baseline of LipsFormer-CSwin."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CSwinBlock(nn.Module):
 
 
 class OverlappingStem(nn.Module):
-    """A convolution of stride p with a kernel of 2p - 1, then LayerNorm; images (B, C, H, W) → (B, H/p, W/p, D).
+    """A convolution with stride p and kernel 2p - 1, then LayerNorm; images (B, C, H, W) → (B, H/p, W/p, D).
 
     The published p is 4 (a 7 x 7 kernel).
     """
@@ -44,17 +44,17 @@ class OverlappingStem(nn.Module):
 
 
 class CSwin(Pyramid):
-    """The baseline: dot products, LayerNorm before each branch, overlapping convolutions as stem and between stages.
+    """The baseline: dot products, LayerNorm before each branch, overlapping convolutions in the stem and between stages.
 
-    Linear layers start with N(0, 0.02²) cut off at ±2, biases 0; convolutions as torch starts them.
+    Linear layers are initialised with N(0, 0.02²) truncated at ±2, biases with 0; convolutions have torch's initialisation.
 
     Args:
-        split: width of the stripes of every stage.
-        mlp_ratio: width of the hidden layer over that of a token.
+        split: width of the stripes, per stage.
+        mlp_ratio: width of the hidden layer divided by the token width.
         **size: see :class:`~relearn.models.pyramid.Pyramid`.
 
     Raises:
-        ValueError: what the parts refuse; stripes for another number of stages.
+        ValueError: arguments that the parts reject; a wrong number of stripe widths.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""CvT (Wu et al., ICCV 2021) with its own attention, and with long-short attention (zhu2022, section 5.3.3)."""
+"""CvT (Wu et al., ICCV 2021) with its own attention or with long-short attention (zhu2022, section 5.3.3)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from relearn.models.token_stages import Embed, TokenStages
 
 
 class ConvolutionalAttention(nn.Module):
-    r"""Full attention whose queries, keys and values have seen their neighbours (Wu et al. 2021, section 3.2).
+    r"""Full attention whose queries, keys and values come from convolutions (Wu et al. 2021, section 3.2).
 
     .. math:: Y = \mathrm{softmax}(Q K^\top / \sqrt{d_k})\, V\, W^O
 
-    with Q, K, V from :class:`~relearn.layers.separable_projection.SeparableProjection`, K and V with a stride; a class token takes
-    their linear map alone.
+    with Q, K, V from :class:`~relearn.layers.separable_projection.SeparableProjection`, K and V with a stride. Class tokens only pass
+    through their linear maps.
 
-    Shapes: x (B, G + H W, D), class tokens first; the output alike.
+    Shapes: x (B, G + H W, D), class tokens first; the output has the same shape.
 
     Args:
         dim, heads: width D and number of heads.
-        kernel: of the convolutions.
+        kernel: size of the convolutions.
         kv_stride: stride of keys and values.
         class_tokens: G.
         **projection: ``norm`` and ``conv_bias`` of the projections.
@@ -56,29 +56,29 @@ class ConvolutionalAttention(nn.Module):
 
 
 class CvT(TokenStages):
-    """Convolutional embeddings that overlap, convolutional projections, a class token in the last stage, no positions.
+    """Overlapping convolutional embeddings, convolutional projections, a class token in the last stage, no positions.
 
-    An embedding of stride s has a kernel of 2s - 1, at least 3: as published, 7 x 7 with a stride of 4, then 3 x 3 with 2.
+    An embedding with stride s has a kernel of 2s - 1, at least 3: as published, 7 x 7 with stride 4, then 3 x 3 with stride 2.
 
-    With ``attention="long_short"`` every stage has :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`, whose four
-    maps, that of the dynamic projection too, are depth-wise separable convolutions (zhu2022, section 5.2.3); their keys and values
+    With ``attention="long_short"`` every stage uses :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`. All four of
+    its maps, including the dynamic projection, are depth-wise separable convolutions (zhu2022, section 5.2.3); keys and values
     have no stride.
 
-    zhu2022 prints for CvT*-LS neither rank nor window, nor where the maps of CvT*-LS-17 and -21S are denser; the values behind the
-    registered names are **found, not stated**: see :mod:`relearn.measures.vision_counts`.
+    For CvT*-LS, zhu2022 states neither rank nor window, nor where the maps of CvT*-LS-17 and -21S are denser. The values behind the
+    registered names were **found by search, not stated**: see :mod:`relearn.measures.vision_counts`.
 
     Args:
         attention: "full" or "long_short".
-        kernel: of the convolutional projections, odd.
-        kv_stride: stride of keys and values under full attention (2 as published; 1 in table 5.8 of zhu2022, by its FLOPs).
-        conv_norm: batch normalisation in the projections, as the authors of CvT have it.
-        conv_bias: bias of their convolutions; None: without ``conv_norm`` alone.
-        window, rank: of long-short attention; one number, or one a stage.
+        kernel: size of the convolutional projections, odd.
+        kv_stride: stride of keys and values in full attention (2 as published; 1 in table 5.8 of zhu2022, judging by its FLOPs).
+        conv_norm: use batch normalisation in the projections, as the authors of CvT do.
+        conv_bias: whether their convolutions have a bias; None: only without ``conv_norm``.
+        window, rank: of long-short attention; one number, or one per stage.
         dual_norm, as_released: of long-short attention.
-        **size: see :class:`~relearn.models.token_stages.TokenStages`; by default CvT-13.
+        **size: see :class:`~relearn.models.token_stages.TokenStages`; the default is CvT-13.
 
     Raises:
-        ValueError: what the parts refuse; another word for ``attention``; windows or ranks for another number of stages.
+        ValueError: arguments that the parts reject; an unknown ``attention``; a wrong number of windows or ranks.
     """
 
     def __init__(

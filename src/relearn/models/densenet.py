@@ -1,7 +1,7 @@
-"""DenseNet121 in CIFAR form: every layer reads all earlier ones of its stage (Huang et al., CVPR 2017).
+"""DenseNet121 in CIFAR form: every layer reads all earlier layers of its stage (Huang et al., CVPR 2017).
 
-Written out, not taken from timm: the published CIFAR network has a 3 × 3 stem without normalisation, and its
-Dropout sits inside the layer (after the 1 × 1 convolution) instead of at its end.
+Implemented here instead of using timm: the published CIFAR network has a 3 × 3 stem without normalisation, and its
+dropout is inside the layer (after the 1 × 1 convolution) instead of at its end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relearn.models.scaling import repeats, scaled
 
 
 class DenseLayer(nn.Module):
-    """``growth`` new channels before the old ones: y = [conv₃(relu(bn(dropout(conv₁(relu(bn(x))))))), x]."""
+    """Prepend ``growth`` new channels: y = [conv₃(relu(bn(dropout(conv₁(relu(bn(x))))))), x]."""
 
     def __init__(self, inputs: int, growth: int, dropout: float) -> None:
         super().__init__()
@@ -32,12 +32,12 @@ class DenseLayer(nn.Module):
 
 
 def transition(inputs: int, outputs: int) -> nn.Sequential:
-    """Normalise, ReLU, 1 × 1 convolution, mean over 2 × 2 pixels."""
+    """Batch normalisation, ReLU, 1 × 1 convolution, mean over 2 × 2 pixels."""
     return nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU(), conv(inputs, outputs), nn.AvgPool2d(2))
 
 
 class DenseNet121(Classifier):
-    """Growth 32, stages of 6, 12, 24, 16 layers, channels halved between them; 6,956,298 parameters."""
+    """Growth 32, stages of 6, 12, 24, 16 layers, channels halved between stages; 6,956,298 parameters."""
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         growth = scaled(32, width)

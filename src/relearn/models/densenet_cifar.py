@@ -1,4 +1,4 @@
-"""DenseNet-100 made for CIFAR, with and without batch normalisation (Huang et al., CVPR 2017: BC, growth 12)."""
+"""DenseNet-100 for CIFAR, with and without batch normalisation (Huang et al., CVPR 2017: BC, growth 12)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def norm_relu(channels: int, normalised: bool) -> list[nn.Module]:
 
 
 class GrowingLayer(nn.Module):
-    """``growth`` channels behind the old ones: y = [x, dropout(conv₃(relu(norm(conv₁(relu(norm(x)))))))].
+    """Append ``growth`` channels: y = [x, dropout(conv₃(relu(norm(conv₁(relu(norm(x)))))))].
 
-    The 1 × 1 convolution gives 4 · growth channels. Convolutions have biases where nothing normalises. Dropout
-    is where Huang et al. have it, at the end of the layer.
+    The 1 × 1 convolution has 4 · growth output channels. Convolutions have biases only without normalisation. Dropout
+    is at the end of the layer, as in Huang et al.
     """
 
     def __init__(self, inputs: int, growth: int, dropout: float, normalised: bool) -> None:
@@ -42,7 +42,7 @@ class GrowingLayer(nn.Module):
 class DenseNet100(PublishedStart):
     """Three stages of 16 layers of growth 12; 748,336 parameters for 10 classes of RGB images.
 
-    Between the stages a 1 × 1 convolution halves the channels and a mean over 2 × 2 pixels the size.
+    Between the stages a 1 × 1 convolution halves the channels, and a mean over 2 × 2 pixels halves the size.
     """
 
     normalised: ClassVar[bool] = False
@@ -68,6 +68,6 @@ class DenseNet100(PublishedStart):
 
 
 class DenseNet100BN(DenseNet100):
-    """DenseNet-BC-100 of growth 12, with batch normalisation; 769,162 parameters."""
+    """DenseNet-BC-100 with growth 12 and batch normalisation; 769,162 parameters."""
 
     normalised = True

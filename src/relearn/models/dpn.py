@@ -1,6 +1,6 @@
-"""DPN92 in CIFAR form: a residual and a densely connected path in one (Chen et al., NIPS 2017).
+"""DPN92 in CIFAR form: a residual path and a densely connected path combined (Chen et al., NIPS 2017).
 
-Written out, not taken from timm: timm's blocks normalise before each convolution, the published CIFAR network
+Implemented here instead of using timm: timm's blocks normalise before each convolution, the published CIFAR network
 after it.
 """
 
@@ -16,7 +16,7 @@ from relearn.models.scaling import repeats, scaled
 
 GROUPS = 32
 STAGES = (
-    # channels a group, residual channels, dense channels a block, blocks, stride of the first block
+    # channels per group, residual channels, dense channels per block, blocks, stride of the first block
     (3, 256, 16, 3, 1),
     (6, 512, 32, 4, 2),
     (12, 1024, 24, 20, 2),
@@ -25,13 +25,13 @@ STAGES = (
 
 
 class DualPathBlock(nn.Module):
-    r"""Add to the first ``residual`` channels, append ``dense`` new ones.
+    r"""Add to the first ``residual`` channels, and append ``dense`` new ones.
 
     .. math:: y = \mathrm{relu}([\, s_{:r} + g_{:r},\; s_{r:},\; g_{r:} \,])
 
-    g is the bottleneck (1 × 1, grouped 3 × 3, Dropout, 1 × 1 to r + ``dense`` channels); s is the input x,
-    but in a stage's first block (``opens``) a projection of x to r + ``dense`` channels. Output: channels of
-    s plus ``dense``.
+    g is the bottleneck (1 × 1, grouped 3 × 3, dropout, 1 × 1 to r + ``dense`` channels); s is the input x or, in the
+    first block of a stage (``opens``), a projection of x to r + ``dense`` channels. The output has ``dense`` channels more
+    than s.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """GoogLeNet in CIFAR form: Inception modules with batch normalisation (Szegedy et al., CVPR 2015).
 
-Written out, not taken from torchvision: the published CIFAR network has a 3 × 3 stem of 192 channels, two 3
-× 3 convolutions in the place of each 5 × 5, convolutions with biases, and no auxiliary classifiers.
+Implemented here instead of using torchvision: the published CIFAR network has a 3 × 3 stem of 192 channels, two
+3 × 3 convolutions in place of each 5 × 5, convolutions with biases, and no auxiliary classifiers.
 
-Differs from the code of the poisoning attacks: that multiplies each module's output by (1 + p) / (1 + p')
-when the network, trained with Dropout p, is used with p'; here Dropout is the usual one, whose mean is the
+The code of the poisoning attacks differs: it multiplies each module's output by (1 + p) / (1 + p')
+if the network, trained with dropout p, is used with p'. Here dropout is standard, and its mean is the
 identity.
 """
 
@@ -18,7 +18,7 @@ from relearn.models.conv_norm import conv_norm_relu
 from relearn.models.scaling import repeats, scaled
 
 STAGES = (
-    # 1×1; 1×1 before and output of 3×3; 1×1 before and output of two 3×3; 1×1 after max-pooling
+    # 1×1; input and output channels of 3×3; the same for two 3×3; 1×1 after max-pooling
     ((64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64)),
     (
         (192, 96, 208, 16, 48, 64),
@@ -32,7 +32,7 @@ STAGES = (
 
 
 class Inception(nn.Module):
-    """Four branches of different receptive fields, concatenated; Dropout on the concatenation."""
+    """Concatenate four branches with different receptive fields; dropout acts on the concatenation."""
 
     def __init__(self, inputs: int, planes: tuple[int, ...], dropout: float) -> None:
         super().__init__()
@@ -60,9 +60,9 @@ class Inception(nn.Module):
 
 
 def modules_kept(count: int, published: int) -> list[int]:
-    """Which of a stage's ``published`` modules a stage of ``count`` has: evenly spread, always the last one.
+    """Choose ``count`` of a stage's ``published`` modules: evenly spaced, always including the last one.
 
-    (The last one sets the stage's width; with ``count`` above ``published`` some come more than once.)
+    The last one determines the stage's width. If ``count`` exceeds ``published``, some modules are repeated.
     """
     return [-(-published * (index + 1) // count) - 1 for index in range(count)]
 

@@ -1,4 +1,4 @@
-"""The LipsFormer block: convolutions, attention, feed-forward, each behind a weighted residual."""
+"""The LipsFormer block: convolutions, attention and feed-forward, each followed by a weighted residual."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONVOLUTIONS: dict[str, tuple[bool, ...]] = {"A": (), "B": (False,), "C": (True,
 def norm(
     kind: Norm, dim: int, device: torch.device | None = None, dtype: torch.dtype | None = None
 ) -> nn.Module:
-    """CenterNorm, LayerNorm or nothing over the last axis; the last two arguments are those that timm's parts give."""
+    """Build CenterNorm, LayerNorm or the identity over the last axis; timm's parts pass ``device`` and ``dtype``."""
     if kind not in get_args(Norm):
         raise ValueError(f"norm: {kind!r} (allowed: {', '.join(get_args(Norm))})")
     if kind == "none":
@@ -29,15 +29,15 @@ def norm(
 
 
 def convolutions(dim: int, pointwise: bool) -> nn.Sequential:
-    """A depth-wise 7 x 7 convolution, GELU, and where asked a 1 x 1 convolution, GELU."""
+    """A depth-wise 7 x 7 convolution and GELU, optionally followed by a 1 x 1 convolution and GELU."""
     if not pointwise:
         return nn.Sequential(DepthwiseConv2d(dim, 7), nn.GELU())
-    # the GELU between the two is the second one's; its place, as the released code counts, stays
+    # The GELU between the two convolutions is part of the second one; the identity keeps the released code's indices.
     return nn.Sequential(DepthwiseConv2d(dim, 7), nn.Identity(), GeluPointwiseConv2d(dim), nn.GELU())
 
 
 class FeedForward(nn.Module):
-    """Linear, GELU, linear: timm's ``Mlp`` with the names of its weights, without its dropout; keeps less for the backward pass."""
+    """Linear, GELU, linear: timm's ``Mlp`` with the same parameter names, without dropout, and with less saved for backward."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -56,21 +56,21 @@ class LipsBlock(nn.Module):
         x \leftarrow \mathrm{CN}(x + \alpha_a \odot \mathrm{Attention}(x)), \qquad
         x \leftarrow \mathrm{CN}(x + \alpha_m \odot \mathrm{Mlp}(x))
 
-    with DropPath on every branch. The paper says "two depth-wise and one point-wise convolutions" (section 5.3, its
-    configuration D) and gives neither their order nor what stands between: two branches, (7 x 7, GELU, 1 x 1, GELU) and
-    (7 x 7, GELU), are those of the released code, and the parameters of LipsFormer-Swin-B and LipsFormer-CSwin-S
-    round to the printed ones with them alone (docs of :mod:`relearn.measures.model_counts`).
+    with DropPath on every branch. The paper states "two depth-wise and one point-wise convolutions" (section 5.3, its
+    configuration D), but neither their order nor what is between them. The two branches (7 x 7, GELU, 1 x 1, GELU) and
+    (7 x 7, GELU) are those of the released code; only with them do the parameter counts of LipsFormer-Swin-B and LipsFormer-CSwin-S
+    round to the printed ones (docs of :mod:`relearn.measures.model_counts`).
 
-    Shapes: x (B, H, W, D), the output alike.
+    Shapes: x (B, H, W, D); the output has the same shape.
 
     Args:
         dim: width D.
-        attention: (B, H, W, D) → the same.
-        alpha: where every α starts.
+        attention: a module (B, H, W, D) → (B, H, W, D).
+        alpha: initial value of every α.
         conv: configuration of the convolutions, one of :data:`CONVOLUTIONS`.
         norm_kind: "center"; "layer" and "none" are ablations.
-        mlp_ratio: width of the hidden layer over D.
-        drop_path: probability, the same on every branch.
+        mlp_ratio: width of the hidden layer divided by D.
+        drop_path: drop probability, the same for every branch.
     """
 
     def __init__(

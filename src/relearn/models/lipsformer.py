@@ -31,46 +31,46 @@ STARTS: dict[str, Callable[[Tensor], object]] = {
 class LipsFormer(Pyramid):
     r"""LipsFormer-Swin (``windows="square"``) and LipsFormer-CSwin (``windows="cross"``).
 
-    Qi et al. 2023, section 4.2 and appendix B. A convolution without overlap makes the tokens, and one without overlap
-    halves the grid; blocks are :class:`~relearn.models.lips_block.LipsBlock`. By default as the paper says:
+    Qi et al. 2023, section 4.2 and appendix B. Non-overlapping convolutions embed the patches and halve the grid between
+    stages; blocks are :class:`~relearn.models.lips_block.LipsBlock`. The defaults follow the paper:
 
     ====================  ==================================  =====================================
     \                     here, from the paper                ``as_released`` (their code, Swin)
     ====================  ==================================  =====================================
     Q and K               over sqrt(‖·‖² + ε), ε = 1e-6       over max(‖·‖, 1e-12)
-    V                     normalised as well                  as it is
-    heads                 times ν/H, ν = 1                    as they are
+    V                     normalised as well                  unchanged
+    heads                 times ν/H, ν = 1                    unchanged
     τ                     12 (table 6)                        10
     windows               shifted in every second block       never shifted
     α                     1/L, L = number of blocks           the same
     ====================  ==================================  =====================================
 
-    The paper gives neither ν nor ε. It says that it follows Swin, which shifts, and nothing about shifts. Parameters
-    are the same in both forms. For L, table 6 says "residual blocks" and the released code counts whole blocks;
-    theorem 2 needs the number of branches, four times as many (errata, Q13): give ``alpha`` for that.
+    The paper states neither ν nor ε. It says that it follows Swin, which shifts its windows, but does not mention shifts. Both
+    variants have the same number of parameters. For L, table 6 says "residual blocks" and the released code counts whole blocks;
+    theorem 2 needs the number of branches, which is four times as large (errata, Q13): pass ``alpha`` to use it.
 
-    The last norm is Swin's; section 4.2 does not speak of one.
+    The last norm is Swin's; section 4.2 does not mention one.
 
-    Weights of linear layers and convolutions start with the largest singular value 1, biases with 0 (equation 5;
-    :func:`~relearn.maths.spectral_draw.spectral_normal_`); the position tables as in Swin.
+    Weights of linear layers and convolutions are initialised with largest singular value 1, biases with 0 (equation 5;
+    :func:`~relearn.maths.spectral_draw.spectral_normal_`); position tables are initialised as in Swin.
 
     Args:
         windows: "square" or "cross".
-        window: side of the square windows, or width of the stripes; one number, or one a stage.
-        similarity: logits, for cross-shaped windows alone, see
-            :class:`~relearn.models.cross_windows.CrossShapedAttention`; other than "cosine" they are ablations.
-        tau, nu, eps: of the attention; None: of the table.
-        alpha: start of every α; None: 1/L.
+        window: side of the square windows, or width of the stripes; one number, or one per stage.
+        similarity: logits, only for cross-shaped windows, see
+            :class:`~relearn.models.cross_windows.CrossShapedAttention`; all but "cosine" are ablations.
+        tau, nu, eps: of the attention; None: the value in the table.
+        alpha: initial value of every α; None: 1/L.
         conv: configuration of the convolutions in table 3, A to D.
         norm_kind: "center"; "layer" and "none" are ablations.
-        mlp_ratio: width of the hidden layer over that of a token.
+        mlp_ratio: width of the hidden layer divided by the token width.
         as_released: see above.
-        start: how the weights are drawn, one of :data:`STARTS`; all but "spectral" are ablations.
+        start: initialisation of the weights, one of :data:`STARTS`; all but "spectral" are ablations.
         **size: image, patch, widths, depths, heads and drop rates: see :class:`~relearn.models.pyramid.Pyramid`.
 
     Raises:
-        ValueError: what the parts refuse; another word for ``windows`` or ``start``; windows for another number of
-            stages; ``as_released`` or another similarity where there is none.
+        ValueError: arguments that the parts reject; an unknown ``windows`` or ``start``; a wrong number of windows;
+            ``as_released`` or another similarity where it does not exist.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LipsFormer(Pyramid):
             raise ValueError(f"windows: {windows!r} (allowed: square, cross)")
         if windows == "cross" and as_released:
             raise ValueError(
-                "as_released: True with cross-shaped windows (allowed: with square ones; theirs were released)"
+                "as_released: True with cross-shaped windows (allowed: with square ones; only theirs were released)"
             )
         if windows == "square" and similarity != "cosine":
             raise ValueError(

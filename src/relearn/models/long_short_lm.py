@@ -1,4 +1,4 @@
-r"""Character language model with causal long-short attention, and the same with full attention over the same context.
+r"""Character-level language model with causal long-short attention, or with full attention over the same context.
 
 zhu2022 ("Robustness, Efficiency ..."), section 5.3.2 and table 5.7.
 """
@@ -26,7 +26,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 
 class LongShortBlock(nn.Module):
-    """Causal attention with a cache, then feed-forward, (B, n, D) → (B, n, D); x + f(LN(x)), or LN(x) + f(LN(x)) as released."""
+    """Causal attention with a cache, then feed-forward, (B, n, D) → (B, n, D): x + f(LN(x)); as released, LN(x) + f(LN(x))."""
 
     def __init__(self, attention: nn.Module, dim: int, ffn: int, dropout: float, as_released: bool) -> None:
         super().__init__()
@@ -46,38 +46,39 @@ class LongShortBlock(nn.Module):
 
 
 class LongShortLM(nn.Module):
-    r"""Characters so far → logits of the next character.
+    r"""Predict the logits of the next character from the characters so far.
 
     .. math::
         x^0_t = \sqrt D\, E_{c_t}, \qquad y = x^{l-1} + \mathrm{A}(\mathrm{LN}(x^{l-1})), \qquad
         x^l = y + \mathrm{FFN}(\mathrm{LN}(y)), \qquad \mathrm{logits}_t = E\, \mathrm{LN}(x^L_t)
 
     A is :class:`~relearn.layers.long_short_causal.CausalLongShortAttention`, or, for ``full``,
-    :class:`~relearn.layers.relative_attention.RelativeAttention`. Positions are relative, so a sequence may be of any length. The cache
-    holds :math:`x^{l-1}` of the positions before, layer by layer; the norm acts on it with the weights of today, and gradients stop there.
+    :class:`~relearn.layers.relative_attention.RelativeAttention`. Positions are relative, so a sequence may have any length. The
+    cache holds :math:`x^{l-1}` at the preceding positions for each layer; it is normalised with the current weights and receives no
+    gradients.
 
-    Parameters, of ``long_short`` in the default form, with d = D/H:
+    Number of parameters of ``long_short`` in the default form, with d = D/H:
 
     .. math:: VD + 2D + L\,(6 D^2 + 2 D f + f + 5 D + D H r + 4 d)
 
-    44,253,184 for the published 12 layers and V = 204, 110,474,752 for 30: 44M and 110M. ``full`` has :math:`D^2 + DHr + 4d - 2D` fewer a
-    layer.
+    44,253,184 for the published 12 layers and V = 204, 110,474,752 for 30: 44M and 110M. ``full`` has :math:`D^2 + DHr + 4d - 2D` fewer
+    per layer.
 
-    Not said by the dissertation, and ours or Transformer-XL's: ReLU, tied embedding without an output bias, biases in the feed-forward
-    alone, the start (weights N(0, 0.02²), norms 1, biases 0), dropout on the embedding, behind the activation and on each branch. The
-    released code (``as_released``) joins each branch to the normalised input, has no last norm and draws the norms' weights from
-    N(1, 0.02²); its layer has more biases and wider norms, which makes 110.57M.
+    The dissertation leaves the following open; we use our own or Transformer-XL's choices: ReLU, tied embedding without an output bias,
+    biases only in the feed-forward, the initialisation (weights N(0, 0.02²), norms 1, biases 0), and dropout on the embedding, after the
+    activation and on each branch. The released code (``as_released``) adds each branch to the normalised input, has no last norm and draws
+    the norms' weights from N(1, 0.02²); its layer has more biases and wider norms, which gives 110.57M.
 
     Args:
         vocabulary: V.
         attention: one of :data:`KINDS`.
         layers, dim, heads, ffn: L, D, H, f.
-        window, segment, rank, dual_norm, relative, as_released: of the attention; ``full`` has no use for them, but ``as_released``.
+        window, segment, rank, dual_norm, relative, as_released: of the attention; ``full`` ignores them except ``as_released``.
         dropout: probability in [0, 1).
-        attention_dropout: of an attention weight.
+        attention_dropout: probability of dropping an attention weight.
 
     Raises:
-        ValueError: a size or a word out of range; in ``forward``, wrong shapes or a cache of another number of layers.
+        ValueError: a size or an option out of range; in ``forward``, wrong shapes or a cache with a wrong number of layers.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class LongShortLM(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the start anew, from torch's global generator."""
+        """Draw the initial weights again, from torch's global generator."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=0.02)
@@ -152,29 +153,29 @@ class LongShortLM(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def attention_layers(self) -> list[nn.Module]:
-        """The attention of each block, from the first to the last."""
+        """Return the attention layer of each block, first to last."""
         return [cast(LongShortBlock, block).attention for block in self.blocks]
 
     def forward(
         self, tokens: Tensor, *, cache: Sequence[Tensor] | None = None, keep: int | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """Logits (B, n, V) of the character behind each position, and the cache for the characters that follow.
+        """Return the logits (B, n, V) of the character after each position, and the cache for the following characters.
 
         Args:
             tokens: (B, n), int64.
-            cache: what the call before returned; None at the start.
-            keep: how many positions the new cache holds at most, the last ones; None for n, as many as there are tokens, as in the
-                dissertation. A multiple of ``window`` and ``segment`` keeps windows and segments where they were.
+            cache: the cache returned by the previous call; None at the start.
+            keep: maximum number of positions in the new cache, the last ones; None: n, the number of tokens, as in the
+                dissertation. A multiple of ``window`` and ``segment`` keeps the window and segment boundaries in place.
 
         Returns:
-            The logits, and a detached tensor (B, min(keep, m + n), D) a layer.
+            The logits, and a detached tensor (B, min(keep, m + n), D) per layer.
         """
         if tokens.dim() != 2 or tokens.shape[1] == 0:
             raise ValueError(f"tokens: shape {tuple(tokens.shape)} (allowed: (B, n) with n >= 1)")
         if keep is not None and keep < 0:
             raise ValueError(f"keep: {keep} (allowed: at least 0)")
         if cache is not None and len(cache) != len(self.blocks):
-            raise ValueError(f"cache: {len(cache)} tensors (allowed: {len(self.blocks)}, one a layer)")
+            raise ValueError(f"cache: {len(cache)} tensors (allowed: {len(self.blocks)}, one per layer)")
         keep = tokens.shape[1] if keep is None else keep
         x = self.dropout(math.sqrt(self.embedding.embedding_dim) * self.embedding(tokens))
         kept: list[Tensor] = []
@@ -187,9 +188,9 @@ class LongShortLM(nn.Module):
 
 
 def create(**description: Any) -> LongShortLM:
-    """A character model from a run's settings, or from a model's ``description``: the arguments of :class:`LongShortLM`.
+    """Build a character model from a run's settings or a model's ``description``: the arguments of :class:`LongShortLM`.
 
     Raises:
-        ValueError: what the model refuses.
+        ValueError: arguments that the model rejects.
     """
     return LongShortLM(**description)

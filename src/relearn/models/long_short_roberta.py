@@ -1,9 +1,9 @@
-r"""A RoBERTa checkpoint with long-short attention in place of its self-attentions (zhu2022, section 5.3.1, table 5.4).
+r"""Conversion of a RoBERTa checkpoint to long-short attention (zhu2022, section 5.3.1, table 5.4).
 
-As Longformer (Beltagy et al., 2020, section 5) makes a long encoder of a short one: every weight of the checkpoint stays, its
-positions are repeated up to the new length, and masked language modelling goes on from there.
+The method is that of Longformer (Beltagy et al., 2020, section 5): all weights of the checkpoint are kept, its position embeddings are
+repeated up to the new length, and masked language modelling is continued.
 
-Of ``transformers``, which a GPU machine without a network may lack; nothing is imported before a function is called.
+This module needs ``transformers``, which may be missing on an offline GPU machine; it is imported only when a function is called.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from relearn.layers.long_short_attention import LongShortAttention
-from relearn.layers.long_short_core import heads_first, prepared, wide
+from relearn.layers.long_short_core import heads_first, prepare_keys_values, wide
 
-NAME = "long_short"  # of the form of mask, and of the converted model's sizes in its configuration
+NAME = "long_short"  # key of the mask function, and of the converted model's sizes in its configuration
 SIZES = ("window", "rank", "dual_norm")
 
 
 class LongShortSelf(nn.Module):
-    """What ``RobertaSelfAttention`` was: long-short attention with the checkpoint's queries, keys and values, without an output map.
+    """Replacement of ``RobertaSelfAttention``: long-short attention with the checkpoint's queries, keys and values, and no output map.
 
-    The first token, <s>, is the class token: it sees all and all see it. Dropout of the weights is the checkpoint's.
+    The first token, <s>, is the class token: it sees all tokens and is seen by all. The dropout of the weights is the checkpoint's.
     """
 
     def __init__(self, config: Any) -> None:
@@ -38,12 +38,12 @@ class LongShortSelf(nn.Module):
             eps=config.layer_norm_eps,
             **sizes,
         )
-        self.attention.add_module("proj", nn.Identity())  # the map behind is the checkpoint's own
+        self.attention.add_module("proj", nn.Identity())  # the checkpoint has its own output map
         if self.attention.score is not None:
             nn.init.normal_(self.attention.score.weight, std=config.initializer_range)
 
     def take(self, old: nn.Module) -> None:
-        """Copy the maps of a ``RobertaSelfAttention``, and its type and device."""
+        """Copy the maps, dtype and device of a ``RobertaSelfAttention``."""
         parts: list[nn.Linear] = [getattr(old, name) for name in ("query", "key", "value")]
         self.to(parts[0].weight)
         with torch.no_grad():
@@ -52,7 +52,7 @@ class LongShortSelf(nn.Module):
 
     @torch.no_grad()
     def start_norms(self, hidden: Tensor, mask: Tensor | None) -> None:
-        """Set LN_L and LN_G so that they change keys and values of these inputs (B, n, D) least; see :func:`closest`."""
+        """Set LN_L and LN_G such that they change the keys and values of ``hidden`` (B, n, D) least; see :func:`closest`."""
         one = self.attention
         if one.local_norm is None:
             return
@@ -63,14 +63,14 @@ class LongShortSelf(nn.Module):
             assert one.global_norm is not None
             scores = wide(one.score(hidden[:, 1:]))
             without = one.norms._replace(global_weight=None, global_bias=None)
-            closest(one.global_norm, prepared(raw, scores, mask, without, one.form)[1])
+            closest(one.global_norm, prepare_keys_values(raw, scores, mask, without, one.form)[1])
 
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, **others: Any
     ) -> tuple[Tensor, None]:
-        """Mixtures of values (B, n, D), and no weights; ``attention_mask``: (B, n), true or not 0 = real."""
+        """Return the mixtures of values (B, n, D) and None for the weights; ``attention_mask``: (B, n), nonzero = real."""
         if others.get("past_key_values") is not None:
-            raise ValueError("past_key_values: found some (allowed: none, this is no decoder)")
+            raise ValueError("past_key_values: not None (allowed: None; this is not a decoder)")
         if attention_mask is not None and attention_mask.dim() != 2:
             raise ValueError(
                 f"attention_mask: shape {tuple(attention_mask.shape)} (allowed: (B, n), 1 = a real token)"
@@ -82,12 +82,12 @@ class LongShortSelf(nn.Module):
 
 @torch.no_grad()
 def closest(norm: nn.LayerNorm, rows: Tensor) -> None:
-    r"""Set weight and bias so that the norm is as close to the identity on ``rows`` (..., d) as it can be.
+    r"""Set weight and bias such that the norm is as close to the identity on ``rows`` (..., d) as possible.
 
     .. math:: \min_{g, b}\ \sum_i \| g \odot z_i + b - u_i \|^2, \qquad z_i = \frac{u_i - \bar u_i}{\sqrt{\sigma_i^2 + \epsilon}}
 
-    Least squares in every channel c: :math:`g_c = \mathrm{cov}(z_c, u_c) / \mathrm{var}(z_c)`, :math:`b_c = \bar u_c - g_c \bar z_c`;
-    a channel in which z does not vary keeps g = 1.
+    This is least squares in every channel c: :math:`g_c = \mathrm{cov}(z_c, u_c) / \mathrm{var}(z_c)`,
+    :math:`b_c = \bar u_c - g_c \bar z_c`; a channel in which z is constant keeps g = 1.
     """
     u = rows.reshape(-1, rows.shape[-1]).double()
     z = nn.functional.layer_norm(u, u.shape[-1:], eps=norm.eps)
@@ -107,30 +107,31 @@ def convert(
     dual_norm: bool = True,
     sample: tuple[Tensor, Tensor] | None = None,
 ) -> Any:
-    """Replace, in place, every self-attention of a RoBERTa model by long-short attention.
+    """Replace every self-attention of a RoBERTa model by long-short attention, in place.
 
-    Queries, keys, values and output maps stay as they are, bit for bit, and so does all that is not attention. Position p becomes
-    position 1 + (p - 1) mod N of the N that the checkpoint has, for p = 1, 2, … up to ``max_length``. New are the scores of the dynamic
-    projection, N(0, σ²) with the checkpoint's ``initializer_range``, σ, as all its maps began (with σ = 0 all r vectors of a head would
-    have one gradient and stay alike), and LN_L and LN_G: torch's own start, 1 and 0, or with ``sample`` what changes keys and values
-    of these sequences least (:func:`closest`), layer by layer, on the hidden states of the checkpoint as it was.
+    Query, key, value and output maps are kept bit for bit, and so is everything outside the attention. For p = 1, 2, … up to
+    ``max_length``, position p uses the embedding of position 1 + (p - 1) mod N, where N is the number of positions of the checkpoint.
+    New parameters are the scores of the dynamic projection and the norms LN_L and LN_G. The scores are N(0, σ²) with the checkpoint's
+    ``initializer_range`` σ, like all of its maps initially (with σ = 0 all r vectors of a head would have the same gradient and remain
+    equal). The norms have torch's initialisation, 1 and 0; with ``sample`` they are set, layer by layer, to change the keys and values
+    of these sequences least (:func:`closest`), given the hidden states of the unconverted checkpoint.
 
-    With ``rank=0``, ``dual_norm=False`` and a window that covers the sequence the outputs are the checkpoint's. A token that is
-    masked changes no other; masks are (B, n), no n x n table is made.
+    With ``rank=0``, ``dual_norm=False`` and a window that covers the sequence, the outputs equal the checkpoint's. Masked tokens
+    affect no other token. Masks are (B, n); no n x n mask is built.
 
     Args:
-        model: of ``transformers``: a RobertaModel, or one with a head (RobertaForMaskedLM, RobertaForSequenceClassification, …).
+        model: a model of ``transformers``: RobertaModel, or one with a head (RobertaForMaskedLM, RobertaForSequenceClassification, …).
         window: w, see :class:`~relearn.layers.long_short_attention.LongShortAttention`.
         rank: r.
-        max_length: tokens of the longest sequence, at least N; None: N.
-        dual_norm: LN_L and LN_G. zhu2022 does not say that table 5.4 has them; all its other bidirectional models do.
-        sample: tokens and mask (B, n), n at most N.
+        max_length: number of tokens in the longest sequence, at least N; None: N.
+        dual_norm: use LN_L and LN_G. zhu2022 does not say whether table 5.4 uses them; all its other bidirectional models do.
+        sample: tokens and mask, both (B, n), n at most N.
 
     Returns:
-        The model, its configuration changed accordingly.
+        The model, with its configuration updated.
 
     Raises:
-        ValueError: no RoBERTa encoder, one that is converted already, a length below N, or sizes that the layer refuses.
+        ValueError: not a RoBERTa encoder, an already converted one, a length below N, or sizes that the layer rejects.
         ModuleNotFoundError: without ``transformers``.
     """
     library = transformers()
@@ -139,7 +140,7 @@ def convert(
             f"model: found {type(model).__name__} (allowed: a RoBERTa encoder of transformers, with or without a head)"
         )
     if getattr(model.config, NAME, None):
-        raise ValueError("model: has long-short attention already (allowed: a model with its own attention)")
+        raise ValueError("model: already has long-short attention (allowed: a model with its own attention)")
     encoder, config = model.base_model, model.config
     before = positions(encoder)
     after = before if max_length is None else max_length
@@ -148,7 +149,7 @@ def convert(
             f"max_length: {after} (allowed: at least {before}, the positions that the checkpoint has)"
         )
     layers = encoder.encoder.layer
-    hidden = [] if sample is None else seen(model, *sample)
+    hidden = [] if sample is None else attention_inputs(model, *sample)
     old = [layer.attention.self for layer in layers]
     setattr(config, NAME, {"window": window, "rank": rank, "dual_norm": dual_norm})
     try:
@@ -168,8 +169,8 @@ def convert(
     return model
 
 
-def seen(model: Any, tokens: Tensor, mask: Tensor) -> list[Tensor]:
-    """What every self-attention of the model gets for these tokens, in eval mode."""
+def attention_inputs(model: Any, tokens: Tensor, mask: Tensor) -> list[Tensor]:
+    """Return the input of every self-attention of the model for these tokens, in eval mode."""
     found: list[Tensor] = []
     hooks = [
         layer.attention.register_forward_pre_hook(lambda _, given: found.append(given[0].detach()))
@@ -187,12 +188,12 @@ def seen(model: Any, tokens: Tensor, mask: Tensor) -> list[Tensor]:
 
 
 def positions(encoder: Any) -> int:
-    """N: positions of a RobertaModel; its table has ``pad_token_id + 1`` rows more, which belong to no token."""
+    """Return N, the positions of a RobertaModel; its table has ``pad_token_id + 1`` further rows that no token uses."""
     return int(encoder.config.max_position_embeddings - encoder.config.pad_token_id - 1)
 
 
 def lengthen(encoder: Any, length: int) -> None:
-    """Repeat the positions of a RobertaModel, from the first to the last over and over, until there are ``length``."""
+    """Repeat the position embeddings of a RobertaModel cyclically until there are ``length``."""
     before, embeddings = positions(encoder), encoder.embeddings
     if length == before:
         return
@@ -209,21 +210,21 @@ def lengthen(encoder: Any, length: int) -> None:
 
 
 def use_masks(model: Any) -> None:
-    """Have the model hand masks to its attentions as they come, (B, n)."""
+    """Make the model pass masks to its attentions unchanged, as (B, n)."""
     from transformers.masking_utils import AttentionMaskInterface
 
-    AttentionMaskInterface.register(NAME, as_it_came)
+    AttentionMaskInterface.register(NAME, unchanged_mask)
     model.config._attn_implementation_internal = NAME
     model.base_model.config._attn_implementation_internal = NAME
 
 
-def as_it_came(*_: Any, attention_mask: Tensor | None = None, **others: Any) -> Tensor | None:
-    """A form of mask for ``transformers``: none."""
+def unchanged_mask(*_: Any, attention_mask: Tensor | None = None, **others: Any) -> Tensor | None:
+    """Mask function for ``transformers`` that returns the mask unchanged."""
     return attention_mask
 
 
 def classifier(model: Any, classes: int) -> Any:
-    """A RobertaForSequenceClassification on the encoder of ``model`` (shared, not copied), its head drawn as ``transformers`` does."""
+    """Build a RobertaForSequenceClassification on the encoder of ``model`` (shared, not copied), with a newly initialised head."""
     library = transformers()
     kept = {
         key: value for key, value in model.config.to_dict().items() if key not in ("id2label", "label2id")
@@ -239,10 +240,10 @@ def classifier(model: Any, classes: int) -> Any:
 
 
 def build(architecture: str, config: dict[str, Any]) -> Any:
-    """A model of ``transformers`` by class name and configuration, converted where the configuration says so, its numbers drawn anew.
+    """Build a newly initialised ``transformers`` model from class name and configuration, converted if the configuration says so.
 
     Raises:
-        ValueError: a class that is no RoBERTa model.
+        ValueError: the class is not a RoBERTa model.
         ModuleNotFoundError: without ``transformers``.
     """
     library = transformers()
@@ -258,10 +259,10 @@ def build(architecture: str, config: dict[str, Any]) -> Any:
 
 
 def load(folder: Path | str) -> Any:
-    """The converted model of a folder that its ``save_pretrained`` wrote, in eval mode. (``AutoModel`` would build RoBERTa's attention.)
+    """Load a converted model from a folder written by its ``save_pretrained``, in eval mode; ``AutoModel`` would build RoBERTa's attention.
 
     Raises:
-        ValueError: the folder lacks a file, is no converted model, or the weights do not fit.
+        ValueError: the folder lacks a file or holds no converted model, or the weights do not fit.
         ModuleNotFoundError: without ``transformers``.
     """
     from safetensors import SafetensorError
@@ -290,10 +291,10 @@ def load(folder: Path | str) -> Any:
 
 
 def transformers() -> Any:
-    """The library.
+    """Import ``transformers``.
 
     Raises:
-        ModuleNotFoundError: it is not installed; the message says how it is.
+        ModuleNotFoundError: it is not installed; the message says how to install it.
     """
     from relearn import torchvision_schema
 

@@ -1,4 +1,4 @@
-r"""The encoder of Long Range Arena with any of the attentions compared: tokens of one sequence, or of two → classes.
+r"""Encoder for Long Range Arena with any of the compared attention layers: one or two token sequences → class logits.
 
 zhu2022, section 5.3.1: 2 layers of width 64 with 2 heads and a feed-forward of 128.
 """
@@ -19,7 +19,7 @@ POOLINGS = ("class", "mean")
 
 
 class EncoderBlock(nn.Module):
-    """x + attention(LN(x)), then x + fc2(gelu(fc1(LN(x)))), with dropout behind both branches and the activation."""
+    """x + attention(LN(x)), then x + fc2(gelu(fc1(LN(x)))), with dropout after both branches and after the activation."""
 
     def __init__(self, attention: nn.Module, dim: int, ffn: int, dropout: float) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class EncoderBlock(nn.Module):
 
 
 class LRAEncoder(nn.Module):
-    r"""Tokens → logits of C classes.
+    r"""Classify token sequences into C classes.
 
     .. math::
         x^0_t = E_{c_t} + p_t, \qquad x^l = \mathrm{block}(x^{l-1}), \qquad u = \mathrm{pool}(\mathrm{LN}(x^L)), \qquad
@@ -52,29 +52,29 @@ class LRAEncoder(nn.Module):
     W       classifier, hidden width ``ffn``        ``hidden``, ``out``
     ======  ======================================  ===================  ===============================
 
-    Pooling ``class`` puts a learned vector before the tokens, in front of the first layer, and reads it behind the last (zhu2022:
-    "CLS"; its released code inserts it in front of the last layer). ``mean`` is the mean over the tokens that are no padding (the code
-    of Xiong et al., which the paper took the rivals from). None: ``class`` where the attention has a token that sees all and
-    is seen by all (:data:`relearn.layers.efficient.GLOBAL_FIRST`), else ``mean``.
+    The pooling ``class`` prepends a learned vector to the tokens before the first layer and reads it after the last (zhu2022:
+    "CLS"; its released code inserts it before the last layer). ``mean`` averages over the tokens that are not padding (the code
+    of Xiong et al., from which the paper took the baselines). None means ``class`` if the attention can have a token that sees all
+    and is seen by all (:data:`relearn.layers.efficient.GLOBAL_FIRST`), otherwise ``mean``.
 
-    Start: embedding, positions and class vector N(0, 0.02²) as in the released code, linear maps of block and classifier
-    torch's own, the attention's own its own. Padding at the end changes nothing, so a batch may be cut to its longest sequence.
+    Initialisation: embedding, positions and class vector N(0, 0.02²) as in the released code; linear maps of blocks and classifier as
+    in torch; the attention layers initialise themselves. Padding at the end has no effect, so a batch may be cut to its longest sequence.
 
     Args:
         attention: one of :data:`relearn.layers.efficient.KINDS`.
-        vocabulary: V, padding included.
+        vocabulary: V, including padding.
         classes: C.
-        max_length: the most tokens of a sequence.
+        max_length: maximum number of tokens in a sequence.
         layers, dim, heads, ffn: L, D, H, width of feed-forward and classifier.
         pairs: whether an example is two sequences (retrieval).
         dropout: of embeddings, branches and activations.
         attention_dropout: of attention weights; None: ``dropout``.
-        attention_arguments: own arguments of the attention; see :func:`relearn.layers.efficient.make`.
+        attention_arguments: arguments specific to the attention; see :func:`relearn.layers.efficient.make`.
         pooling: ``class``, ``mean`` or None.
-        padding: the token that is no token; None where every token counts, as in images.
+        padding: id of the padding token; None if every token counts, as in images.
 
     Raises:
-        ValueError: a size or a word out of range; in ``forward``, tokens of another shape or a sequence that is too long or all
+        ValueError: a size or an option out of range; in ``forward``, tokens of a wrong shape, or a sequence that is too long or all
             padding.
     """
 
@@ -164,25 +164,25 @@ class LRAEncoder(nn.Module):
                 nn.init.normal_(one, std=0.02)
 
     def attention_layers(self) -> list[nn.Module]:
-        """The attention of each block, from the first to the last."""
+        """Return the attention layer of each block, first to last."""
         return [cast(EncoderBlock, block).attention for block in self.blocks]
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (B, C) of tokens (B, n), or (B, 2, n) with ``pairs``."""
+        """Return the logits (B, C) of tokens (B, n), or (B, 2, n) with ``pairs``."""
         wanted = "(B, 2, n)" if self.pairs else "(B, n)"
         if tokens.dim() != 2 + self.pairs or (self.pairs and tokens.shape[1] != 2):
             raise ValueError(f"tokens: shape {tuple(tokens.shape)} (allowed: {wanted})")
         if not self.pairs:
-            return self.classified(self.pooled(tokens))
-        one, two = self.pooled(tokens.flatten(0, 1)).unflatten(0, (-1, 2)).unbind(1)
-        return self.classified(torch.cat([one, two, one * two, one - two], 1))
+            return self.classify(self.pool(tokens))
+        one, two = self.pool(tokens.flatten(0, 1)).unflatten(0, (-1, 2)).unbind(1)
+        return self.classify(torch.cat([one, two, one * two, one - two], 1))
 
-    def classified(self, features: Tensor) -> Tensor:
-        """Logits of the features f."""
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits of the features f."""
         return self.out(drop(relu(self.hidden(features)), self.rate, self.training))
 
-    def pooled(self, tokens: Tensor) -> Tensor:
-        """u (B, D) of tokens (B, n)."""
+    def pool(self, tokens: Tensor) -> Tensor:
+        """Return u (B, D) of tokens (B, n)."""
         batch, length = tokens.shape
         if not 1 <= length <= self.max_length:
             raise ValueError(f"tokens: {length} in a row (allowed: 1 to max_length = {self.max_length})")
@@ -209,5 +209,5 @@ class LRAEncoder(nn.Module):
 
 
 def create(attention: str, **sizes: Any) -> LRAEncoder:
-    """An encoder from a run's settings, or from a model's ``description``: the arguments of :class:`LRAEncoder`."""
+    """Build an encoder from a run's settings or a model's ``description``: the arguments of :class:`LRAEncoder`."""
     return LRAEncoder(attention, **sizes)

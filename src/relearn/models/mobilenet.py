@@ -1,7 +1,7 @@
 """MobileNetV2 in CIFAR form: inverted residuals with linear bottlenecks (Sandler et al., CVPR 2018).
 
-Written out, not taken from timm: the published CIFAR network has ReLU instead of ReLU6, a 1 × 1 convolution
-before the first block's filter too, a (projected) shortcut in every block of stride 1, and full size through
+Implemented here instead of using timm: the published CIFAR network has ReLU instead of ReLU6, a 1 × 1 convolution
+also before the first block's filter, a (projected) shortcut in every block of stride 1, and full resolution in
 the stem and the first two groups.
 """
 
@@ -27,7 +27,7 @@ GROUPS = (
 
 
 class InvertedResidual(nn.Module):
-    """1 × 1 to more channels, 3 × 3 on each, Dropout, 1 × 1 without activation; shortcut at stride 1."""
+    """1 × 1 to more channels, depth-wise 3 × 3, dropout, 1 × 1 without activation; a shortcut if the stride is 1."""
 
     def __init__(self, inputs: int, outputs: int, expansion: int, stride: int, dropout: float) -> None:
         super().__init__()

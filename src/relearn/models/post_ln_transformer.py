@@ -1,4 +1,4 @@
-r"""Encoder-decoder Transformer for translation, normalised behind each sum ("Post-LN").
+r"""Encoder-decoder Transformer for translation, with normalisation after each sum ("Post-LN").
 
 Vaswani et al., "Attention Is All You Need" (2017); sizes and dropout of the IWSLT'14 experiments of zhu2022, section 4.3.2.
 """
@@ -22,9 +22,9 @@ SHARES = ("all", "decoder", "none")
 
 
 def sinusoids(length: int, dim: int, *, start: int = 0, like: Tensor) -> Tensor:
-    r"""Positions (length, dim): :math:`[\sin(t\,\omega_i)]_i` beside :math:`[\cos(t\,\omega_i)]_i`, t = start, start + 1, ...
+    r"""Return positions (length, dim): the columns :math:`\sin(t\,\omega_i)`, then :math:`\cos(t\,\omega_i)`, t = start, start + 1, ...
 
-    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. Differs from Vaswani et al.: sines and cosines are not interleaved (a fixed
+    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. Unlike in Vaswani et al., sines and cosines are not interleaved (a fixed
     permutation of the columns) and the slowest frequency is exactly 1/10000, both as in the toolkit of the published experiments.
     """
     half = dim // 2
@@ -36,7 +36,7 @@ def sinusoids(length: int, dim: int, *, start: int = 0, like: Tensor) -> Tensor:
 
 
 class PostLNTransformer(nn.Module):
-    r"""Translate: token ids of a source sentence and of the target so far → logits of the next target token.
+    r"""Translate: map the source sentence and the target tokens so far to logits of the next target token.
 
     .. math::
         e(t)_i = \sqrt d\, E_{t_i} + p_i, \quad m = \mathrm{encoder}(e_s(\mathrm{source})), \quad
@@ -45,34 +45,34 @@ class PostLNTransformer(nn.Module):
     ======  =====================================  ===========================  ===============
     symbol  meaning                                code                         shape
     ======  =====================================  ===========================  ===============
-    E_t     target embedding, and output weights   ``embedding``                (V, d)
+    E_t     target embedding and output weights    ``embedding``                (V, d)
     E_s     source embedding                       ``source_embedding``         (V, d)
     p       positions                              :func:`sinusoids`            (length, d)
-    m       encoder's output                       ``encode(source)``           (B, S, d)
+    m       output of the encoder                  ``encode(source)``           (B, S, d)
     ======  =====================================  ===========================  ===============
 
     Facts (tests/models/test_post_ln_transformer.py): a stack of ``torch.nn.TransformerEncoderLayer`` and ``TransformerDecoderLayer``
-    with the same weights gives the same numbers; what stands behind the padding changes nothing; a later target token changes no earlier
-    logit; :meth:`decode_step` gives the columns of ``forward`` one by one; parameters
+    with the same weights gives the same numbers; the content of padding has no effect; a later target token changes no earlier
+    logit; :meth:`decode_step` gives the columns of ``forward`` one by one. Number of parameters:
 
     .. math:: nV d + N_e (4(d^2+d) + F + 4d) + N_d (8(d^2+d) + F + 6d), \quad F = 2 d f + d + f
 
-    with n = 2 tables for ``share="decoder"`` (1 for "all", 3 for "none"); the last term of each bracket is the LayerNorms'.
+    with n = 2 tables for ``share="decoder"`` (1 for "all", 3 for "none"); the last term in each bracket counts the LayerNorms.
 
-    Start: maps Xavier-uniform (queries, keys and values with gain 1/√2: the Xavier bound of the three stacked in one matrix), biases 0,
-    embeddings N(0, 1/d), padding 0, as the toolkit of the published experiments does; drawn from torch's global generator.
+    Initialisation, as in the toolkit of the published experiments: maps Xavier-uniform (queries, keys and values with gain 1/√2: the
+    Xavier bound of the three stacked into one matrix), biases 0, embeddings N(0, 1/d), padding 0; drawn from torch's global generator.
 
-    Padding (id 0) must be on the right. Dropout in training mode: on the sum of embedding and position, on each branch, on attention
-    weights, behind the activation.
+    Padding (id 0) must be on the right. In training mode, dropout acts on the sum of embedding and position, on each branch, on attention
+    weights, and after the activation.
 
     Args:
-        vocabulary: V, one for both languages (joint byte-pair encoding).
+        vocabulary: V, shared by both languages (joint byte-pair encoding).
         dim, ffn, heads, encoder_layers, decoder_layers: d, f, H, N_e, N_d.
         dropout, attention_dropout, activation_dropout: probabilities in [0, 1).
-        residual: one of :data:`relearn.layers.residual.KINDS`; ``no_norm`` and ``rezero`` have no LayerNorm anywhere.
-        fixed_w_skip: with ``residual="w_skip"``, these vectors are not trained.
-        share: ``"decoder"``: target embedding and output weights are one tensor, the source has its own table (the published runs);
-            ``"all"``: one table for all three; ``"none"``: three.
+        residual: one of :data:`relearn.layers.residual.KINDS`; ``no_norm`` and ``rezero`` have no LayerNorm at all.
+        fixed_w_skip: with ``residual="w_skip"``, freeze these vectors.
+        share: ``"decoder"``: target embedding and output weights share one tensor, the source has its own (the published runs);
+            ``"all"``: one tensor for all three; ``"none"``: three tensors.
 
     Raises:
         ValueError: a size or a probability out of range, an unknown ``residual`` or ``share``.
@@ -124,7 +124,7 @@ class PostLNTransformer(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the start anew, from torch's global generator."""
+        """Draw the initial weights again, from torch's global generator."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -147,17 +147,17 @@ class PostLNTransformer(nn.Module):
 
     @property
     def description(self) -> dict[str, Any]:
-        """The constructor's arguments, as plain values: what a file needs to build the network again."""
+        """Return the constructor's arguments as plain values, from which the network can be rebuilt."""
         fixed = any(not one.w_skip.requires_grad for one in self._joints() if one.kind == "w_skip")
         return {**self._description, "fixed_w_skip": fixed}
 
     @property
     def vocabulary(self) -> int:
-        """V."""
+        """V, the number of tokens."""
         return self.embedding.num_embeddings
 
     def residual_stacks(self) -> dict[str, list[Residual]]:
-        """The joints of each stream from its beginning to its end: ``{"encoder": [...], "decoder": [...]}``."""
+        """Return the residual connections of each stack, first to last: ``{"encoder": [...], "decoder": [...]}``."""
         encoder = [joint for layer in cast(Iterator[EncoderLayer], self.encoder) for joint in layer.joints()]
         decoder = [joint for layer in self._decoder() for joint in layer.joints()]
         return {"encoder": encoder, "decoder": decoder}
@@ -169,7 +169,7 @@ class PostLNTransformer(nn.Module):
         return [joint for stack in self.residual_stacks().values() for joint in stack]
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Logits (B, T, V) of the token behind each target position; ``source`` (B, S), ``target_in`` (B, T), int64."""
+        """Return the logits (B, T, V) of the token after each target position; ``source`` (B, S), ``target_in`` (B, T), int64."""
         memory = self.encode(source)
         mask = self.memory_mask(source)
         x = self._embed(target_in, self.embedding)
@@ -178,7 +178,7 @@ class PostLNTransformer(nn.Module):
         return self._logits(x)
 
     def encode(self, source: Tensor) -> Tensor:
-        """The encoder's output (B, S, d); rows of padding are there and mean nothing."""
+        """Return the encoder's output (B, S, d); rows of padding are present but meaningless."""
         mask = self.memory_mask(source)
         x = self._embed(source, getattr(self, "source_embedding", self.embedding))
         for layer in self.encoder:
@@ -187,17 +187,17 @@ class PostLNTransformer(nn.Module):
 
     @staticmethod
     def memory_mask(source: Tensor) -> Tensor:
-        """(B, 1, 1, S), True where the source has a token."""
+        """Return (B, 1, 1, S), True where the source has a token."""
         return (source != PAD)[:, None, None, :]
 
     def start(self, source: Tensor) -> Cache:
-        """Encode, and be ready for the first :meth:`decode_step`."""
+        """Encode the source and return a cache for the first :meth:`decode_step`."""
         memory = self.encode(source)
         layers = [LayerCache(*layer.cross_attention.project(memory)) for layer in self._decoder()]
         return Cache(0, self.memory_mask(source), layers)
 
     def decode_step(self, tokens: Tensor, cache: Cache) -> Tensor:
-        """Logits (B, V) behind one more token of each row, ``tokens`` (B,); ``cache`` takes the position in."""
+        """Return the logits (B, V) after one more token per row, ``tokens`` (B,), and add that position to ``cache``."""
         x = self._embed(tokens[:, None], self.embedding, cache.position)
         for layer, kept in zip(self._decoder(), cache.layers, strict=True):
             x = layer.step(x, kept, cache.mask)

@@ -1,7 +1,7 @@
-"""Networks whose constructor leaves the weights as their published code does, instead of torch's default.
+"""Networks whose constructor initialises the weights as their published code does, instead of with torch's default.
 
-The chapter on initialisation (zhu2022, chapter 4) starts each network from its own "Kaiming" initialisation;
-:meth:`PublishedStart.draw_start` is that initialisation, drawn anew on request.
+The chapter on initialisation (zhu2022, chapter 4) begins with each network's own "Kaiming" initialisation;
+:meth:`PublishedStart.draw_start` is that initialisation and can be called again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relearn.models.classifier import Classifier
 
 
 class PublishedStart(Classifier):
-    r"""A classifier with a start of its own; a subclass says which by two class attributes.
+    r"""A classifier with its own initialisation, which a subclass selects by two class attributes.
 
     =================  ==========================================================  ==================
     layer              ``conv_start = "fan_out"``                                  ``"torch"``
@@ -46,11 +46,11 @@ class PublishedStart(Classifier):
         self.draw_start()
 
     def draw_start(self, generator: torch.Generator | None = None) -> None:
-        """Draw every parameter anew, in place; buffers (running statistics, μ, σ) stay.
+        """Redraw every parameter in place; buffers (running statistics, μ, σ) are unchanged.
 
         Args:
-            generator: a CPU generator, or None for torch's global one. Draws are made on the CPU in the order of
-                ``modules()``, so that every device gets the same numbers.
+            generator: a CPU generator, or None for torch's global one. Numbers are drawn on the CPU in the order of
+                ``modules()``, so that they are the same on every device.
         """
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
@@ -81,7 +81,7 @@ class PublishedStart(Classifier):
 
 @torch.no_grad()
 def _draw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
-    """Fill a parameter through a tensor on the CPU, in at least single precision; nothing on the meta device."""
+    """Fill a parameter through a CPU tensor of at least single precision; do nothing on the meta device."""
     if not parameter.is_meta:
         dtype = torch.promote_types(parameter.dtype, torch.float32)
         parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))

@@ -1,4 +1,4 @@
-"""A vision Transformer of stages: each has half the resolution and twice the width of the one before."""
+"""A vision Transformer of stages; each stage has half the resolution and twice the width of the previous one."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ Grid = tuple[int, int]
 
 
 class Pyramid(nn.Module):
-    """Stem, stages of blocks with a halving between them, norm, mean over the grid, linear layer; timm's interface.
+    """Stem, stages of blocks with downsampling between them, norm, mean over the grid, linear layer; timm's interface.
 
     =============  ================================  ===========================
-    code           what it is                        output
+    code           role                              output
     =============  ================================  ===========================
     patch_embed    images (B, C, H, W) → tokens      (B, H/p, W/p, D)
-    layers[i]      halving (not in the first), then  (B, ⌈·/2⌉, ⌈·/2⌉, 2 D)
-                   ``depths[i]`` blocks
+    layers[i]      downsampling (except in the       (B, ⌈·/2⌉, ⌈·/2⌉, 2 D)
+                   first), then ``depths[i]`` blocks
     norm           of the last stage
     head           timm's ``ClassifierHead``         (B, ``num_classes``)
     =============  ================================  ===========================
 
     Args:
         stem: (image channels, D, image size, patch) → module.
-        halving: (D of before) → module that halves the grid, rounding up, and doubles the width.
+        halving: (D of the previous stage) → module that halves the grid, rounding up, and doubles the width.
         block: (D, heads, grid, stage, index in the stage, drop-path probability) → module.
         last_norm: (D of the last stage) → module.
-        img_size: side or (H, W) of the images, multiples of ``patch_size``.
-        patch_size: p, the side of a token of the first stage.
-        in_chans, num_classes, global_pool: as in timm; 0 classes: no linear layer.
+        img_size: side length or (H, W) of the images, multiples of ``patch_size``.
+        patch_size: p, side length of a token of the first stage.
+        in_chans, num_classes, global_pool: as in timm; with 0 classes there is no linear layer.
         embed_dim: D of the first stage.
-        depths: blocks of every stage.
-        num_heads: heads of every stage.
+        depths: number of blocks, per stage.
+        num_heads: number of heads, per stage.
         drop_rate: dropout before the linear layer.
-        drop_path_rate: of the last block; it grows linearly from 0 in the first one.
+        drop_path_rate: drop probability of the last block; it grows linearly from 0 in the first one.
 
     Raises:
-        ValueError: an image size that is no multiple of the patch (with the nearest ones), a stage without a block or
+        ValueError: an image size that is not a multiple of the patch (with the nearest valid ones), a stage without blocks or
             without heads, a probability outside [0, 1); in a call, images of another size.
     """
 
@@ -91,13 +91,13 @@ class Pyramid(nn.Module):
         )
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """Tokens (B, h, w, D) of the last stage, normalised."""
+        """Return the normalised tokens (B, h, w, D) of the last stage."""
         if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
         return self.norm(self.layers(self.patch_embed(x).contiguous()))
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Logits of tokens; with ``pre_logits`` what goes into the linear layer."""
+        """Return the logits of tokens; with ``pre_logits``, the input of the linear layer."""
         return self.head(x, pre_logits=pre_logits)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -107,23 +107,23 @@ class Pyramid(nn.Module):
         return self.head.fc
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """A new linear layer with torch's own start."""
+        """Replace the linear layer by a new one with torch's initialisation."""
         self.num_classes = num_classes
         self.head.reset(num_classes, pool_type=global_pool)
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
-        """Names of the position tables, as in timm's Swin."""
+        """Return the names of the position tables, as in timm's Swin."""
         return {name for name, _ in self.named_parameters() if name.endswith("relative_position_bias_table")}
 
 
 class Downsample(nn.Module):
-    """A convolution of stride 2 that rounds odd sides up, then a norm; tokens (B, H, W, D) in and out.
+    """A convolution of stride 2 that rounds odd sides up, then a norm; tokens (B, H, W, D) on both sides.
 
     Args:
         dim: D, doubled by the layer.
-        norm: over the channels.
-        kernel: 2, without overlap: odd sides are filled up with zeros; 3: with one row of zeros around.
+        norm: normalisation over the channels.
+        kernel: 2: without overlap, odd sides are padded with zeros; 3: with one row of zeros on each side.
     """
 
     def __init__(self, dim: int, norm: nn.Module, kernel: int) -> None:
@@ -139,7 +139,7 @@ class Downsample(nn.Module):
 
 
 def image_sides(img_size: int | Sequence[int], patch: int) -> Grid:
-    """(H, W) of a side or two, which must be multiples of the patch; the message names the nearest that are."""
+    """Return (H, W) and check that both are multiples of the patch; the error names the nearest valid sizes."""
     sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
     if patch < 1:
         raise ValueError(f"patch_size: {patch} (allowed: at least 1)")

@@ -1,4 +1,4 @@
-"""One block of a vision Transformer under any residual scheme."""
+"""One block of a vision Transformer with any residual scheme."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from relearn.models.residual_schemes import Joint
 
 
 class ResidualBlock(nn.Module):
-    r"""Attention, then feed-forward, each joined to the stream.
+    r"""Attention, then feed-forward, each added to the stream by the residual scheme.
 
     .. math:: x \leftarrow x + a \odot f(\eta(x)) \quad\text{(before)}, \qquad
-              x \leftarrow \eta(x + f(x)) \quad\text{(behind)}, \qquad
+              x \leftarrow \eta(x + f(x)) \quad\text{(after)}, \qquad
               x \leftarrow x + a\, f(x) \quad\text{(none)}
 
-    η is LayerNorm and a what the scheme has. ``join1`` and ``join2`` are called with the stream and the branch, in this
-    order, at every residual of the block; names of parameters are those of timm's ``Block`` but for ``join*.alpha``,
-    timm's ``ls*.gamma``.
+    η is LayerNorm, and a the weight of the scheme. ``join1`` and ``join2`` are called with the stream and the branch, in this
+    order, at every residual connection of the block. Parameter names are those of timm's ``Block``, except that timm's
+    ``ls*.gamma`` is ``join*.alpha``.
 
-    Shapes: x (B, N, D), the output alike.
+    Shapes: x (B, N, D); the output has the same shape.
 
     Args:
-        attention, mlp: the branches; timm's, or an attention of this package.
-        joint: the scheme.
+        attention, mlp: the branches, timm's or those of this package.
+        joint: the residual scheme.
         drop_path: probability of dropping a branch.
     """
 

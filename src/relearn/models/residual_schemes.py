@@ -1,4 +1,4 @@
-"""How the branches of a vision Transformer are scaled and normalised: the schemes that touvron2021 compares, as a table."""
+"""Residual schemes compared by touvron2021: how the branches of a vision Transformer are scaled and normalised."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ SCHEMES: dict[str, Scheme] = {
 
 
 class Joint:
-    """What a residual scheme puts around the branches of a network of ``depth`` blocks.
+    """The layers that a residual scheme adds around the branches of a network with ``depth`` blocks.
 
     Args:
         residual: a key of :data:`SCHEMES`.
         dim: width D.
         depth: number of blocks.
-        epsilon: where the weights start, for schemes that have a choice; None: see :data:`SCHEMES`.
-        norm: LayerNorm before the branches; None: as in :data:`SCHEMES`; only schemes without may be told.
+        epsilon: initial value of the weights, for schemes that allow a choice; None: see :data:`SCHEMES`.
+        norm: whether LayerNorm precedes the branches; None: as in :data:`SCHEMES`. Only schemes without norms accept True.
 
     Raises:
-        ValueError: an unknown scheme, an epsilon or a norm that it has no choice of, a negative epsilon.
+        ValueError: an unknown scheme, an epsilon or a norm where the scheme allows no choice, or a negative epsilon.
     """
 
     def __init__(
@@ -74,22 +74,22 @@ class Joint:
         """Where LayerScale starts, in the body if it is the scheme, and in layers of class attention."""
 
     def join(self, drop_path: float) -> nn.Module:
-        """(x, f(x)) → the stream behind the branch; its weights are ``alpha``, of shape (D,) or (), or None."""
+        """Return a module (x, f(x)) → the stream after the branch; its weights are ``alpha``, of shape (D,) or (), or None."""
         if self.weight == "channel":
             return WeightedResidual(self.dim, self.channel_start, drop_path=drop_path)
         return ScaledResidual(self.start, drop_path=drop_path)
 
     def layer_norm(self) -> nn.Module:
-        """What stands before a branch, or behind the sum: LayerNorm, nothing, and Fixup's first shift."""
+        """Return the layer before a branch, or after the sum: LayerNorm, the identity, and Fixup's first shift."""
         parts: list[nn.Module] = [] if self.norm == "none" else [nn.LayerNorm(self.dim, eps=EPS)]
         if self.residual == "fixup":
             parts.append(Shift())
         return parts[0] if len(parts) == 1 else nn.Sequential(*parts) if parts else nn.Identity()
 
     def shift(self, attention: nn.Module, mlp: nn.Module) -> None:
-        """Fixup's other shifts: before the last map of both branches and before the activation.
+        """Insert Fixup's other shifts: before the last map of both branches and before the activation.
 
-        timm's parts have a seat for a norm before their last map; without one there is nothing on it.
+        timm's parts have a slot for a norm before their last map, which is otherwise the identity.
         """
         if self.residual == "fixup":
             attention.norm, mlp.norm = Shift(), Shift()

@@ -1,9 +1,9 @@
-r"""How the maps of a vision Transformer start under each residual scheme.
+r"""Initialisation of a vision Transformer's linear maps under each residual scheme.
 
 ====================  =====================================================  ==============================
 scheme                maps of the body's branches                            elsewhere
 ====================  =====================================================  ==============================
-pre_norm, post_norm,  N(0, 0.02²), cut off at ±2 (DeiT)                      as there
+pre_norm, post_norm,  N(0, 0.02²), truncated at ±2 (DeiT)                    the same
 layer_scale
 rezero                Xavier-uniform (its released Transformer)              as DeiT
 skip_init             N(0, 2 / fan-in) (He et al. 2015, eq. 10)              as DeiT
@@ -14,16 +14,16 @@ t_fixup               Xavier-uniform; values, output, fc1, fc2               pat
                                                                              :math:`(9N)^{-1/4}`
 ====================  =====================================================  ==============================
 
-N is the number of blocks and L = 2N that of branches. Fixup (Zhang, Dauphin, Ma 2019) scales all but the last of a branch's
-m maps by :math:`L^{-1/(2m-2)}`; on the way through a branch there are m = 2, for queries and keys make probabilities
-alone, and stay Xavier. T-Fixup (Huang, Pérez, Ba, Volkovs 2020) is for embedding tables, N(0, 1/D) before its factor: here
-the position table and the class token are such; the patch map is Xavier-uniform before it. The same rules stand in
-:mod:`relearn.methods.t_fixup` for translation networks.
+N is the number of blocks and L = 2N the number of branches. Fixup (Zhang, Dauphin, Ma 2019) scales all but the last of a branch's
+m maps by :math:`L^{-1/(2m-2)}`. Here m = 2: queries and keys only produce probabilities, do not count, and stay Xavier.
+T-Fixup (Huang, Pérez, Ba, Volkovs 2020) assumes embedding tables, N(0, 1/D) before its factor; here
+the position table and the class token are treated as such, and the patch map is Xavier-uniform before the factor. The same rules are
+implemented in :mod:`relearn.methods.t_fixup` for translation networks.
 
-0.02 is that of the published widths (``start_std``). Biases are 0, the position table N(0, 0.02²) (``position_std``) and the
-patch map torch's own start, all as in timm's DeiT, but for t_fixup's.
-Layers of class attention start as DeiT under every scheme. LRSA and a Gaussian-process head start
-Xavier-uniform wherever it says DeiT.
+0.02 is the value for the published widths (``start_std``). Biases are 0, the position table is N(0, 0.02²) (``position_std``) and the
+patch map has torch's initialisation, all as in timm's DeiT, except for t_fixup.
+Layers of class attention are initialised as in DeiT under every scheme. LRSA and a Gaussian-process head are
+Xavier-uniform wherever the table says DeiT.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STD = 0.02
 
 
 def deit(net: nn.Module, std: float = STD) -> None:
-    """Every linear map N(0, std²), cut off at ±2, and biases 0; LRSA and a Gaussian-process head stay as they are."""
+    """Initialise every linear map with N(0, std²) truncated at ±2, biases with 0; skip LRSA and a Gaussian-process head."""
     ours = [layer for layer in net.modules() if isinstance(layer, LRSA | RandomFeatureGP)]
     own = {id(part) for layer in ours for part in layer.modules()}
     for module in net.modules():
@@ -54,11 +54,11 @@ def deit(net: nn.Module, std: float = STD) -> None:
 
 
 def start(residual: str, net: Any) -> None:
-    """Draw what differs from :func:`deit` under this scheme, in place, in a network whose ``blocks`` are the body.
+    """Redraw in place what this scheme initialises differently from :func:`deit`, in a network whose ``blocks`` are the body.
 
     Args:
         residual: the scheme.
-        net: with ``blocks``, ``patch_embed``, ``pos_embed``, ``cls_token`` or None, and ``last`` (the weight of the last
+        net: has ``blocks``, ``patch_embed``, ``pos_embed``, ``cls_token`` or None, and ``last`` (the weight of the last
             layer, or None).
     """
     maps = [_maps(block) for block in net.blocks]
@@ -103,7 +103,7 @@ def _tables(net: Any) -> Iterator[Tensor]:
 
 
 def _maps(block: Any) -> dict[str, Tensor]:
-    """The weights of a block's linear maps, views into its parameters."""
+    """Return the weights of a block's linear maps, as views of its parameters."""
     attention, mlp = block.attn, block.mlp
     if isinstance(attention, LRSA):
         named = {name: getattr(attention, name).weight.detach() for name in ("q", "k", "v", "out")}

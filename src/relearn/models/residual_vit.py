@@ -35,75 +35,75 @@ GP = ("features", "length_scale", "ridge")
 
 
 class ResidualViT(nn.Module):
-    r"""ViT, DeiT, CaiT's body and class attention, LRFormer: one network, the scheme of its residuals an argument.
+    r"""ViT, DeiT, CaiT's body with class attention, and LRFormer as one network whose residual scheme is an argument.
 
-    touvron2021 (sections 2 and 3 as the notes have them) compares the schemes:
+    touvron2021 (sections 2 and 3, as summarised in our notes) compares the schemes:
 
     ============  ============  ===============  =================  ==================================================
-    ``residual``  LayerNorm     a, a branch      a starts at        branches at first; start of their maps
+    ``residual``  LayerNorm     a (per branch)   initial a          initial branch; initialisation of the maps
     ============  ============  ===============  =================  ==================================================
-    pre_norm      before        1                                   as drawn; DeiT's
-    post_norm     behind x + f  1                                   as drawn; DeiT's
-    layer_scale   before        one a channel    ``epsilon``        nearly absent; DeiT's
-    rezero        none*         one number       ``epsilon``, or 0  absent (0), nearly absent (ε); Xavier
-    skip_init     none*         one number       0                  absent; He
-    fixup         none*         one number       1                  absent, by their last map; Xavier, scaled; shifts
+    pre_norm      before        1                                   unchanged; DeiT
+    post_norm     after x + f   1                                   unchanged; DeiT
+    layer_scale   before        one per channel  ``epsilon``        nearly 0; DeiT
+    rezero        none*         one number       ``epsilon``, or 0  0 (a = 0), nearly 0 (a = ε); Xavier
+    skip_init     none*         one number       0                  0; He
+    fixup         none*         one number       1                  0, by the last map; Xavier, scaled; shifts
     t_fixup       none*         1                                   small; Xavier, scaled
     ============  ============  ===============  =================  ==================================================
 
-    \* with ``norm=True`` it stands before the branch, as touvron2021 puts it back, for without it (and a warm-up) these did
-    not converge there. Nothing stands in its place: the maps of attention and feed-forward have biases. What the starts
-    are is said in :mod:`relearn.models.residual_starts`. As functions ``rezero`` at 0 and ``skip_init`` are one scheme; ReZero's
-    released Transformer has one number for both branches of a block, touvron2021 and this class one for each.
-    Fixup's shifts are one number each, 0 at first, before every linear map and activation of a branch and before the last layer.
-    The norm behind the last block is that of the scheme: none without norms, none more behind ``post_norm``; with class
-    attention LayerNorm.
+    \* with ``norm=True`` LayerNorm precedes the branch, as in touvron2021, where these schemes did not converge without it (and
+    without warm-up). Otherwise nothing replaces it: the maps of attention and feed-forward have biases. The initialisations are
+    documented in :mod:`relearn.models.residual_starts`. As functions, ``rezero`` at 0 and ``skip_init`` are the same scheme. ReZero's
+    released Transformer shares one number between both branches of a block; touvron2021 and this class use one each.
+    Fixup's shifts are scalars, initially 0, before every linear map and activation of a branch and before the last layer.
+    The norm after the last block follows the scheme: none for schemes without norms, none in addition to ``post_norm``, and
+    LayerNorm with class attention.
 
     ===================  ==========================================================================================
     ``class_token``
     ===================  ==========================================================================================
-    from_start           a token beside the patches in every block, with a position (ViT, DeiT)
-    class_attention      joins behind the blocks, in ``class_layers`` of CaiT's layers, which change nothing else; they have
-                         LayerNorm and LayerScale, started as the body's or by its rule, and no drop path
-    mean                 none: the mean of the patches
+    from_start           a token in addition to the patches in every block, with a position (ViT, DeiT)
+    class_attention      added after the blocks, in ``class_layers`` of CaiT's layers, which change no other token; they have
+                         LayerNorm, LayerScale (initialised as in the body, or by CaiT's rule), and no drop path
+    mean                 no class token: the mean of the patches
     ===================  ==========================================================================================
 
-    With the same weights ``pre_norm`` with ``from_start`` is timm's ``VisionTransformer``, and ``layer_scale`` with
-    ``class_attention`` timm's ``Cait`` but for its talking heads (two maps over the heads around the softmax). Parts are timm's
-    where they are the same thing.
+    With the same weights, ``pre_norm`` with ``from_start`` equals timm's ``VisionTransformer``, and ``layer_scale`` with
+    ``class_attention`` equals timm's ``Cait`` except for its talking heads (two maps over the heads around the softmax). timm's
+    parts are used wherever they are the same.
 
-    LRFormer (ye2023, whose text has the attention, the head and the depths 6 and 12 alone): ``attention="lrsa"``, ``head="gp"``
+    LRFormer (ye2023, whose text only specifies the attention, the head, and depths 6 and 12) is ``attention="lrsa"``, ``head="gp"``
     on the body of DeiT III (LayerScale); its training recipe is in the paper's table 1.
 
     Args:
-        img_size: side or (H, W) of the images, multiples of ``patch_size``.
-        patch_size: side of a token.
-        in_chans, num_classes: as in timm; 0 classes: no last layer.
+        img_size: side length or (H, W) of the images, multiples of ``patch_size``.
+        patch_size: side length of a token.
+        in_chans, num_classes: as in timm; with 0 classes there is no last layer.
         embed_dim: width D.
         depth: number of blocks N, at least 1.
         num_heads: a divisor of D.
-        mlp_ratio: width of the hidden layer over D.
+        mlp_ratio: width of the hidden layer divided by D.
         residual: see above.
-        epsilon: where a starts, for ``layer_scale`` (None: 0.1 up to 18 blocks, 1e-5 up to 24, 1e-6 beyond) and ``rezero``.
+        epsilon: initial a, for ``layer_scale`` (None: 0.1 up to 18 blocks, 1e-5 up to 24, 1e-6 beyond) and ``rezero``.
         norm: see above; None: as in the table.
         attention: "dot_product" (timm's), or "lrsa" (:class:`~relearn.layers.lrsa.LRSA`, maps without biases).
         lrsa_alpha: LRSA's α; None: √(number of tokens), the order at which its scores do not depend on that number.
-        drop_path_rate: of the last block.
+        drop_path_rate: drop probability of the last block.
         drop_path: "uniform": the same in all blocks (CaiT); "linear": growing from 0 in the first one (DeiT).
         class_token, class_layers: see above.
-        head: "dense", or "gp": :class:`~relearn.layers.random_feature_gp.RandomFeatureGP`, whose variance is to be asked for
+        head: "dense", or "gp": :class:`~relearn.layers.random_feature_gp.RandomFeatureGP`, whose variance is available
             after its ``fit``.
-        gp: its ``features``, ``length_scale`` and ``ridge``; a length scale not given is √D, at which two normalised
-            tokens without correlation are e^{-1} alike.
-        maps: how the body's maps start: "scheme", as the residual scheme's authors start them; "deit", as all others here, for
-            ``rezero`` and ``skip_init``, whose idea is the joint alone.
-        start_std: of the maps that start as DeiT's. 0.02 is that of 192 to 768 channels; a map of D channels keeps their gain with
-            0.02 √(384 / D).
-        position_std: of the position table (T-Fixup has its own). 0.02 leaves hundreds of epochs to learn where a patch is; a run of
-            a few steps starts with more.
+        gp: its ``features``, ``length_scale`` and ``ridge``; the default length scale is √D, for which two normalised
+            uncorrelated tokens have kernel value e^{-1}.
+        maps: initialisation of the body's maps: "scheme": as by the residual scheme's authors; "deit": as in DeiT, for
+            ``rezero`` and ``skip_init``, which only specify the residual connection.
+        start_std: standard deviation of maps initialised as in DeiT. 0.02 is for 192 to 768 channels; a map of D channels has the
+            same gain with 0.02 √(384 / D).
+        position_std: standard deviation of the position table (T-Fixup has its own). 0.02 assumes hundreds of epochs to learn the
+            positions of the patches; short runs need a larger value.
 
     Raises:
-        ValueError: another word, a size that does not fit, a number outside what is allowed, an argument that the choice made
+        ValueError: an unknown option, a size that does not fit, a number out of range, an argument that the chosen option
             does not have; in a call, images of another size.
     """
 
@@ -204,7 +204,7 @@ class ResidualViT(nn.Module):
             start(residual, self)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """Tokens behind the last norm, (B, N, D), the class token first where there is one."""
+        """Return the tokens after the last norm, (B, N, D), class token first if there is one."""
         if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
         x = self.patch_embed(x)
@@ -219,7 +219,7 @@ class ResidualViT(nn.Module):
         return self.norm(x)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Logits of tokens; with ``pre_logits`` what goes into the last layer."""
+        """Return the logits of tokens; with ``pre_logits``, the input of the last layer."""
         x = self.shift(x.mean(1) if self.cls_token is None else x[:, 0])
         return x if pre_logits else self.head(x)
 
@@ -230,20 +230,22 @@ class ResidualViT(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """A new last layer of the same kind, as torch (or the head itself) starts it; the pooling cannot change."""
+        """Replace the last layer by a newly initialised one of the same kind; the pooling cannot change."""
         if global_pool is not None:
-            raise ValueError(f"global_pool: {global_pool!r} (allowed: None; class_token says what is pooled)")
+            raise ValueError(
+                f"global_pool: {global_pool!r} (allowed: None; class_token determines the pooling)"
+            )
         self.num_classes = num_classes
         self.head = self._last_layer(num_classes).to(self.pos_embed.device, self.pos_embed.dtype)
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
-        """Names of the position table and the class token, as in timm; what scales branches has no two axes."""
+        """Return the names of the position table and the class token, as in timm; branch scales have fewer than two axes anyway."""
         return {"pos_embed"} | ({"cls_token"} if self.cls_token is not None else set())
 
     @property
     def last(self) -> Tensor | None:
-        """The weight of the last layer that is learnt."""
+        """The weight of the last learned layer."""
         layer = self.head.out if isinstance(self.head, RandomFeatureGP) else self.head
         return layer.weight if isinstance(layer, nn.Linear) else None
 

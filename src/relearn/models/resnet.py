@@ -1,9 +1,9 @@
 """Residual networks ResNet18 and ResNet50 in CIFAR form (He, Zhang, Ren, Sun, CVPR 2016).
 
-CIFAR form: a 3 × 3 stem of stride 1 and no max-pooling, so that the stages work at 32, 16, 8 and 4 pixels.
+CIFAR form: a 3 × 3 stem of stride 1 and no max-pooling, so that the stages have 32, 16, 8 and 4 pixels.
 
-Written out, not taken from timm: timm's blocks are the same mathematics (tests/models/test_resnet.py holds
-ours to them), but its network is not: the 7 × 7 stem and another initialisation are built in. Importing timm
+Implemented here instead of using timm: timm's blocks are mathematically the same (tests/models/test_resnet.py compares
+them with ours), but its network has a fixed 7 × 7 stem and another initialisation. Importing timm
 would also cost every job of the workflow more CPU time than importing torch.
 """
 
@@ -21,7 +21,7 @@ from relearn.models.scaling import repeats, scaled
 
 
 def shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """Identity where the shapes agree, otherwise a 1 × 1 convolution with batch normalisation."""
+    """Return the identity if the shapes agree, otherwise a 1 × 1 convolution with batch normalisation."""
     return nn.Identity() if stride == 1 and inputs == outputs else conv_norm(inputs, outputs, stride=stride)
 
 
@@ -42,7 +42,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1 × 1, 3 × 3 (in ``groups``, with the stride), Dropout, 1 × 1 to ``expansion · planes``.
+    """1 × 1, 3 × 3 (with ``groups`` and the stride), dropout, 1 × 1 to ``expansion · planes`` channels.
 
     y = relu(bn(conv₁(dropout(relu(bn(conv₃(relu(bn(conv₁(x))))))))) + shortcut(x))
     """

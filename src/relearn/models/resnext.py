@@ -1,8 +1,8 @@
 """ResNeXt29-2x64d in CIFAR form: bottlenecks with grouped convolutions (Xie et al., CVPR 2017).
 
-Three stages of three bottlenecks, two groups of 64, 128, 256 channels, outputs twice as wide as the grouped
-convolution. The published CIFAR network has a 1 × 1 stem: its parameter count, 9,128,778, says so (a 3 × 3
-stem has 1,536 more). timm's bottleneck is the same mathematics, its network is not: see
+Three stages of three bottlenecks with two groups of 64, 128, 256 channels; outputs are twice as wide as the grouped
+convolution. The published CIFAR network must have a 1 × 1 stem, given its 9,128,778 parameters (a 3 × 3
+stem has 1,536 more). timm's bottleneck is mathematically the same, its network is not: see
 :mod:`relearn.models.resnet`.
 """
 
@@ -19,13 +19,13 @@ CARDINALITY = 2
 
 
 class GroupedBottleneck(Bottleneck):
-    """Bottleneck with twice (instead of four times) as many outputs; its 3 × 3 convolution has groups."""
+    """Bottleneck with twice (instead of four times) as many outputs and a grouped 3 × 3 convolution."""
 
     expansion = 2
 
 
 class ResNeXt29(Classifier):
-    """Stages at 32, 16 and 8 pixels; ``width`` scales the 64 channels a group and keeps the two groups."""
+    """Stages at 32, 16 and 8 pixels; ``width`` scales the 64 channels per group and keeps the two groups."""
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         channels = scaled(64, width)

@@ -1,4 +1,4 @@
-"""RoBERTa networks as the training loop calls them: positional tensors in, one tensor out."""
+"""Wrappers that give RoBERTa networks the signature of the training loop: positional tensors in, one tensor out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 
 class Guesses(nn.Module):
-    """Logits (K, V) of the K hidden tokens alone, of a RobertaForMaskedLM: the map to the vocabulary is most of a small model's work."""
+    """Logits (K, V) of only the K masked tokens; the map to the vocabulary is most of a small model's work."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, tokens: Tensor, real: Tensor, hidden: Tensor) -> Tensor:
-        """Tokens, real and hidden (B, n); the rows of the logits follow the tokens."""
+        """Return the logits for ``tokens``, ``real`` and ``hidden`` (B, n); rows follow the order of the tokens."""
         states = self.net.base_model(tokens, attention_mask=real)[0]
         return self.net.lm_head(states[hidden])
 

@@ -1,4 +1,4 @@
-"""Published channel and block counts made smaller (or larger) by a factor; factor 1 changes nothing."""
+"""Scale published channel and block counts by a factor; factor 1 changes nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ LEAST_CHANNELS = 4
 
 
 def scaled(channels: int, width: float) -> int:
-    """``channels · width``, rounded half up, at least :data:`LEAST_CHANNELS` (or ``channels``, if less)."""
+    """Return ``channels · width``, rounded half up, at least :data:`LEAST_CHANNELS` (or ``channels``, if less)."""
     return max(min(channels, LEAST_CHANNELS), int(channels * width + 0.5))
 
 
 def repeats(blocks: int, depth: float) -> int:
-    """``blocks · depth``, rounded half up, at least 1."""
+    """Return ``blocks · depth``, rounded half up, at least 1."""
     return max(1, int(blocks * depth + 0.5))

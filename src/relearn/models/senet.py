@@ -1,8 +1,8 @@
 """SENet18 in CIFAR form: pre-activation residual blocks with squeeze and excitation (Hu et al., CVPR 2018).
 
-Written out, not taken from timm, whose SE-ResNet18 has post-activation blocks. The published CIFAR network
-(18 layers, 11,260,354 parameters) has no normalisation after the last block either: its output is pooled as
-it is, and features may be negative.
+Implemented here instead of using timm, whose SE-ResNet18 has post-activation blocks. The published CIFAR network
+(18 layers, 11,260,354 parameters) has no normalisation after the last block either: the block's output is pooled
+directly, so features may be negative.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relearn.models.scaling import LEAST_CHANNELS, repeats, scaled
 
 
 class SqueezeExcitation(nn.Module):
-    r"""Gate each channel by what the image's channel means say.
+    r"""Scale each channel by a gate computed from the channel means of the image.
 
     .. math:: y_c = x_c \cdot \mathrm{sigmoid}(W_2\, \mathrm{relu}(W_1 \bar x + b_1) + b_2)_c
 
@@ -34,7 +34,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class PreActivationBlock(nn.Module):
-    """y = gate(conv(relu(bn(dropout(conv(a)))))) + s; a = relu(bn(x)), s = conv₁(a) or, in equal shape, x."""
+    """y = gate(conv(relu(bn(dropout(conv(a)))))) + s with a = relu(bn(x)); s = x if the shape is unchanged, else conv₁(a)."""
 
     def __init__(self, inputs: int, planes: int, stride: int, dropout: float) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-r"""RoBERTa, BERT and ALBERT with an answer for a text, a pair of texts, or one of several candidates (zhu2022, section 3.3).
+r"""RoBERTa, BERT and ALBERT with a head for single texts, text pairs, or several candidates (zhu2022, section 3.3).
 
-A **kind** of answer is ``classification`` (logits of C classes), ``regression`` (one value) or ``ranking``: every candidate is read
-by itself and gets one score, the softmax runs over the candidates of a sample (Liu et al., 2019, section 5.1, for QNLI and WNLI).
+The **kind** of a head is ``classification`` (logits of C classes), ``regression`` (one value) or ``ranking``: every candidate is
+encoded separately and gets one score, and the softmax runs over the candidates of a sample (Liu et al., 2019, section 5.1, for QNLI and
+WNLI).
 
-Of ``transformers``; nothing of it is imported before a function is called. Configurations are plain dicts, its own words.
+This module uses ``transformers``, imported only when a function is called. Configurations are plain dicts with its own keys.
 """
 
 from __future__ import annotations
@@ -17,22 +18,26 @@ from torch import Tensor, nn
 
 FAMILIES = ("roberta", "bert", "albert")
 KINDS = ("classification", "regression", "ranking")
-HEADS = {"roberta": "lm_head", "bert": "cls", "albert": "predictions"}  # from states to the vocabulary
+HEADS = {
+    "roberta": "lm_head",
+    "bert": "cls",
+    "albert": "predictions",
+}  # map from hidden states to the vocabulary
 LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "dtype")
 
 
 class SentenceClassifier(nn.Module):
-    """A model for sequence classification of ``transformers`` as the training loop calls it.
+    """A sequence classification model of ``transformers`` with the signature of the training loop.
 
     Args:
-        net: an ``…ForSequenceClassification`` of :data:`FAMILIES`, with as many outputs as the kind has.
-        kind: of :data:`KINDS`.
+        net: an ``…ForSequenceClassification`` of :data:`FAMILIES`, with as many outputs as the kind requires.
+        kind: one of :data:`KINDS`.
 
     Attributes:
-        net, kind: as given; classes: outputs of the net.
+        net, kind: as given; classes: number of outputs of the net.
 
     Raises:
-        ValueError: an unknown kind, outputs that do not fit it, a net whose input embeddings are not a table of tokens.
+        ValueError: an unknown kind, a wrong number of outputs, or input embeddings that are not a table of tokens.
     """
 
     def __init__(self, net: Any, kind: str) -> None:
@@ -54,26 +59,26 @@ class SentenceClassifier(nn.Module):
         self.net, self.kind, self.classes = net, kind, outputs
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The table of the word embeddings, (V, d)."""
+        """Return the table of word embeddings, (V, d)."""
         table: nn.Embedding = self.net.get_input_embeddings()
         return table
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sequence that the net reads."""
+        """Maximum number of tokens in a sequence."""
         return positions(self.net.config)
 
     def forward(self, tokens: Tensor, real: Tensor, types: Tensor | None = None) -> Tensor:
-        """Logits (B, C), values (B,), or scores (B, C) of candidates.
+        """Return logits (B, C), values (B,), or scores (B, C) of candidates.
 
-        A candidate without a real token is there to fill the batch: its score is the least number there is, its share of the softmax
-        0, and no gradient goes through it.
+        A candidate without any real token only fills the batch: its score is the dtype's minimum, its softmax probability
+        is 0, and it receives no gradient.
 
         Args:
-            tokens: (B, n), or (B, C, n) for ranking, int64; all rows of all samples are read in one pass, B C of them. Ranking takes
-                (B, n), too: one candidate a sample.
-            real: of that shape, bool; padding is False.
-            types: of that shape, 0 the first and 1 the second text; left out where the net knows one type only.
+            tokens: (B, n), or (B, C, n) for ranking, int64; all B C rows are encoded in one pass. Ranking also accepts
+                (B, n): one candidate per sample.
+            real: of the same shape, bool; False = padding.
+            types: of the same shape, 0 for the first and 1 for the second text; None if the net has only one type.
         """
         shape = tokens.shape[:-1]
         if not 1 <= len(shape) <= (2 if self.kind == "ranking" else 1):
@@ -84,7 +89,7 @@ class SentenceClassifier(nn.Module):
         flat, mask = tokens.flatten(0, -2), real.flatten(0, -2)
         there = mask.any(1)
         if self.kind == "ranking":
-            # A row that attends to nothing gives NaN in some attentions, and NaN times 0 is NaN.
+            # A row that attends to nothing gives NaN in some attention implementations, and NaN times 0 is NaN.
             mask = torch.cat([mask[:, :1] | ~there[:, None], mask[:, 1:]], 1)
         given: dict[str, Tensor] = {"attention_mask": mask}
         if types is not None and self.net.config.type_vocab_size > 1:
@@ -99,14 +104,14 @@ class SentenceClassifier(nn.Module):
 
 
 class SentenceGuesses(nn.Module):
-    """Logits (K, V) of the K hidden tokens alone, of a model for masked language modelling: most of a small model's work is this map."""
+    """Logits (K, V) of only the K masked tokens, for masked language modelling; this map is most of a small model's work."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
         self.net, self.head = net, HEADS[net.config.model_type]
 
     def forward(self, tokens: Tensor, real: Tensor, hidden: Tensor) -> Tensor:
-        """Tokens, real and hidden (B, n); the rows of the logits follow the tokens."""
+        """Return the logits for ``tokens``, ``real`` and ``hidden`` (B, n); rows follow the order of the tokens."""
         states = self.net.base_model(tokens, attention_mask=real)[0]
         logits: Tensor = getattr(self.net, self.head)(states[hidden])
         return logits
@@ -126,20 +131,21 @@ def configuration(
     vocabulary: int,
     special: Mapping[str, int],
 ) -> dict[str, Any]:
-    r"""The configuration of an encoder of these sizes, all else as the family's published checkpoints have it.
+    r"""Return the configuration of an encoder with these sizes; all else is as in the family's published checkpoints.
 
-    Weights start from :math:`\mathcal N(0, \sigma^2)`, :math:`\sigma = 0.02\,\sqrt{768/D}` at width D: 0.02, the published one, at 768.
+    Weights are initialised with :math:`\mathcal N(0, \sigma^2)`, :math:`\sigma = 0.02\,\sqrt{768/D}` at width D; at 768 this is the
+    published 0.02.
 
     Args:
-        family: of :data:`FAMILIES`.
-        embedding_dim: of ALBERT's word embeddings, which a linear map brings to ``dim``; the others have ``dim``.
-        dropout: of hidden states, and before the answer's map.
+        family: one of :data:`FAMILIES`.
+        embedding_dim: width of ALBERT's word embeddings, which a linear map takes to ``dim``; the other families use ``dim``.
+        dropout: of hidden states, and before the head's map.
         attention_dropout: of attention probabilities.
-        max_length: tokens of the longest sequence.
-        vocabulary, special: of the tokenizer; ``special`` has the ids ``bos``, ``pad`` and ``eos``.
+        max_length: maximum number of tokens in a sequence.
+        vocabulary, special: from the tokenizer; ``special`` has the ids ``bos``, ``pad`` and ``eos``.
 
     Raises:
-        ValueError: another family, sizes that are below 1 or do not divide.
+        ValueError: an unknown family, or sizes that are below 1 or not divisible.
     """
     _known(family)
     sizes = {"layers": layers, "dim": dim, "heads": heads, "ffn": ffn, "max_length": max_length}
@@ -164,7 +170,7 @@ def configuration(
         "pad_token_id": special["pad"],
         "eos_token_id": special["eos"],
     }
-    if family == "roberta":  # its positions are counted from the padding's id on
+    if family == "roberta":  # its positions are numbered from the padding id onwards
         config |= {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
         config["max_position_embeddings"] = max_length + special["pad"] + 1
     if family == "albert":
@@ -173,10 +179,10 @@ def configuration(
 
 
 def with_dropout(config: Mapping[str, Any], dropout: float | None, attention: float | None) -> dict[str, Any]:
-    """The configuration with these rates; None leaves its own. ``dropout`` is also that before the answer's map.
+    """Return the configuration with these rates; None keeps its own. ``dropout`` also applies before the head's map.
 
     Raises:
-        ValueError: a rate below 0, or 1 and more.
+        ValueError: a rate outside [0, 1).
     """
     for key, rate in {"dropout": dropout, "attention_dropout": attention}.items():
         if rate is not None and not 0 <= rate < 1:
@@ -191,21 +197,21 @@ def with_dropout(config: Mapping[str, Any], dropout: float | None, attention: fl
 
 
 def positions(config: Any) -> int:
-    """Tokens of the longest sequence; RoBERTa's first positions belong to no token."""
+    """Return the maximum number of tokens in a sequence; RoBERTa's first positions are never used by tokens."""
     lost = config.pad_token_id + 1 if config.model_type == "roberta" else 0
     return int(config.max_position_embeddings - lost)
 
 
-def plain(config: Any) -> dict[str, Any]:
-    """A configuration of ``transformers`` as a dict, without what names its maker or its answer."""
+def config_dict(config: Any) -> dict[str, Any]:
+    """Return the ``transformers`` config as a dict, without version and label fields."""
     return {key: value for key, value in config.to_dict().items() if key not in LEFT_OUT}
 
 
 def classifier(config: Mapping[str, Any], kind: str, classes: int = 1) -> SentenceClassifier:
-    """A :class:`SentenceClassifier`, its numbers drawn from torch's global generator.
+    """Build a :class:`SentenceClassifier` with weights drawn from torch's global generator.
 
     Raises:
-        ValueError: see there; a configuration of another family.
+        ValueError: see :class:`SentenceClassifier`; a configuration of an unknown family.
         ModuleNotFoundError: without ``transformers``.
     """
     library = transformers()
@@ -219,10 +225,10 @@ def classifier(config: Mapping[str, Any], kind: str, classes: int = 1) -> Senten
 
 
 def guesser(config: Mapping[str, Any]) -> SentenceGuesses:
-    """A :class:`SentenceGuesses`, its numbers drawn from torch's global generator.
+    """Build a :class:`SentenceGuesses` with weights drawn from torch's global generator.
 
     Raises:
-        ValueError: a configuration of another family.
+        ValueError: a configuration of an unknown family.
         ModuleNotFoundError: without ``transformers``.
     """
     return SentenceGuesses(transformers().AutoModelForMaskedLM.from_config(_config(config)))
@@ -236,14 +242,14 @@ def from_checkpoint(
     dropout: float | None = None,
     attention_dropout: float | None = None,
 ) -> SentenceClassifier:
-    """The encoder of a checkpoint, through the Auto classes of ``transformers``; a head that it lacks is drawn.
+    """Load the encoder of a checkpoint through the Auto classes of ``transformers``; a missing head is drawn.
 
     Args:
-        name: on the hub, whose cache and offline switch (``HF_HUB_OFFLINE``) count, or a folder that ``save_pretrained`` wrote.
+        name: a name on the hub (subject to its cache and ``HF_HUB_OFFLINE``), or a folder written by ``save_pretrained``.
         kind, classes, dropout, attention_dropout: see :class:`SentenceClassifier` and :func:`with_dropout`.
 
     Raises:
-        ValueError: a checkpoint that cannot be had, is of another family, or lacks weights of the encoder, in one line.
+        ValueError: the checkpoint is unavailable, of an unknown family, or lacks weights of the encoder (one line).
         ModuleNotFoundError: without ``transformers``.
     """
     library = transformers()
@@ -254,13 +260,13 @@ def from_checkpoint(
         raise ValueError(_cannot(name, fault)) from None
     if own.model_type not in FAMILIES:
         raise ValueError(f"encoder.checkpoint: {name}: a {own.model_type} model (allowed: {families})")
-    config = _config(with_dropout(plain(own), dropout, attention_dropout), num_labels=classes)
+    config = _config(with_dropout(config_dict(own), dropout, attention_dropout), num_labels=classes)
     try:
         net, told = library.AutoModelForSequenceClassification.from_pretrained(
             name,
             config=config,
             dtype=torch.float32,
-            ignore_mismatched_sizes=True,  # a head of another task; the encoder's own sizes are the configuration's
+            ignore_mismatched_sizes=True,  # allow the head of another task; the encoder's sizes are the configuration's
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as fault:
@@ -276,10 +282,10 @@ def from_checkpoint(
 
 
 def take_encoder(model: SentenceClassifier, state: Mapping[str, Tensor]) -> None:
-    """Load an encoder's state (names as in ``net.base_model``) into the model; a pooler that it lacks stays as it is.
+    """Load an encoder's state (names as in ``net.base_model``) into the model; a pooler missing in it is left unchanged.
 
     Raises:
-        ValueError: tensors that do not fit, in one line.
+        ValueError: tensors that do not fit (one line).
     """
     base = model.net.base_model
     try:
@@ -295,10 +301,10 @@ def take_encoder(model: SentenceClassifier, state: Mapping[str, Tensor]) -> None
 
 
 def transformers() -> Any:
-    """The library.
+    """Import ``transformers``.
 
     Raises:
-        ModuleNotFoundError: it is not installed; the message says how it is.
+        ModuleNotFoundError: it is not installed; the message says how to install it.
     """
     from relearn import torchvision_schema
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn.models import described_files
-from relearn.models.sentence_encoder import SentenceClassifier, classifier, plain
+from relearn.models.sentence_encoder import SentenceClassifier, classifier, config_dict
 
 HEADER = "sentence_model"
 ENCODER = "encoder"  # the kind of a file without a head
@@ -22,13 +22,13 @@ ENCODER = "encoder"  # the kind of a file without a head
 
 def save(model: SentenceClassifier, path: Path, tokenizer: str) -> None:
     """Write the model, its description and its tokenizer's JSON."""
-    said = {"config": plain(model.net.config), "kind": model.kind, "classes": model.classes}
+    said = {"config": config_dict(model.net.config), "kind": model.kind, "classes": model.classes}
     described_files.save(model.net, path, header=HEADER, description={**said, "tokenizer": tokenizer})
 
 
 def save_encoder(net: Any, path: Path, tokenizer: str) -> None:
     """Write the encoder alone of a model of ``transformers``, whatever head it has."""
-    said = {"config": plain(net.config), "kind": ENCODER, "classes": 0, "tokenizer": tokenizer}
+    said = {"config": config_dict(net.config), "kind": ENCODER, "classes": 0, "tokenizer": tokenizer}
     described_files.save(net.base_model, path, header=HEADER, description=said)
 
 

@@ -1,4 +1,4 @@
-"""Cosine attention inside the square windows of Swin, plain or shifted by half a window."""
+"""Cosine attention in the square windows of Swin, optionally shifted by half a window."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class ShiftedWindowAttention(nn.Module):
 
     .. math:: P^h = \mathrm{softmax}(\tau\, \hat Q^h \hat K^{h\top} + T^h_{\Delta})
 
-    T is ``relative_position_bias_table``, learnt, one number a head for every difference Δ of two positions in a
+    T is ``relative_position_bias_table``, learned, with one number per head for every difference Δ of two positions in a
     window; the rest is :class:`~relearn.layers.cosine_attention.CosineAttention`. On an axis where the grid is not
     larger than the window, the window is the grid and nothing is shifted.
 
-    A grid that is no multiple of the window is filled up with zeros at its lower and right edge, before the shift.
-    Unlike in timm's Swin, no token sees the filling; on other grids the masks of the two agree.
+    A grid that is not a multiple of the window is padded with zeros at its lower and right edge before the shift.
+    Unlike in timm's Swin, no token sees the padding; on other grids the masks of the two agree.
 
-    Shapes: x (B, H, W, D), the output alike.
+    Shapes: x (B, H, W, D); the output has the same shape.
 
     Args:
         dim: width D.
         heads: number of heads, a divisor of D.
         grid: (H, W).
-        window: side or sides of the window.
-        shifted: move the windows by half their side, cyclically; tokens from opposite edges do not see each other.
-        **cosine: of :class:`~relearn.layers.cosine_attention.CosineAttention`.
+        window: side length(s) of the window.
+        shifted: shift the windows cyclically by half their side; tokens from opposite edges do not see each other.
+        **cosine: arguments of :class:`~relearn.layers.cosine_attention.CosineAttention`.
 
     Raises:
-        ValueError: a window below 1; what the attention refuses; in a call, another grid.
+        ValueError: a window below 1; arguments that the attention rejects; in a call, another grid.
     """
 
     relative: Tensor
@@ -90,11 +90,11 @@ class ShiftedWindowAttention(nn.Module):
         return y[:, :height, :width]
 
     def bias(self) -> Tensor:
-        """What is added to the logits, (heads, N, N) with N tokens in a window."""
+        """Return the additive bias of the logits, (heads, N, N) with N tokens in a window."""
         return self.relative_position_bias_table[self.relative].permute(2, 0, 1)
 
     def mask(self, device: torch.device | None = None) -> Tensor | None:
-        """Which token of a window sees which, (windows, N, N), True where it does; None where all see all."""
+        """Return which token of a window sees which, (windows, N, N), True = visible; None if all see all."""
         if not any(self.shift) and not any(length % side for length, side in zip(self.grid, self.window)):
             return None
         rows, columns = (
@@ -110,7 +110,7 @@ class ShiftedWindowAttention(nn.Module):
 
 
 def _pieces(length: int, side: int, shift: int, device: torch.device | None) -> Tensor:
-    """The pieces of one axis, filled up and shifted: 1 what came round the edge, 2 the filling, 0 the rest."""
+    """Label the positions of a padded and shifted axis: 1 wrapped around the edge, 2 padding, 0 the rest."""
     place = torch.arange(length + -length % side, device=device)
     piece = (place < shift).long() + 2 * (place >= length).long()
     return piece.roll(-shift)

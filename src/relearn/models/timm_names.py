@@ -1,13 +1,13 @@
-"""The vision Transformers of this package under names that ``timm.create_model`` knows.
+"""Register the vision Transformers of this package with ``timm.create_model``.
 
     import relearn.models.timm_names
     import timm
 
     timm.create_model("lipsformer_swin_tiny", img_size=32, num_classes=10)
 
-Importing this file, before or after timm, imports neither timm nor torch: the names are entered when timm is imported,
-or at once where it has been, and files of networks are imported when one is built. The package's ``__init__`` does not
-import it, for that belongs to the code version of every run with a network.
+Importing this file, before or after timm, imports neither timm nor torch. The names are registered when timm is imported,
+or at once if it already is, and the files of networks are imported when one is built. The package's ``__init__`` does not
+import this file, because it would then be part of the code version of every run with a network.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ more are found, not printed: relearn.measures.vision_counts).
 
 
 def register() -> None:
-    """Enter :data:`NAMES` into timm's registry, now or when timm is imported; a second call does nothing."""
+    """Register :data:`NAMES` with timm, now or when timm is imported; a second call does nothing."""
     if "timm" in sys.modules:
         _enter()
     elif not any(isinstance(finder, _WhenTimmComes) for finder in sys.meta_path):
@@ -96,9 +96,9 @@ def register() -> None:
 
 
 class _WhenTimmComes(MetaPathFinder):
-    """Adds a step before timm's import (timm imports torchvision) and one behind it, and is gone then.
+    """Import hook that acts before timm's import (because timm imports torchvision) and after it, and then removes itself.
 
-    Who only asks where timm is, as transformers does to see whether it is installed, uses nothing up.
+    A mere search for timm, as transformers does to see whether it is installed, does not use up the hook.
     """
 
     asking = False
@@ -149,7 +149,7 @@ def _enter() -> None:
         CVT: tokens,
         VIL: tokens,
     }
-    # where timm looks for them: beside the functions that it is given
+    # timm looks for them in the modules of its entry points
     globals()["default_cfgs"] = registry.generate_default_cfgs(
         {name: cfg | other.get(place, {}) for name, (place, _) in NAMES.items()}
     )

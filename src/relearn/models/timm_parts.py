@@ -1,7 +1,7 @@
-"""The parts of timm that the vision Transformers here are built from, importable beside a CPU-only torch as well.
+"""The timm components used by our vision Transformers, importable with a CPU-only torch as well.
 
-Importing this file imports timm, which costs more than torch; the files that need it are imported when a network of
-theirs is built.
+Importing this file imports timm, which takes longer than importing torch; files that need it are imported only when one of
+their networks is built.
 """
 
 from relearn import torchvision_schema

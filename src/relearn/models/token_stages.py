@@ -1,4 +1,4 @@
-"""A vision Transformer of stages whose attention also takes class tokens: what CvT and ViL have in common."""
+"""A vision Transformer of stages whose attention also takes class tokens; base class of CvT and ViL."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Stage(nn.Module):
 
 
 class Embed(nn.Module):
-    """A convolution, then LayerNorm; (B, H, W, C) → (B, H', W', D). Without overlap, odd sides are filled up with zeros."""
+    """A convolution, then LayerNorm; (B, H, W, C) → (B, H', W', D). Without overlap, odd sides are padded with zeros."""
 
     def __init__(self, channels: int, dim: int, kernel: int, stride: int, padding: int) -> None:
         super().__init__()
@@ -74,36 +74,36 @@ class TokenStages(nn.Module):
     """Stages of :class:`TokenBlock`, norm, class token or mean, linear layer; timm's interface.
 
     =============  ===========================================  =======================
-    code           what it is                                   output
+    code           role                                         output
     =============  ===========================================  =======================
     stages[i]      embedding, class tokens, ``depths[i]``       (B, G + H W, D), (H, W)
-                   blocks; the next takes the grid's tokens
+                   blocks; the next stage gets the grid only
     norm           of the last stage
     head           of the first class token, or of the mean     (B, ``num_classes``)
                    over the grid
     =============  ===========================================  =======================
 
-    Linear layers start with N(0, 0.02²) cut off at ±2, biases 0; convolutions as torch starts them.
+    Linear layers are initialised with N(0, 0.02²) truncated at ±2, biases with 0; convolutions have torch's initialisation.
 
     Args:
         embed: (channels, D, stage, stride) → module, images or tokens (B, H, W, C) → tokens (B, ⌈H/stride⌉, ⌈W/stride⌉, D).
         attention: (D, heads, grid, stage, class tokens) → module, called with the tokens and the grid.
-        class_tokens: of every stage; they are not handed on to the next.
-        img_size: side or (H, W) of the images, multiples of ``patch_size``.
+        class_tokens: number of class tokens, per stage; they are not passed on to the next stage.
+        img_size: side length or (H, W) of the images, multiples of ``patch_size``.
         patch_size: stride of the first embedding.
-        strides: of the other embeddings.
-        in_chans, num_classes: as in timm; 0 classes: no linear layer.
+        strides: strides of the other embeddings.
+        in_chans, num_classes: as in timm; with 0 classes there is no linear layer.
         global_pool: "token" (the last stage's first class token) or "avg".
         embed_dim: D of the first stage.
-        ratios: of the widths of the stages to one another; None: of their heads.
-        depths, num_heads: of every stage.
-        mlp_ratio: width of the hidden layer over that of a token.
-        drop_rate: dropout in the blocks, behind both layers of an MLP, and before the head.
-        drop_path_rate: of the last block; it grows linearly from 0 in the first one.
+        ratios: ratios of the widths of the stages; None: the ratios of their numbers of heads.
+        depths, num_heads: per stage.
+        mlp_ratio: width of the hidden layer divided by the token width.
+        drop_rate: dropout in the blocks, after both layers of an MLP, and before the head.
+        drop_path_rate: drop probability of the last block; it grows linearly from 0 in the first one.
 
     Raises:
-        ValueError: an image size that is no multiple of the patch (with the nearest ones), numbers for another number of stages, a
-            width that is no multiple of the heads, a probability outside [0, 1), another pooling; in a call, images of another size.
+        ValueError: an image size that is not a multiple of the patch (with the nearest valid ones), a wrong number of per-stage values, a
+            width that is not a multiple of the heads, a probability outside [0, 1), an unknown pooling; in a call, images of another size.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class TokenStages(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """Tokens (B, G + H W, D) of the last stage, normalised."""
+        """Return the normalised tokens (B, G + H W, D) of the last stage."""
         if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
         x = x.permute(0, 2, 3, 1)
@@ -173,7 +173,7 @@ class TokenStages(nn.Module):
         return self.norm(tokens)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Logits of tokens; with ``pre_logits`` what goes into the linear layer."""
+        """Return the logits of tokens; with ``pre_logits``, the input of the linear layer."""
         x = x[:, 0] if self.global_pool == "token" else x[:, self.class_tokens[-1] :].mean(1)
         x = self.head_drop(x)
         return x if pre_logits else self.head(x)
@@ -185,7 +185,7 @@ class TokenStages(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: Pool | None = None) -> None:
-        """A new linear layer with torch's own start."""
+        """Replace the linear layer by a new one with torch's initialisation."""
         self.num_classes = num_classes
         if global_pool is not None:
             self._pool(global_pool)
@@ -195,7 +195,7 @@ class TokenStages(nn.Module):
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
-        """Names of the class tokens and of the position tables."""
+        """Return the names of the class tokens and of the position tables."""
         ends = ("cls_token", "relative_position_bias_table", "class_bias")
         return {name for name, _ in self.named_parameters() if name.endswith(ends)}
 

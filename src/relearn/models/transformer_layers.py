@@ -1,4 +1,4 @@
-"""The layers of an encoder-decoder Transformer, and what a decoder keeps between its steps.
+"""The layers of an encoder-decoder Transformer, and the decoder's cache.
 
 Vaswani et al., "Attention Is All You Need" (2017), section 3.1.
 """
@@ -16,7 +16,7 @@ from relearn.layers.residual import Residual
 
 
 class FeedForward(nn.Module):
-    """The map x → fc2(relu(fc1(x))) of each position, (..., d) → (..., d), with dropout behind the activation."""
+    """The map x → fc2(relu(fc1(x))) of each position, (..., d) → (..., d), with dropout after the activation."""
 
     def __init__(self, dim: int, ffn: int, dropout: float) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class FeedForward(nn.Module):
 
 @dataclass
 class Size:
-    """What all layers of a network share."""
+    """Sizes and options shared by all layers of a network."""
 
     dim: int
     ffn: int
@@ -53,7 +53,7 @@ class Size:
 
 @dataclass
 class LayerCache:
-    """Keys and values (B, H, length, d/H) that one decoder layer keeps: of the memory, and of the positions so far."""
+    """Cached keys and values (B, H, length, d/H) of one decoder layer, for the memory and for the positions so far."""
 
     cross_keys: Tensor
     cross_values: Tensor
@@ -63,14 +63,14 @@ class LayerCache:
 
 @dataclass
 class Cache:
-    """Where decoding stands: the number of positions so far, the memory's mask (B, 1, 1, S), one entry a decoder layer."""
+    """State of decoding: the number of positions so far, the memory's mask (B, 1, 1, S), and one cache per decoder layer."""
 
     position: int
     mask: Tensor
     layers: list[LayerCache]
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order (int64, repetition allowed), as beam search needs it."""
+        """Keep these rows of the batch, in this order (int64, repetition allowed), for beam search."""
         self.mask = self.mask[rows]
         for layer in self.layers:
             layer.cross_keys, layer.cross_values = layer.cross_keys[rows], layer.cross_values[rows]
@@ -79,7 +79,7 @@ class Cache:
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each joined to the stream by a :class:`relearn.layers.residual.Residual`."""
+    """Self-attention, then feed-forward, each with a :class:`relearn.layers.residual.Residual` connection."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -89,17 +89,17 @@ class EncoderLayer(nn.Module):
         self.ffn_residual = size.joint()
 
     def joints(self) -> list[Residual]:
-        """Where branches join, from the beginning to the end."""
+        """Return the residual connections, first to last."""
         return [self.self_residual, self.ffn_residual]
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """``x`` (B, S, d), ``mask`` (B, 1, 1, S): True where there is a token."""
+        """Return the output for ``x`` (B, S, d); ``mask`` (B, 1, 1, S) is True where there is a token."""
         x = self.self_residual(x, self.self_attention(x, x, mask=mask))
         return self.ffn_residual(x, self.ffn(x))
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder's output, feed-forward; each joined by a residual."""
+    """Causal self-attention, attention to the encoder's output, feed-forward; each with a residual connection."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -111,17 +111,17 @@ class DecoderLayer(nn.Module):
         self.ffn_residual = size.joint()
 
     def joints(self) -> list[Residual]:
-        """Where branches join, from the beginning to the end."""
+        """Return the residual connections, first to last."""
         return [self.self_residual, self.cross_residual, self.ffn_residual]
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """``x`` (B, T, d), ``memory`` (B, S, d), ``mask`` (B, 1, 1, S) of the memory."""
+        """Return the output for ``x`` (B, T, d), given ``memory`` (B, S, d) and its ``mask`` (B, 1, 1, S)."""
         x = self.self_residual(x, self.self_attention(x, x, causal=True))
         x = self.cross_residual(x, self.cross_attention(x, memory, mask=mask))
         return self.ffn_residual(x, self.ffn(x))
 
     def step(self, x: Tensor, cache: LayerCache, mask: Tensor) -> Tensor:
-        """One position (B, 1, d) behind those in ``cache``, which it joins."""
+        """Process one position (B, 1, d) after those in ``cache``, and append it to the cache."""
         keys, values = self.self_attention.project(x)
         if cache.keys is not None and cache.values is not None:
             keys, values = torch.cat([cache.keys, keys], 2), torch.cat([cache.values, values], 2)

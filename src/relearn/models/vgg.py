@@ -13,15 +13,15 @@ from relearn.models.scaling import repeats, scaled
 
 
 def layer(inputs: int, outputs: int, norm: bool, dropout: float) -> list[nn.Module]:
-    """3 × 3 convolution with a bias (also before a normalisation), normalisation if wanted, ReLU, Dropout."""
+    """3 × 3 convolution with a bias (also before a normalisation), normalisation if wanted, ReLU, dropout."""
     between = [nn.BatchNorm2d(outputs)] if norm else []
     return [conv(inputs, outputs, 3, bias=True), *between, nn.ReLU(), nn.Dropout(dropout)]
 
 
 def pool() -> nn.MaxPool2d:
-    """Maximum over 2 × 2 pixels: H → ceil(H / 2), so that a map of one pixel passes as it is.
+    """Maximum over 2 × 2 pixels: H → ceil(H / 2), so that a map of one pixel passes unchanged.
 
-    The published network floors, which is the same for 32 × 32 and leaves nothing of 8 × 8.
+    The published network rounds down, which is the same for 32 × 32 but leaves nothing of 8 × 8.
     """
     return nn.MaxPool2d(2, ceil_mode=True)
 
@@ -30,8 +30,8 @@ class VGG19(PublishedStart):
     """Sixteen convolutions, one linear layer; 20,029,514 parameters for 10 classes of RGB images.
 
     Five stages of 2, 2, 4, 4, 4 convolutions with 64, 128, 256, 512, 512 channels. A maximum over 2 × 2 pixels
-    begins stages 2 to 5 and ends the fifth, so that 32 × 32 pixels become one. The head starts at N(0, 0.01²).
-    Dropout (the published network has none) is after each ReLU.
+    begins stages 2 to 5 and ends the fifth, so that 32 × 32 pixels become one. The head is initialised with N(0, 0.01²).
+    Dropout, which the published network does not have, is after each ReLU.
     """
 
     norm: ClassVar[bool] = False

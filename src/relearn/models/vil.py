@@ -1,4 +1,4 @@
-"""Vision Longformer (Zhang et al., ICCV 2021), and with long-short attention (ViL-LS; zhu2022, section 5.3.3)."""
+"""Vision Longformer (Zhang et al., ICCV 2021), also with long-short attention (ViL-LS; zhu2022, section 5.3.3)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from relearn.models.token_stages import Embed, TokenStages
 
 
 class ViL(TokenStages):
-    """Four stages; the first ones attend to windows and class tokens, the others to everything; positions by learnt tables.
+    """Four stages: the first ones use windowed attention with class tokens, the others full attention; learned position tables.
 
-    Embeddings are convolutions without overlap, with LayerNorm. Every stage but the last has class tokens of its own, and the head
-    takes the mean over the last grid. All attention is :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`:
+    Embeddings are non-overlapping convolutions with LayerNorm. Every stage but the last has its own class tokens, and the head
+    reads the mean over the last grid. All attention is :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`:
 
     ==============  ==================================================  =======================================================
     stage           ``attention="local"`` (ViL)                         ``attention="long_short"`` (ViL-LS)
     ==============  ==================================================  =======================================================
-    i < ``local``   segments of f by f and one segment more on each     f by f and half a segment more on each side, summaries
-                    side (3f by 3f), tables also for class tokens       of rank r, DualLN, tables for the window alone
+    i < ``local``   f by f segments plus one segment on each side       f by f segments plus half a segment on each side, r
+                    (3f by 3f), tables also for class tokens            summaries, DualLN, tables for the window only
     others          all tokens, tables also for class tokens            the same as on the left
     ==============  ==================================================  =======================================================
 
-    The released settings of both have f = 7, r = 8, one class token, tables of positions in every stage, and full attention from
-    the third stage on. zhu2022 says nothing of the last; its rank agrees. Two differences from the released code of ViL-LS: a class
-    token sees keys and values here unless ``as_released``, and no two differences of places share a number of the table.
+    The released settings of both have f = 7, r = 8, one class token, position tables in every stage, and full attention from
+    the third stage on. zhu2022 states only the rank, which agrees. There are two differences from the released code of ViL-LS: here
+    class tokens see keys and values unless ``as_released``, and no two relative positions share a table entry.
 
     Args:
         attention: "local" or "long_short".
@@ -37,10 +37,10 @@ class ViL(TokenStages):
         local: number of stages with windows.
         class_tokens: of every stage but the last.
         dual_norm, as_released: of long-short attention.
-        **size: see :class:`~relearn.models.token_stages.TokenStages`; by default ViL-Medium.
+        **size: see :class:`~relearn.models.token_stages.TokenStages`; the default is ViL-Medium.
 
     Raises:
-        ValueError: what the parts refuse; another word for ``attention``.
+        ValueError: arguments that the parts reject; an unknown ``attention``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Image classifiers by name: any network of timm's registry, where the vision Transformers of this package stand too.
+"""Image classifiers by name: any network of timm's registry, which includes the vision Transformers of this package.
 
 Importing this file imports neither torch nor timm.
 """
@@ -30,16 +30,16 @@ def create(
         name: such as ``lipsformer_cswin_tiny`` or ``swin_tiny_patch4_window7_224``.
         classes: number of classes C.
         in_channels: channels of the images.
-        size: side of the images in pixels; networks that work at any size are not told.
-        mean, std: normalisation of each channel, in pixel units, inside the network; None: mean 0, std 1.
-        **arguments: of the network, as timm takes them (``embed_dim``, ``depths``, ``drop_path_rate``, …); what JSON can hold.
+        size: side length of the images in pixels; not passed to networks that work at any size.
+        mean, std: per-channel normalisation in pixel units, applied inside the network; None: mean 0, std 1.
+        **arguments: of the network, as timm takes them (``embed_dim``, ``depths``, ``drop_path_rate``, …); JSON-serialisable.
 
     Returns:
         A :class:`~relearn.models.vision_classifier.VisionClassifier`: images (B, in_channels, size, size) → logits (B, C).
 
     Raises:
-        ValueError: an unknown name (with the nearest known one), an argument that the network does not take, or what the network
-            itself refuses.
+        ValueError: an unknown name (with the nearest known one), an unknown argument, or arguments that the network
+            rejects.
     """
     from relearn.models import timm_names
     from relearn.models.vision_classifier import VisionClassifier
@@ -69,7 +69,7 @@ def create(
 
 
 def modules_of(name: str) -> list[str]:
-    """The modules of this package that define a network, beyond what this file imports; none for timm's own networks."""
+    """Return the modules of this package that define a network, beyond this file's imports; none for timm's own networks."""
     from relearn.models.timm_names import NAMES
 
     return [NAMES[name][0].partition(":")[0]] if name in NAMES else []

@@ -1,4 +1,4 @@
-"""A network of timm's behind the interface of this package's classifiers: normalisation inside, features, head."""
+"""Adapter from a timm network to the interface of this package's classifiers: normalisation inside, features, head."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class VisionClassifier(nn.Module):
-    r"""Classifier of images with pixels in [0, 1], made of a network that timm knows.
+    r"""Classifier of images with pixels in [0, 1], built around a timm network.
 
     .. math:: \phi(x) = \mathrm{pool}(\mathrm{trunk}((x - \mu) / \sigma)), \quad f(x) = \mathrm{head}(\phi(x))
 
@@ -19,18 +19,18 @@ class VisionClassifier(nn.Module):
     =======  ==============================  =====================  =======================
     x        images, pixels in [0, 1]        ``x``                  (B, in_channels, H, W)
     μ, σ     normalisation, pixel units      ``mean``, ``std``      (1, in_channels, 1, 1)
-    φ        what goes into the head         ``features(x)``        (B, D)
-    head     linear layer or Gaussian head   ``head``               of ``trunk``
+    φ        input of the head               ``features(x)``        (B, D)
+    head     linear or Gaussian-process      ``head``               of ``trunk``
     =======  ==============================  =====================  =======================
 
     Args:
-        trunk: with timm's ``forward_features``, ``forward_head(…, pre_logits=True)`` and ``get_classifier``.
+        trunk: a module with timm's ``forward_features``, ``forward_head(…, pre_logits=True)`` and ``get_classifier``.
         in_channels: channels of the images.
-        mean, std: one number a channel; None: 0 and 1.
+        mean, std: one number per channel; None: 0 and 1.
         description: keyword arguments of :func:`relearn.models.vision.create` that build this network.
 
     Raises:
-        ValueError: mean or std of another length, a std that is not positive, a network with several heads.
+        ValueError: mean or std of a wrong length, a std that is not positive, a network with several heads.
     """
 
     mean: Tensor
@@ -62,15 +62,15 @@ class VisionClassifier(nn.Module):
 
     @property
     def head(self) -> nn.Module:
-        """The last layer, (B, D) → (B, C); it is the trunk's own."""
+        """The last layer, (B, D) → (B, C), which belongs to the trunk."""
         return self.trunk.get_classifier()  # type: ignore[operator]
 
     def features(self, x: Tensor) -> Tensor:
-        """What goes into the head, (B, D).
+        """Return the input of the head, (B, D).
 
         Raises:
-            TypeError: images that are not floating point (they would not be in [0, 1]).
-            ValueError: images of another number of channels (they would broadcast) or without the batch axis.
+            TypeError: the images are not floating point (and thus not in [0, 1]).
+            ValueError: a wrong number of channels (which would broadcast) or no batch axis.
         """
         if not x.is_floating_point():
             raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
@@ -80,10 +80,10 @@ class VisionClassifier(nn.Module):
         return trunk.forward_head(trunk.forward_features((x - self.mean) / self.std), pre_logits=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, C)."""
+        """Return the logits (B, C)."""
         return self.head(self.features(x))
 
     def no_weight_decay(self) -> set[str]:
-        """Names of the parameters that the trunk says should not decay (position tables, class tokens, …)."""
+        """Return the names of the parameters that the trunk exempts from weight decay (position tables, class tokens, …)."""
         spared: set[str] = getattr(self.trunk, "no_weight_decay", set)()
         return {f"trunk.{name}" for name in spared}

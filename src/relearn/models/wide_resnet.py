@@ -14,8 +14,8 @@ from relearn.models.scaling import repeats, scaled
 class WideBlock(nn.Module):
     """y = conv(relu(norm(dropout(conv(relu(norm(x))))))) + shortcut(x), both convolutions 3 × 3, with biases.
 
-    The second convolution has the stride, and the shortcut reads x itself, as in the released code; Zagoruyko
-    and Komodakis have the stride in the first one, no biases, and a shortcut that reads relu(norm(x)).
+    The second convolution has the stride, and the shortcut reads x itself, as in the released code. In Zagoruyko
+    and Komodakis the first one has the stride, there are no biases, and the shortcut reads relu(norm(x)).
     """
 
     def __init__(self, inputs: int, planes: int, stride: int, dropout: float) -> None:
@@ -36,8 +36,8 @@ class WideBlock(nn.Module):
 class WideResNet28(PublishedStart):
     """Three stages of 4 blocks, 160, 320, 640 channels; 36,489,290 parameters for 10 classes of RGB images.
 
-    Starts at torch's default, as released: biases are not zero. The last normalisation's momentum is 0.9.
-    Dropout sits where the paper has it, behind a block's first convolution.
+    Initialised with torch's default, as released: biases are not zero. The last normalisation's momentum is 0.9.
+    Dropout is after a block's first convolution, as in the paper.
     """
 
     conv_start = "torch"
@@ -57,5 +57,5 @@ class WideResNet28(PublishedStart):
         return Trunk(stem, stages, channels)
 
     def branches(self) -> list[tuple[nn.Conv2d, ...]]:
-        """The weighted layers of every residual branch, in the order of the forward pass."""
+        """Return the weighted layers of every residual branch, in the order of the forward pass."""
         return [(one.conv1, one.conv2) for one in self.modules() if isinstance(one, WideBlock)]

@@ -52,7 +52,7 @@ def test_near_tokens_share_a_bucket_and_opposite_ones_do_not() -> None:
     net = ReformerAttention(8, 1, max_length=64, rounds=50, chunk=8)
     q = torch.randn(1, 1, 1, 8)
     both = torch.cat([q, 1.7 * q, q + 0.05 * torch.randn_like(q), -q], 2)
-    bucket = net.hashed(both)[0, 0]
+    bucket = net.bucket_of(both)[0, 0]
     assert torch.equal(bucket[:, 0], bucket[:, 1])  # of a direction, whatever the length
     assert (bucket[:, 0] == bucket[:, 2]).float().mean() > 0.8
     assert (bucket[:, 0] != bucket[:, 3]).all()

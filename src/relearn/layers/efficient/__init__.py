@@ -1,4 +1,4 @@
-"""Attentions whose cost is linear, or nearly so, in the length: one a file, all called alike; see :func:`make`."""
+"""Attention layers with linear or almost linear cost in the length, one per file and all called alike; see :func:`make`."""
 
 from relearn.layers.efficient.kinds import GLOBAL_FIRST, KINDS, make, module_of
 

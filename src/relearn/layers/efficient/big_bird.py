@@ -1,4 +1,4 @@
-"""BigBird: blocks that see their neighbours, a few blocks drawn at random, and the first tokens.
+"""BigBird: blocks that attend to their neighbours, to a few randomly drawn blocks, and to the first tokens.
 
 Zaheer et al., "Big Bird: Transformers for Longer Sequences" (2020), section 2.
 """
@@ -13,24 +13,24 @@ from relearn.layers.efficient.token_attention import TokenAttention
 
 
 class BigBirdAttention(TokenAttention):
-    r"""Block-sparse attention, the form with some of the sequence's own tokens as global ones (the paper's "ITC").
+    r"""Block-sparse attention whose global tokens belong to the sequence itself (the paper's "ITC" variant).
 
     .. math:: S(i) = \{j : \lfloor j/b \rfloor \in T_{\lfloor i/b \rfloor}\} \cup \{j < g\}, \quad S(i) = \text{all for } i < g; \qquad
               \mathrm{mix}(x)_i = \sum_{j \in S(i)} \mathrm{softmax}_j(q_i \cdot k_j / \sqrt w)\, v_j
 
-    with T_s = {s - 1, s, s + 1} and ``random`` blocks more. These are drawn once, for ``max_length``, from torch's global
-    generator, and kept in the state (``drawn``, with -1 where too few are left); in a shorter sequence those behind its end
-    are lost, as they are for padding.
-    The released code takes the last block as global too; with padding there, that block is of no use.
+    with T_s = {s - 1, s, s + 1} plus ``random`` further blocks. These blocks are drawn once, for ``max_length``, from torch's
+    global generator, and saved with the state (``drawn``, with -1 where too few blocks remain). In a shorter sequence, drawn
+    blocks beyond its end are dropped, exactly as for padding.
+    The released code also makes the last block global; with padding at the end, that block is of no use.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
         block: b, 64 in the paper.
-        random: blocks drawn a block, 3 in the paper.
-        global_tokens: g; None: one block.
+        random: number of random blocks per block, 3 in the paper.
+        global_tokens: g; None means one block.
 
     Raises:
-        ValueError: a size below its least; what the base class refuses.
+        ValueError: a size below its minimum, or arguments that the base class rejects.
     """
 
     drawn: Tensor
@@ -74,14 +74,14 @@ class BigBirdAttention(TokenAttention):
 
 
 def draw_blocks(count: int, random: int, skip: int) -> Tensor:
-    """For each of ``count`` blocks, ``random`` others (count, random), distinct, no neighbour, none of the first ``skip``.
+    """Draw ``random`` distinct blocks for each of ``count`` blocks, (count, random): no neighbour, none of the first ``skip``.
 
-    Where fewer are left, -1.
+    Entries are -1 where fewer blocks are available.
     """
     number = torch.arange(count)
     rank = torch.rand(count, count)
     near = (number[:, None] - number).abs() <= 1
-    rank = rank.masked_fill(near | (number < skip), 2.0)  # behind all others, which are below 1
+    rank = rank.masked_fill(near | (number < skip), 2.0)  # sorts after all others, which are below 1
     ranked, order = rank.sort(1)
     drawn = order.masked_fill(ranked > 1, -1)[:, :random]
     missing = drawn.new_full((count, random - drawn.shape[1]), -1)

@@ -1,4 +1,4 @@
-"""Attention of blocks of tokens to a few other blocks each: what the sparse patterns share."""
+"""Attention of blocks of tokens to a few other blocks each; shared by the sparse patterns."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 
-def blocked(x: Tensor, size: int) -> Tensor:
-    """(B, H, n, w) as blocks (B, H, b, size, w), the last filled up with zeros."""
+def split_blocks(x: Tensor, size: int) -> Tensor:
+    """Split (B, H, n, w) into blocks (B, H, b, size, w); the last block is padded with zeros."""
     return pad(x, (0, 0, 0, -x.shape[2] % size)).unflatten(2, (-1, size))
 
 
-def blocked_mask(mask: Tensor | None, length: int, size: int, device: torch.device) -> Tensor:
-    """Which tokens of the blocks are tokens, (B, b, size), or (1, b, size) without a mask."""
+def block_mask(mask: Tensor | None, length: int, size: int, device: torch.device) -> Tensor:
+    """Return which slots of the blocks hold tokens, (B, b, size), or (1, b, size) without a mask."""
     tokens = torch.ones(1, length, dtype=torch.bool, device=device) if mask is None else mask
     return pad(tokens, (0, -length % size)).unflatten(1, (-1, size))
 
 
 def neighbours(count: int, reach: int, device: torch.device) -> Tensor:
-    """Numbers (count, 2 reach + 1) of the blocks around each block; those outside 0..count-1 are no blocks."""
+    """Return the indices (count, 2 reach + 1) of the blocks around each block; indices outside 0..count-1 mean no block."""
     near = torch.arange(-reach, reach + 1, device=device)
     return torch.arange(count, device=device)[:, None] + near
 
 
 def distances(size: int, reach: int, device: torch.device) -> Tensor:
-    """j - i, (size, (2 reach + 1) size), of a block's tokens i and those j of its :func:`neighbours`."""
+    """Return j - i, (size, (2 reach + 1) size), for the tokens i of a block and the tokens j of its :func:`neighbours`."""
     here = torch.arange(size, device=device)[:, None]
     return torch.arange(-reach * size, (reach + 1) * size, device=device) - here
 
@@ -42,30 +42,30 @@ def block_attention(
     first: int = 0,
     dropout: float = 0.0,
 ) -> Tensor:
-    r"""Softmax attention in which the tokens of block i see those of the blocks ``table[i]``, and the first tokens of all.
+    r"""Softmax attention in which block i sees the blocks ``table[i]`` and every token sees the first ``first`` tokens.
 
     .. math:: y_t = \sum_{j \in S(t)} \mathrm{softmax}_j(q_t \cdot k_j / \sqrt w)\, v_j
 
-    Cost O(n (t size + first)); no n x n tensor, no loop. Tokens of the last block beyond n and padding are seen by none.
+    Cost O(n (t size + first)), without an n x n tensor or a loop. Padding, including that of the last block, is never seen.
 
     Args:
         q, k, v: (B, H, n, w).
-        size: tokens a block.
-        table: (b, t), int64, b = ⌈n/size⌉: which blocks a block sees, each at most once; numbers outside 0..b-1 are no blocks.
-        mask: (B, n), True = a token.
-        pattern: (size, t size), bool: which of its blocks' tokens a token sees; None: all.
-        first: how many tokens every token sees wherever it stands; 0 or more.
-        dropout: of attention weights.
+        size: tokens per block.
+        table: (b, t), int64, b = ⌈n/size⌉: the blocks each block sees, each at most once; indices outside 0..b-1 mean no block.
+        mask: (B, n), True = token.
+        pattern: (size, t size), bool: which tokens of its blocks a token sees; None: all.
+        first: number of leading tokens that every token sees; at least 0.
+        dropout: probability of dropping an attention weight.
 
     Returns:
-        (B, H, n, w). A token whose S(t) is empty gets a finite vector without meaning.
+        (B, H, n, w). A token whose S(t) is empty gets a finite but meaningless vector.
     """
     length = q.shape[2]
     first = min(first, length)
-    queries, keys, values = (blocked(one, size) for one in (q, k, v))
+    queries, keys, values = (split_blocks(one, size) for one in (q, k, v))
     count = queries.shape[2]
     chosen = table.clamp(0, count - 1)
-    tokens = blocked_mask(mask, length, size, q.device)
+    tokens = block_mask(mask, length, size, q.device)
     place = chosen[..., None] * size + torch.arange(size, device=q.device)
     held = tokens[:, chosen] & (table == chosen)[..., None] & (place >= first)  # (B, b, t, size)
     seen = held.flatten(2)[:, :, None]
@@ -83,9 +83,9 @@ def block_attention(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, dropout: float) -> Tensor:
-    """Softmax attention of every block to keys of its own.
+    """Softmax attention in which every block has its own keys.
 
-    q (B, H, b, s, w), k and v (B, H, b, m, w), seen (B or 1, b, s or 1, m), bool; (B, H, b s, w).
+    q (B, H, b, s, w), k and v (B, H, b, m, w), seen (B or 1, b, s or 1, m), bool; returns (B, H, b s, w).
     """
     batch, count = q.shape[0], q.shape[2]
     queries, keys, values = (one.transpose(1, 2).flatten(0, 1) for one in (q, k, v))
@@ -97,7 +97,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, dropout: float) -> Ten
 def with_global_rows(
     mixed: Tensor, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, dropout: float
 ) -> Tensor:
-    """``mixed`` (B, H, n, w) with its first rows replaced by softmax attention of q (B, H, rows, w) to every token."""
+    """Replace the first rows of ``mixed`` (B, H, n, w) by softmax attention of q (B, H, rows, w) to all tokens."""
     seen = None if mask is None else mask[:, None, None]
     first = scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)
     return torch.cat([first, mixed[:, :, q.shape[2] :]], 2)

@@ -12,11 +12,11 @@ from relearn.layers.efficient.token_attention import TokenAttention
 
 
 class FullAttention(TokenAttention):
-    r"""Softmax attention over all tokens, by torch's fused kernel.
+    r"""Softmax attention over all tokens, computed by torch's fused kernel.
 
     .. math:: \mathrm{mix}(x)_i = \sum_j \mathrm{softmax}_j(q_i \cdot k_j / \sqrt w)\, v_j
 
-    Arguments and errors: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
+    For arguments and errors see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
     """
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:

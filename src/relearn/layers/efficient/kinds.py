@@ -1,4 +1,4 @@
-"""The attentions that zhu2022's chapter 5 compares, by the word that stands for each in settings and records."""
+"""The attention layers compared in chapter 5 of zhu2022, by the names used in settings and records."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ RIVALS = {
     "sinkhorn": "relearn.layers.efficient.sinkhorn:SinkhornAttention",
     "synthesizer": "relearn.layers.efficient.synthesizer:SynthesizerAttention",
 }
-"""Kinds with a layer of their own → where it is; imported when one is built."""
-BESIDE: dict[str, dict[str, Any]] = {"linformer_window": {"window": 8}}
-"""What a kind says of its layer beyond the layer's defaults."""
+"""Kind → ``module:class`` of its layer; the module is imported only when a layer is built."""
+LAYER_DEFAULTS: dict[str, dict[str, Any]] = {"linformer_window": {"window": 8}}
+"""Arguments that a kind passes to its layer in place of the layer's defaults."""
 LONG_SHORT: dict[str, dict[str, int]] = {
     "window": {"window": 8, "rank": 0},
     "dynamic": {"window": 0, "rank": 32},
     "long_short": {"window": 8, "rank": 32},
     "long_short_best": {},
 }
-"""Kinds that are the long-short layer → its window and rank where nothing else is said."""
+"""Variants of the long-short layer → their default window and rank."""
 
 KINDS = (*RIVALS, *LONG_SHORT)
 GLOBAL_FIRST = ("full", *LONG_SHORT, "linformer", "linformer_window", "longformer", "big_bird")
-"""Kinds in which the first token can see all and be seen by all."""
+"""Kinds in which the first token can attend to all tokens and be attended to by all."""
 
 
 def module_of(kind: str) -> str:
-    """The module of a kind's layer, for its code version.
+    """Return the module of a kind's layer, which is needed for its code version.
 
     Raises:
-        ValueError: another kind.
+        ValueError: an unknown kind.
     """
     if kind not in KINDS:
         raise ValueError(f"attention: {kind!r} (allowed: {', '.join(KINDS)})")
@@ -60,42 +60,42 @@ def make(
     class_token: bool = False,
     **own: Any,
 ) -> nn.Module:
-    """A layer of this kind: ``layer(x, mask=mask)``, x (B, n, D) → (B, n, D), mask (B, n), True = a token.
+    """Build a layer of this kind: ``layer(x, mask=mask)`` maps x (B, n, D) to (B, n, D); mask (B, n), True = token.
 
     ==================  ==================================================  ==========================================
     kind                layer                                               own arguments (default)
     ==================  ==================================================  ==========================================
     full                softmax over all tokens
-    window              sliding window alone                                window (8), and the layer's own
-    dynamic             dynamic projection alone                            rank (32), and the layer's own
-    long_short          both (zhu2022, equation 5.7)                        window (8), rank (32), and the layer's own
-    long_short_best     both; sizes of table 5.2, which depend on the task  window, rank (to be said), and the layer's own
+    window              sliding window only                                 window (8), and those of the layer
+    dynamic             dynamic projection only                             rank (32), and those of the layer
+    long_short          both (zhu2022, equation 5.7)                        window (8), rank (32), and those of the layer
+    long_short_best     both, with the task's sizes of table 5.2            window, rank (required), and those of the layer
     linformer           learned compression                                 rank (256)
-    linformer_window    the same, and a window beside it                    rank (256), window (8)
+    linformer_window    linformer with a sliding window                     rank (256), window (8)
     nystromformer       landmarks                                           landmarks (128), steps (6), kernel (35)
     performer           positive random features                            features (256), eps (1e-4)
     reformer            hashing                                             rounds (2), chunk (64)
     linear              elu + 1                                             none
-    big_bird            near, drawn and first blocks                        block (64), random (3), global_tokens
-    longformer          band, global tokens                                 window (512), global_tokens
-    sparse              near tokens and every l-th                          stride (root of max_length)
-    sinkhorn            own block and a sorted one                          block (64), steps (8), temperature (0.75)
-    synthesizer         weights that compare no tokens                      form (dense)
+    big_bird            neighbouring, random and first blocks               block (64), random (3), global_tokens
+    longformer          sliding window, global tokens                       window (512), global_tokens
+    sparse              neighbouring tokens and every l-th                  stride (root of max_length)
+    sinkhorn            own block and a sorted block                        block (64), steps (8), temperature (0.75)
+    synthesizer         weights that do not compare tokens                  form (dense)
     ==================  ==================================================  ==========================================
 
     Each also takes ``bias`` (True).
 
     Args:
         kind: one of ``KINDS``.
-        dim, heads, max_length: D, H, the most tokens of a sequence (the class token counts).
-        dropout: of attention weights, where the layer has any.
-        class_token: whether the first token is one that should see all and be seen by all. Asked of the kinds whose layer can have such
-            a token; kinds outside ``GLOBAL_FIRST`` treat it as any other.
-        own: arguments of the layer itself; what is not said here is in its class.
+        dim, heads, max_length: D, H, and the maximum number of tokens, including a class token.
+        dropout: of attention weights, in layers that have them.
+        class_token: whether the first token should see all tokens and be seen by all. Kinds outside ``GLOBAL_FIRST`` cannot do
+            this and treat it like any other token.
+        own: arguments of the layer itself; omitted ones take the defaults of its class.
 
     Raises:
-        ValueError: another kind, an argument that the layer does not have; ``long_short_best`` without window and rank;
-            what the layers refuse.
+        ValueError: an unknown kind, an argument that the layer does not have, ``long_short_best`` without window and rank,
+            or arguments that the layer rejects.
     """
     if kind not in KINDS:
         raise ValueError(f"attention: {kind!r} (allowed: {', '.join(KINDS)})")
@@ -104,7 +104,7 @@ def make(
     if class_token and kind == "longformer":  # BigBird's first block is global already
         own = {"global_tokens": 1, **own}
     try:
-        own = BESIDE.get(kind, {}) | own
+        own = LAYER_DEFAULTS.get(kind, {}) | own
         return _layer(RIVALS[kind])(dim, heads, max_length=max_length, dropout=dropout, **own)
     except TypeError as error:
         raise ValueError(f"attention_arguments: {own} (allowed for {kind!r}: {error})") from None
@@ -115,7 +115,7 @@ def _long_short(
 ) -> nn.Module:
     sizes = {**LONG_SHORT[kind], **own}
     if not {"window", "rank"} <= sizes.keys():
-        raise ValueError(f"attention_arguments: {own} (allowed for {kind!r}: window and rank, both said)")
+        raise ValueError(f"attention_arguments: {own} (allowed for {kind!r}: both window and rank)")
     try:
         return _layer(LAYER)(dim, heads, attention_dropout=dropout, class_token=int(class_token), **sizes)
     except TypeError as error:

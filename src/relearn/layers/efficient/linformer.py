@@ -9,30 +9,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from relearn.layers.efficient.blocks import attend, blocked
-from relearn.layers.efficient.token_attention import TokenAttention, emptied
+from relearn.layers.efficient.blocks import attend, split_blocks
+from relearn.layers.efficient.token_attention import TokenAttention, zero_padding
 
 
 class LinformerAttention(TokenAttention):
-    r"""Attention to r mixtures of tokens; the mixture depends on where tokens stand and not on what they are.
+    r"""Attention to r mixtures of tokens; the mixture depends on the positions of the tokens, not on their content.
 
     .. math:: \mathrm{mix}(x) = \mathrm{softmax}\big(q\,(E k)^\top / \sqrt w\big)\, E v
 
-    E_h, (r, ``max_length``), is learned, one a head, and shared by keys and values (the paper's "key-value sharing"); a shorter sequence
-    takes its first n columns. Keys and values of padding count as zero.
+    E_h, (r, ``max_length``), is learned, one per head, and shared by keys and values (the paper's "key-value sharing"). A shorter
+    sequence uses its first n columns. Keys and values of padding are zero.
 
-    With ``window`` the softmax is over the r mixtures and the tokens near the query together, as zhu2022's table 5.3 has it: each token
-    sees its home segment of ``window`` tokens and max(⌊window/2⌋, 1) tokens to either side. Nothing is normalised between the two.
+    With ``window``, one softmax covers the r mixtures and the tokens near the query, as in zhu2022's table 5.3: each token
+    sees its own segment of ``window`` tokens and max(⌊window/2⌋, 1) tokens on either side. The two parts are not normalised
+    relative to each other.
 
     Facts (tests/layers/efficient/test_linformer.py): equals a loop over the formula.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
         rank: r, 256 in zhu2022's table 5.1.
-        window: tokens of a segment; 0 for Linformer alone.
+        window: tokens per segment; 0 for plain Linformer.
 
     Raises:
-        ValueError: a rank below 1, a negative window; what the base class refuses.
+        ValueError: a rank below 1, a negative window, or arguments that the base class rejects.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class LinformerAttention(TokenAttention):
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q, k, v = self.project(x)
         matrix = self.compression[..., : x.shape[1]].to(x.dtype)
-        far = matrix @ emptied(k, mask), matrix @ emptied(v, mask)
+        far = matrix @ zero_padding(k, mask), matrix @ zero_padding(v, mask)
         if not self.window:
             return scaled_dot_product_attention(q, *far, dropout_p=self.dropped)
         return self._with_window(q, k, v, far, mask)
@@ -67,9 +68,9 @@ class LinformerAttention(TokenAttention):
     def _with_window(
         self, q: Tensor, k: Tensor, v: Tensor, far: tuple[Tensor, Tensor], mask: Tensor | None
     ) -> Tensor:
-        """The softmax over what a segment sees: the mixtures, then its window."""
+        """Softmax over the mixtures and, after them, the tokens of a segment's window."""
         size, side = self.window, max(self.window // 2, 1)
-        queries = blocked(q, size)
+        queries = split_blocks(q, size)
         count = queries.shape[2]
         ends = (side, side - q.shape[2] + count * size)
         keys, values = (

@@ -1,4 +1,4 @@
-"""Longformer: a band around the diagonal, and a few tokens that see all and are seen by all.
+"""Longformer: a band around the diagonal, and a few global tokens that see all tokens and are seen by all.
 
 Beltagy, Peters and Cohan, "Longformer: The Long-Document Transformer" (2020), section 3.1.
 """
@@ -12,13 +12,13 @@ from relearn.layers.efficient.token_attention import TokenAttention
 
 
 class LongformerAttention(TokenAttention):
-    r"""Sliding window with global tokens.
+    r"""Sliding-window attention with global tokens.
 
     .. math:: S(i) = \{j : |i - j| \le \tfrac{W}{2}\} \cup \{j < g\}, \quad S(i) = \text{all for } i < g; \qquad
               \mathrm{mix}(x)_i = \sum_{j \in S(i)} \mathrm{softmax}_j(q_i \cdot k_j / \sqrt w)\, v_j
 
-    The first g tokens are the global ones. What they ask, see and take comes from three maps more (``global_q``, ``global_k``,
-    ``global_v``), which start as copies of the others.
+    The first g tokens are global. Their own attention uses three further maps (``global_q``, ``global_k``, ``global_v``),
+    which are initialised as copies of the others.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
@@ -26,7 +26,7 @@ class LongformerAttention(TokenAttention):
         global_tokens: g, 0 or more.
 
     Raises:
-        ValueError: an odd window or one below 2, a negative number of global tokens; what the base class refuses.
+        ValueError: an odd window or one below 2, a negative ``global_tokens``, or arguments that the base class rejects.
     """
 
     def __init__(

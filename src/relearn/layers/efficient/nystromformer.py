@@ -1,4 +1,4 @@
-"""Nyströmformer: the softmax matrix from landmarks, by Nyström's method.
+"""Nyströmformer: the softmax matrix approximated from landmarks by the Nyström method.
 
 Xiong et al., "Nyströmformer" (2021), section 3.
 """
@@ -9,34 +9,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
-from relearn.layers.efficient.token_attention import TokenAttention, emptied, full_precision, wide
+from relearn.layers.efficient.token_attention import TokenAttention, full_precision, wide, zero_padding
 
 
 class NystromformerAttention(TokenAttention):
-    r"""Attention through m landmarks (equation 13 there).
+    r"""Attention through m landmarks (Xiong et al., equation 13).
 
     .. math::
         \mathrm{mix}(x) = \big(s(q \tilde k^\top)\, s(\tilde q \tilde k^\top)^{+}\big)\,\big(s(\tilde q k^\top)\, v\big) + \mathrm{conv}(v),
         \quad s = \mathrm{softmax}(\cdot / \sqrt w)
 
-    Landmarks :math:`\tilde q, \tilde k` are means of q and k over segments of :math:`\lceil` ``max_length`` / m :math:`\rceil` tokens;
-    padding is left out of the means, and a segment of padding alone is no landmark. With one token a segment this is the softmax itself
-    where :math:`s(\tilde q \tilde k^\top)` is invertible. The Moore-Penrose inverse is :func:`pseudo_inverse`'s; it and the softmaxes
-    are in float32 at least. The products are taken in the order of the brackets, as in the released code, and table 5.1 counts
-    them so.
+    The landmarks :math:`\tilde q, \tilde k` are means of q and k over segments of :math:`\lceil` ``max_length`` / m :math:`\rceil`
+    tokens. Padding is excluded from the means, and a segment that is all padding is no landmark. With one token per segment this is
+    exact softmax attention, provided :math:`s(\tilde q \tilde k^\top)` is invertible. The Moore-Penrose inverse is computed by
+    :func:`pseudo_inverse`; it and the softmaxes use float32 or better. The products are evaluated in the order of the brackets, as in
+    the released code; table 5.1 counts their cost in that order.
 
-    conv: along the sequence, ``kernel`` taps a head, no bias; padding counts as zero. The paper adds it; 35 taps on LRA in the
-    released code.
+    conv is a convolution along the sequence with ``kernel`` taps per head and no bias; padding counts as zero. It is part of the
+    paper's model; the released code uses 35 taps on LRA.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`;
-            ``dropout`` is of the weights from tokens to landmarks.
+            ``dropout`` applies to the weights from tokens to landmarks.
         landmarks: m, 128 in zhu2022's table 5.1.
-        steps: of the pseudo-inverse.
-        kernel: taps, odd; 0 for no convolution.
+        steps: iterations of the pseudo-inverse.
+        kernel: number of taps, odd; 0 for no convolution.
 
     Raises:
-        ValueError: fewer than one landmark or step, an even number of taps; what the base class refuses.
+        ValueError: fewer than one landmark or step, an even kernel, or arguments that the base class rejects.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class NystromformerAttention(TokenAttention):
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q, k, v = self.project(x)
-        v = emptied(v, mask)
+        v = zero_padding(v, mask)
         with full_precision(x):
             asked, held = (wide(one) / self.width**0.25 for one in (q, k))
             (few_asked, few_held), live = self._landmarks(asked, held, mask)
@@ -82,11 +82,11 @@ class NystromformerAttention(TokenAttention):
     def _landmarks(
         self, asked: Tensor, held: Tensor, mask: Tensor | None
     ) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
-        """Means of both over segments, (B, H, m, w), and which of them are of any token, (B, m); None: all."""
+        """Return the segment means of both, (B, H, m, w), and which segments contain a token, (B, m); None: all do."""
         length = asked.shape[2]
         more = -length % self.segment
         q, k = (
-            pad(emptied(one, mask), (0, 0, 0, more)).unflatten(2, (-1, self.segment)).sum(3)
+            pad(zero_padding(one, mask), (0, 0, 0, more)).unflatten(2, (-1, self.segment)).sum(3)
             for one in (asked, held)
         )
         tokens = asked.new_ones(1, length) if mask is None else mask.to(asked.dtype)
@@ -96,20 +96,20 @@ class NystromformerAttention(TokenAttention):
 
 
 def softmax(logits: Tensor, seen: Tensor | None) -> Tensor:
-    """Softmax over the last axis of (B, H, a, b), over what ``seen`` (B, b) says."""
+    """Softmax over the last axis of (B, H, a, b), restricted to the entries where ``seen`` (B, b) is True."""
     if seen is not None:
         logits = logits.masked_fill(~seen[:, None, None], -torch.inf)
     return logits.softmax(-1)
 
 
 def pseudo_inverse(matrix: Tensor, steps: int) -> Tensor:
-    r"""Moore-Penrose inverse of (..., m, m) with rows that sum to 1 (or are zero), by an iteration of third order (section 3.3 there).
+    r"""Moore-Penrose inverse of (..., m, m) whose rows sum to 1 (or are zero), by a third-order iteration (section 3.3).
 
     .. math:: Z_0 = A^\top / (\|A\|_1 \|A\|_\infty), \qquad
               Z \leftarrow \tfrac14 Z\,(13 I - A Z\,(15 I - A Z\,(7 I - A Z)))
 
-    The largest row sum is 1; the largest column sum is each matrix's own (released code: of the whole batch, so that one sequence
-    changes another's output).
+    The largest row sum is 1. The largest column sum is taken per matrix; the released code takes it over the whole batch, so
+    that there one sequence affects the output of another.
     """
     z = matrix.mT / matrix.sum(-2).amax(-1)[..., None, None]
     one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)

@@ -10,35 +10,35 @@ import math
 import torch
 from torch import Tensor
 
-from relearn.layers.efficient.linear import weighted
-from relearn.layers.efficient.token_attention import TokenAttention, emptied, full_precision, wide
+from relearn.layers.efficient.linear import feature_mean
+from relearn.layers.efficient.token_attention import TokenAttention, full_precision, wide, zero_padding
 
 
 class PerformerAttention(TokenAttention):
-    r"""Attention whose weights are, in the mean over the draws, those of the softmax.
+    r"""Attention whose weights equal the softmax's in expectation over the random features.
 
     .. math::
         \phi(z) = \tfrac{1}{\sqrt m} \big[e^{\omega_r \cdot z - |z|^2 / 2 - c} + \epsilon\big]_{r=1..m}, \qquad
         E_\omega[\phi(z) \cdot \phi(z')] = e^{z \cdot z' - c - c'} \quad (\epsilon = 0)
 
-    of z = q/w^{1/4} and k/w^{1/4}, in :func:`~relearn.layers.efficient.linear.weighted`'s quotient, where every c cancels
-    but for ε: c is the largest exponent of a query, and of all keys of a sequence and head, so that nothing overflows.
+    with z = q/w^{1/4} or k/w^{1/4}, inserted into :func:`~relearn.layers.efficient.linear.feature_mean`, where c cancels
+    up to ε. c is the largest exponent of each query, and the largest over all keys of a sequence and head; it prevents overflow.
 
-    ω: ``features`` rows, drawn in blocks of w orthogonal directions with the lengths of normal vectors; one draw for all heads. It is a
-    buffer, kept in the state, and drawn anew only by :meth:`redraw`. (The benchmark's code of Xiong et al. runs the authors'
-    "generalised" form, with relu instead of the exponential; this is the form of the paper's section 2.)
+    ω has ``features`` rows, drawn in blocks of w orthogonal directions with the lengths of normal vectors, and is shared by all
+    heads. It is a buffer that is saved with the state; only :meth:`redraw` changes it. (The benchmark code of Xiong et al. uses the
+    authors' "generalised" form with relu instead of the exponential; this is the form of the paper's section 2.)
 
-    Facts (tests/layers/efficient/test_performer.py): equals the n x n formula with the same ω; rows of a block are orthogonal; with many
-    draws the mean kernel is the exponential.
+    Facts (tests/layers/efficient/test_performer.py): equals the n x n formula with the same ω; rows of a block are orthogonal;
+    the kernel averaged over many draws is the exponential.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`;
-            ``dropout`` acts on nothing, for no weight is formed.
-        features: m a head, 256 in zhu2022's table 5.1.
+            ``dropout`` has no effect, because no attention weight is formed.
+        features: m, per head; 256 in zhu2022's table 5.1.
         eps: ε.
 
     Raises:
-        ValueError: fewer than one feature, a negative eps; what the base class refuses.
+        ValueError: fewer than one feature, a negative eps, or arguments that the base class rejects.
     """
 
     omega: Tensor
@@ -63,7 +63,7 @@ class PerformerAttention(TokenAttention):
         self.register_buffer("omega", orthogonal_rows(features, self.width))
 
     def redraw(self) -> None:
-        """Draw ω anew, from torch's global generator."""
+        """Draw a new ω from torch's global generator."""
         self.omega.copy_(orthogonal_rows(self.features, self.width))
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -78,17 +78,17 @@ class PerformerAttention(TokenAttention):
             held = held - held.amax((2, 3), keepdim=True)
             factor = 1 / math.sqrt(self.features)
             asked, held = (factor * (one.exp() + self.eps) for one in (asked, held))
-            return weighted(asked, emptied(held, mask), wide(emptied(v, mask))).to(x.dtype)
+            return feature_mean(asked, zero_padding(held, mask), wide(zero_padding(v, mask))).to(x.dtype)
 
 
 def exponents(z: Tensor, omega: Tensor) -> Tensor:
-    """ω z - |z|²/2, (B, H, n, m)."""
+    """Return ω z - |z|²/2, (B, H, n, m)."""
     return z @ omega.T - z.square().sum(-1, keepdim=True) / 2
 
 
 def orthogonal_rows(rows: int, width: int) -> Tensor:
-    """Rows (rows, width), each N(0, 1) in its distribution, orthogonal within each block of ``width``."""
+    """Draw a matrix (rows, width) whose rows are N(0, I) marginally and orthogonal within each block of ``width`` rows."""
     blocks = [torch.linalg.qr(torch.randn(width, width)) for _ in range(-(-rows // width))]
-    # the sign of R's diagonal makes Q uniform among the orthogonal matrices
+    # the sign of R's diagonal makes Q uniform on the orthogonal group
     directions = torch.cat([(q * r.diagonal().sign()).T for q, r in blocks])[:rows]
     return directions * torch.randn(rows, width).norm(dim=1, keepdim=True)

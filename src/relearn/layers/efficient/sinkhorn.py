@@ -1,4 +1,4 @@
-"""Sparse Sinkhorn attention: blocks see their own tokens and those of a block that a learned, soft sorting puts beside them.
+"""Sparse Sinkhorn attention: a block attends to its own tokens and to a block assigned to it by a learned soft sorting.
 
 Tay, Bahri, Yang, Metzler and Juan, "Sparse Sinkhorn Attention" (2020), section 3.
 """
@@ -9,30 +9,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from relearn.layers.efficient.blocks import attend, blocked, blocked_mask
+from relearn.layers.efficient.blocks import attend, block_mask, split_blocks
 from relearn.layers.efficient.token_attention import TokenAttention, wide
 
 
 class SinkhornAttention(TokenAttention):
-    r"""Attention of block s to the keys :math:`[K_s;\ \sum_t R_{st} K_t]` and values alike.
+    r"""Attention of block s to the keys :math:`[K_s;\ \sum_t R_{st} K_t]`, and the values likewise.
 
     .. math:: R = \mathrm{Sinkhorn}\big((F(p_1), ..., F(p_m))^\top / \tau\big), \quad p_s = \sum_{i \in s} x_i, \quad
               F(p) = W_B\,\mathrm{relu}(W_P\, p + b_P) + b_B
 
-    R, one a head, becomes doubly stochastic by ``steps`` rounds of dividing rows, then columns, by their sums. In training
-    mode Gumbel noise is added to F before τ divides. W_B has a row for every block of ``max_length``; a shorter sequence takes the first.
+    R, one per head, becomes doubly stochastic by ``steps`` rounds of dividing rows, then columns, by their sums. In training
+    mode Gumbel noise is added to F before the division by τ. W_B has one row per block of ``max_length``; a shorter sequence uses
+    the first ones.
 
-    Padding counts as zero in p, keys and values. A block of padding alone is sorted among its like; of a sorted block the
-    tokens are seen at whose place some block has a token.
+    Padding counts as zero in p, keys and values. Blocks that are all padding are sorted among themselves. A slot of a sorted
+    block is visible if some block has a token in that slot.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
-        block: tokens a block.
-        steps: of Sinkhorn's normalisation.
+        block: tokens per block.
+        steps: rounds of Sinkhorn normalisation.
         temperature: τ.
 
     Raises:
-        ValueError: a size below 1, a temperature not positive; what the base class refuses.
+        ValueError: a size below 1, a temperature that is not positive, or arguments that the base class rejects.
     """
 
     def __init__(
@@ -60,31 +61,31 @@ class SinkhornAttention(TokenAttention):
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         length = x.shape[1]
-        tokens = blocked_mask(mask, length, self.block, x.device)
+        tokens = block_mask(mask, length, self.block, x.device)
         here = tokens[:, None, :, :, None]
-        q, k, v = (blocked(one, self.block) for one in self.project(x))
+        q, k, v = (split_blocks(one, self.block) for one in self.project(x))
         k, v = (one.masked_fill(~here, 0.0) for one in (k, v))
-        sums = blocked(x[:, None], self.block).masked_fill(~here, 0.0).sum(3)[:, 0]
+        sums = split_blocks(x[:, None], self.block).masked_fill(~here, 0.0).sum(3)[:, 0]
         order = self.sorting(sums, tokens.any(2)).to(k.dtype)
         keys, values = (torch.cat([one, torch.einsum("bhst,bhtlw->bhslw", order, one)], 3) for one in (k, v))
-        some = tokens.any(1, keepdim=True).expand_as(tokens)
-        seen = torch.cat([tokens, some], 2)[:, :, None]
+        occupied = tokens.any(1, keepdim=True).expand_as(tokens)
+        seen = torch.cat([tokens, occupied], 2)[:, :, None]
         return attend(q, keys, values, seen, self.dropped)[:, :, :length]
 
     def sorting(self, sums: Tensor, live: Tensor) -> Tensor:
-        """R (B, H, m, m) of the blocks' sums p (B, m, D); ``live`` (B, m): the blocks with a token."""
+        """Return R (B, H, m, m) for the block sums p (B, m, D); ``live`` (B, m) marks the blocks that contain a token."""
         count = sums.shape[1]
         logits = wide(self.sort(relu(self.pool(sums)))).unflatten(2, (self.heads, self.blocks))
         logits = logits.transpose(1, 2)[..., :count]
         if self.training:
             logits = logits - torch.empty_like(logits).exponential_().log()
-        # blocks of padding see one another alone, so that the others' part is doubly stochastic by itself
+        # padding blocks only see each other, so that the part of the real blocks is doubly stochastic by itself
         like = (live[:, None, :, None] == live[:, None, None]).expand_as(logits)
         return sinkhorn((logits / self.temperature).masked_fill(~like, -torch.inf), self.steps)
 
 
 def sinkhorn(logits: Tensor, steps: int) -> Tensor:
-    """exp(logits) (..., m, m) after ``steps`` rounds of dividing rows, then columns, by their sums; in logarithms."""
+    """Return exp(logits) (..., m, m) after ``steps`` rounds of dividing rows, then columns, by their sums, in log space."""
     for _ in range(steps):
         logits = logits - logits.logsumexp(-1, keepdim=True)
         logits = logits - logits.logsumexp(-2, keepdim=True)

@@ -1,4 +1,4 @@
-"""The Sparse Transformer's strided pattern: near tokens, and every l-th one.
+"""The Sparse Transformer's strided pattern: neighbouring tokens, and every l-th token.
 
 Child, Gray, Radford and Sutskever, "Generating Long Sequences with Sparse Transformers" (2019), section 4.2.
 """
@@ -11,24 +11,24 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout
 
-from relearn.layers.efficient.blocks import blocked, blocked_mask, distances, neighbours
+from relearn.layers.efficient.blocks import block_mask, distances, neighbours, split_blocks
 from relearn.layers.efficient.token_attention import TokenAttention, wide
 
 
 class SparseAttention(TokenAttention):
-    r"""Strided attention in which a head sees both parts at once (the "merged" form of section 4.1 there).
+    r"""Strided attention in which every head sees both parts at once (the "merged" form of section 4.1 of the paper).
 
     .. math:: S(i) = \{j : |i - j| < l\} \cup \{j : l \mid i - j\}, \qquad
               \mathrm{mix}(x)_i = \sum_{j \in S(i)} \mathrm{softmax}_j(q_i \cdot k_j / \sqrt w)\, v_j
 
-    The paper's pattern is causal (j ≤ i); this one is the same to both sides, for an encoder. Cost O(n (3 l + n/l)).
+    The paper's pattern is causal (j ≤ i); for an encoder, this one extends to both sides. Cost O(n (3 l + n/l)).
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
-        stride: l; None: the root of ``max_length``, rounded up, as the paper advises.
+        stride: l; None: the square root of ``max_length``, rounded up, as the paper recommends.
 
     Raises:
-        ValueError: a stride below 1; what the base class refuses.
+        ValueError: a stride below 1, or arguments that the base class rejects.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class SparseAttention(TokenAttention):
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         size, length = self.stride, x.shape[1]
-        q, k, v = (blocked(one, size) for one in self.project(x))
-        tokens = blocked_mask(mask, length, size, x.device)
+        q, k, v = (split_blocks(one, size) for one in self.project(x))
+        tokens = block_mask(mask, length, size, x.device)
         count = q.shape[2]
         table = neighbours(count, 1, x.device)
         chosen = table.clamp(0, count - 1)
@@ -58,7 +58,7 @@ class SparseAttention(TokenAttention):
         far = torch.einsum("bhclw,bhdlw->bhcld", asked, wide(k))
         held = (tokens[:, chosen] & (table == chosen)[..., None]).flatten(2)[:, None, :, None]
         held = held & (distances(size, 1, x.device).abs() < size)
-        # of its column a token sees itself in the near part already
+        # in its column a token would see itself a second time; the near part has it already
         other = ~torch.eye(count, dtype=torch.bool, device=x.device)[:, None]
         column = tokens.transpose(1, 2)[:, None, None] & other
         seen = torch.cat([held.expand(len(tokens), 1, count, size, -1), column], 4)

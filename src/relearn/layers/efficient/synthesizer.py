@@ -1,4 +1,4 @@
-"""Synthesizer: attention weights that are learned, or made from a token alone, without comparing tokens.
+"""Synthesizer: attention weights that are learned directly or computed from single tokens, without comparing tokens.
 
 Tay et al., "Synthesizer: Rethinking Self-Attention for Transformer Models" (2021), section 3.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
-from relearn.layers.efficient.token_attention import TokenAttention, emptied, wide
+from relearn.layers.efficient.token_attention import TokenAttention, wide, zero_padding
 
 FORMS = ("dense", "random")
 
@@ -20,15 +20,15 @@ class SynthesizerAttention(TokenAttention):
     .. math:: \mathrm{mix}(x)_i = \sum_j \mathrm{softmax}_j(b_{ij})\, v_j, \qquad
               b_{i\cdot} = W_2\, \mathrm{relu}(W_1 x_i + c_1) + c_2 \ (\text{dense}), \qquad b = R \ (\text{random})
 
-    in each head; W_1 is (w, D), W_2 (``max_length``, w), R (``max_length``, ``max_length``), learned. As published, both are
-    quadratic in n: ``dense`` in time and memory of every sequence, ``random`` in one matrix that all sequences share.
+    in each head. W_1 is (w, D), W_2 (``max_length``, w) and R (``max_length``, ``max_length``), all learned. As published, both
+    forms are quadratic in n: ``dense`` in the time and memory of every sequence, ``random`` in one matrix shared by all sequences.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.
         form: ``dense`` or ``random``.
 
     Raises:
-        ValueError: another form; what the base class refuses.
+        ValueError: an unknown form, or arguments that the base class rejects.
     """
 
     maps = ("v", "out")
@@ -60,7 +60,7 @@ class SynthesizerAttention(TokenAttention):
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         length = x.shape[1]
-        v = emptied(self.split(self.get_submodule("v")(x)), mask)
+        v = zero_padding(self.split(self.get_submodule("v")(x)), mask)
         if self.form == "random":
             logits = wide(self.logits[:, :length, :length])[None]
         else:
@@ -75,7 +75,7 @@ class SynthesizerAttention(TokenAttention):
         return dropout(weights, self.dropout, self.training).to(v.dtype) @ v
 
     def _shared(self, weights: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Mixtures by one matrix (1, H, n, n) for all sequences: its weight on padding is given to the tokens."""
+        """Mix by one matrix (1, H, n, n) shared by all sequences; weight on padding is redistributed to the tokens."""
         share = weights @ mask[:, None, :, None].to(weights.dtype)
         weights = dropout(weights, self.dropout, self.training)
         return (weights @ wide(v) / share.clamp(min=torch.finfo(share.dtype).tiny)).to(v.dtype)

@@ -1,4 +1,4 @@
-"""What the attentions of this folder share: maps, heads, checks."""
+"""Base class of the attention layers in this package: maps, heads and argument checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relearn.layers.self_attention import merge
 
 
 class TokenAttention(nn.Module):
-    r"""Multi-head attention of one sequence to itself, with a rule :meth:`mix` to be given.
+    r"""Multi-head self-attention of a sequence; subclasses implement the mixing rule :meth:`mix`.
 
     .. math:: y = [\mathrm{mix}_h(x)]_{h=1..H}\, W^O + b^O
 
@@ -17,25 +17,25 @@ class TokenAttention(nn.Module):
     symbol  meaning                      code            shape
     ======  ===========================  ==============  ============
     x       tokens                       ``x``           (B, n, D)
-            tokens, not padding          ``mask``        (B, n), bool
+            True = token, False = padding  ``mask``      (B, n), bool
     q, k    queries and keys             ``q``, ``k``    (B, H, n, w)
     v       values                       ``v``           (B, H, n, w)
     y       output                                       (B, n, D)
     ======  ===========================  ==============  ============
 
-    with w = D/H. What padded tokens hold changes no other token's output, nor does padding at the end: a sequence alone and the same
-    one padded up to ``max_length`` give the same. Outputs at padded tokens are finite and have no meaning.
+    with w = D/H. The content of padding does not change the output of any token, nor does the amount of padding at the end: a
+    sequence gives the same outputs alone and padded up to ``max_length``. Outputs at padding are finite but meaningless.
 
     Args:
         dim: width D, a multiple of ``heads``.
         heads: H.
-        max_length: the most tokens of a sequence; sizes that the members derive from a length are derived from this one.
-        dropout: probability of dropping an attention weight, in training mode; for members that have such weights.
-        bias: whether the linear maps have one.
+        max_length: maximum number of tokens in a sequence; layers that derive sizes from a length use this one.
+        dropout: probability of dropping an attention weight, in training mode; only for layers that form such weights.
+        bias: whether the linear maps have biases.
 
     Raises:
-        ValueError: a size or a probability out of range; in a call: no token, too many, wrong shapes, a mask that is not
-            boolean or hides a whole sequence.
+        ValueError: a size or a probability is out of range; in a call: no token, too many tokens, wrong shapes, or a mask
+            that is not boolean or hides a whole sequence.
     """
 
     maps: tuple[str, ...] = ("q", "k", "v", "out")
@@ -61,26 +61,26 @@ class TokenAttention(nn.Module):
             self.add_module(name, map_)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        """Output (B, n, D) of tokens (B, n, D); ``mask`` (B, n), bool: True = a token, False = padding."""
+        """Return the output (B, n, D) of tokens (B, n, D); ``mask`` (B, n), bool: True = token, False = padding."""
         self._check(x, mask)
         return self.out(merge(self.mix(x, mask)))
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Mixtures (B, H, n, w) of values."""
+        """Return the mixtures of values, (B, H, n, w)."""
         raise NotImplementedError
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (B, H, n, w)."""
+        """Return queries, keys and values, each (B, H, n, w)."""
         q, k, v = (self.split(self.get_submodule(name)(x)) for name in ("q", "k", "v"))
         return q, k, v
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, n, D) to (B, H, n, w)."""
+        """Reshape (B, n, D) to (B, H, n, w)."""
         return x.unflatten(2, (self.heads, self.width)).transpose(1, 2)
 
     @property
     def dropped(self) -> float:
-        """The probability of dropping a weight in the present mode."""
+        """Probability of dropping a weight in the current mode."""
         return self.dropout if self.training else 0.0
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
@@ -102,15 +102,15 @@ class TokenAttention(nn.Module):
 
 
 def full_precision(x: Tensor) -> torch.autocast:
-    """Autocast switched off: products of what :func:`wide` made stay in float32."""
+    """Disable autocast, so that products of float32 tensors from :func:`wide` stay in float32."""
     return torch.autocast(x.device.type, enabled=False)
 
 
 def wide(x: Tensor) -> Tensor:
-    """x in float32 where it is of half precision."""
+    """Convert half precision to float32; other types are unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def emptied(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x (B, H, n, w) with zeros at padding."""
+def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return x (B, H, n, w) with zeros at padding."""
     return x if mask is None else x.masked_fill(~mask[:, None, :, None], 0.0)

@@ -1,4 +1,4 @@
-"""Which rows attend to what in causal long-short attention: pieces of windows, their masks, and rows shifted by distance."""
+"""Index arithmetic of causal long-short attention: windows, segments, masks and shifts by relative distance."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SCRATCH = 2**19  # scores in hand at a time on a CPU: about what a core keeps close
-WIDE = 2**26  # the same on an accelerator
+SCRATCH = 2**19  # scores held at a time on a CPU; about what fits in a core's cache
+WIDE = 2**26  # scores held at a time on an accelerator
 
 
 class Spans(NamedTuple):
-    """Sizes of one call: window w, segment l, vectors a segment r, cached positions m, fresh positions n.
+    """Sizes of one call: window w, segment l, r vectors per segment, m cached positions and n new positions.
 
-    Positions count from the first cached one. Windows and segments start there too.
+    Positions, windows and segments are counted from the first cached position.
     """
 
     window: int
     segment: int
     rank: int
     past: int
-    fresh: int
+    new: int
 
     @property
     def end(self) -> int:
-        return self.past + self.fresh
+        return self.past + self.new
 
     @property
     def unit(self) -> int:
-        """Rows come in blocks of so many: windows, or segments where there is no window."""
+        """Number of rows in a block: a window, or a segment if there is no window."""
         return self.window or self.segment
 
     @property
     def first(self) -> int:
-        """The block of the first new position."""
+        """Index of the block that contains the first new position."""
         return self.past // self.unit
 
     @property
@@ -45,28 +45,28 @@ class Spans(NamedTuple):
 
     @property
     def base(self) -> int:
-        """Position of the first row of the padded queries: a segment and a block start at or behind it."""
+        """Position of the first row of the padded queries, aligned down to a block and, if rank > 0, to a segment."""
         start = self.first * self.unit
         return start // self.segment * self.segment if self.rank else start
 
     @property
     def rows(self) -> int:
-        """How many rows the padded queries have."""
+        """Number of rows of the padded queries."""
         end = (self.first + self.blocks) * self.unit
         return (math.ceil(end / self.segment) * self.segment if self.rank else end) - self.base
 
     @property
     def oldest(self) -> int:
-        """The first position that a window may see; below 0 where there is nothing yet."""
+        """First position that a window of a new row can see; negative if it lies before the first position."""
         return (self.first - 1) * self.window
 
     @property
     def seen(self) -> int:
-        """How many segments some new position sees: those that are complete before the last position's own."""
+        """Number of segments visible to at least one new position: the complete segments before the last position's own."""
         return (self.end - 1) // self.segment if self.rank else 0
 
     def pieces(self, heads: int, scratch: int) -> Iterator[Piece]:
-        """Consecutive blocks whose scores, of ``heads`` heads and sequences, are about ``scratch`` numbers."""
+        """Yield groups of consecutive blocks with about ``scratch`` scores each, over ``heads`` = B H heads."""
         each = heads * self.unit * max(1, 2 * self.window + self.seen * self.rank)
         step = max(1, scratch // each)
         for block in range(self.first, self.first + self.blocks, step):
@@ -74,7 +74,7 @@ class Spans(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """``blocks`` blocks of rows, from ``block`` on."""
+    """``blocks`` consecutive blocks of rows, starting at block ``block``."""
 
     spans: Spans
     block: int
@@ -91,36 +91,36 @@ class Piece(NamedTuple):
 
     @property
     def here(self) -> slice:
-        """These rows among the padded queries."""
+        """Slice of these rows in the padded queries."""
         start = self.start - self.spans.base
         return slice(start, start + self.rows)
 
     @property
     def seen(self) -> int:
-        """How many segments these rows see, C."""
+        """Number C of segments visible to these rows."""
         last = min(self.start + self.rows, self.spans.end) - 1
         return last // self.spans.segment if self.spans.rank else 0
 
     @property
     def front(self) -> int:
-        """Rows between the start of the first row's segment and the first row."""
+        """Number of rows between the start of the first row's segment and the first row."""
         return self.start % self.spans.segment
 
     @property
     def segments(self) -> int:
-        """How many segments these rows touch."""
+        """Number of segments that these rows overlap."""
         return math.ceil((self.front + self.rows) / self.spans.segment)
 
     @property
     def whole(self) -> slice:
-        """The rows of these segments among the padded queries."""
+        """Slice of these segments in the padded queries."""
         start = self.here.start - self.front
         return slice(start, start + self.segments * self.spans.segment)
 
     def window_mask(self, like: Tensor, banded: bool = False) -> Tensor:
-        """What is added to the scores of the windows, (blocks or 1, w, 2w): 0, or minus infinity for what is not seen.
+        """Additive mask of the window scores, (blocks or 1, w, 2w): 0 where visible, minus infinity where hidden.
 
-        ``banded``: exactly the last w positions, the own one included, in place of all from the window before on.
+        ``banded``: a row sees exactly the last w positions including its own, instead of everything since the previous window.
         """
         w = self.spans.window
         rows, columns = torch.arange(w, device=like.device)[:, None], torch.arange(2 * w, device=like.device)
@@ -135,9 +135,9 @@ class Piece(NamedTuple):
         return mask
 
     def segment_mask(self, like: Tensor) -> Tensor:
-        """The same of the segments, (segments, 1, C), for all rows of a segment alike: seen are those before the row's own.
+        """Additive mask of the segment scores, (segments, 1, C): a row sees the segments before its own.
 
-        Without windows the rows of segment 0 see nothing; theirs is 0, and :meth:`blind` says which these are.
+        Without windows, the rows of segment 0 see nothing. Their mask is 0, and :meth:`blind` counts these rows.
         """
         rows = torch.arange(self.segments, device=like.device) + self.start // self.spans.segment
         hidden = rows[:, None] <= torch.arange(self.seen, device=like.device)
@@ -147,33 +147,35 @@ class Piece(NamedTuple):
 
     @property
     def blind(self) -> int:
-        """How many of the first rows see nothing: those of segment 0, without windows."""
+        """Number of leading rows that see nothing: the rows of segment 0 if there are no windows."""
         return 0 if self.spans.window else max(0, min(self.rows, self.spans.segment - self.start))
 
     def by_distance(self, found: Tensor) -> Tensor:
-        r"""From numbers by distance to numbers by key of the window: a view (G, blocks, w, 2w).
+        r"""View scores indexed by distance as scores indexed by window key, (G, blocks, w, 2w).
 
-        Row i of a window and its column j are i + w - j apart. Columns of ``found`` (G, rows, 2w) stand in descending order of
-        distance, 2w - 1 ... 0, so that the entry lies at :math:`2wi + (w - 1 - i) + j`. Entries of the future are any others.
+        Row i and column j of a window are i + w - j positions apart. The columns of ``found`` (G, rows, 2w) are the distances
+        2w - 1 ... 0, so the entry is at offset :math:`2wi + (w - 1 - i) + j`. Entries for future keys hold arbitrary values.
         """
         w = self.spans.window
         strides = (self.rows * 2 * w, w * 2 * w, 2 * w - 1, 1)
         return found.as_strided((len(found), self.blocks, w, 2 * w), strides, found.storage_offset() + w - 1)
 
     def put_by_distance(self, found: Tensor, to: Tensor) -> None:
-        r"""The transpose of :meth:`by_distance`, into ``to`` (G, rows, 2w), which was zeros or another result of this.
+        r"""Write the transpose of :meth:`by_distance` into ``to`` (G, rows, 2w), which holds zeros or an earlier result.
 
-        ``found`` is (G, blocks, w, 2w), 0 in the future. The last column of a row is of the future, but for the last row's, and its place
-        that of the next row's first: it is left out, so that no place is written twice, whichever thread comes last.
+        ``found`` is (G, blocks, w, 2w), and 0 for future keys. The last column of every row but a window's last one is in the future,
+        and its memory location is that of the next row's first entry. It is skipped, so that no location is written twice by
+        different threads.
         """
         w = self.spans.window
         self.by_distance(to)[..., :-1].copy_(found[..., :-1])
         to.view(len(to), self.blocks, w, 2 * w)[:, :, -1, -1].copy_(found[:, :, -1, -1])
 
     def by_segment_distance(self, found: Tensor) -> Tensor:
-        r"""The same of the segments: a view (G, segments, l, C) of ``found`` (G, rows of the whole segments, C + 1).
+        r"""View segment scores indexed by distance as scores by segment, (G, segments, l, C), of ``found`` (G, rows, C + 1).
 
-        Row i of segment a and segment s are a - s apart; columns: distances C ... 0. All rows of a segment are shifted alike.
+        ``found`` covers the rows of whole segments. Row i of segment a is a - s segments from segment s; columns are the distances
+        C ... 0. All rows of a segment have the same shift.
         """
         wide, l = self.seen + 1, self.spans.segment  # noqa: E741
         strides = (self.segments * l * wide, l * wide - 1, wide, 1)

@@ -1,4 +1,4 @@
-"""The weights of causal long-short attention, for the rows of a piece, and how its tensors are laid out meanwhile."""
+"""Attention weights of causal long-short attention for a group of blocks, and the memory layout of its tensors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from relearn.layers.causal_spans import Piece, Spans
+from relearn.layers.causal_windows import Piece, Spans
 
 
 class Side(NamedTuple):
-    """The arguments with heads in front, G = B H, padded to whole windows and segments."""
+    """The arguments with B and H merged into a leading axis of size G = B H, padded to whole windows and segments."""
 
     q: Tensor
     k: Tensor
@@ -26,7 +26,7 @@ class Side(NamedTuple):
 def attention_weights(
     piece: Piece, side: Side, biases: tuple[Tensor, Tensor] | None = None, banded: bool = False
 ) -> Tensor:
-    """P of the rows of a piece, (G, rows, 2w + C r): of the window first. Plain mathematics."""
+    """Return the weights P (G, rows, 2w + C r) of a piece's rows, window columns first, by differentiable operations."""
     w, r, parts = piece.spans.window, piece.spans.rank, []
     groups, rows = len(side.q), side.q[:, piece.here]
     if w:
@@ -59,7 +59,7 @@ def attention_weights(
 
 
 def mixtures(piece: Piece, side: Side, weights: Tensor) -> Tensor:
-    """Mixtures (G, rows, d) of the values."""
+    """Return the mixtures of values, (G, rows, d)."""
     near, far = split(piece, weights)
     done = None
     if piece.spans.window:
@@ -87,33 +87,33 @@ def padded(spans: Spans, *tensors: Tensor | None) -> Side:
 
 
 def heads_first(x: Tensor, start: int, length: int) -> Tensor:
-    """(B, t, H, d) to (B H, length, d), zeros around the t rows that begin at ``start``."""
+    """Reshape (B, t, H, d) to (B H, length, d), with zeros around the t rows that begin at ``start``."""
     x = x.transpose(1, 2).flatten(0, 1)
     behind = length - start - x.shape[1]
     return pad(x, (0, 0, start, behind)) if start or behind else x
 
 
 def heads_last(x: Tensor, like: Tensor) -> Tensor:
-    """(B H, t, d) to (B, t, H, d), with B and H of ``like``."""
+    """Reshape (B H, t, d) to (B, t, H, d), with B and H taken from ``like``."""
     return x.unflatten(0, (len(like), like.shape[2])).transpose(1, 2)
 
 
 def real_rows(piece: Piece) -> tuple[slice, slice]:
-    """Which rows of a piece are positions of the call, and which positions these are, counted from the first new one."""
+    """Return the slice of a piece's rows that are new positions, and the slice of new positions that they are."""
     spans = piece.spans
     first, last = max(piece.start, spans.past), min(piece.start + piece.rows, spans.end)
     return slice(first - piece.start, last - piece.start), slice(first - spans.past, last - spans.past)
 
 
 def windows(piece: Piece, x: Tensor) -> Tensor:
-    """The 2w rows before the end of every window of a piece, (G blocks, 2w, d)."""
+    """Return, for every window of a piece, the 2w rows up to the window's end, (G blocks, 2w, d)."""
     w, start = piece.spans.window, (piece.block - piece.spans.first) * piece.spans.window
     rows = x[:, start : start + (piece.blocks + 1) * w]
     return rows.unfold(1, 2 * w, w).transpose(2, 3).reshape(-1, 2 * w, x.shape[2])
 
 
 def add_to_windows(piece: Piece, to: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add left^T right of every window, (G blocks, w, 2w) and (G blocks, w, d), to the rows that the windows come from."""
+    """Add left^T right of every window, (G blocks, w, 2w) and (G blocks, w, d), to the rows that the window covers."""
     w, start = piece.spans.window, (piece.block - piece.spans.first) * piece.spans.window
     if piece.blocks == 1:
         to[:, start : start + 2 * w].baddbmm_(left.mT, right)
@@ -125,17 +125,17 @@ def add_to_windows(piece: Piece, to: Tensor, left: Tensor, right: Tensor) -> Non
 
 
 def distances_of(piece: Piece, table: Tensor) -> Tensor:
-    """Rows of a table in descending order of distance: those of C ... 0."""
+    """Return the rows of a table for the segment distances C ... 0."""
     return table[:, table.shape[1] - piece.seen - 1 :]
 
 
 def split(piece: Piece, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns of the window, window by window, (G blocks, w, 2w), and those of the segments (G, rows, C r)."""
+    """Split weights into window columns, (G blocks, w, 2w), and segment columns, (G, rows, C r)."""
     w = piece.spans.window
     near, far = weights[..., : 2 * w], weights[..., 2 * w :]
     return weights.view(-1, w, weights.shape[2])[..., : 2 * w] if w else near, far
 
 
 def _by_group(bias: Tensor, groups: int) -> Tensor:
-    """(H, d) to (G, 1, d)."""
+    """Expand (H, d) to (G, 1, d)."""
     return bias.repeat(groups // len(bias), 1)[:, None]
