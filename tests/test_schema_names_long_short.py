@@ -67,10 +67,10 @@ def test_data_sets_are_those_of_the_rooms() -> None:
     assert values(words.Stream, "datasets") < set(STREAMS)  # whose own text is one says which
     assert values(words.Evaluation, "form") == set(predict.FORMS)
     assert schema_rules_long_short.HELD_OUT == HELD_OUT
-    assert schema_rules_long_short.MOST_CHARACTERS == {
+    assert {
         **dict.fromkeys(("enwik8", "text8"), wikipedia_streams.BYTES),
         "warandpeace": text_streams.NOVEL.size,
-    }
+    } == schema_rules_long_short.MOST_CHARACTERS
     for name, pixels in schema_rules_long_short.PIXELS.items():
         assert pixels == facts.SIDE[name] ** 2
 

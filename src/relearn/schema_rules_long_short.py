@@ -279,7 +279,7 @@ RULES = (
 )
 
 
-def _sizes(section: Any) -> dict[str, int]:
+def _sizes(section: Any) -> dict[str, Any]:
     return {name: section[name] for name in ("layers", "dim", "ffn", "heads")}
 
 
