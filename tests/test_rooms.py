@@ -75,7 +75,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "warm_server": {"warm", "warm_job"},
     "warm_job": {"warm"},
     "devices": set(),
-    "code_version": set(),
+    "code_version": {"code_trees"},
+    "code_trees": set(),
     # what reads records
     "report": {"record", "models"},
     "tracked": {"record_file", "spool", "durable"},
