@@ -79,7 +79,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "devices": set(),
     "given": set(),
     "overview": set(),
-    "code_version": set(),
+    "code_version": {"code_trees"},
+    "code_trees": set(),
     # what reads records
     "report": {"record", "models"},
     "tracked": {"record_file", "spool", "durable"},

@@ -325,7 +325,8 @@ QUICK |= long_short.QUICK | freelb.QUICK
 
 
 def formula(text: str) -> str:
-    return f"{text}\n\nONE_MORE = 1.0\n"
+    """A statement that runs wherever the module is imported."""
+    return f"{text}\n\nabs(1.0)\n"
 
 
 def comment(text: str) -> str:

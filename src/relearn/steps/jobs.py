@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from relearn import cli
+from relearn import cli, code_version
 
 HEAD = """\
 #!/bin/sh
@@ -127,6 +127,7 @@ def workflow(
     targets: Sequence[str] = (), config: dict[str, str] | None = None, root: Path = Path()
 ) -> Iterator[Any]:
     """Yield Snakemake's own workflow object with its DAG built, silently and without taking its lock."""
+    code_version.forget()  # the source may have changed since the last workflow of this process
     if not (root / "Snakefile").is_file():
         raise ValueError(f"{root / 'Snakefile'}: no such file; start this in the root of the checkout")
     try:
