@@ -400,7 +400,7 @@ def test_names_are_those_of_the_rooms() -> None:
 
 def test_the_attacks_of_the_parameters_are_runs_with_a_method_each() -> None:
     """Several runs may share a method: the workflow says which (METHOD_OF), and every method has a run."""
-    rules = (ROOT / "workflow/rules/poisoning.smk").read_text()
+    rules = (ROOT / "workflow/settings/poisoning.smk").read_text()
     tree = ast.parse(rules)
     (method_of,) = (
         ast.literal_eval(node.value)

@@ -33,7 +33,7 @@ def values(model: Any, field: str) -> set[str]:
 
 def of_rules(name: str, **known: Any) -> Any:
     """A function of the study's rules."""
-    tree = ast.parse((ROOT / "workflow/rules/freelb.smk").read_text())
+    tree = ast.parse((ROOT / "workflow/settings/freelb.smk").read_text())
     (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
     exec(compile(ast.Module([found], []), name, "exec"), known)
     return known[name]

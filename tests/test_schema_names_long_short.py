@@ -33,7 +33,7 @@ def values(model: Any, field: str) -> set[str]:
 
 def from_rules(name: str) -> Any:
     """The value of a name in the study's rules."""
-    tree = ast.parse((ROOT / "workflow/rules/long_short.smk").read_text())
+    tree = ast.parse((ROOT / "workflow/settings/long_short.smk").read_text())
     (found,) = (
         node.value
         for node in tree.body

@@ -123,7 +123,7 @@ def parameters(scale: str) -> dict[str, Any]:
 
 
 class Rules(dict):
-    """The functions of workflow/rules/gradinit.smk over one file of parameters, without Snakemake."""
+    """The functions of workflow/settings/gradinit.smk over one file of parameters, without Snakemake."""
 
     def __init__(self, scale: str) -> None:
         def expand(pattern, **values):
@@ -138,7 +138,7 @@ class Rules(dict):
             Path=Path,
             __name__="rules",
         )
-        text = (CHECKOUT / "workflow/rules/gradinit.smk").read_text(encoding="utf-8")
+        text = (CHECKOUT / "workflow/settings/gradinit.smk").read_text(encoding="utf-8")
         exec(compile(ast.parse(text), "gradinit.smk", "exec"), self)
 
     def runs(self, pattern: str, folders: str) -> list[dict[str, str]]:

@@ -242,7 +242,7 @@ def test_the_settings_of_the_documents_are_those_of_the_step() -> None:
     page = (Path(__file__).parents[2] / "docs/imagenet-checks.md").read_text(encoding="utf-8")
     shown = json.loads(re.findall(r"--settings '(.*?)'", page, re.S)[0])
     assert shown.keys() == SETTINGS.keys() and shown["network"]["name"] in timm_names.NAMES
-    rule = (Path(__file__).parents[2] / "workflow/rules/lipsformer.smk").read_text(encoding="utf-8")
+    rule = (Path(__file__).parents[2] / "workflow/settings/lipsformer.smk").read_text(encoding="utf-8")
     assert all(f'"{name}": "{shown[name]}"' in rule for name in ("val", "v2")), "the rule reads other folders"
     assert "3,163 images" in page and sum(not one for one in imagenet_real.load()) == 3163
 

@@ -1,210 +1,154 @@
-# The study `freelb` (zhu2022, chapter 3): encoders of sentences, fine-tuned with adversarial gradients; the same for images.
-FB = PARAMS["freelb"]
-FB_RUNS = f"{ROOT}/runs/freelb"
-FB_SEEDS = FB["seeds"]
-FB_PLAN = {(run["encoder"], run["name"]): run for run in FB["finetune"]["runs"]}
-FB_ENCODERS = sorted({encoder for encoder, _ in FB_PLAN})
-
-# acquire: one encoder for all seeds of its fine-tunings, as a published checkpoint would be
-ACQUIRE_RUN = f"{FB_RUNS}/acquire/{{encoder}}/seed{FB_SEEDS[0]}"
-ACQUIRE_RUNS = expand(
-    ACQUIRE_RUN,
-    encoder=[name for name in FB_ENCODERS if not FB["encoders"][name]["checkpoint"]],
-)
+# The study `freelb` (zhu2022, chapter 3).
 
 
-def encoder_sizes(encoder):
-    own = {key: value for key, value in FB["encoders"][encoder].items() if key != "checkpoint"}
-    if encoder != "albert":
-        own.pop("embedding_dim")
-    return {"family": encoder, **own}
+include: "../settings/freelb.smk"
 
 
-def acquire_settings(wildcards):
-    return {
-        "encoder": encoder_sizes(wildcards.encoder),
-        "corpus": dict(FB["corpus"]),
-        "schedule": "linear",
-        "clip_norm": None,
-        **FB["acquire"],
-    }
+# acquire: an encoder and its tokenizer from texts alone, by masked language modelling (zhu2022, chapter 3, where no checkpoint is named).
+rule acquire_all:
+    input:
+        expand("{run}/record.json", run=ACQUIRE_RUNS),
+    localrule: True
 
 
-# finetune
-FINETUNE_RUN = f"{FB_RUNS}/finetune/{{encoder}}/{{task}}/{{method}}/seed{{seed}}"
-FINETUNE_RUNS = [
-    run
-    for (encoder, name), own in FB_PLAN.items()
-    for run in expand(FINETUNE_RUN, encoder=encoder, task=name, method=own["methods"], seed=FB_SEEDS)
-]
+use rule run as acquire with:
+    output:
+        record=f"{ACQUIRE_RUN}/record.json",
+        history=f"{ACQUIRE_RUN}/history.csv",
+        encoder=f"{ACQUIRE_RUN}/encoder.safetensors",
+    log:
+        f"{ROOT}/logs/freelb/acquire/{{encoder}}.log",
+    resources:
+        **needs(mem_mb=8000, minutes=1440),
+    params:
+        **words("acquire", study="freelb", settings=acquire_settings, seed=FB_SEEDS[0]),
 
 
-def strategy_settings(name, own, common):
-    """A method by its name: freelb_fresh draws new dropout masks in every pass; yopo_n takes n steps of step_size / n, *_whole of step_size."""
-    if name == "vanilla":
-        return {"kind": "vanilla"}
-    kind = name.partition("_")[0] if name.startswith(("freelb", "yopo")) else name
-    method = {
-        "kind": kind,
-        **{key: own[key] for key in ("passes", "step_size", "start_norm", "project")},
-        "eps": own["eps"] if own["project"] else None,
-        "mask": common["mask"],
-    }
-    if kind in ("freelb", "yopo", "pgd"):
-        method["reuse_masks"] = name != "freelb_fresh"
-    if kind == "freelb":
-        method["clean_first"] = common["clean_first"]
-    if kind == "yopo":
-        method["inner"] = int(name.split("_")[1])
-        method["inner_step"] = "whole" if name.endswith("_whole") else "divided"
-    return method
+# finetune: an encoder trained on a task, plainly or with adversarial gradients (zhu2022, tables 3.1 to 3.7).
+rule finetune_all:
+    input:
+        expand("{run}/record.json", run=FINETUNE_RUNS),
+    localrule: True
 
 
-def finetune_settings(wildcards):
-    own, common = FB_PLAN[wildcards.encoder, wildcards.task], FB["finetune"]
-    return {
-        "encoder": {
-            **encoder_sizes(wildcards.encoder),
-            "checkpoint": FB["encoders"][wildcards.encoder]["checkpoint"],
-        },
-        "task": own["task"],
-        "samples": {part: own[f"{part}_samples"] for part in ("train", "dev", "test")},
-        "method": strategy_settings(wildcards.method, own, common),
-        **{key: own[key] for key in ("max_length", "with_tasks", "steps", "warmup_steps", "batch_size")},
-        **{key: own[key] for key in ("accumulate", "lr", "weight_decay", "dropout", "attention_dropout")},
-        "clip_norm": absent(own["clip_norm"]),
-        "schedule": "linear",
-        **{key: common[key] for key in ("betas", "adam_eps", "evaluations")},
-        **(
-            {"answered": ["ax"]} if own["task"] == "mnli" else {}
-        ),  # the diagnostics are answered by MNLI's networks
-    }
+use rule run as finetune with:
+    input:
+        unpack(finetune_inputs),
+    output:
+        record=f"{FINETUNE_RUN}/record.json",
+        history=f"{FINETUNE_RUN}/history.csv",
+        answers=f"{FINETUNE_RUN}/answers.csv",
+        network=f"{FINETUNE_RUN}/model.safetensors",
+    log:
+        f"{ROOT}/logs/freelb/finetune/{{encoder}}/{{task}}/{{method}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task="[a-z_0-9]+",
+        method="[a-z_0-9]+",
+    resources:
+        **needs(
+            mem_mb=lambda wildcards: 40000 if FB["encoders"][wildcards.encoder]["checkpoint"] else 8000,
+            minutes=1440,
+        ),
+    params:
+        **words("finetune", study="freelb", settings=finetune_settings, modules=finetune_modules),
 
 
-def finetune_inputs(wildcards):
-    """What it starts from: another task's network, an encoder made here, or nothing where a checkpoint is named."""
-    own = FB_PLAN[wildcards.encoder, wildcards.task]
-    if own["start"]:
-        first = FINETUNE_RUN.format(
-            encoder=wildcards.encoder, task=own["start"], method="vanilla", seed=wildcards.seed
-        )
-        return {"start": f"{first}/model.safetensors"}
-    if FB["encoders"][wildcards.encoder]["checkpoint"]:
-        return {}
-    return {"encoder": f"{ACQUIRE_RUN.format(encoder=wildcards.encoder)}/encoder.safetensors"}
+# provoke: the largest loss near each sample, for networks trained three ways (zhu2022, equation 3.5 and table 3.5).
+rule provoke_all:
+    input:
+        expand("{run}/record.json", run=PROVOKE_RUNS),
+    localrule: True
 
 
-def finetune_modules(wildcards):
-    """The method of the run and no other."""
-    return strategy_modules(wildcards.method)
+use rule run as provoke with:
+    input:
+        vanilla=provoked("vanilla"),
+        pgd=provoked("pgd"),
+        freelb=provoked("freelb"),
+    output:
+        record=f"{PROVOKE_RUN}/record.json",
+        increases=f"{PROVOKE_RUN}/increases.csv",
+    log:
+        f"{ROOT}/logs/freelb/provoke/{{encoder}}/{{task}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task="[a-z_0-9]+",
+    resources:
+        **needs(mem_mb=8000, minutes=1440),
+    params:
+        **words("provoke", study="freelb", settings=provoke_settings),
 
 
-def strategy_modules(name):
-    kind = name.partition("_")[0] if name.startswith(("freelb", "yopo")) else name
-    return [] if kind == "vanilla" else [method_module(STRATEGIES, kind)]
+# vote: the answers of all fine-tunings of a method together, and the benchmark's submission (zhu2022, table 3.2).
+rule vote_all:
+    input:
+        expand("{run}/record.json", run=VOTE_RUNS),
+    localrule: True
 
 
-# provoke
-PROVOKE_RUN = f"{FB_RUNS}/provoke/{{encoder}}/{{task}}/seed{{seed}}"
-PROVOKE_RUNS = expand(PROVOKE_RUN, encoder="roberta", task=FB["provoke"]["tasks"], seed=FB_SEEDS)
+use rule run as vote with:
+    input:
+        answers=vote_answers,
+    output:
+        record=f"{VOTE_RUN}/record.json",
+        scores=f"{VOTE_RUN}/scores.csv",
+        submission=f"{VOTE_RUN}/submission.zip",
+    log:
+        f"{ROOT}/logs/freelb/vote/{{encoder}}/{{method}}.log",
+    wildcard_constraints:
+        method="[a-z_0-9]+",
+    resources:
+        **needs(mem_mb=4000, minutes=30, gpu=0),
+    params:
+        **words("vote", study="freelb", settings=vote_settings, seed=FB_SEEDS[0]),
 
 
-def provoked(method):
-    """The network of one method that a probe looks at."""
-    return lambda wildcards: (
-        FINETUNE_RUN.format(
-            encoder=wildcards.encoder, task=wildcards.task, method=method, seed=wildcards.seed
-        )
-        + "/model.safetensors"
-    )
+# contrast: networks for images trained plainly and with adversarial gradients, clean and attacked accuracy.
+rule contrast_all:
+    input:
+        expand("{run}/record.json", run=CONTRAST_RUNS),
+    localrule: True
 
 
-def provoke_settings(wildcards):
-    own = FB_PLAN[wildcards.encoder, wildcards.task]
-    return {
-        "task": own["task"],
-        "max_length": own["max_length"],
-        "references": ["freelb", "pgd"],
-        **{key: value for key, value in FB["provoke"].items() if key != "tasks"},
-    }
+use rule run as contrast with:
+    input:
+        data=vision_images("freelb"),
+    output:
+        record=f"{CONTRAST_RUN}/record.json",
+        history=f"{CONTRAST_RUN}/history.csv",
+        answers=f"{CONTRAST_RUN}/answers.csv",
+        network=f"{CONTRAST_RUN}/weights.safetensors",
+    log:
+        f"{ROOT}/logs/freelb/contrast/{{method}}/seed{{seed}}.log",
+    wildcard_constraints:
+        method="[a-z_0-9]+",
+    resources:
+        **needs(mem_mb=8000, minutes=1440),
+    params:
+        **words("contrast", study="freelb", settings=contrast_settings, modules=contrast_modules),
 
 
-# vote
-VOTE_RUN = f"{FB_RUNS}/vote/{{encoder}}/{{method}}/seed{FB_SEEDS[0]}"
+# count: FreeLB's gradient against that of the K-fold virtual batch.
+rule count_freelb_all:
+    input:
+        expand("{run}/record.json", run=FB_COUNT_RUNS),
+    localrule: True
 
 
-def members(encoder, method):
-    """Fine-tunings of a method that an ensemble of it has; of a task that is started twice the one that starts from another task."""
-    names = {}
-    for (its_encoder, name), own in FB_PLAN.items():
-        if (
-            its_encoder == encoder
-            and method in own["methods"]
-            and (own["task"] not in names or (own["start"] and not own["with_tasks"]))
-        ):
-            names[own["task"]] = name
-    return [{"task": task, "name": name, "seed": seed} for task, name in names.items() for seed in FB_SEEDS]
-
-
-VOTE_RUNS = [
-    VOTE_RUN.format(encoder=encoder, method=method)
-    for encoder in FB_ENCODERS
-    for method in FB["vote"]["methods"]
-    if members(encoder, method)
-]
-
-
-def vote_answers(wildcards):
-    return [
-        FINETUNE_RUN.format(
-            encoder=wildcards.encoder, task=one["name"], method=wildcards.method, seed=one["seed"]
-        )
-        + "/answers.csv"
-        for one in members(wildcards.encoder, wildcards.method)
-    ]
-
-
-def vote_settings(wildcards):
-    return {"members": members(wildcards.encoder, wildcards.method)}
-
-
-# contrast
-CONTRAST_RUN = f"{FB_RUNS}/contrast/{{method}}/seed{{seed}}"
-CONTRAST_RUNS = expand(CONTRAST_RUN, method=FB["contrast"]["methods"], seed=FB_SEEDS)
-
-
-def contrast_settings(wildcards):
-    own = FB["contrast"]
-    method = {"kind": "vanilla"}
-    if wildcards.method != "vanilla":
-        method = {"kind": wildcards.method, **own["perturbation"]}
-        method["eps"] = method["eps"] if method["project"] else None
-    return {
-        "network": dict(own["network"]),
-        "train": dict(own["train"]),
-        "method": method,
-        "attack": dict(own["attack"]),
-    }
-
-
-def contrast_modules(wildcards):
-    """The network, the method, and the space that it perturbs: the step takes all from lists of names."""
-    strategies = strategy_modules(wildcards.method)
-    return [
-        network_module(FB["contrast"]["network"]["name"]),
-        *strategies,
-        *([method_module(SPACES, "pixels")] if strategies else []),
-    ]
-
-
-# count: what holds without training
-FB_COUNT_RUN = f"{FB_RUNS}/count/{{family}}/seed0"
-FB_COUNT_RUNS = expand(FB_COUNT_RUN, family=FB["count"]["families"])
-
-# render
-FB_TABLES = [
-    *(f"zhu2022.table3.{number}" for number in range(1, 8)),
-    "zhu2022.table3.2.ensembles",
-    *(f"addition.freelb_{part}" for part in ("own_tasks", "tasks", "contrast", "cost", "encoders")),
-]
-FB_FIGURES = ["addition.freelb_trade"]
+use rule run as count_freelb with:
+    output:
+        record=f"{FB_COUNT_RUN}/record.json",
+        gradients=f"{FB_COUNT_RUN}/gradients.csv",
+    log:
+        f"{ROOT}/logs/freelb/count/{{family}}.log",
+    wildcard_constraints:
+        family="gradient",
+    resources:
+        **needs(mem_mb=4000, minutes=30, gpu=0),
+    params:
+        **words(
+            "count",
+            study="freelb",
+            settings=count_family_settings,
+            modules=[method_module(STRATEGIES, "freelb")],
+            seed=0,
+        ),

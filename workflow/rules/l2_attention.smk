@@ -1,207 +1,172 @@
-# The study `l2_attention` (kim2020): its grid of runs, the folder, settings and modules of each.
-L2 = PARAMS["l2_attention"]
-L_RUNS = f"{ROOT}/runs/l2_attention"
-L_SEEDS = L2["seeds"]
-ONE = L_SEEDS[:1]  # of what needs no training
-L_ATTENTIONS = "lstm|dp|l2|l2_tied|l2_matched|contractive"
-
-# characters
-CHARACTERS = L2["characters"]
-CHARACTERS_RUN = f"{L_RUNS}/characters/{CHARACTERS['dataset']}"
-
-# language: a recipe's name says its rates, so that the best of several can be shown as one line of a table
-LANGUAGE_RUN = f"{L_RUNS}/language/{{attention}}/{{layers}}/{{recipe}}/seed{{seed}}"
-WARMUP_RECIPES = {
-    f"warmup_g{gamma:g}_w{steps}_d{dropout:g}": {
-        "schedule": "inverse_sqrt",
-        "gamma": gamma,
-        "warmup_steps": steps,
-        "dropout": dropout,
-    }
-    for gamma in L2["warmup"]["gamma"]
-    for steps in L2["warmup"]["warmup_steps"]
-    for dropout in L2["warmup"]["dropout"]
-}
-FIXED_RECIPES = {
-    f"fixed_lr{lr:g}_d{dropout:g}": {"schedule": "constant", "lr": lr, "warmup_steps": 0, "dropout": dropout}
-    for lr in L2["fixed"]["lr"]
-    for dropout in L2["fixed"]["dropout"]
-}
-RECIPES = WARMUP_RECIPES | FIXED_RECIPES
-LANGUAGE_RUNS = [
-    LANGUAGE_RUN.format(attention=attention, layers=layers, recipe=recipe, seed=seed)
-    for kind, recipes in (("warmup", WARMUP_RECIPES), ("fixed", FIXED_RECIPES))
-    for attention, depths in L2["depths"][kind].items()
-    for layers in depths
-    for recipe in recipes
-    for seed in L_SEEDS
-]
-# Figures 5, 8 and 10 look at the attention of one-layer models: those of the first recipe.
-TRAINED = [name for name in ("dp", "l2_tied") if L2["depths"]["warmup"][name]]
+# The study `l2_attention` (kim2020).
 
 
-def language_settings(wildcards):
-    own = L2["network"]
-    recipe = RECIPES[wildcards.recipe]
-    network = {key: own[key] for key in ("dim", "heads", "ffn", "norm", "init_scale", "glorot")}
-    return {
-        "attention": wildcards.attention,
-        "layers": int(wildcards.layers),
-        **network,
-        "max_length": CHARACTERS["max_length"],
-        **L2["train"],
-        "clip_norm": None,
-        **recipe,
-    }
+include: "../settings/l2_attention.smk"
 
 
-def network_of(wildcards):
-    """The trained model whose first layer a run looks at; nothing where weights are drawn or given."""
-    if wildcards.weights != "trained":
-        return []
-    recipe = next(iter(WARMUP_RECIPES))
-    run = LANGUAGE_RUN.format(attention=wildcards.attention, layers=1, recipe=recipe, seed=wildcards.seed)
-    return f"{run}/weights.safetensors"
+# characters: a text as characters, sentence by sentence.
+rule characters_all:
+    input:
+        f"{CHARACTERS_RUN}/record.json",
+    localrule: True
 
 
-def looked_at_size(wildcards, own):
-    """Width and heads: of the language model where its weights are looked at, else the study's own."""
-    found = L2["network"] if wildcards.weights == "trained" else own
-    return {"dim": found["dim"], "heads": found["heads"]}
-
-
-# ascend: p and size of each figure
-ASCEND_RUN = f"{L_RUNS}/ascend/{{suite}}/{{attention}}/{{weights}}/{{length}}/seed{{seed}}"
-P_OF = {"fig2": "inf", "fig7": "two", "fig8": "inf"}
-ASCENTS = {"fig2": L2["figure_2"], "fig7": L2["figure_7"], "fig8": L2["figure_8"]}
-ASCEND_RUNS = [
-    *expand(
-        ASCEND_RUN,
-        suite="fig2",
-        attention="l2_tied",
-        weights="identity",
-        length=ASCENTS["fig2"]["lengths"],
-        seed=ONE,
-    ),
-    *expand(
-        ASCEND_RUN,
-        suite="fig7",
-        attention="l2_tied",
-        weights="identity",
-        length=ASCENTS["fig7"]["lengths"],
-        seed=ONE,
-    ),
-    *(
-        ASCEND_RUN.format(
-            suite="fig8", attention=name, weights=weights, length=ASCENTS["fig8"]["length"], seed=seed
-        )
-        for name in ("dp", "l2_tied")
-        for weights in (["random", "trained"] if name in TRAINED else ["random"])
-        for seed in ONE
-    ),
-]
-
-
-def ascend_settings(wildcards):
-    own = ASCENTS[wildcards.suite]
-    size = {"dim": 1, "heads": 1} if wildcards.suite != "fig8" else looked_at_size(wildcards, own)
-    return {
-        "attention": wildcards.attention,
-        "weights": wildcards.weights,
-        "p": P_OF[wildcards.suite],
-        "length": int(wildcards.length),
-        **size,
-        **{key: own[key] for key in ("starts", "row_steps", "steps", "lr", "spread", "top") if key in own},
-    }
-
-
-# invert
-INVERSION = L2["inversion"]
-INVERT_RUN = f"{L_RUNS}/invert/{{suite}}/{{attention}}/{{weights}}/{{length}}x{{dim}}/seed{{seed}}"
-INVERT_RUNS = [
-    INVERT_RUN.format(suite=suite, attention=name, weights=weights, length=length, dim=dim, seed=seed)
-    for suite, names, weights, lengths, dims in (
-        ("fig3", INVERSION["attentions"], "random", [INVERSION["length"]], [INVERSION["dim"]]),
-        ("fig5", TRAINED, "trained", [INVERSION["length"]], [L2["network"]["dim"]]),
-        (
-            "fig6",
-            [name for name in INVERSION["attentions"] if name != "contractive"],  # figure 3 shows it
-            "random",
-            INVERSION["lengths"],
-            INVERSION["dims"],
+use rule run as characters with:
+    output:
+        record=f"{CHARACTERS_RUN}/record.json",
+        characters=f"{CHARACTERS_RUN}/characters.safetensors",
+    log:
+        f"{ROOT}/logs/characters/characters.log",
+    resources:
+        **needs(mem_mb=4000, minutes=60, gpu=0),
+    params:
+        **words(
+            "characters",
+            study="l2_attention",
+            settings=CHARACTERS,
+            modules=[text_module(CHARACTERS["dataset"])],
+            seed=None,
+            dataset=CHARACTERS["dataset"],
         ),
-    )
-    for name in names
-    for length in lengths
-    for dim in dims
-    for seed in ONE
-]
 
 
-def invert_settings(wildcards):
-    trained = wildcards.weights == "trained"
-    return {
-        "attention": wildcards.attention,
-        "weights": wildcards.weights,
-        "length": int(wildcards.length),
-        "dim": int(wildcards.dim),
-        "heads": L2["network"]["heads"] if trained else INVERSION["heads"],
-        **{key: INVERSION[key] for key in ("batch", "c", "iterations")},
-    }
+# language: character language models, one a kind of attention, depth and recipe.
+rule language_all:
+    input:
+        expand("{run}/record.json", run=LANGUAGE_RUNS),
+    localrule: True
 
 
-# examine
-EXAMINE = L2["examine"]
-EXAMINE_RUN = f"{L_RUNS}/examine/{{protocol}}/seed{{seed}}"
-OUTPUTS_RUN = f"{L_RUNS}/examine/outputs/{{attention}}/{{weights}}/seed{{seed}}"
-PROTOCOLS = {
-    "theorem_3_1": ("lengths", "dims", "heads", "spreads"),
-    "lemma_f_1": ("lengths", "dims", "spreads"),
-    "masks": ("lengths", "dims", "heads", "spreads"),
-    "dropout": ("keep", "dims", "lengths"),
-}
-EXAMINE_RUNS = [
-    *expand(EXAMINE_RUN, protocol=PROTOCOLS, seed=ONE),
-    *(
-        OUTPUTS_RUN.format(attention=name, weights=weights, seed=seed)
-        for name in ("dp", "l2_tied")
-        for weights in (["random", "trained"] if name in TRAINED else ["random"])
-        for seed in ONE
-    ),
-]
+use rule run as language with:
+    input:
+        characters=rules.characters.output.characters,
+    output:
+        record=f"{LANGUAGE_RUN}/record.json",
+        weights=f"{LANGUAGE_RUN}/weights.safetensors",
+        history=f"{LANGUAGE_RUN}/history.csv",
+    log:
+        f"{ROOT}/logs/language/{{attention}}/{{layers}}/{{recipe}}/seed{{seed}}.log",
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
+    resources:
+        **needs(mem_mb=8000, minutes=1440),
+    params:
+        **words("language", study="l2_attention", settings=language_settings),
 
 
-def examine_settings(wildcards):
-    keys = PROTOCOLS[wildcards.protocol]
-    return {"protocol": wildcards.protocol, **{key: EXAMINE[key] for key in keys}}
+# ascend: lower bounds on Lipschitz constants by gradient ascent on the input (figures 2, 7 and 8).
+rule ascend_all:
+    input:
+        expand("{run}/record.json", run=ASCEND_RUNS),
+    localrule: True
 
 
-def outputs_settings(wildcards):
-    own = {"protocol": "outputs", "attention": wildcards.attention, "weights": wildcards.weights}
-    size = {"length": INVERSION["length"], "batch": INVERSION["batch"], "bins": EXAMINE["bins"]}
-    return {**own, **size, **looked_at_size(wildcards, INVERSION)}
+use rule run as ascend with:
+    input:
+        network=network_of,
+    output:
+        record=f"{ASCEND_RUN}/record.json",
+        ascents=f"{ASCEND_RUN}/ascents.csv",
+        curve=f"{ASCEND_RUN}/curve.csv",
+    log:
+        f"{ROOT}/logs/ascend/{{suite}}/{{attention}}/{{weights}}/{{length}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite="fig[278]",
+        attention=L_ATTENTIONS,
+    resources:
+        **needs(mem_mb=8000, minutes=240),
+    params:
+        **words(
+            "ascend",
+            study="l2_attention",
+            settings=ascend_settings,
+            p=lambda wildcards: P_OF[wildcards.suite],
+        ),
 
 
-# clock
-CLOCK = L2["clock"]
-CLOCK_RUN = f"{L_RUNS}/clock/{{attention}}/seed{{seed}}"
-CLOCK_RUNS = expand(CLOCK_RUN, attention=["dp", "l2", "l2_tied", "contractive"], seed=ONE)
+# invert: x + c f(x) inverted by its fixed point (figures 3, 5 and 6).
+rule invert_all:
+    input:
+        expand("{run}/record.json", run=INVERT_RUNS),
+    localrule: True
 
 
-def clock_settings(wildcards):
-    keys = ("layers", "pairs", "dim", "heads", "ffn", "batch_size")
-    return {
-        "attention": wildcards.attention,
-        "max_length": CHARACTERS["max_length"],
-        **{key: CLOCK[key] for key in keys},
-    }
+use rule run as invert with:
+    input:
+        network=network_of,
+    output:
+        record=f"{INVERT_RUN}/record.json",
+        errors=f"{INVERT_RUN}/errors.csv",
+        ranges=f"{INVERT_RUN}/ranges.csv",
+    log:
+        f"{ROOT}/logs/invert/{{suite}}/{{attention}}/{{weights}}/{{length}}x{{dim}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite="fig[356]",
+        attention=L_ATTENTIONS,
+    resources:
+        **needs(mem_mb=8000, minutes=120),
+    params:
+        **words("invert", study="l2_attention", settings=invert_settings),
 
 
-# render
-L_TABLES = [
-    *(f"kim2020.table{number}" for number in (1, 2, 3)),
-    "addition.l2_attention_language",
-    "addition.l2_attention_characters",
-    "addition.l2_attention_constructions",
-]
-L_FIGURES = [f"kim2020.fig{number}" for number in range(2, 12)]
+# examine: what theorems state and construct, case by case; what goes in and comes out of an attention layer (figure 10).
+rule examine_all:
+    input:
+        expand("{run}/record.json", run=EXAMINE_RUNS),
+    localrule: True
+
+
+use rule run as examine with:
+    output:
+        record=f"{EXAMINE_RUN}/record.json",
+        cases=f"{EXAMINE_RUN}/cases.csv",
+    log:
+        f"{ROOT}/logs/examine/{{protocol}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=4000, minutes=60, gpu=0),
+    params:
+        **words(
+            "examine",
+            study="l2_attention",
+            settings=examine_settings,
+            modules=["relearn.steps.constructions_l2_attention"],
+        ),
+
+
+use rule run as examine_outputs with:
+    input:
+        network=network_of,
+    output:
+        record=f"{OUTPUTS_RUN}/record.json",
+        histogram=f"{OUTPUTS_RUN}/histogram.csv",
+    log:
+        f"{ROOT}/logs/examine/outputs/{{attention}}/{{weights}}/seed{{seed}}.log",
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
+    resources:
+        **needs(mem_mb=4000, minutes=60, gpu=0),
+    params:
+        **words("examine", study="l2_attention", settings=outputs_settings, protocol="outputs"),
+
+
+# clock: a training step of each attention beside that of the dot product (table 1).
+rule clock_all:
+    input:
+        expand("{run}/record.json", run=CLOCK_RUNS),
+    localrule: True
+
+
+use rule run as clock with:
+    input:
+        characters=rules.characters.output.characters,
+    output:
+        record=f"{CLOCK_RUN}/record.json",
+        times=f"{CLOCK_RUN}/times.csv",
+    log:
+        f"{ROOT}/logs/clock/{{attention}}/seed{{seed}}.log",
+    wildcard_constraints:
+        attention=L_ATTENTIONS,
+    resources:
+        **needs(mem_mb=8000, minutes=240),
+    params:
+        **words("clock", study="l2_attention", settings=clock_settings),

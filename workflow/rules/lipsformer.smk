@@ -1,155 +1,146 @@
-# The study `lipsformer` (qi2023): counts of its networks, its theorems case by case, and training them.
-from relearn.models.timm_names import NAMES as TIMM_NAMES
-
-LIPS = PARAMS["lipsformer"]
-Q_RUNS = f"{ROOT}/runs/lipsformer"
-Q_SEEDS = LIPS["seeds"]
-
-# count
-COUNT_RUN = f"{Q_RUNS}/count/{{network}}/seed{{seed}}"
-COUNT_RUNS = expand(COUNT_RUN, network=LIPS["count"]["networks"], seed=Q_SEEDS[:1])
-OF_OURS = {"LipsFormer-": "relearn.models.lipsformer", "CSwin-": "relearn.models.cswin"}
+# The study `lipsformer` (qi2023).
 
 
-def count_settings(wildcards):
-    return {"network": wildcards.network}
+include: "../settings/lipsformer.smk"
 
 
-def count_modules(wildcards):
-    return [module for start, module in OF_OURS.items() if wildcards.network.startswith(start)]
+# count: parameters and multiply-adds of networks at their published sizes (tables 2, 4, 5 and 7).
+rule count_lipsformer_all:
+    input:
+        expand("{run}/record.json", run=COUNT_RUNS),
+    localrule: True
 
 
-# examine
-LIPS_RUN = f"{Q_RUNS}/examine/{{protocol}}/seed{{seed}}"
-ACTIVATIONS_RUN = f"{Q_RUNS}/examine/activations/seed{{seed}}"
-LIPS_RUNS = expand(LIPS_RUN, protocol=LIPS["examine"], seed=Q_SEEDS)
+use rule run as count_lipsformer with:
+    output:
+        record=f"{COUNT_RUN}/record.json",
+        counts=f"{COUNT_RUN}/counts.csv",
+    log:
+        f"{ROOT}/logs/count/{{network}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=4000, minutes=30, gpu=0),
+    params:
+        **words("count", study="lipsformer", settings=count_settings, modules=count_modules),
 
 
-def lipsformer_settings(wildcards):
-    return {"protocol": wildcards.protocol, **LIPS["examine"][wildcards.protocol]}
+# examine: theorems 1 and 2, the spectral initialisation, the activations (figure 2), case by case.
+rule examine_lipsformer_all:
+    input:
+        expand("{run}/record.json", run=LIPS_RUNS),
+    localrule: True
 
 
-def activations_settings(wildcards):
-    return {"protocol": "activations", **LIPS["examine"]["activations"]}
+use rule run as examine_lipsformer with:
+    output:
+        record=f"{LIPS_RUN}/record.json",
+        cases=f"{LIPS_RUN}/cases.csv",
+    log:
+        f"{ROOT}/logs/examine_lipsformer/{{protocol}}/seed{{seed}}.log",
+    wildcard_constraints:
+        protocol="(?!activations)[a-z_0-9]+",
+    resources:
+        **needs(mem_mb=4000, minutes=60, gpu=0),
+    params:
+        **words(
+            "examine",
+            study="lipsformer",
+            settings=lipsformer_settings,
+            modules=["relearn.steps.constructions_lipsformer"],
+        ),
 
 
-# classify: what stands behind the names of table 3 and of the pairs
-LIPS_CLASSIFY_RUN = f"{Q_RUNS}/classify/{{suite}}/{{variant}}/seed{{seed}}"
-ABLATED = "LipsFormer-CSwin-T"
-BASE = {
-    "alpha": 0.2,
-    "conv": "D",
-    "drop_path_rate": 0.2,
-    "norm_kind": "center",
-    "similarity": "cosine",
-    "start": "spectral",
-}
-CHANGES = {
-    "base": {},
-    "warmup": {},
-    "layer_norm": {"norm_kind": "layer"},
-    "no_norm": {"norm_kind": "none"},
-    "truncated": {"start": "truncated"},
-    "xavier": {"start": "xavier"},
-    "dot_product": {"similarity": "dot_product"},
-    "l2": {"similarity": "l2"},
-    **{f"alpha_{value}": {"alpha": value} for value in (0.1, 0.3, 0.4)},
-    **{f"conv_{form}": {"conv": form.upper()} for form in "abc"},
-    **{f"drop_{value}": {"drop_path_rate": value} for value in (0.0, 0.1)},
-}
-LIPS_CLASSIFY_RUNS = expand(
-    LIPS_CLASSIFY_RUN, suite="ablation", variant=LIPS["grid"]["ablation"]["variants"], seed=Q_SEEDS
-) + expand(LIPS_CLASSIFY_RUN, suite="pairs", variant=LIPS["grid"]["pairs"]["networks"], seed=Q_SEEDS)
+use rule run as examine_activations with:
+    output:
+        record=f"{ACTIVATIONS_RUN}/record.json",
+        cases=f"{ACTIVATIONS_RUN}/cases.csv",
+        curves=f"{ACTIVATIONS_RUN}/curves.csv",
+    log:
+        f"{ROOT}/logs/examine_lipsformer/activations/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=4000, minutes=60, gpu=0),
+    params:
+        **words(
+            "examine",
+            study="lipsformer",
+            settings=activations_settings,
+            modules=["relearn.steps.constructions_lipsformer"],
+            protocol="activations",
+        ),
 
 
-def pyramid(network):
-    """The network's name and arguments, its published size scaled as params.yaml says."""
-    family, size = network.rsplit("-", 1)
-    word = {"T": "tiny", "S": "small", "B": "base"}[size]
-    cross = family.endswith("CSwin")
-    published = TIMM_NAMES[f"lipsformer_{'cswin' if cross else 'swin'}_{word}"][1]
-    own = LIPS["network"]
-    arguments = {
-        "embed_dim": round(published["embed_dim"] * own["width"]),
-        "depths": [max(1, round(blocks * own["depth"])) for blocks in published["depths"]],
-        "num_heads": list(published["num_heads"]),
-        "patch_size": own["patch_size"],
-    }
-    names = {"LipsFormer-CSwin": "lipsformer_cswin", "LipsFormer-Swin": "lipsformer_swin", "CSwin": "cswin"}
-    if family == "Swin":
-        return f"swin_{word}_patch4_window7_224", {**arguments, "window_size": 7}
-    return f"{names[family]}_{word}", arguments
+# classify: each network trained on images and measured before and after.
+rule classify_lipsformer_all:
+    input:
+        expand("{run}/record.json", run=LIPS_CLASSIFY_RUNS),
+    localrule: True
 
 
-def network_of_variant(suite, variant):
-    return pyramid(ABLATED if suite == "ablation" else variant)
+use rule run as classify_lipsformer with:
+    input:
+        data=vision_images("lipsformer"),
+    output:
+        record=f"{LIPS_CLASSIFY_RUN}/record.json",
+        history=f"{LIPS_CLASSIFY_RUN}/history.csv",
+        layers=f"{LIPS_CLASSIFY_RUN}/layers.csv",
+        alphas=f"{LIPS_CLASSIFY_RUN}/alphas.csv",
+        network=f"{LIPS_CLASSIFY_RUN}/model.safetensors",
+    log:
+        f"{ROOT}/logs/lipsformer/classify/{{suite}}/{{variant}}/seed{{seed}}.log",
+    wildcard_constraints:
+        suite="ablation|pairs",
+    threads: 8 if from_folder("lipsformer") else 1
+    resources:
+        **needs(mem_mb=12000, minutes=10080 if from_folder("lipsformer") else 1440),
+    params:
+        **words(
+            "classify",
+            study="lipsformer",
+            settings=classify_lipsformer_settings,
+            modules=classify_lipsformer_modules,
+        ),
 
 
-def classify_lipsformer_settings(wildcards):
-    suite, variant = wildcards.suite, wildcards.variant
-    name, arguments = network_of_variant(suite, variant)
-    sized = LIPS["grid"]["sizes"][(ABLATED if suite == "ablation" else variant).rsplit("-", 1)[1]]
-    own = {
-        "lr": LIPS["train"]["lr"] * sized["lr"],
-        "weight_decay": sized["weight_decay"],
-        "average": sized["average"],
-    }
-    if suite == "ablation":
-        arguments = {**arguments, **BASE, **CHANGES[variant]}
-        own["epochs"] = LIPS["grid"]["ablation"]["epochs"]
-        if variant == "warmup":
-            own["warmup_epochs"] = LIPS["grid"]["ablation"]["warmup_epochs"]
-    else:
-        arguments = {**arguments, "drop_path_rate": sized["drop_path"]}
-        if not variant.startswith("LipsFormer-"):
-            own["warmup_epochs"] = LIPS["grid"]["pairs"]["warmup_epochs"]
-    recipe = vision_recipe("lipsformer", LIPS["train"], **own)
-    return {"network": {"name": name, **arguments}, **recipe}
+# throughput: images per second and peak memory against timm's Swin (appendix D).
+rule throughput_lipsformer_all:
+    input:
+        expand("{run}/record.json", run=THROUGHPUT_RUNS),
+    localrule: True
 
 
-def classify_lipsformer_modules(wildcards):
-    return classify_modules("lipsformer", network_of_variant(wildcards.suite, wildcards.variant)[0])
+use rule run as throughput_lipsformer with:
+    output:
+        record=f"{THROUGHPUT_RUN}/record.json",
+        times=f"{THROUGHPUT_RUN}/throughput.csv",
+    log:
+        f"{ROOT}/logs/throughput/{{network}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=16000, minutes=120),
+    params:
+        **words(
+            "throughput",
+            study="lipsformer",
+            settings=throughput_settings,
+            modules=["relearn.models.lipsformer"],
+        ),
 
 
-# throughput
-THROUGHPUT_RUN = f"{Q_RUNS}/throughput/{{network}}/seed{{seed}}"
-THROUGHPUT_RUNS = expand(THROUGHPUT_RUN, network=LIPS["throughput"]["networks"], seed=Q_SEEDS[:1])
+# retest: trained networks on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (qi2023, table 8).
+rule retest_all:
+    input:
+        expand("{run}/record.json", run=RETEST_RUNS),
+    localrule: True
 
 
-def throughput_settings(wildcards):
-    own = LIPS["throughput"]
-    return {
-        "network": wildcards.network,
-        **{key: own[key] for key in ("batch_size", "size", "pairs")},
-    }
-
-
-# retest
-RETEST_RUN = f"{Q_RUNS}/retest/{{variant}}/seed{{seed}}"
-RETEST_RUNS = expand(RETEST_RUN, variant=LIPS["retest"]["networks"], seed=Q_SEEDS)
-
-
-def retest_settings(wildcards):
-    own = LIPS["retest"]
-    keys = ("size", "crop_ratio", "interpolation", "average", "batch_size", "test_images")
-    return {
-        "network": {"name": pyramid(wildcards.variant)[0]},
-        "classes": 1000,
-        "val": "imagenet/val",
-        "v2": "imagenetv2-matched-frequency-format-val",
-        "real": True,
-        **{key: own[key] for key in keys},
-    }
-
-
-def retest_modules(wildcards):
-    return modules_behind(pyramid(wildcards.variant)[0])
-
-
-# render
-Q_TABLES = [
-    *(f"qi2023.table{number}" for number in (2, 3, 4, 5, 7, 8)),
-    *("qi2023.table2.accuracy", "qi2023.table7.accuracy", "qi2023.throughput_memory", "qi2023.appendix_a1"),
-    *("addition.lipsformer_constructions", "addition.lipsformer_training", "addition.lipsformer_throughput"),
-]
-Q_FIGURES = [f"qi2023.fig{number}" for number in (2, 4, 5)]
+use rule run as retest with:
+    input:
+        weights=f"{Q_RUNS}/classify/pairs/{{variant}}/seed{{seed}}/model.safetensors",
+    output:
+        record=f"{RETEST_RUN}/record.json",
+        sets=f"{RETEST_RUN}/retest.csv",
+    log:
+        f"{ROOT}/logs/retest/{{variant}}/seed{{seed}}.log",
+    threads: 8
+    resources:
+        **needs(mem_mb=12000, minutes=240),
+    params:
+        **words("retest", study="lipsformer", settings=retest_settings, modules=retest_modules),

@@ -1,284 +1,269 @@
-# The study `long_short` (zhu2022, chapter 5): Long Range Arena, character models, their cost and counts, networks for images.
-LS = PARAMS["long_short"]
-LS_RUNS = f"{ROOT}/runs/long_short"
-LS_SEEDS = LS["seeds"]
-LS_DATA_SEED = LS_SEEDS[0]  # of generated samples: the same set whatever the seed of a training
-
-# sequences
-SEQUENCES_RUN = f"{LS_RUNS}/sequences/{{task}}/seed{LS_DATA_SEED}"
-LS_TASKS = list(LS["sequences"])
-LS_TASK = "|".join(LS_TASKS)
+# The study `long_short` (zhu2022, chapter 5).
 
 
-def sequences_settings(wildcards):
-    return {"task": wildcards.task, "form": {}, **LS["sequences"][wildcards.task]}
+include: "../settings/long_short.smk"
 
 
-def sequences_modules(wildcards):
-    """Images come from a data set that is loaded by its name."""
-    return [dataset_module(LS["sequences"]["image"]["dataset"])] if wildcards.task == "image" else []
+# sequences: the tasks of Long Range Arena, loaded or generated (zhu2022, section 5.3.1).
+rule sequences_all:
+    input:
+        expand("{run}/record.json", run=expand(SEQUENCES_RUN, task=LS_TASKS)),
+    localrule: True
 
 
-# understand
-UNDERSTAND_RUN = f"{LS_RUNS}/understand/{{task}}/{{attention}}/seed{{seed}}"
-UNDERSTAND_RUNS = [
-    run
-    for task in LS_TASKS
-    for run in expand(
-        UNDERSTAND_RUN,
-        task=task,
-        attention=LS["understand"]["tasks"][task]["attentions"],
-        seed=LS_SEEDS,
-    )
-]
+use rule run as sequences with:
+    output:
+        record=f"{SEQUENCES_RUN}/record.json",
+        data=f"{SEQUENCES_RUN}/data.safetensors",
+    log:
+        f"{ROOT}/logs/long_short/sequences/{{task}}.log",
+    wildcard_constraints:
+        task=LS_TASK,
+    resources:
+        **needs(mem_mb=8000, minutes=480, gpu=0),
+    params:
+        **words(
+            "sequences",
+            study="long_short",
+            settings=sequences_settings,
+            modules=sequences_modules,
+            seed=LS_DATA_SEED,
+        ),
 
 
-def attention_arguments(kind, task):
-    """Arguments of an attention that has any; ``long_short_best`` and ``dynamic`` have their own for each task (table 5.2)."""
-    own = LS["understand"]["tasks"][task]
-    if kind in ("long_short", "window"):
-        return {"window": LS["understand"]["window"]} | (
-            {"rank": LS["understand"]["rank"]} if kind == "long_short" else {}
-        )
-    if kind == "long_short_best":
-        return {"window": own["window"], "rank": own["rank"]}
-    if kind == "dynamic":
-        return {"rank": own["dynamic_rank"]}
-    return dict(LS["understand"]["rivals"].get(kind, {}))
+# understand: an encoder with each attention, trained on each task (zhu2022, tables 5.1 to 5.3, 5.5).
+rule understand_all:
+    input:
+        expand("{run}/record.json", run=UNDERSTAND_RUNS),
+    localrule: True
 
 
-def understand_settings(wildcards):
-    common, own = LS["understand"], LS["understand"]["tasks"][wildcards.task]
-    return {
-        "attention": wildcards.attention,
-        "arguments": attention_arguments(wildcards.attention, wildcards.task),
-        **LS["encoder"],
-        "pooling": None,
-        "dropout": own["dropout"],
-        "attention_dropout": own["dropout"],
-        **{key: own[key] for key in ("steps", "warmup_steps", "batch_size", "lr", "weight_decay")},
-        "schedule": "linear",
-        "clip_norm": None,
-        **{key: common[key] for key in ("betas", "adam_eps", "evaluations", "trim")},
-    }
+use rule run as understand with:
+    input:
+        data=rules.sequences.output.data,
+    output:
+        record=f"{UNDERSTAND_RUN}/record.json",
+        history=f"{UNDERSTAND_RUN}/history.csv",
+        predictions=f"{UNDERSTAND_RUN}/predictions.csv",
+        network=f"{UNDERSTAND_RUN}/model.safetensors",
+    log:
+        f"{ROOT}/logs/long_short/understand/{{task}}/{{attention}}/seed{{seed}}.log",
+    wildcard_constraints:
+        task=LS_TASK,
+        attention="[a-z_]+",
+    resources:
+        **needs(mem_mb=16000, minutes=1440),
+    params:
+        **words("understand", study="long_short", settings=understand_settings, modules=understand_modules),
 
 
-def understand_modules(wildcards):
-    """The attention of the run and no other."""
-    return [attention_module(wildcards.attention)]
+# stream: a text as one long row of characters, cut in three (zhu2022, section 5.3.2).
+rule stream_all:
+    input:
+        expand("{run}/record.json", run=expand(STREAM_RUN, dataset=LS["stream"]["datasets"])),
+    localrule: True
 
 
-# stream, predict
-LS_TEXT = "enwik8|text8|warandpeace|pydoc_topics"
-STREAM_RUN = f"{LS_RUNS}/stream/{{dataset}}/seed0"
-PREDICT_RUN = f"{LS_RUNS}/predict/{{dataset}}/{{variant}}/seed{{seed}}"
-PREDICT_RUNS = expand(
-    PREDICT_RUN,
-    dataset=LS["stream"]["datasets"],
-    variant=LS["predict"]["variants"],
-    seed=LS_SEEDS,
-)
+use rule run as stream with:
+    output:
+        record=f"{STREAM_RUN}/record.json",
+        stream=f"{STREAM_RUN}/stream.safetensors",
+    log:
+        f"{ROOT}/logs/long_short/stream/{{dataset}}.log",
+    wildcard_constraints:
+        dataset=LS_TEXT,
+    resources:
+        **needs(mem_mb=4000, minutes=120, gpu=0),
+    params:
+        **words(
+            "stream",
+            study="long_short",
+            settings=stream_settings,
+            modules=lambda wildcards: [stream_module(wildcards.dataset)],
+            seed=0,
+        ),
 
 
-def stream_settings(wildcards):
-    return {"dataset": wildcards.dataset, "characters": LS["stream"]["characters"]}
+# predict: the character model, trained in phases of growing length (zhu2022, table 5.7, figure 5.3).
+rule predict_all:
+    input:
+        expand("{run}/record.json", run=PREDICT_RUNS),
+    localrule: True
 
 
-def predict_settings(wildcards):
-    own, model, large = LS["predict"], LS["characters"], wildcards.variant == "large"
-    return {
-        "attention": "full" if wildcards.variant == "full" else "long_short",
-        "dual_norm": wildcards.variant != "no_dual_norm",
-        "as_released": False,
-        **{key: model[key] for key in ("dim", "heads", "ffn", "window", "segment", "rank")},
-        "layers": model["large_layers" if large else "layers"],
-        "dropout": model["large_dropout" if large else "dropout"],
-        "weight_decay": own["large_weight_decay" if large else "weight_decay"],
-        "optimizer": "adamw",
-        "clip_norm": None,
-        "diverged_above": None,
-        **{key: own[key] for key in ("phases", "betas", "adam_eps", "evaluations")},
-        **{key: own[key] for key in ("history_characters", "evaluation")},
-    }
+use rule run as predict with:
+    input:
+        stream=rules.stream.output.stream,
+    output:
+        record=f"{PREDICT_RUN}/record.json",
+        history=f"{PREDICT_RUN}/history.csv",
+        norms=f"{PREDICT_RUN}/norms.csv",
+        network=f"{PREDICT_RUN}/model.safetensors",
+    log:
+        f"{ROOT}/logs/long_short/predict/{{dataset}}/{{variant}}/seed{{seed}}.log",
+    wildcard_constraints:
+        dataset=LS_TEXT,
+    resources:
+        **needs(mem_mb=16000, minutes=10080),
+    params:
+        **words("predict", study="long_short", settings=predict_settings),
 
 
-# adapt
-ADAPT_RUN = f"{LS_RUNS}/adapt/{{variant}}/seed{{seed}}"
-ADAPT_RUNS = expand(ADAPT_RUN, variant=LS["adapt"]["variants"], seed=LS_SEEDS)
+# adapt: a pretrained encoder converted to long-short attention, trained on, fine-tuned (zhu2022, table 5.4).
+rule adapt_all:
+    input:
+        expand("{run}/record.json", run=ADAPT_RUNS),
+    localrule: True
 
 
-def adapt_settings(wildcards):
-    own = {key: value for key, value in LS["adapt"].items() if key != "variants"}
-    attention = wildcards.variant.removesuffix("_large")
-    large = own.pop("large_checkpoint")
-    if attention == "full":  # nothing is converted
-        own |= {"convert_pretrain": None, "window": None, "rank": None, "max_length": None}
-    return {
-        **own,
-        "attention": attention,
-        "checkpoint": (own["checkpoint"] if wildcards.variant == attention else large) or None,
-        "schedule": "linear",
-        "clip_norm": None,
-    }
+use rule run as adapt with:
+    output:
+        record=f"{ADAPT_RUN}/record.json",
+        history=f"{ADAPT_RUN}/history.csv",
+        predictions=f"{ADAPT_RUN}/predictions.csv",
+        network=f"{ADAPT_RUN}/model.safetensors",
+    log:
+        f"{ROOT}/logs/long_short/adapt/{{variant}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=32000 if LS["adapt"]["checkpoint"] else 8000, minutes=10080),
+    params:
+        **words("adapt", study="long_short", settings=adapt_settings),
 
 
-# cost
-CURVE_RUN, LATENCY_RUN = f"{LS_RUNS}/cost/curve/seed0", f"{LS_RUNS}/cost/latency/seed0"
+# cost: time and memory against the length, and seconds a batch (zhu2022, figure 5.5, table 5.6).
+rule cost_all:
+    input:
+        f"{CURVE_RUN}/record.json",
+        f"{LATENCY_RUN}/record.json",
+    localrule: True
 
 
-def curve_settings():
-    own = dict(LS["cost"]["curve"])
-    longest = {"full": own.pop("full_longest")}
-    return {"protocol": "curve", "longest": longest if "full" in own["attentions"] else {}, **own}
+use rule run as cost_curve with:
+    output:
+        record=f"{CURVE_RUN}/record.json",
+        rows=f"{CURVE_RUN}/cost.csv",
+    log:
+        f"{ROOT}/logs/long_short/cost/curve.log",
+    resources:
+        **needs(mem_mb=16000, minutes=480),
+    params:
+        **words("cost", study="long_short", settings=curve_settings(), seed=0, protocol="curve"),
 
 
-def latency_settings():
-    own = LS["cost"]["latency"]
-    tasks = {
-        task: {
-            "length": length,
-            "batch_size": own["batch_size"],
-            "pairs": task == "retrieval",
-            "arguments": {},
-        }
-        for task, length in own["lengths"].items()
-    }
-    return {
-        "protocol": "latency",
-        **LS["encoder"],
-        "vocabulary": 512,
-        "classes": 10,
-        "tasks": tasks,
-        "attentions": own["attentions"],
-        "arguments": {},  # the published sizes
-        "repeats": own["repeats"],
-    }
+use rule run as cost_latency with:
+    output:
+        record=f"{LATENCY_RUN}/record.json",
+        rows=f"{LATENCY_RUN}/latency.csv",
+    log:
+        f"{ROOT}/logs/long_short/cost/latency.log",
+    resources:
+        **needs(mem_mb=16000, minutes=480),
+    params:
+        **words(
+            "cost",
+            study="long_short",
+            settings=latency_settings(),
+            modules=[attention_module(name) for name in LS["cost"]["latency"]["attentions"]],
+            seed=0,
+            protocol="latency",
+        ),
 
 
-# count
-LS_COUNT_RUN = f"{LS_RUNS}/count/{{family}}/seed0"
-LS_COUNT_RUNS = expand(LS_COUNT_RUN, family=LS["count"]["families"])
+# count: parameters and multiply-adds of networks at their published sizes.
+rule count_long_short_all:
+    input:
+        expand("{run}/record.json", run=LS_COUNT_RUNS),
+    localrule: True
 
 
-LS_COUNTED = {
-    "lra": [
-        attention_module(kind)
-        for kind in ("full", "linformer", "performer", "nystromformer", "reformer", "dynamic")
-    ],
-    "language": [],
-    "vision": ["relearn.models.cvt", "relearn.models.vil", "relearn.models.residual_vit"],
-}
+use rule run as count_long_short with:
+    output:
+        record=f"{LS_COUNT_RUN}/record.json",
+        counts=f"{LS_COUNT_RUN}/counts.csv",
+    log:
+        f"{ROOT}/logs/long_short/count/{{family}}.log",
+    wildcard_constraints:
+        family="lra|language|vision",
+    resources:
+        **needs(mem_mb=4000, minutes=30, gpu=0),
+    params:
+        **words(
+            "count", study="long_short", settings=count_family_settings, modules=count_family_modules, seed=0
+        ),
 
 
-def count_family_settings(wildcards):
-    return {"family": wildcards.family}
+# classify: each network trained on images and measured before and after.
+rule classify_long_short_all:
+    input:
+        expand("{run}/record.json", run=LS_CLASSIFY_RUNS),
+    localrule: True
 
 
-def count_family_modules(wildcards):
-    return LS_COUNTED[wildcards.family]
+use rule run as classify_long_short with:
+    input:
+        data=vision_images("long_short"),
+    output:
+        record=f"{LS_CLASSIFY_RUN}/record.json",
+        history=f"{LS_CLASSIFY_RUN}/history.csv",
+        layers=f"{LS_CLASSIFY_RUN}/layers.csv",
+        alphas=f"{LS_CLASSIFY_RUN}/alphas.csv",
+        network=f"{LS_CLASSIFY_RUN}/model.safetensors",
+    log:
+        f"{ROOT}/logs/long_short/classify/{{network}}/seed{{seed}}.log",
+    threads: 8 if from_folder("long_short") else 1
+    resources:
+        **needs(mem_mb=12000, minutes=10080 if from_folder("long_short") else 1440),
+    params:
+        **words(
+            "classify",
+            study="long_short",
+            settings=classify_long_short_settings,
+            modules=classify_long_short_modules,
+        ),
 
 
-# classify: networks of tables 5.8 and 5.9, their published sizes scaled as params.yaml says
-LS_CLASSIFY_RUN = f"{LS_RUNS}/classify/{{network}}/seed{{seed}}"
-LS_CLASSIFY_RUNS = expand(LS_CLASSIFY_RUN, network=LS["grid"]["networks"], seed=LS_SEEDS)
-LS_NAMES = {
-    **{f"CvT-{size}": f"cvt_{size}" for size in ("13", "21")},
-    **{f"CvT-LS-{size}": f"cvt_ls_{size.lower()}" for size in ("13", "17", "21", "21S")},
-    **{f"ViL-{size}": f"vil_{size.lower()}" for size in ("Medium", "Base")},
-    **{f"ViL-LS-{size}": f"vil_ls_{size.lower()}" for size in ("Medium", "Base")},
-    "DeiT-S": "residual_deit_small",
-    "ResNet-50": "resnet50",
-    "Swin-T": "swin_tiny_patch4_window7_224",
-    "LipsFormer-Swin-T": "lipsformer_swin_tiny",
-}
+# similarity: how alike the patches are, layer by layer (zhu2022, figure 5.6).
+rule similarity_all:
+    input:
+        expand("{run}/record.json", run=SIMILARITY_RUNS),
+    localrule: True
 
 
-def scaled_network(network):
-    """Arguments of a network: all of ImageNet's size as published, elsewhere narrower, with fewer blocks and smaller patches."""
-    name, own = LS_NAMES[network], LS["network"]
-
-    def blocks(depths):
-        return [max(1, round(own["depth"] * depth)) for depth in depths]
-
-    if network == "ResNet-50":
-        channels = [max(8, round(own["width"] * channels)) for channels in (64, 128, 256, 512)]
-        return {"name": name, "channels": channels, "layers": blocks([3, 4, 6, 3])}
-    if network == "DeiT-S":
-        arguments = {"embed_dim": 6 * max(1, round(own["width"] * 64)), "depth": blocks([12])[0]}
-        return {"name": name, **arguments, "num_heads": 6, "patch_size": 4 * own["patch_size"]}
-    if network == "Swin-T":
-        published = TIMM_NAMES["lipsformer_swin_tiny"][1]
-    else:
-        published = TIMM_NAMES[name][1]
-    heads = published["num_heads"][0]
-    arguments = {
-        "embed_dim": heads * max(1, round(own["width"] * published["embed_dim"] / heads)),
-        "depths": blocks(published["depths"]),
-        "patch_size": own["patch_size"],
-    }
-    if network.endswith("Swin-T"):
-        arguments["num_heads"] = list(published["num_heads"])
-    if network in ("CvT-13", "CvT-21"):
-        arguments["kv_stride"] = 1  # as table 5.8 counts it
-    if network.startswith("CvT-LS-") and LS["images"]["dataset"] != IMAGENET_FOLDER:
-        arguments["window"] = LS["network"]["window"]
-    return {"name": name, **arguments}
+use rule run as similarity with:
+    input:
+        data=vision_images("long_short"),
+        network=rules.classify_long_short.output.network,
+    output:
+        record=f"{SIMILARITY_RUN}/record.json",
+        rows=f"{SIMILARITY_RUN}/similarity.csv",
+    log:
+        f"{ROOT}/logs/long_short/similarity/{{network}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=8000, minutes=240),
+    params:
+        **words("similarity", study="long_short", settings=similarity_settings, modules=similarity_modules),
 
 
-def classify_long_short_settings(wildcards):
-    network = scaled_network(wildcards.network)
-    if wildcards.network != "ResNet-50":
-        network["drop_path_rate"] = LS["train"]["drop_path"]
-    return {"network": network, **vision_recipe("long_short", LS["train"])}
+# throughput: images per second against another network (table 5.8).
+rule throughput_long_short_all:
+    input:
+        expand("{run}/record.json", run=LS_THROUGHPUT_RUNS),
+    localrule: True
 
 
-def classify_long_short_modules(wildcards):
-    return classify_modules("long_short", LS_NAMES[wildcards.network])
-
-
-# similarity
-SIMILARITY_RUN = f"{LS_RUNS}/similarity/{{network}}/seed{{seed}}"
-SIMILARITY_RUNS = expand(SIMILARITY_RUN, network=LS["grid"]["similarity"], seed=LS_SEEDS)
-
-
-def similarity_settings(wildcards):
-    folder = LS["images"]["dataset"] == IMAGENET_FOLDER
-    own = dict(LS["similarity"])
-    return {"task": "folder" if folder else "images", **own}
-
-
-def similarity_modules(wildcards):
-    task = "task_folder" if LS["images"]["dataset"] == IMAGENET_FOLDER else "task_images"
-    return [f"relearn.steps.{task}", *modules_behind(LS_NAMES[wildcards.network])]
-
-
-# throughput: table 5.8's latency
-LS_THROUGHPUT_RUN = f"{LS_RUNS}/throughput/{{network}}/seed0"
-LS_THROUGHPUT_RUNS = expand(LS_THROUGHPUT_RUN, network=LS["throughput"]["networks"])
-
-
-def throughput_long_short_settings(wildcards):
-    own = LS["throughput"]
-    return {
-        "network": scaled_network(wildcards.network),
-        "against": scaled_network(own["against"]),
-        "classes": 1000 if LS["images"]["dataset"] == IMAGENET_FOLDER else 10,
-        "modes": ["inference"],
-        "memory": False,
-        **{key: own[key] for key in ("batch_size", "size", "pairs")},
-    }
-
-
-def throughput_long_short_modules(wildcards):
-    names = [LS_NAMES[wildcards.network], LS_NAMES[LS["throughput"]["against"]]]
-    return sorted({module for name in names for module in modules_behind(name)})
-
-
-# render
-LS_TABLES = [
-    *(f"zhu2022.table5.{number}" for number in range(1, 9)),
-    "zhu2022.table5.8.accuracy",
-    "zhu2022.table5.8.latency",
-    *(f"addition.long_short_{part}" for part in ("lra", "latency", "slopes", "characters", "networks")),
-]
-LS_FIGURES = [f"zhu2022.fig5.{number}" for number in (3, 5, 6)]
+use rule run as throughput_long_short with:
+    output:
+        record=f"{LS_THROUGHPUT_RUN}/record.json",
+        times=f"{LS_THROUGHPUT_RUN}/throughput.csv",
+    log:
+        f"{ROOT}/logs/long_short/throughput/{{network}}.log",
+    resources:
+        **needs(mem_mb=16000, minutes=120),
+    params:
+        **words(
+            "throughput",
+            study="long_short",
+            settings=throughput_long_short_settings,
+            modules=throughput_long_short_modules,
+            seed=0,
+        ),

@@ -1,70 +1,83 @@
-# The study `lrformer` (ye2023): LayerNorm and Lipschitz-regularised attention case by case; networks with either attention and head.
-LRFORMER = PARAMS["lrformer"]
-Y_RUNS = f"{ROOT}/runs/lrformer"
-LRFORMER_RUN = f"{Y_RUNS}/examine/{{protocol}}/seed{{seed}}"
-LRFORMER_RUNS = expand(LRFORMER_RUN, protocol=LRFORMER["examine"], seed=LRFORMER["seeds"])
+# The study `lrformer` (ye2023).
 
 
-def lrformer_settings(wildcards):
-    own = dict(LRFORMER["examine"][wildcards.protocol])
-    if "scales" in own:
-        own["spreads"] = [1.0, *own.pop("scales")]  # what the others are compared with comes first
-    return {"protocol": wildcards.protocol, **own}
+include: "../settings/lrformer.smk"
 
 
-# classify, uncertainty
-Y_CLASSIFY_RUN = f"{Y_RUNS}/classify/{{variant}}/depth{{depth}}/seed{{seed}}"
-Y_CLASSIFY_RUNS = expand(
-    Y_CLASSIFY_RUN,
-    variant=LRFORMER["grid"]["variants"],
-    depth=LRFORMER["grid"]["depths"],
-    seed=LRFORMER["seeds"],
-)
-Y_UNCERTAINTY_RUN = f"{Y_RUNS}/uncertainty/{{variant}}/depth{{depth}}/seed{{seed}}"
-Y_UNCERTAINTY_RUNS = expand(
-    Y_UNCERTAINTY_RUN,
-    variant=LRFORMER["grid"]["variants"],
-    depth=LRFORMER["grid"]["depths"],
-    seed=LRFORMER["seeds"],
-)
+# examine: LayerNorm and Lipschitz-regularised attention, case by case.
+rule examine_lrformer_all:
+    input:
+        expand("{run}/record.json", run=LRFORMER_RUNS),
+    localrule: True
 
 
-def classify_lrformer_settings(wildcards):
-    own, depth = LRFORMER["network"], wildcards.depth
-    attention, head = wildcards.variant.split("_")
-    network = {
-        "name": f"lrformer_depth{depth}",
-        "embed_dim": own["dim"],
-        "num_heads": own["heads"],
-        **{key: own[key] for key in ("patch_size", "start_std", "position_std")},
-        "drop_path_rate": LRFORMER["train"]["drop_path"],
-        "attention": {"dot": "dot_product"}.get(attention, attention),
-        "head": head,
-    }
-    if attention == "lrsa":
-        network["lrsa_alpha"] = own["lrsa_alpha"]
-    if head == "gp":
-        network["gp"] = dict(own["gp"])
-    recipe = vision_recipe("lrformer", LRFORMER["train"], **LRFORMER["grid"]["optimisers"][f"depth_{depth}"])
-    return {"network": network, **recipe}
+use rule run as examine_lrformer with:
+    output:
+        record=f"{LRFORMER_RUN}/record.json",
+        cases=f"{LRFORMER_RUN}/cases.csv",
+    log:
+        f"{ROOT}/logs/examine_lrformer/{{protocol}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=4000, minutes=60, gpu=0),
+    params:
+        **words(
+            "examine",
+            study="lrformer",
+            settings=lrformer_settings,
+            modules=["relearn.steps.constructions_lrformer"],
+        ),
 
 
-def uncertainty_settings(wildcards):
-    own = LRFORMER["uncertainty"]
-    return {
-        "sets": own["sets"],
-        "bins": own["bins"],
-        "test_images": own["images"],
-        "distances": own["distances"],
-    }
+# classify: each network trained on images and measured before and after.
+rule classify_lrformer_all:
+    input:
+        expand("{run}/record.json", run=Y_CLASSIFY_RUNS),
+    localrule: True
 
 
-def uncertainty_modules():
-    """The out-of-distribution sets of params.yaml and no others."""
-    sets = [OUTLIERS[name].partition(":")[0] for name in LRFORMER["uncertainty"]["sets"]]
-    return ["relearn.models.residual_vit", *sets]
+use rule run as classify_lrformer with:
+    input:
+        data=vision_images("lrformer"),
+    output:
+        record=f"{Y_CLASSIFY_RUN}/record.json",
+        history=f"{Y_CLASSIFY_RUN}/history.csv",
+        layers=f"{Y_CLASSIFY_RUN}/layers.csv",
+        alphas=f"{Y_CLASSIFY_RUN}/alphas.csv",
+        network=f"{Y_CLASSIFY_RUN}/model.safetensors",
+    log:
+        f"{ROOT}/logs/lrformer/classify/{{variant}}/depth{{depth}}/seed{{seed}}.log",
+    threads: 8 if from_folder("lrformer") else 1
+    resources:
+        **needs(mem_mb=12000, minutes=10080 if from_folder("lrformer") else 1440),
+    params:
+        **words(
+            "classify",
+            study="lrformer",
+            settings=classify_lrformer_settings,
+            modules=classify_modules("lrformer", "lrformer_depth12"),
+        ),
 
 
-# render
-Y_TABLES = [f"addition.lrformer_{part}" for part in ("constructions", "training", "ood")]
-Y_FIGURES = [f"addition.lrformer_{part}" for part in ("entropy", "reliability", "distance")]
+# uncertainty: calibration, and what a network says of images that it was not trained for (ye2023).
+rule uncertainty_all:
+    input:
+        expand("{run}/record.json", run=Y_UNCERTAINTY_RUNS),
+    localrule: True
+
+
+use rule run as uncertainty with:
+    input:
+        data=vision_images("lrformer"),
+        network=rules.classify_lrformer.output.network,
+    output:
+        record=f"{Y_UNCERTAINTY_RUN}/record.json",
+        calibration=f"{Y_UNCERTAINTY_RUN}/calibration.csv",
+        ood=f"{Y_UNCERTAINTY_RUN}/ood.csv",
+        distances=f"{Y_UNCERTAINTY_RUN}/distance.csv",
+        scores=f"{Y_UNCERTAINTY_RUN}/scores.csv",
+    log:
+        f"{ROOT}/logs/uncertainty/{{variant}}/depth{{depth}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=8000, minutes=120),
+    params:
+        **words("uncertainty", study="lrformer", settings=uncertainty_settings, modules=uncertainty_modules()),

@@ -1,37 +1,29 @@
-# The study `robustness` (zhu2022, section 5.3.4): what the networks of `long_short` withstand.
-WITHSTAND = PARAMS["robustness"]["withstand"]
-WITHSTAND_RUN = f"{ROOT}/runs/robustness/withstand/{{network}}/seed{{seed}}"
-WITHSTAND_RUNS = expand(WITHSTAND_RUN, network=WITHSTAND["networks"], seed=LS_SEEDS)
-REFERENCE = WITHSTAND["reference"]
+# The study `robustness` (zhu2022, section 5.3.4).
 
 
-def withstand_reference(wildcards):
-    """Errors of the network that mCE is relative to; none for itself, nor where nothing is corrupted by us."""
-    if wildcards.network == REFERENCE or REFERENCE not in WITHSTAND["networks"]:
-        return []
-    return expand(f"{WITHSTAND_RUN}/sets.csv", network=REFERENCE, seed=wildcards.seed)
+include: "../settings/robustness.smk"
 
 
-def withstand_settings(wildcards):
-    own = {key: value for key, value in WITHSTAND.items() if key not in ("networks", "reference")}
-    pgd, sets = dict(own["pgd"]), {name: folder for name, folder in own["sets"].items() if folder}
-    settings = {
-        "sets": sets,
-        "protocol": dict(own["protocol"]) if sets else None,
-        "pgd": pgd if pgd["images"] else None,
-        "autoattack": None,
-        "network": None,
-    }
-    return {**own, **settings}
+# withstand: what trained networks get right on corrupted and attacked images (zhu2022, tables 5.8 to 5.11).
+rule withstand_all:
+    input:
+        expand("{run}/record.json", run=WITHSTAND_RUNS),
+    localrule: True
 
 
-def withstand_modules(wildcards):
-    return modules_behind(LS_NAMES[wildcards.network])
-
-
-# render
-ROBUST_TABLES = [
-    "zhu2022.table5.8.derived",
-    *(f"zhu2022.table5.{number}" for number in (9, 10, 11)),
-    *(f"addition.robustness_{part}" for part in ("networks", "corruptions", "imagenet")),
-]
+use rule run as withstand with:
+    input:
+        data=vision_images("long_short"),
+        network=rules.classify_long_short.output.network,
+        reference=withstand_reference,
+    output:
+        record=f"{WITHSTAND_RUN}/record.json",
+        sets=f"{WITHSTAND_RUN}/sets.csv",
+        attacks=f"{WITHSTAND_RUN}/attacks.csv",
+        bad=f"{WITHSTAND_RUN}/bad_images.csv",
+    log:
+        f"{ROOT}/logs/robustness/withstand/{{network}}/seed{{seed}}.log",
+    resources:
+        **needs(mem_mb=12000, minutes=1440),
+    params:
+        **words("withstand", study="robustness", settings=withstand_settings, modules=withstand_modules),

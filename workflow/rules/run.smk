@@ -1,24 +1,28 @@
-# The rule behind every run of a step: `use rule run as craft with:` adds inputs, outputs, log, needs and words.
-# A job is stale when its settings, code version, labels or seed change (`params:`), or its inputs. Device, precision and
-# threads say how a run is made, not which one it is, so they are resources: the records of another machine count.
+# The rule that every run of a step inherits: `use rule run as craft with:` adds inputs, outputs, log, resources and words.
+# A job is stale when its settings, code version, labels, seed or inputs change. Device, precision and threads describe the
+# machine and not the run, so they are resources, which make no job stale.
 
 from functools import cache
 
 
 def needs(mem_mb, minutes, gpu=1):
-    """The resources of a job; device and precision are those of this machine."""
+    """Return the `resources:` of a rule; device and precision are the same for all jobs of this machine."""
     return {"mem_mb": mem_mb, "runtime": minutes, "gpu": gpu, "device": DEVICE, "precision": PRECISION}
 
 
-version_of = cache(code_version)  # the source stays as it is while the DAG is built
+version_of = cache(code_version)  # many runs share their modules
 
 
 def words(step, study, settings, modules=(), seed="{seed}", **labels):
-    """The `params:` of a rule: the words of `relearn <step> ...` that depend on the run and not on the machine.
+    """Return the `params:` of a rule: the words of `relearn <step> ...` that describe the run.
 
-    The code version is that of the step and of `modules`, which the step loads by name. Every wildcard but study and
-    seed is a label of its name; `labels` adds others. Settings, modules and labels may be functions of the wildcards.
-    A seed of None leaves the option out.
+    Settings, modules and labels are values or functions of the wildcards.
+
+    step, study: of all runs of the rule.
+    settings: for `--settings`.
+    modules: what the step loads by name; the code version covers the step and these.
+    seed: for `--seed`; None leaves the option out.
+    labels: in addition to the wildcards, all of which but study and seed are labels.
     """
 
     def of(value, wildcards):
@@ -42,7 +46,7 @@ def words(step, study, settings, modules=(), seed="{seed}", **labels):
 
 
 def input_words(wildcards, input):
-    """The inputs of a job by name; without the optional ones that it does not have."""
+    """Return `--input NAME PATH...` for each input of a job that has files."""
     paths = {name: [found] if isinstance(found, str) else list(found) for name, found in input.items()}
     return [word for name, found in paths.items() if found for word in ("--input", name, *found)]
 

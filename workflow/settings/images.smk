@@ -1,13 +1,17 @@
 # What the studies that train vision Transformers share (lipsformer, layer_scale, lrformer): their images and their recipes.
-IMAGENET_FOLDER = "imagenet"  # read where its images lie; see gradinit.smk
+IMAGENET_FOLDER = "imagenet"  # not prepared: its images are read where they lie
+
+
+def from_folder(study):
+    """Whether a study trains on ImageNet's folder, so that a job decodes images while it trains."""
+    return PARAMS[study]["images"]["dataset"] == IMAGENET_FOLDER
 
 
 def vision_images(study):
     """What a run of images reads: the prepared set, or the listing of ImageNet's folder."""
-    dataset = PARAMS[study]["images"]["dataset"]
-    if dataset == IMAGENET_FOLDER:
+    if from_folder(study):
         return f"{LISTING_RUN}/listing.json"
-    return f"{ROOT}/runs/{study}/prepare/{dataset}/data.safetensors"
+    return f"{ROOT}/runs/{study}/prepare/{PARAMS[study]['images']['dataset']}/data.safetensors"
 
 
 def prepare_vision_settings(wildcards):
@@ -29,7 +33,7 @@ def absent(value):
 def vision_recipe(study, train, **own):
     """Settings of `classify` from a recipe of params.yaml; ``own`` goes over it."""
     merged = {**train, **own}
-    folder = PARAMS[study]["images"]["dataset"] == IMAGENET_FOLDER
+    folder = from_folder(study)
     recipe = {
         **{key: merged[key] for key in ("optimizer", "lr", "betas", "weight_decay", "batch_size", "epochs")},
         **{key: merged[key] for key in ("warmup_epochs", "label_smoothing", "test_images")},
@@ -59,6 +63,5 @@ def modules_behind(network):
 
 def classify_modules(study, network):
     """The modules behind a run that trains ``network`` (a name that timm knows)."""
-    dataset = PARAMS[study]["images"]["dataset"]
-    task = "relearn.steps.task_folder" if dataset == IMAGENET_FOLDER else "relearn.steps.task_images"
+    task = "relearn.steps.task_folder" if from_folder(study) else "relearn.steps.task_images"
     return [task, *modules_behind(network)]
