@@ -72,8 +72,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": {"provenance"},
     "exits": {"memory", "durable"},
     "warm": set(),
-    "warm_server": {"warm", "warm_job"},
-    "warm_job": {"warm"},
+    "warm_server": {"parents", "warm", "warm_job"},
+    "warm_job": {"parents", "warm"},
     "devices": set(),
     "code_version": set(),
     # what reads records

@@ -18,7 +18,7 @@ import os
 import sys
 from pathlib import Path
 
-from relearn import exits, warm
+from relearn import exits, parents, warm
 
 STEPS = (
     *("prepare", "subset", "pretrain", "harden", "craft", "filter", "train", "evaluate"),
@@ -70,6 +70,8 @@ def main(argv: list[str] | None = None) -> int:
 
     def call() -> int:
         if args.command not in STEPS:
+            if args.command != "warm":  # it must stay a single thread and asks by itself
+                parents.watch()
             return _module(args.command).main(args)
         done = warm.start(argv, args.threads)
         return run_step(args) if done is None else done
@@ -125,7 +127,7 @@ def run_step(args: argparse.Namespace) -> int:
             if not path.is_file():
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
-    from relearn import console, parents, record
+    from relearn import console, record
     from relearn.devices import acquire
 
     record.install_signal_handlers()
