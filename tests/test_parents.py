@@ -53,6 +53,45 @@ def test_who_was_gone_before_counts_too() -> None:
     assert child.returncode == -signal.SIGTERM
 
 
+# A process that does not end on SIGTERM: it ignores it, or it is busy ending, when no thread of Python's runs any more.
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+ENDING = """
+import sys
+class Slow:
+    def __del__(self):
+        time.sleep(60)
+slow = Slow()
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+"""
+
+
+@pytest.mark.parametrize("program", [DEAF, DEAF + "import time" + ENDING], ids=["deaf", "ending"])
+def test_who_does_not_end_on_sigterm_is_killed(program: str) -> None:
+    engine = sleeper()
+    name = parents._name(engine.pid)
+    engine.kill()
+    engine.wait()
+    quick = "from relearn import parents; parents.ALARM_S, parents.PATIENCE_S = 0.2, 0.5\n"
+    command = [sys.executable, "-c", program + quick + WATCH.format(60)]
+    began = time.monotonic()
+    done = subprocess.run(
+        command, env={**os.environ, parents.VARIABLE: name}, capture_output=True, check=False, timeout=50
+    )
+    assert done.returncode == -signal.SIGKILL and time.monotonic() - began >= 0.5
+    assert parents.ALARM_S < parents.PATIENCE_S < 10
+
+
+def test_whose_standard_error_is_closed_ends_too() -> None:
+    engine = sleeper()
+    child = watcher(parents._name(engine.pid), 60)
+    assert child.stdout is not None and child.stderr is not None and child.stdout.readline() == "ready\n"
+    child.stderr.close()
+    engine.kill()
+    engine.wait()
+    assert child.wait(timeout=30) == -signal.SIGTERM
+    child.stdout.close()
+
+
 @pytest.mark.parametrize("part", ["boot", "namespace", "nothing"])
 def test_another_machine_s_process_is_nobody(part: str) -> None:
     boot, space, *rest = parents._name(os.getpid()).split(":")

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from relearn import warm
+from relearn import parents, warm
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="warm starts need Linux")
 PACKAGE = Path(warm.__file__).resolve().parent
@@ -344,6 +344,22 @@ def test_a_server_ends_with_its_parent_after_its_jobs(tmp_path: Path) -> None:
             one.communicate("\n", timeout=60)
             assert one.returncode == 0
         assert soon(lambda: not alive(own))
+
+
+def test_a_server_ends_soon_with_its_engine_whatever_its_jobs_do(tmp_path: Path) -> None:
+    """The engine is not its parent here: a shell may stand between the two."""
+    path = tmp_path / "socket"
+    program = SERVER.replace("server =", "from relearn import parents\nparents.PATIENCE_S = 0.5\nserver =")
+    with subprocess.Popen(["sleep", "60"]) as engine:
+        named = parents._name(engine.pid)
+        with server(path, program, RELEARN_PARENTS=named) as process, client(path, WAITS) as one:
+            job = pid_of(one)
+            time.sleep(1.0)
+            assert alive(job) and process.poll() is None
+            engine.kill()
+            assert soon(lambda: not path.exists(), 10)
+            assert process.wait(10) == -signal.SIGKILL and soon(lambda: not alive(job), 10)
+            one.communicate(timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from relearn import __version__, exits, warm
+from relearn import __version__, exits, parents, warm
 
 STEPS_OF = {
     "of several studies": ("prepare", "examine", "count", "classify", "throughput"),
@@ -83,6 +83,8 @@ def main(argv: list[str] | None = None) -> int:
 
     def call() -> int:
         if name not in STEPS:
+            if name != "warm":  # it must stay a single thread and asks by itself
+                parents.watch()
             return _module(name).main(args)
         done = warm.start(argv, args.threads)
         return run_step(args) if done is None else done
@@ -168,7 +170,7 @@ def run_step(args: argparse.Namespace) -> int:
             if not path.is_file():
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
-    from relearn import console, parents, record
+    from relearn import console, record
     from relearn.devices import acquire
     from relearn.given import Inputs, Settings
 

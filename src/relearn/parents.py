@@ -1,70 +1,133 @@
-"""A job ends with the engine that started it.
+"""A job and a helper end with the engine that started them.
 
-kill -9 of Snakemake leaves its jobs alive: the shell between them outlives it too, so the kernel's own signal to
-a parent's children does not reach them. Therefore the engine writes into the environment who it is
-(`announce`, called by the Snakefile), and a job watches that process (`watch`): when it is gone, the job sends
-itself SIGTERM, keeps its checkpoint and ends as after any SIGTERM. `dvc repro` above Snakemake counts as well.
+``kill -9`` of Snakemake leaves its jobs and helpers alive: a shell between them survives too, so the kernel's own
+signal to a parent's children does not reach them. Therefore the engine writes its name into the environment
+(`announce`, called by the Snakefile), and the processes below it watch that name. A job, the importer and ``relearn
+render`` do so in a thread (`watch`): when the engine is gone, the process gets SIGTERM, keeps its checkpoint and ends
+as after any SIGTERM; the kernel kills it if it is still there `PATIENCE_S` seconds later. The warm server must stay a single
+thread, so it asks (`gone`). A ``dvc repro`` above Snakemake counts as an engine.
 
-A process is named by boot, pid namespace, pid and start time: a pid used again, or the same number on another
-machine, is nobody. Where there is no /proc nothing is watched; there the run's lock still keeps a second writer
-away.
+A process is named by boot, pid namespace, pid and start time, so a process finds out about an engine that was gone
+before it started itself, and a pid that is used again or belongs to another machine is never mistaken for the engine.
+Without /proc (macOS) nothing is watched; there the run's lock still keeps a second writer away.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 VARIABLE = "RELEARN_PARENTS"
 SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "fish"}
 POLL_S = 1.0
+# After the engine: SIGTERM at once (stop at the next safe point), SIGALRM (stop anywhere; `relearn.interrupt`), SIGKILL.
+# None of them leaves a torn file.
+ALARM_S, PATIENCE_S = 4.0, 7.0
+PR_SET_PDEATHSIG, CLOCK_MONOTONIC = 1, 1
+
+
+class _Event(ctypes.Structure):
+    """C's struct sigevent, which asks for a signal."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("rest", ctypes.c_char * 64),
+    )
+
+
+class _Times(ctypes.Structure):
+    """C's struct itimerspec: interval and start, each in seconds and nanoseconds."""
+
+    _fields_ = tuple((name, ctypes.c_long) for name in ("every_s", "every_ns", "in_s", "in_ns"))
 
 
 def announce() -> None:
-    """Name this process, and a `dvc repro` above it, as those whose end is the end of every job started here.
+    """Name this process, and a ``dvc repro`` above it, as the engines whose end is the end of every process started here.
 
-    Under DVC this process watches it too: Snakemake takes SIGTERM for "start no more jobs".
+    Under DVC this process watches it too, and only gets SIGTERM: Snakemake then starts no more jobs and cleans up.
     """
     names = [_name(os.getpid())]
     if "DVC_ROOT" in os.environ:
         names.append(_name(_driver()))
-        watch(",".join(filter(None, names[1:])))
+        watch(_here(names[1:]), insist=False)
     os.environ[VARIABLE] = ",".join(filter(None, names))
 
 
-def watch(named: str | None = None) -> None:
-    """Send SIGTERM to this process as soon as one of the named ones is gone; returns at once.
+def announced() -> list[str]:
+    """Return the names of the engines above this process, without this process and those of other machines."""
+    return _here(os.environ.get(VARIABLE, "").split(","))
+
+
+def gone(names: Sequence[str]) -> int | None:
+    """Return the pid of the first of the named processes that is gone, None while all are alive."""
+    return next((_pid(name) for name in names if _name(_pid(name)) != name), None)
+
+
+def watch(names: Sequence[str] | None = None, *, insist: bool = True) -> None:
+    """Send SIGTERM to this process as soon as one of the named ones is gone; return at once.
 
     Args:
-        named: as `announce` writes it; default: the environment's. Names of other machines are skipped.
+        names: names as `announced` returns them (the default).
+        insist: send SIGALRM and SIGKILL later on.
     """
-    here = _place()
-    names = (os.environ.get(VARIABLE, "") if named is None else named).split(",")
-    ours = [name for name in names if here and name.startswith(here) and _pid(name) != os.getpid()]
-    if ours:
-        threading.Thread(target=_wait, args=(ours,), name="parents", daemon=True).start()
+    names = announced() if names is None else names
+    if names:
+        threading.Thread(target=_wait, args=(names, insist), name="parents", daemon=True).start()
 
 
-def _wait(names: list[str]) -> None:
+def tie(number: int) -> None:
+    """Let the kernel send a signal to this process when its parent ends; 0 unties. Nothing happens except on Linux.
+
+    The kernel sends nothing for a parent that has ended before this call: ask for it afterwards.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
+
+
+def kill_in(seconds: float) -> None:
+    """Let the kernel kill this process: no thread of ours would run while Python unloads torch or MLflow at its end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    timer, event = ctypes.c_void_p(), _Event(signal=signal.SIGKILL)
+    times = _Times(in_s=int(seconds), in_ns=int(seconds % 1 * 1e9))
+    if libc.timer_create(CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)) or libc.timer_settime(
+        timer, 0, ctypes.byref(times), None
+    ):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "timer")
+
+
+def _wait(names: Sequence[str], insist: bool) -> None:
     waiting = select.poll()
     for name in names:
         # gone already, or a kernel without process descriptors: the loop finds out
         with contextlib.suppress(OSError, AttributeError):
             waiting.register(os.pidfd_open(_pid(name)), select.POLLIN)
-    while alive := [name for name in names if _name(_pid(name)) == name]:
-        if len(alive) < len(names):
-            break
+    while (pid := gone(names)) is None:
         waiting.poll(POLL_S * 1000)
         time.sleep(0.01)  # a dying process is readable a moment before it is gone
-    gone = next(name for name in names if name not in alive)
-    sys.stderr.write(f"process {_pid(gone)}, which started this one, is gone\n")
+    if insist:
+        kill_in(PATIENCE_S)
+    with contextlib.suppress(OSError, ValueError):  # whoever read it may be gone, too
+        sys.stderr.write(f"process {pid}, which started this one, is gone\n")
     os.kill(os.getpid(), signal.SIGTERM)
+    if insist:
+        time.sleep(ALARM_S)
+        os.kill(os.getpid(), signal.SIGALRM)
+
+
+def _here(names: Sequence[str]) -> list[str]:
+    """Return those of the names that belong to this machine and not to this process."""
+    place = _place()
+    return [name for name in names if place and name.startswith(place) and _pid(name) != os.getpid()]
 
 
 def _driver() -> int:

@@ -98,9 +98,7 @@ def follow(
     stale_s: float = STALE_S,
     wait_s: float = 120.0,
 ) -> Summary:
-    """Import again and again until `stop()`, then once more from scratch; a fault in between is a line, not
-    the end.
-    """
+    """Import again and again until `stop()`, then once more from scratch; a fault in between is one line."""
     importer: Importer | None = None
     while not stop():
         try:
@@ -180,6 +178,7 @@ class Importer:
     def _import(self, changed: list[tuple[Source, Any]], summary: Summary, now: float) -> None:
         read: list[tuple[Source, Any, Tracked]] = []
         for source, signature in changed:
+            interrupt.check()
             try:
                 read.append((source, signature, tracked(source, self.artefacts, self.stale_s, now)))
             except (RecordError, ValueError, KeyError) as error:

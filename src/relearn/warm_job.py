@@ -7,7 +7,6 @@ code as a plain start, and ends as Python ends, without the seconds that unloadi
 from __future__ import annotations
 
 import atexit
-import ctypes
 import gc
 import io
 import os
@@ -17,10 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
-from relearn import warm
-
-PR_SET_PDEATHSIG = 1
-_prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform.startswith("linux") else None
+from relearn import parents, warm
 
 
 class Closes(Protocol):
@@ -47,8 +43,7 @@ def become(
     """
     code = 1
     try:
-        if _prctl is not None:
-            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        parents.tie(signal.SIGKILL)
         if os.getppid() == server:
             for one in foreign:
                 one.close()

@@ -3,7 +3,8 @@
 It has to stay a single thread, because a fork copies only the one that calls it, and it never touches a device,
 because CUDA does not survive a fork. It answers only its own user; its socket has mode 0600. It ends on SIGTERM,
 which it hands on to its jobs and waits for them (a second one kills them), and when the process that started it is
-gone, after the jobs that are still running; in both cases its socket goes first.
+gone, after the jobs that are still running; in both cases its socket goes first. The jobs of an engine that is gone end
+by themselves (`relearn.parents`); the kernel kills the server, and with it those that do not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relearn import warm, warm_job
+from relearn import parents, warm, warm_job
 
 DEVICES = ("/dev/nvidia", "/dev/kfd")
 POLL_S = 0.5  # how soon the end of the parent is noticed
@@ -76,6 +77,7 @@ class Server:
             )
         self.path, self.run, self.stamp, self.refuses = path, run, stamp, refuses
         self.parent = os.getppid() if parent is None else parent
+        self.engines = parents.announced()
         self.jobs: list[Job] = []
         self.asked_to_stop = self.told_to_stop = 0
         self.selector = selectors.PollSelector()  # not epoll, which a child would share
@@ -100,7 +102,7 @@ class Server:
             for key, _ in self.selector.select(POLL_S):
                 key.data()
             self._reap()
-            if self.asked_to_stop or os.getppid() != self.parent:
+            if self.asked_to_stop or self._engine_is_gone() or os.getppid() != self.parent:
                 self._close()
             while self.told_to_stop < self.asked_to_stop:
                 number = signal.SIGKILL if self.told_to_stop else signal.SIGTERM
@@ -110,6 +112,14 @@ class Server:
 
     def _stop(self, number: int, frame: object) -> None:
         self.asked_to_stop += 1
+
+    def _engine_is_gone(self) -> bool:
+        """Whether the engine that started this server is gone; sets an end to this server and its jobs when it is."""
+        if parents.gone(self.engines) is None:
+            return False
+        parents.kill_in(parents.PATIENCE_S)
+        self.engines = []
+        return True
 
     def _close(self) -> None:
         if self.listener is None:

@@ -93,7 +93,8 @@ def stop_helpers():
     stop_warm(HELPERS.pop("warm", None))
     if "tracker" in HELPERS:
         Path(TRACKER_STOP).touch()
-        HELPERS.pop("tracker").wait()
+        if HELPERS.pop("tracker").wait():  # it was killed, or it failed: once more
+            subprocess.run(["relearn", "track", "--root", ROOT], stdin=subprocess.DEVNULL)
 
 
 onsuccess:

@@ -1,6 +1,7 @@
 """relearn track: bring the runs below results/ into MLflow, once, or again and again while a workflow runs.
 
-With --follow it ends when the stop file appears or the process that started it is gone, after a last import.
+With --follow it ends after a last import, when the stop file appears or the process that started it is gone. When an
+engine that started it is killed, it ends without that import, within 10 seconds; the next import brings what is missing.
 The stop file may be there before the first run: then this is one import. Without MLflow's need nothing of
 MLflow is loaded: a follower waits for the first spool before it imports the library.
 """

@@ -15,6 +15,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 from pathlib import Path
 
@@ -41,10 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Import, listen, serve. Raises ValueError where this cannot be: no Linux, or another server is there."""
-    from relearn import cli, warm, warm_server
+    """Import, listen, serve.
+
+    Raises ValueError where this cannot be: no Linux, or another server is there; RuntimeError where its engine is gone.
+    """
+    from relearn import cli, parents, warm, warm_server
 
     parent = os.getppid()
+    parents.tie(signal.SIGKILL)  # an import can take longer than the server may outlive its engine
+    if (pid := parents.gone(parents.announced())) is not None:
+        raise RuntimeError(f"process {pid}, which started this one, is gone")
     if not sys.platform.startswith("linux"):
         raise ValueError(f"{sys.platform}: warm starts need Linux; every job starts plainly here")
     with contextlib.suppress(PermissionError):  # a Ctrl-C is for the clients, who hand it on
@@ -62,6 +69,7 @@ def main(args: argparse.Namespace) -> int:
         step = steps.get(argv[0])
         return "" if getattr(step, "NEEDS_TORCH", False) else "this step does without torch, and starts fast"
 
+    parents.tie(0)  # the server asks instead: its jobs may have a checkpoint to save
     server = warm_server.Server(args.socket, cli.main, stamp, parent, refuses)
     print(f"relearn warm: listening at {args.socket}", flush=True)
     server.serve()

@@ -1,0 +1,240 @@
+"""A hundred kills of a small, real pipeline: nothing of a killed engine lives on, and the results are those of an undisturbed one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from relearn import record
+from relearn.cli import STEPS
+
+from .test_engine_faults import only_senet
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc"),
+]
+ENGINE, TREE, IMPORTER, SERVER, JOB, CHILD = (
+    "engine",
+    "tree",
+    "importer",
+    "warm server",
+    "job",
+    "server's child",
+)
+KILLS = {ENGINE: 10, TREE: 14, IMPORTER: 16, SERVER: 12, JOB: 24, CHILD: 24}  # a hundred
+END_S = 10.0  # within which everything of a killed engine ends
+MARK = "RELEARN_TEST_OF_KILLS"  # in the environment of everything that an engine starts
+COMMAND = ("snakemake", "--cores", "1", "craft_all", "filter_all")
+SHORT: dict[str, Any] = {
+    "poisoning.prepare.pretrain_per_class": 16,
+    "poisoning.pretrain.training.epochs": 30,
+    "poisoning.craft.targets": 5,
+}
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of an engine: its parent and the words behind `relearn` that it was started with."""
+
+    pid: int
+    parent: int
+    words: tuple[str, ...]
+
+
+def processes(mark: str) -> dict[int, Process]:
+    """Everything alive that carries the mark, whoever its parent is now."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}\0".encode() not in (entry / "environ").read_bytes() + b"\0":
+                continue
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+        except OSError:  # it has just ended
+            continue
+        if state not in "ZX":
+            behind = words[words.index("relearn.cli") + 1 :] if "relearn.cli" in words else []
+            found[int(entry.name)] = Process(int(entry.name), int(parent), tuple(behind))
+    return found
+
+
+def members(found: dict[int, Process], engine: int) -> dict[str, list[int]]:
+    """Who does what, by pid."""
+    servers = [one.pid for one in found.values() if one.words[:1] == ("warm",) and one.parent == engine]
+    return {
+        ENGINE: [engine],
+        IMPORTER: [one.pid for one in found.values() if one.words[:1] == ("track",)],
+        SERVER: servers,
+        JOB: [one.pid for one in found.values() if one.words and one.words[0] in STEPS],
+        CHILD: [one.pid for one in found.values() if one.parent in servers],
+    }
+
+
+def below(found: dict[int, Process], pid: int) -> set[int]:
+    """The descendants of a process."""
+    children = [one.pid for one in found.values() if one.parent == pid]
+    return set(children).union(*(below(found, child) for child in children))
+
+
+class Pipeline:
+    """A scratch checkout with real jobs, a real importer and a real warm server."""
+
+    def __init__(self, scratch: Any) -> None:
+        self.scratch, self.root, self.lives = scratch, scratch.root, 0
+        (self.root / "bin/relearn").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m relearn.cli "$@"\n')
+        scratch.set(SHORT | dict(only_senet(yaml.safe_load((self.root / "params.yaml").read_text()))))
+        self.engine: subprocess.Popen[bytes] | None = None
+        self.log = self.root / "engine.log"
+
+    @property
+    def env(self) -> dict[str, str]:
+        left_out = ("RELEARN_WARM", "RELEARN_PARENTS")
+        kept = {name: value for name, value in self.scratch.env.items() if name not in left_out}
+        return kept | {MARK: self.mark}
+
+    @property
+    def mark(self) -> str:
+        return f"{os.getpid()}-{self.lives}"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self.lives += 1
+        with open(self.log, "wb") as log:
+            self.engine = subprocess.Popen(COMMAND, cwd=self.root, env=self.env, stdout=log, stderr=log)
+        return self.engine
+
+    def alive(self) -> dict[int, Process]:
+        return processes(self.mark)
+
+    def until(self, kind: str, seconds: float) -> None:
+        """Wait a while, from when there is such a member; not for long, and no longer than the engine runs."""
+        assert self.engine is not None
+        looking = time.monotonic() + 5
+        while time.monotonic() < looking and self.engine.poll() is None:
+            now = members(self.alive(), self.engine.pid)
+            if now[IMPORTER] if kind in (ENGINE, TREE) else now[kind]:
+                break
+            time.sleep(0.05)
+        time.sleep(seconds)
+
+    def ended(self, pids: set[int] | None = None) -> float:
+        """Seconds until those processes have ended (default: everything of the engine); fails after END_S."""
+        began = time.monotonic()
+        while left := [one for pid, one in self.alive().items() if pids is None or pid in pids]:
+            assert time.monotonic() - began < END_S, f"alive after {END_S:g} s: {left}"
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def command(self, *words: str) -> str:
+        done = subprocess.run(words, cwd=self.root, env=self.env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def results(self) -> dict[str, Any]:
+        """Of each record all that does not tell of time, machine and attempts."""
+        found, problems = record.read_all(self.root / "results/mini/runs")
+        assert not problems
+        return {one["run"]: {key: one[key] for key in ("outputs", "metrics", "outcome")} for one in found}
+
+    def imported(self) -> list[tuple[str, str]]:
+        """Run id and status of MLflow's runs that are not in the trash, sorted."""
+        asked = (
+            "SELECT value, status FROM runs JOIN tags USING (run_uuid)"
+            " WHERE key = 'relearn.run' AND lifecycle_stage = 'active' ORDER BY value"
+        )
+        with closing(sqlite3.connect(self.root / "mlflow.db")) as store:
+            return [(str(run), str(status)) for run, status in store.execute(asked)]
+
+    def finished(self) -> dict[str, Any]:
+        """The results of a pipeline whose engine has ended with status 0, each one once in MLflow; then all is cleared."""
+        if "Nothing to be done" in self.log.read_text():  # the engine before it died in its last second
+            self.command("relearn", "track")
+        results = self.results()
+        assert self.imported() == [(run, "FINISHED") for run in sorted(results)]
+        for made in ("results", "mlartifacts", ".snakemake"):
+            shutil.rmtree(self.root / made, ignore_errors=True)
+        for file in self.root.glob("mlflow.db*"):
+            file.unlink()
+        return results
+
+    def close(self) -> None:
+        for pid in self.alive():
+            os.kill(pid, signal.SIGKILL)
+        if self.engine is not None:
+            self.engine.wait()
+
+
+@pytest.fixture
+def pipeline(scratch_at: Any, tmp_path: Path) -> Iterator[Pipeline]:
+    made = Pipeline(scratch_at(tmp_path / "checkout"))
+    yield made
+    made.close()
+
+
+def kill(pipeline: Pipeline, kind: str) -> float | None:
+    """Kill such a member, or everything; the seconds until all that ends with it has ended, None if there is none."""
+    assert pipeline.engine is not None
+    found = pipeline.alive()
+    now = members(found, pipeline.engine.pid)
+    helped = now[IMPORTER] or now[SERVER] or now[JOB]  # before that there is nothing to leave behind
+    victims = {TREE: sorted(found), ENGINE: [pipeline.engine.pid]}.get(kind, now.get(kind, []))
+    if not helped or not victims:
+        return None
+    for pid in victims if kind == TREE else victims[:1]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if kind in (ENGINE, TREE):
+        pipeline.engine.wait()
+        return pipeline.ended()
+    return pipeline.ended({victims[0], *below(found, victims[0])})
+
+
+def test_a_hundred_kills_leave_nobody_behind_and_the_results_as_they_are(pipeline: Pipeline) -> None:
+    assert pipeline.start().wait() == 0, pipeline.log.read_text()
+    undisturbed = pipeline.finished()
+    assert len(undisturbed) > 20
+
+    chance, left, finished = random.Random(0), Counter(KILLS), 0
+    slowest = dict.fromkeys(KILLS, 0.0)
+    engine = pipeline.start()
+    while True:
+        if left and engine.poll() is None:
+            kind = chance.choice(sorted(left.elements()))
+            pipeline.until(kind, chance.uniform(0.0, 3.0))
+            if (seconds := kill(pipeline, kind)) is not None:
+                left -= Counter([kind])
+                slowest[kind] = max(slowest[kind], seconds)
+                print(
+                    f"engine {pipeline.lives}: {kind}, all gone after {seconds:.1f} s, {left.total()} to go",
+                    flush=True,
+                )
+            continue
+        code = engine.wait()
+        pipeline.ended()
+        if code == 0:
+            assert pipeline.finished() == undisturbed
+            finished += 1
+        else:
+            pipeline.command("relearn", "recover")
+        if code == 0 and not left:
+            break
+        engine = pipeline.start()
+    print(
+        f"{sum(KILLS.values())} kills of {pipeline.lives} engines, {finished} pipelines finished; slowest: {slowest}"
+    )
