@@ -146,7 +146,7 @@ OWN_WORDS = {
     "withstand": "autoattack: missing",
 }
 OWN_COUNTS = {"provoke": "inputs: 0 of 0", "vote": "0 answers.csv"}
-OWN_COUNTS |= {step: "input network: none (needed" for step in ("examine", "ascend", "invert")}
+OWN_COUNTS |= dict.fromkeys(("examine", "ascend", "invert"), "input network: none (needed")
 DATA = {
     "prepare",
     "folder",
