@@ -3,18 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 CORES ?= all
-SCALE ?= mini
 export MLFLOW_DISABLE_TELEMETRY = true
+.DEFAULT_GOAL := help
 
-.PHONY: reproduce test ui check format benchmark publish clean
+.PHONY: help reproduce test ui check format benchmark publish clean
 
-reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names (mini)
-	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores $(CORES)
+help:  ## this list
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names, or with SCALE=small at that one
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores $(CORES)$(if $(SCALE), --config scale=$(SCALE))
 
 test: $(READY)  ## the tests, and which took longest
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto --dist worksteal --durations=30
 
-ui: $(READY)  ## imports what is not imported yet, then the MLflow UI on 127.0.0.1
+ui: $(READY)  ## import the runs that MLflow does not have, then open its pages on 127.0.0.1
 	PATH="$(CURDIR)/$(BIN):$$PATH" relearn ui
 
 check: $(READY)  ## style, types, workflow, fast tests
@@ -26,7 +29,7 @@ check: $(READY)  ## style, types, workflow, fast tests
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --dry-run --quiet all
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto --dist worksteal -x
 
-format: $(READY)
+format: $(READY)  ## the code, in place
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/snakefmt Snakefile workflow
@@ -34,13 +37,17 @@ format: $(READY)
 benchmark: $(READY)  ## speed and memory, each against its reference in the same run
 	for script in benchmarks/[a-z]*.py; do case $$script in */timing.py) ;; *) $(BIN)/python $$script || exit 1;; esac; done
 
-publish:  ## copy what the project stands by (SCALE=mini) to results/published: report, tables, figures, claims, records and what renders them; no weights
+publish: SCALE ?= mini
+publish:  ## copy results without weights to results/published, of scale mini or of SCALE=small
 	mkdir -p results/published/$(SCALE) && find results/published/$(SCALE) -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
 	cd results/$(SCALE) && cp -r tables figures claims.md claims.json coverage.csv deviations.md settings.md metrics.json report.html ../published/$(SCALE)/
 	cd results/$(SCALE) && find runs '(' -name '*.json' -o -name '*.csv' -o -name gallery.safetensors ')' | tar -cf - -T - | tar -xf - -C ../published/$(SCALE)
 
-clean:  ## what the pipeline made, not what is published
+clean:  ## remove what the pipeline made, not what is published
 	rm -rf results/mini results/small results/medium results/paper
+
+.DEFAULT:
+	@echo "make: no target '$@'; make help lists all" >&2; exit 2
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "relearn needs Python 3.11 or newer")'

@@ -45,7 +45,17 @@ _TO_MOVE = tuple(
     for name in (
         *("console", "exits", "interrupt", "parents", "memory", "devices", "warm", "warm_server", "warm_job"),
         *("record", "record_file", "spool", "durable", "provenance", "checkpoint", "tensors_file"),
-        *("tracked", "tracking_store", "spelling", "faults", "code_version", "code_trees", "schema", "forecast_memory", "given"),
+        *(
+            "tracked",
+            "tracking_store",
+            "spelling",
+            "faults",
+            "code_version",
+            "code_trees",
+            "schema",
+            "forecast_memory",
+            "given",
+        ),
         *(f"schema_{part}" for part in ("types", "rules", "vision")),
         *(f"schema_{study}" for study in ("gradinit", "l2_attention", "lipsformer", "layer_scale")),
         *(f"schema_{study}" for study in ("lrformer", "long_short", "robustness", "freelb")),

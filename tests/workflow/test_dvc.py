@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from relearn.durable import digest
 from relearn.report import artefacts
 from relearn.steps import jobs
 
@@ -104,6 +105,12 @@ def test_the_report_promises_every_table_and_figure(plan: list[jobs.Job]) -> Non
     assert made == {f"{one.id}.{kind}" for one in known for kind in kinds[one.kind]}
     read = {Path(path).name for path in report.inputs}
     assert {path.name for path in Path("workflow/reported").glob("*.yaml")} <= read
+
+
+def test_the_report_is_stale_once_its_template_or_its_style_changes(plan: list[jobs.Job]) -> None:
+    (report,) = (job for job in plan if job.rule == "render")
+    for name in ("report.html.j2", "report.css"):
+        assert digest(Path("src/relearn/report") / name) in report.code
 
 
 def test_stages_are_few_and_named_after_step_and_study(stages: dict[str, dict[str, Any]]) -> None:

@@ -6,13 +6,17 @@ PAGE = [Path(relearn.__file__).parent / "report" / name for name in ("report.htm
 
 
 def rendered(pattern, **values):
-    """Return output files that stay until `relearn render` replaces them; a job that fails leaves them as they were."""
+    """Return output files that stay until `relearn render` replaces them; a job that fails leaves them as they were.
+
+    One output must not be among them: Snakemake removes it when a job fails, and so knows that the job is still to be done.
+    """
     return update(expand(pattern, **values))
 
 
 rule render_all:
     input:
         f"{ROOT}/report.html",
+        f"{ROOT}/metrics.json",
     localrule: True
 
 
@@ -187,7 +191,7 @@ rule render:
         rendered(f"{ROOT}/coverage.csv"),
         rendered(f"{ROOT}/deviations.md"),
         rendered(f"{ROOT}/settings.md"),
-        rendered(f"{ROOT}/metrics.json"),
+        metrics=f"{ROOT}/metrics.json",
         page=rendered(f"{ROOT}/report.html"),
     log:
         f"{ROOT}/logs/render.log",
