@@ -101,7 +101,8 @@ def test_of_squares_it_is_known() -> None:
 
 def test_what_cannot_be_compared_is_refused_in_a_line() -> None:
     with pytest.raises(
-        ValueError, match=r"^passes: found 0 with 6 masks \(allowed: some, with as many masks each\)$"
+        ValueError,
+        match=r"^passes: found 0 with 6 masks \(allowed: at least one, with equally many masks each\)$",
     ):
         compared(silent=True)
     with pytest.raises(ValueError, match=r"^passes: found 3 with 7 masks \(allowed: "):

@@ -1,1 +1,1 @@
-"""Operators that two rooms share, one idea a file: any leading shape, the device of the tensor."""
+"""Mathematical operators shared by several packages, one idea per file; any leading shape, on the tensor's device."""

@@ -26,9 +26,9 @@ def cosine_bound(
     p: str = "two",
     form: str = "tight",
 ) -> Tensor:
-    r"""Lip_p of cosine attention with normalised values is at most this (qi2023, theorem 1), but for "printed" and p = ∞.
+    r"""Upper bound on Lip_p of cosine attention with normalised values (qi2023, theorem 1), except "printed" for p = ∞.
 
-    One head of N tokens in D numbers, of width d, has :math:`\nu \epsilon^{-1/2}` times
+    For one head with N tokens of D numbers and width d, the bound is :math:`\nu \epsilon^{-1/2}` times
 
     ============  =================================================================================================
     p, form       bound
@@ -43,18 +43,18 @@ def cosine_bound(
                   :math:`m = \min(\sqrt D \|W\|_2, \sqrt d \|W^\top\|_\infty)`
     ============  =================================================================================================
 
-    with c_d of :func:`unit_factor`. For p = 2 "corrected" is "printed". The tight forms are ours (docs/errata.md, Q5 and
-    Q9, derives them); a lone token has no τ terms there, for its weight is 1. All that is valid here holds for any bias
-    that the logits get, any mask, and any bias of the maps.
+    with c_d from :func:`unit_factor`. For p = 2, "corrected" equals "printed". The tight forms are ours (docs/errata.md, Q5 and
+    Q9, derives them); they have no τ terms for a single token, whose weight is 1. All valid forms hold for any bias
+    of the logits, any mask, and any bias of the maps.
 
-    Heads side by side: the root of the sum of squares for p = 2, the largest for p = ∞; "printed" their sum (appendix
-    A.2). W^O multiplies by :math:`\|W^O\|_2` or :math:`\|W^{O\top}\|_\infty`.
+    Several heads are combined by the root of the sum of squares for p = 2 and by the maximum for p = ∞; "printed" adds them
+    (appendix A.2). W^O multiplies by :math:`\|W^O\|_2` or :math:`\|W^{O\top}\|_\infty`.
 
     Args:
         wq, wk, wv: (..., H, D, d).
-        length: N. The bound grows with it, so it holds for shorter sequences, too.
+        length: N. The bound grows with N, so it also holds for shorter sequences.
         tau, nu, eps: τ, ν, ε; ν includes any factor for the number of heads.
-        wo: (..., H d, E), or None: the heads are the output.
+        wo: (..., H d, E), or None if the output is the concatenated heads.
         p: norm, "two" or "inf".
         form: printed, corrected or tight.
 
@@ -62,7 +62,7 @@ def cosine_bound(
         (...), differentiable in the weights.
 
     Raises:
-        ValueError: another p or form, N below 1, shapes that do not fit, τ, ν or ε that is not positive, NaN or
+        ValueError: an unknown p or form, N below 1, shapes that do not fit, τ, ν or ε that is not positive, NaN or
             infinity in the weights.
     """
     n = whole_length(length)
@@ -93,14 +93,14 @@ def cosine_bound(
 
 
 def unit_factor(width: int) -> float:
-    r"""c_d: the largest ∞-norm of the derivative of :math:`u \mapsto u / \sqrt{\|u\|^2 + \epsilon}` on R^d, times √ε.
+    r"""Return c_d: the largest ∞-norm of the derivative of :math:`u \mapsto u / \sqrt{\|u\|^2 + \epsilon}` on R^d, times √ε.
 
     .. math:: c_d = \tfrac23 (B + 1)^{3/2} (3 B)^{-1/2}, \quad B = (\sqrt d - 1) / 2; \qquad c_d = 1 \text{ for } d \le 4
 
-    The paper's equation 17 has 2, which c_d exceeds from d = 68 on (errata, Q6); for p = 2 the number is 1.
+    The paper's equation 17 has 2, which c_d exceeds from d = 68 on (errata, Q6); for p = 2 the constant is 1.
 
     Raises:
-        ValueError: d is not a whole number of at least one.
+        ValueError: d is not an integer of at least 1.
     """
     d = whole_length(width, "width")
     if d <= 4:
@@ -110,7 +110,7 @@ def unit_factor(width: int) -> float:
 
 
 def _terms(n: int, dim: int, width: int, p: str, form: str) -> tuple[float, float, float]:
-    """Factors of key, query and value norms, without τ ν ε^(-1/2)."""
+    """Return the factors of the key, query and value norms, without τ ν ε^(-1/2)."""
     if form == "tight":
         several = float(n > 1)
         if p == "two":

@@ -1,8 +1,8 @@
-r"""The inverse of x + c f(x) by Banach's fixed-point iteration, sample by sample.
+r"""Inverse of x + c f(x) by Banach's fixed-point iteration, for each sample separately.
 
 .. math:: g(x) = x + c f(x) = y, \qquad x_0 = y, \qquad x_{k+1} = y - c f(x_k)
 
-If f has the Lipschitz constant L in the norm that is used here and the rate :math:`\rho = c L < 1`, then g is a bijection and, with
+If f has the Lipschitz constant L in the chosen norm and the rate is :math:`\rho = c L < 1`, then g is a bijection. With
 the residual :math:`r_k = \|x_{k+1} - x_k\| = \|y - g(x_k)\|`,
 
 .. math:: \|x_k - x\| \le \rho^k\, \|x_0 - x\| \quad\text{and}\quad \|x_k - x\| \le r_k / (1 - \rho).
@@ -24,14 +24,14 @@ NORMS = {"inf": math.inf, "two": 2.0, "one": 1.0}
 
 @dataclass(frozen=True)
 class FixedPoint:
-    r"""Where the iteration ended. B samples; K is the number of updates of the slowest sample.
+    r"""Result of the iteration, for B samples; K is the number of updates of the slowest sample.
 
     ``x``: the last iterate, of the shape of y.
-    ``residuals``: (K + 1, B), :math:`\|y - g(x_k)\|`, k = 0..K: the last row is that of ``x``.
-    ``errors``: (K + 1, B), :math:`\|x_k - x\|`, None without the true x.
-    ``updates``: (B,), updates of each sample.
+    ``residuals``: (K + 1, B), :math:`\|y - g(x_k)\|`, k = 0..K; the last row belongs to ``x``.
+    ``errors``: (K + 1, B), :math:`\|x_k - x\|`; None if the true x is unknown.
+    ``updates``: (B,), number of updates of each sample.
     ``converged``: (B,), whether the last residual is at most the tolerance.
-    A sample whose next iterate is not finite stays at its last finite one; its residual is infinite from there on.
+    A sample whose next iterate is not finite keeps its last finite one, and its residual is infinite from then on.
     """
 
     x: Tensor
@@ -53,20 +53,20 @@ def solve(
     norm: str = "inf",
     batched: bool = True,
 ) -> FixedPoint:
-    """Iterate x <- y - c f(x) without gradients. f sees all samples at every call; it must not mix them.
+    """Iterate x <- y - c f(x) without gradients. f gets all samples at every call and must not mix them.
 
     Args:
         f: maps a tensor of the shape of y to one of the same shape.
         y: (B, ...) or, with ``batched=False``, one sample of any shape.
-        iterations: updates at most. f is called once more, for the residual of the last iterate.
-        tolerance: a sample stops at the first iterate whose residual is at most this; 0 stops at an exact fixed point alone.
-        start: x_0 (y where left out).
-        truth: the true x, for the errors.
-        norm: of a sample: ``inf`` largest entry, ``two`` Euclidean, ``one`` sum of absolute entries.
+        iterations: maximum number of updates. f is called once more, for the residual of the last iterate.
+        tolerance: a sample stops at the first iterate whose residual is at most this; 0 stops only at an exact fixed point.
+        start: x_0; default y.
+        truth: the true x, used to compute the errors.
+        norm: norm of a sample: ``inf`` largest entry, ``two`` Euclidean, ``one`` sum of absolute entries.
 
     Raises:
-        ValueError: y, start or truth of an unfit shape or not finite, f(x) of another shape, a negative count or tolerance,
-        another norm.
+        ValueError: y, start or truth has a wrong shape or is not finite, f(x) has another shape, a count or tolerance is negative,
+            or the norm is unknown.
     """
     _check(y, c, iterations, tolerance, norm, batched)
     x = y if start is None else _like(start, y, "start")
@@ -98,15 +98,15 @@ def solve(
 
 
 def updates_for(rate: float, tolerance: float, first: float = 1.0) -> int:
-    r"""How many updates surely suffice: the least k with :math:`\rho^k\, r_0 / (1 - \rho) \le` tolerance.
+    r"""Return how many updates surely suffice: the least k with :math:`\rho^k\, r_0 / (1 - \rho) \le` tolerance.
 
     Args:
         rate: ρ = c L, below 1.
-        tolerance: of the error :math:`\|x_k - x\|`, positive.
-        first: the residual of x_0, r_0 (for x_0 = y: :math:`\|c f(y)\|`).
+        tolerance: bound on the error :math:`\|x_k - x\|`, positive.
+        first: residual r_0 of x_0 (for x_0 = y: :math:`\|c f(y)\|`).
 
     Raises:
-        ValueError: a rate outside [0, 1), a tolerance that is not positive, a first residual that is negative or not finite.
+        ValueError: a rate outside [0, 1), a tolerance that is not positive, or a first residual that is negative or not finite.
     """
     require_contraction(rate)
     if not 0 < tolerance < math.inf:
@@ -120,10 +120,10 @@ def updates_for(rate: float, tolerance: float, first: float = 1.0) -> int:
 
 
 def require_contraction(rate: float) -> float:
-    """The rate itself.
+    """Return the rate if it is in [0, 1).
 
     Raises:
-        ValueError: it is not in [0, 1): no guarantee that x + c f(x) has an inverse, or that the iteration finds it.
+        ValueError: it is not, so neither the inverse of x + c f(x) nor the convergence of the iteration is guaranteed.
     """
     if not 0 <= rate < 1:
         raise ValueError(
@@ -133,7 +133,7 @@ def require_contraction(rate: float) -> float:
 
 
 def sizes(x: Tensor, norm: str, batched: bool = True) -> Tensor:
-    """The norm of every sample, (B,), or of the whole tensor, ()."""
+    """Return the norm of every sample, (B,), or of the whole tensor, ()."""
     flat = x.reshape(len(x), -1) if batched else x.reshape(-1)
     return torch.linalg.vector_norm(flat, NORMS[norm], dim=-1)
 

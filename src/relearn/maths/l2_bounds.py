@@ -23,7 +23,7 @@ def bound_inf(
     visible: int | None = None,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Lip_∞ of tied L2 attention is at most this (kim2020, theorem 3.2).
+    r"""Upper bound on Lip_∞ of tied L2 attention (kim2020, theorem 3.2).
 
     .. math:: \frac{4 \sqrt{w}\, c + 1}{s}\;
               \max_h \|W^{Q,h}\|_\infty \|W^{Q,h\top}\|_\infty\; \max_h \|W^{V,h\top}\|_\infty\; \|W^{O\top}\|_\infty,
@@ -38,18 +38,18 @@ def bound_inf(
     ======== ============== =====================================================
 
     Args:
-        length: N. The bound grows with it, so it also holds for every shorter sequence.
-        scale: s, by which logits and A_h are divided; default √d, that is √(D/H).
-        visible: the largest number of keys that one row sees, in place of N. Every row must see itself
-            (appendix G; the condition is printed with the wrong sign: errata, K6).
-        check_finite: False leaves out a look at every weight; NaN then gives NaN.
+        length: N. The bound grows with N, so it also holds for shorter sequences.
+        scale: s, the divisor of the logits and of A_h; default √d, i.e. √(D/H).
+        visible: the largest number of keys that any row sees, used instead of N. Every row must see itself
+            (appendix G prints this condition with the wrong sign: errata, K6).
+        check_finite: False skips the check of every weight; NaN then gives NaN.
 
     Returns:
-        (...), differentiable in the weights. Equal to the constant where N = 1 and D = H = 1.
+        (...), differentiable in the weights. Equal to the Lipschitz constant if N = 1 and D = H = 1.
 
     Raises:
-        ValueError: length or visible below 1, visible above length, a scale that is not positive, shapes that do
-            not fit, NaN or infinity in the weights.
+        ValueError: length or visible is below 1, visible exceeds length, scale is not positive, shapes do
+            not fit, or weights contain NaN or infinity.
     """
     s = _check(wq, wv, wo, length, scale)
     if visible is not None and whole_length(visible, "visible") > length:
@@ -75,18 +75,18 @@ def bound_two(
     scale: float | None = None,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Lip_2 of tied L2 attention is at most this, unless form is "printed".
+    r"""Upper bound on Lip_2 of tied L2 attention, unless form is "printed".
 
     .. math:: \frac{g(N)}{s} \Big(\sum_h \|W^{Q,h}\|_2^4\, \|W^{V,h}\|_2^2\Big)^{1/2} \|W^O\|_2
 
-    with g of :func:`growth`. The paper (kim2020, theorem 3.2) prints the square of ‖W^{Q,h}‖_2 where the fourth
-    power stands here; that is no bound once some ‖W^{Q,h}‖_2 > 1 (errata, K1), and "printed" is here to show it.
-    The width of W^{Q,h} plays no part.
+    with g from :func:`growth`. The paper (kim2020, theorem 3.2) prints the square of ‖W^{Q,h}‖_2 instead of the fourth
+    power; that is not a bound if some ‖W^{Q,h}‖_2 > 1 (errata, K1), and "printed" exists to show it.
+    The bound does not depend on the width of W^{Q,h}.
 
     Args:
         wq, wv, wo, length, scale, check_finite: as in :func:`bound_inf`.
         form: printed (WRONG), corrected, tight, unmasked or tightest.
-        masked: some row does not see every key. Every row must see itself all the same.
+        masked: whether some row does not see every key. Every row must still see itself.
 
     Returns:
         (...), differentiable in the weights.
@@ -105,7 +105,7 @@ def bound_two(
 
 
 def growth(length: int, *, form: str = "tightest", masked: bool = False) -> float:
-    r"""g(N): how the p = 2 bound of L2 attention grows with the number of tokens. c = φ⁻¹(N - 1).
+    r"""Return g(N), the growth of the p = 2 bound of L2 attention with the number of tokens. c = φ⁻¹(N - 1).
 
     ============== ============================================== ==================================
     form            g(N)                                           holds
@@ -114,10 +114,10 @@ def growth(length: int, *, form: str = "tightest", masked: bool = False) -> floa
     corrected       √N (4c + 1)                                    every row sees itself
     tight           √N + 2c + 2 √(c c_1 (N - 1)), c_1 = W_0(1/e)   every row sees itself
     unmasked        2 N^{1/4} + 2c + 2 √(c (√N + 1) ln N)          every row sees all, N ≥ 3
-    tightest        the least of those that hold
+    tightest        the smallest of the valid forms
     ============== ============================================== ==================================
 
-    The last two forms are ours; docs/errata.md (K11) derives them.
+    The forms "tight" and "unmasked" are ours; docs/errata.md (K11) derives them.
 
     Raises:
         ValueError: length below 1, an unknown form, or "unmasked" with a mask or for N < 3.
@@ -141,7 +141,7 @@ def growth(length: int, *, form: str = "tightest", masked: bool = False) -> floa
 
 
 def _check(wq: Tensor, wv: Tensor, wo: Tensor, length: int, scale: float | None) -> float:
-    """The scale s, after a look at the shapes and numbers."""
+    """Check shapes and numbers, and return the scale s."""
     whole_length(length)
     fits = wq.ndim >= 3 and wv.ndim >= 3 and wo.ndim >= 2 and 0 not in (*wq.shape, *wv.shape, *wo.shape)
     fits = fits and wq.shape[:-1] == wv.shape[:-1] and wo.shape[-2] == wv.shape[-3] * wv.shape[-1]

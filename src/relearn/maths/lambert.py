@@ -1,4 +1,4 @@
-"""The inverse of c ↦ c e^(c+1), by Lambert's W: what bounds the covariance inside L2 self-attention."""
+"""The inverse of c ↦ c e^(c+1) by Lambert's W function; it bounds the covariance in L2 self-attention."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def phi(c: float) -> float:
 
 
 def phi_inverse(y: float) -> float:
-    r"""The c ≥ 0 of φ(c) = y: the principal branch of Lambert's W at y/e.
+    r"""Return the c ≥ 0 with φ(c) = y, from the principal branch of Lambert's W at y/e.
 
     .. math:: \varphi^{-1}(y) = W_0(y / e), \qquad \varphi^{-1}(0) = 0
 
-    The paper names the number W_0(N/e) where it needs φ⁻¹(N - 1); that is φ⁻¹(N), too large (errata, K2).
+    Where the paper needs φ⁻¹(N - 1), it gives W_0(N/e), which is φ⁻¹(N) and too large (errata, K2).
 
     Raises:
         ValueError: y is negative or not finite.
@@ -30,24 +30,24 @@ def phi_inverse(y: float) -> float:
 
 
 def covariance_bound(length: int) -> float:
-    r"""c(N) = φ⁻¹(N - 1), never above log N: the largest Σ_j P_j z_j² of a row of L2 attention that sees itself.
+    r"""c(N) = φ⁻¹(N - 1), at most log N: the largest Σ_j P_j z_j² of a row of L2 attention that sees itself.
 
     .. math:: c(N) = \max_{z \in \mathbb{R}^{N-1}} \frac{\sum_j z_j^2 e^{-z_j^2}}{1 + \sum_j e^{-z_j^2}}
 
-    The row's own key has z = 0; the maximum is attained where every other z_j² = 1 + c (kim2020, lemma F.2).
-    So the trace of the covariance of the keys under the row's probabilities is at most c(N).
+    The row's own key has z = 0; the maximum is attained if every other z_j² = 1 + c (kim2020, lemma F.2).
+    Hence the trace of the covariance of the keys under the row's probabilities is at most c(N).
 
     Args:
-        length: N, the number of keys that the row sees, its own among them.
+        length: N, the number of keys that the row sees, including its own.
 
     Raises:
-        ValueError: length is not a whole number of at least one.
+        ValueError: length is not an integer of at least 1.
     """
     return phi_inverse(whole_length(length) - 1)
 
 
 def whole_length(length: int, name: str = "length") -> int:
-    """`length` as an int, or ValueError where it is not a whole number of at least one."""
+    """Return ``length`` as an int; ValueError if it is not an integer of at least 1."""
     if isinstance(length, bool) or length != length // 1 or length < 1:
         raise ValueError(f"{name} is {length!r}: a whole number of tokens, at least 1, is needed")
     return int(length)

@@ -21,14 +21,14 @@ FORMS_TWO = ("largest", "exact")
 
 
 def bound_inf(gamma: Tensor, eps: float, *, form: str = "exact") -> Tensor:
-    r"""Lip_∞ of LayerNorm: :math:`\max_i |\gamma_i|\, k(N) / \sqrt\varepsilon`.
+    r"""Lip_∞ of LayerNorm, or a bound on it: :math:`\max_i |\gamma_i|\, k(N) / \sqrt\varepsilon`.
 
     ========== =========================================== ================================================
     form       k(N)                                        holds
     ========== =========================================== ================================================
-    printed    N                                           yes, far too large (the proof errs at N = 3: Y1)
-    corrected  g(2(N-1)/N, (√N - 1)/2)                     yes; equal to the constant for N <= 7
-    exact      max over s = 1..N of g(2r, √((1-1/N)sr) - r)  the constant itself; r = 1 - s/N
+    printed    N                                           yes, but far too large (the proof fails at N = 3: Y1)
+    corrected  g(2(N-1)/N, (√N - 1)/2)                     yes; equals the constant for N <= 7
+    exact      max over s = 1..N of g(2r, √((1-1/N)sr) - r)  equals the constant; r = 1 - s/N
     ========== =========================================== ================================================
 
     :math:`g(A, B) = \max_{0 \le t \le 1} \sqrt{1-t}\,(A + tB)`. "corrected" and "exact" are ours; docs/errata.md (Y1)
@@ -36,13 +36,13 @@ def bound_inf(gamma: Tensor, eps: float, *, form: str = "exact") -> Tensor:
 
     Args:
         gamma: (..., N), the scale.
-        eps: what stands beside the variance, inside the root.
+        eps: ε, added to the variance inside the square root.
 
     Returns:
         (...), differentiable in gamma.
 
     Raises:
-        ValueError: gamma without entries, an eps that is not positive (there is no constant then), an unknown form.
+        ValueError: gamma has no entries, eps is not positive (then there is no constant), or the form is unknown.
     """
     n = _check(gamma, eps, form, FORMS_INF)
     factor = {
@@ -54,17 +54,17 @@ def bound_inf(gamma: Tensor, eps: float, *, form: str = "exact") -> Tensor:
 
 
 def bound_two(gamma: Tensor, eps: float, *, form: str = "exact") -> Tensor:
-    r"""Lip_2 of LayerNorm; the paper has none.
+    r"""Lip_2 of LayerNorm, or a bound on it; the paper states none.
 
     ========= ======================================================================= =======================
     form      value                                                                   holds
     ========= ======================================================================= =======================
     largest   :math:`\max|\gamma_i| / \sqrt\varepsilon`                               yes
-    exact     :math:`\|\mathrm{diag}(\gamma)(I - 11^\top/N)\|_2 / \sqrt\varepsilon`   the constant itself
+    exact     :math:`\|\mathrm{diag}(\gamma)(I - 11^\top/N)\|_2 / \sqrt\varepsilon`   equals the constant
     ========= ======================================================================= =======================
 
-    The two are equal where at least two entries reach the largest modulus, as in a fresh layer. The constant is the norm
-    at constant inputs, from which t > 0 can only subtract.
+    The two are equal if at least two entries attain the largest modulus, as in an untrained layer. The constant is the norm
+    of the Jacobian at constant inputs; elsewhere t > 0 can only reduce it.
 
     Args, Returns, Raises:
         as in :func:`bound_inf`.
@@ -77,7 +77,7 @@ def bound_two(gamma: Tensor, eps: float, *, form: str = "exact") -> Tensor:
 
 
 def row_sum_constant(n: int) -> float:
-    """k(N), exact: the least upper bound of √ε ‖J‖_∞ over all inputs of N numbers at γ = 1.
+    """Return k(N), exact: the least upper bound of √ε ‖J‖_∞ over all inputs of N numbers for γ = 1.
 
     Row i has the absolute sum 2 √(1-t) max over sets K with i in K, |K| = s, of [1 - s/N + t wᵀMw]; the largest
     eigenvalue of the symmetric M on vectors of sum 0 is (√((1-1/N) s r) - r)/2.
@@ -86,7 +86,7 @@ def row_sum_constant(n: int) -> float:
 
 
 def extremal_input(n: int, eps: float) -> Tensor:
-    """x (N,), float64, at which row 0 of the Jacobian (γ = 1) has the absolute sum k(N)/√ε."""
+    """Return x (N,), float64, for which row 0 of the Jacobian (γ = 1) has the absolute sum k(N)/√ε."""
     values = [peak(a, b) for a, b in _pairs(n)]
     s = 1 + max(range(n), key=lambda index: values[index][0])
     t = values[s - 1][1]
@@ -100,7 +100,7 @@ def extremal_input(n: int, eps: float) -> Tensor:
 
 
 def peak(a: float, b: float) -> tuple[float, float]:
-    """Largest √(1-t) (a + t b) over t in [0, 1], for a, b >= 0, and the t where it is."""
+    """Return the maximum of √(1-t) (a + t b) over t in [0, 1] for a, b >= 0, and the maximising t."""
     if 2 * b <= a:
         return a, 0.0
     return 2 / 3 * (a + b) ** 1.5 / math.sqrt(3 * b), (2 * b - a) / (3 * b)
@@ -111,7 +111,7 @@ def _corrected(n: int) -> float:
 
 
 def _pairs(n: int) -> list[tuple[float, float]]:
-    """2r and √((1-1/N) s r) - r for s = 1..N."""
+    """Return 2r and √((1-1/N) s r) - r for s = 1..N."""
     rest = [(s, 1 - s / n) for s in range(1, n + 1)]
     return [(2 * r, max(0.0, math.sqrt((1 - 1 / n) * s * r) - r)) for s, r in rest]
 

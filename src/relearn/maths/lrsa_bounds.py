@@ -1,4 +1,4 @@
-r"""Upper bounds on derivatives of Lipschitz-regularised self-attention, which hold at given inputs (ye2023, appendix B).
+r"""Upper bounds on derivatives of Lipschitz-regularised self-attention that hold at given inputs (ye2023, appendix B).
 
 .. math:: S_{ij} = -\alpha\, \frac{\|W_Q^\top x_i - W_K^\top x_j\|_2^2}{q\, m}, \qquad P = \mathrm{softmax}_j(S), \qquad
           q = \|X W_Q\|_F, \quad m = \max_l \|x_l\|_2
@@ -7,14 +7,14 @@ r"""Upper bounds on derivatives of Lipschitz-regularised self-attention, which h
 symbol  meaning                      code, shape
 ======= ============================ =============================================================================
 a, b    ‖W_Q‖_2 and ‖W_K‖_2          of ``wq``, ``wk`` (..., D, d)
-q, m    the two denominators         ``q``, ``m`` numbers or (...); a layer with eps > 0 gives √(q² + eps²), √(m² + eps²)
+q, m    the two denominators         ``q``, ``m``: numbers or (...); a layer with eps > 0 passes √(q² + eps²), √(m² + eps²)
 c       α (a + b)²
 N       tokens                       ``length``
 ======= ============================ =============================================================================
 
-None of these is a Lipschitz constant: S and P are the same for X and tX, so their derivatives grow without limit towards
-X = 0 (errata, Y5). With eps in both roots P has one, :func:`global_probability_bound`; S and P X have none even then.
-Where two rows share the largest norm, m has no derivative; one-sided derivatives obey the same bounds.
+None of these is a Lipschitz constant: S and P are the same for X and tX, so their derivatives are unbounded near
+X = 0 (errata, Y5). With eps in both roots P has a Lipschitz constant, :func:`global_probability_bound`; S and P X have none even then.
+Where two rows share the largest norm, m is not differentiable; one-sided derivatives satisfy the same bounds.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ PROBABILITY_FORMS = ("last", "printed", "corrected", "tight")
 def score_bound(
     wq: Tensor, wk: Tensor, *, alpha: float, q: Tensor | float, m: Tensor | float, form: str = "corrected"
 ) -> Tensor:
-    r"""The largest :math:`\|\partial S_{it} / \partial x_k\|_2` is at most this, unless form is "printed".
+    r"""Upper bound on the largest :math:`\|\partial S_{it} / \partial x_k\|_2`, unless form is "printed".
 
     ========== ===================== =================================================
     form       value                 holds
     ========== ===================== =================================================
-    printed    3 c / q               only where q is taken as a constant (errata, Y3)
+    printed    3 c / q               only if q is treated as a constant (errata, Y3)
     corrected  (c / q)(3 + a m / q)  yes
     ========== ===================== =================================================
 
@@ -50,7 +50,7 @@ def score_bound(
         ValueError: an unknown form, maps that do not fit, an alpha that is not positive.
     """
     a, b = _norms(wq, wk, alpha)
-    _known(form, SCORE_FORMS)
+    _check_form(form, SCORE_FORMS)
     c, q, m = alpha * (a + b) ** 2, _like(q, a), _like(m, a)
     return c / q * (3 if form == "printed" else 3 + a * m / q)
 
@@ -66,22 +66,22 @@ def probability_bound(
     form: str = "tight",
     size: Tensor | float | None = None,
 ) -> Tensor:
-    r"""The largest :math:`\|\partial P_{ij} / \partial x_k\|_2` is at most this, unless form is "last" or "printed".
+    r"""Upper bound on the largest :math:`\|\partial P_{ij} / \partial x_k\|_2`, unless form is "last" or "printed".
 
     ========== ===================================================== ===================================================
     form       value                                                 holds
     ========== ===================================================== ===================================================
-    last       6 c / (‖X‖_F ‖W_Q‖_F)                                 no: the step to it is reversed (errata, Y2)
-    printed    6 c / q                                               only where q is taken as a constant (Y3)
+    last       6 c / (‖X‖_F ‖W_Q‖_F)                                 no: the last inequality is reversed (errata, Y2)
+    printed    6 c / q                                               only if q is treated as a constant (Y3)
     corrected  (c / 2q)(3 + a m / q)                                 yes
     tight      c/q + min(c a m / 2q², κ a/q) + min(c / 2q, κ/m)      yes; κ = :func:`log_share_bound` of N
     ========== ===================================================== ===================================================
 
-    "tight" is ours (docs/errata.md, Y3): what scales all scores of a row moves P by at most κ for each unit of log q or
+    "tight" is ours (docs/errata.md, Y3): scaling all scores of a row changes P by at most κ per unit of log q or
     log m, however large the scores are.
 
     Args:
-        size: ‖X‖_F, for "last" alone.
+        size: ‖X‖_F, used only by "last".
 
     Returns:
         (...), differentiable; 0 for one token, except for the printed forms.
@@ -90,7 +90,7 @@ def probability_bound(
         ValueError: as :func:`score_bound`; "last" without size; a length below 1.
     """
     a, b = _norms(wq, wk, alpha)
-    _known(form, PROBABILITY_FORMS)
+    _check_form(form, PROBABILITY_FORMS)
     kappa = log_share_bound(length)
     c, q, m = alpha * (a + b) ** 2, _like(q, a), _like(m, a)
     if form == "last":
@@ -109,9 +109,9 @@ def probability_bound(
 
 
 def global_probability_bound(wq: Tensor, wk: Tensor, *, alpha: float, eps: float, length: int) -> Tensor:
-    r"""For eps > 0 every :math:`\|\partial P_{ij} / \partial x_k\|_2` at every X is at most (c + κ a + min(c/2, κ)) / eps.
+    r"""Bound every :math:`\|\partial P_{ij} / \partial x_k\|_2` at every X for eps > 0 by (c + κ a + min(c/2, κ)) / eps.
 
-    The "tight" form where both roots are as small as they can be. Large: it is there to say that P is Lipschitz.
+    This is the "tight" form with both roots at their minimum. It is large; its purpose is to show that P is Lipschitz.
 
     Raises:
         ValueError: as :func:`probability_bound`; an eps that is not positive.
@@ -127,12 +127,12 @@ def global_probability_bound(wq: Tensor, wk: Tensor, *, alpha: float, eps: float
 def output_bound(
     wq: Tensor, wk: Tensor, *, alpha: float, q: Tensor | float, m: Tensor | float, length: int
 ) -> Tensor:
-    r"""The 2-norm of the Jacobian of :math:`X \mapsto P X`, all tokens together, is at most this. Ours (errata, Y5).
+    r"""Upper bound on the 2-norm of the Jacobian of :math:`X \mapsto P X` over all tokens; ours (errata, Y5).
 
     .. math:: \sqrt N + 2 \alpha \rho\, b\, [a + \sqrt N (a + b)] + 2 \sqrt N\, \kappa\, (a \rho + 1), \qquad \rho = m / q
 
-    and 1 for N = 1. It depends on X through ρ alone, which does not see the scale of X but has no limit: rows can be long
-    where W_Q is zero.
+    and 1 for N = 1. It depends on X only through ρ, which is invariant under scaling of X but unbounded: rows can be long
+    in the kernel of W_Q.
 
     Returns:
         (...), differentiable.
@@ -155,8 +155,8 @@ def log_share_bound(length: int) -> float:
     .. math:: \kappa(N) = \max_p\, p (1 - p) \ln\frac{(N - 1)\, p}{1 - p} = \frac{p (1-p)}{2p - 1}
               \quad\text{at the root of}\quad \ln\frac{(N-1)\,p}{1-p} = \frac{1}{2p - 1},\; p > \tfrac12
 
-    0 for N = 1, 0.2239 for N = 2; below (1 + ln N)/4. Sums of these terms over j, with any numbers of modulus at most 1 as
-    factors, stay below 2κ.
+    It is 0 for N = 1, 0.2239 for N = 2, and below (1 + ln N)/4. Sums of these terms over j, each multiplied by a factor of
+    modulus at most 1, stay below 2κ.
 
     Raises:
         ValueError: a length below 1.
@@ -190,6 +190,6 @@ def _like(number: Tensor | float, a: Tensor) -> Tensor:
     return torch.as_tensor(number, dtype=a.dtype, device=a.device)
 
 
-def _known(form: str, forms: tuple[str, ...]) -> None:
+def _check_form(form: str, forms: tuple[str, ...]) -> None:
     if form not in forms:
         raise ValueError(f"form: {form!r} (allowed: {', '.join(forms)})")

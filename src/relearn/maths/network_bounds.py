@@ -1,4 +1,4 @@
-"""What a whole LipsFormer's Lipschitz bound is made of: activation, CenterNorm, residual branches (theorem 2)."""
+"""Components of the Lipschitz bound of a whole LipsFormer: activation, CenterNorm, residual branches (theorem 2)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ GELUS = ("erf", "sigmoid", "tanh")
 
 
 def gelu_constant(form: str = "erf") -> float:
-    r"""The Lipschitz constant of GELU: the largest slope, computed, not tabulated.
+    r"""The Lipschitz constant of GELU, i.e. its largest slope, computed rather than tabulated.
 
     =======  ==================================================  ========  =====================================
-    form     GELU(x)                                             constant  where the slope is largest
+    form     GELU(x)                                             constant  point of the largest slope
     =======  ==================================================  ========  =====================================
-    erf      :math:`x \Phi(x)`                                   1.128904  :math:`x = \sqrt 2`: there the second
+    erf      :math:`x \Phi(x)`                                   1.128904  :math:`x = \sqrt 2`, where the second
                                                                            derivative (2 - x²)φ(x) changes sign
     sigmoid  :math:`x\, \sigma(1.702\, x)`                       1.099839  :math:`z \tanh(z/2) = 2`, z = 1.702 x
     tanh     :math:`\frac x2 (1 + \tanh(\sqrt{2/\pi} (x +        1.128993  found numerically
              0.044715 x^3)))`
     =======  ==================================================  ========  =====================================
 
-    qi2023 counts GELU among the 1-Lipschitz functions in section 2 and gives the second number in appendix A.1 (errata,
+    qi2023 lists GELU among the 1-Lipschitz functions in section 2, and states the second number in appendix A.1 (errata,
     Q3).
 
     Raises:
-        ValueError: another form.
+        ValueError: an unknown form.
     """
     from scipy.optimize import brentq
 
@@ -46,7 +46,7 @@ def gelu_constant(form: str = "erf") -> float:
     a, b = math.sqrt(2 / math.pi), 0.044715
 
     def slopes(x: float) -> tuple[float, float]:
-        """First and second derivative."""
+        """Return the first and second derivative."""
         t = math.tanh(a * (x + b * x**3))
         inner, inner_slope = a * (1 + 3 * b * x * x), 6 * a * b * x
         bend = (1 - t * t) * (inner_slope - 2 * t * inner * inner)
@@ -56,22 +56,22 @@ def gelu_constant(form: str = "erf") -> float:
 
 
 def centre_norm_constant(dim: int, weight: Tensor | None = None, p: str = "two") -> Tensor:
-    r"""The Lipschitz constant of CenterNorm, exact (qi2023, section 4.1.1).
+    r"""The exact Lipschitz constant of CenterNorm (qi2023, section 4.1.1).
 
     .. math:: \tfrac{D}{D-1}\, \|\mathrm{diag}(\gamma) (I - \tfrac1D \mathbf 1 \mathbf 1^\top)\|_p
 
-    γ = 1: D/(D-1) for p = 2, which the paper prints and then takes for 1; 2 for p = ∞ and every D (errata, Q4).
-    Otherwise at most max|γ| times that for p = 2, and 2 max|γ| for p = ∞.
+    For γ = 1 it is D/(D-1) for p = 2, which the paper prints and then treats as 1, and 2 for p = ∞ and every D (errata, Q4).
+    For other γ it is at most max|γ| times as large for p = 2, and equals 2 max|γ| for p = ∞.
 
     Args:
         dim: D.
-        weight: γ (D,), or None: all 1. For p = 2 a D x D matrix is decomposed.
+        weight: γ (D,), or None for all 1. For p = 2 the singular values of a D x D matrix are computed.
 
     Returns:
         A scalar in the precision of γ, or float64; differentiable in γ.
 
     Raises:
-        ValueError: D below 2, a γ of another shape, another p.
+        ValueError: D is below 2, γ has another shape, or p is unknown.
     """
     if isinstance(dim, bool) or dim != dim // 1 or dim < 2:
         raise ValueError(f"dim is {dim!r}: a whole number of at least 2 is needed")
@@ -104,21 +104,21 @@ def residual_bound(
     corrected   :math:`\prod_i (1 + |\alpha_i| \mathrm{Lip}(f_i)) \prod_j L_j`      everything
     ==========  ==================================================================  ==========================
 
-    L_j are the constants of all that is not a residual branch: every CenterNorm (:func:`centre_norm_constant`), stem,
-    merges, head. The paper takes all of them for 1. Branches count, not blocks: a block with b branches and α one over
-    the number of blocks can reach :math:`e^{b \kappa}` (errata, Q13). Activations belong to their branch's constant. In
-    training with DropPath that rescales, give α/(1 - p).
+    L_j are the constants of everything outside the residual branches: every CenterNorm (:func:`centre_norm_constant`), stem,
+    merges, head. The paper assumes that all of them are 1. M counts branches, not blocks: with b branches per block and α one over
+    the number of blocks, the bound can reach :math:`e^{b \kappa}` (errata, Q13). Activations are part of their branch's constant. For
+    training with rescaled DropPath, pass α/(1 - p).
 
     Args:
-        branches: Lip(f_i), one a branch.
-        alpha: max|α| of every branch, one for all, or None: 1/M.
+        branches: Lip(f_i), one per branch.
+        alpha: max|α| of every branch, one number for all, or None for 1/M.
         others: the L_j; not used by "printed".
 
     Returns:
-        The bound; infinity where it is too large for a float.
+        The bound; infinity if it overflows a float.
 
     Raises:
-        ValueError: no branch, a negative constant or NaN, another number of α, another form.
+        ValueError: no branch, a negative constant or NaN, a wrong number of α, or an unknown form.
     """
     if form not in ("printed", "corrected"):
         raise ValueError(f"form is {form!r}; allowed: printed, corrected")
@@ -131,7 +131,7 @@ def residual_bound(
         alpha = 1 / len(branches)
     weights = [float(alpha)] * len(branches) if isinstance(alpha, int | float) else list(alpha)
     if len(weights) != len(branches):
-        raise ValueError(f"alpha: {len(weights)} numbers (allowed: one, or {len(branches)}, one a branch)")
+        raise ValueError(f"alpha: {len(weights)} numbers (allowed: one, or {len(branches)}, one per branch)")
     if form == "printed":
         return _exp(max(branches))
     logs = [math.log1p(abs(a) * one) for a, one in zip(weights, branches)]

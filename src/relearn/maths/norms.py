@@ -1,4 +1,4 @@
-"""Operator norms of matrices and of convolutions: exact, or from below by power iteration; differentiable."""
+"""Differentiable operator norms of matrices and convolutions: exact, or from below by power iteration."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 ITERATIONS, TOLERANCE = 1_000, 1e-6
-CONV_TOLERANCE = (
-    1e-3  # singular values of a convolution lie close together: a smaller residual costs many steps
-)
-CHECK_EVERY = 16  # iterations between two looks from the host at the residual
-DENSE_ENTRIES = 2**18  # up to so many entries a group, a convolution's matrix is written out
-START_SEED = 0  # of the vector that power iteration begins with: the same number for the same matrix
+# singular values of a convolution are close together, so a smaller residual would take many steps
+CONV_TOLERANCE = 1e-3
+CHECK_EVERY = 16  # iterations between two transfers of the residual to the host
+DENSE_ENTRIES = (
+    2**18
+)  # convolutions with up to this many matrix entries per group are written out as matrices
+START_SEED = 0  # seed of the initial vector of power iteration, so that a matrix always gives the same number
 PADDING_MODES = {"zeros": "constant", "circular": "circular", "reflect": "reflect", "replicate": "replicate"}
 CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 
@@ -24,7 +25,7 @@ CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d
 def inf_norm(matrix: Tensor, *, check_finite: bool = True) -> Tensor:
     r"""max_i Σ_j |W_ij|, the largest absolute row sum: (..., m, n) → (...).
 
-    For a layer x ↦ x W on rows it is W^T that acts, so :math:`\|W^\top\|_\infty` is wanted there.
+    A layer x ↦ x W on rows applies W^T, so its norm is :math:`\|W^\top\|_\infty`.
 
     Raises:
         ValueError: not a matrix with entries, or NaN or infinity in it (unless check_finite is False).
@@ -43,21 +44,21 @@ def spectral_norm(
 ) -> Tensor:
     r"""The largest singular value σ_1 of each matrix: (..., m, n) → (...).
 
-    * ``exact``: singular values; half-precision input is taken to float32.
+    * ``exact``: singular values; half-precision input is converted to float32.
     * ``power``: power iteration on W^T W (kim2020, equation 11),
 
       .. math:: b \leftarrow \frac{W^\top W b}{\|W^\top W b\|}, \qquad
                 \sigma_1 \ge \Big(\frac{b^\top W^\top W b}{b^\top b}\Big)^{1/2}
 
-      always from below: after k steps it is short by about (σ_2/σ_1)^(4k) σ_1, so it is an estimate and no
-      bound. It stops early where :math:`\|W^\top W b - \sigma^2 b\| \le \text{tolerance} \cdot \sigma^2`.
+      a lower estimate: after k steps it is too small by about (σ_2/σ_1)^(4k) σ_1, so it is not an upper
+      bound. It stops early if :math:`\|W^\top W b - \sigma^2 b\| \le \text{tolerance} \cdot \sigma^2`.
 
-    Differentiable in both: the gradient of ``power`` is that of ‖W b‖ at the last b, which is u v^T at the optimum.
+    Both are differentiable: the gradient of ``power`` is that of ‖W b‖ at the last b, which is u v^T at the optimum.
 
     Args:
-        iterations: at most, for ``power``; where they do not suffice for tolerance > 0, a RuntimeWarning says so.
+        iterations: maximum number for ``power``; if it does not suffice for tolerance > 0, a RuntimeWarning is issued.
         tolerance: 0 runs all iterations.
-        check_finite: False leaves out the look from the host at every entry, which waits for a GPU; a matrix with
+        check_finite: False skips the check of every entry, which makes the host wait for a GPU; a matrix with
             NaN or infinity then has the norm NaN.
 
     Raises:
@@ -68,7 +69,7 @@ def spectral_norm(
         wide = matrix.float() if matrix.dtype in (torch.bfloat16, torch.float16) else matrix
         if check_finite:
             return torch.linalg.matrix_norm(wide, ord=2).to(matrix.dtype)
-        finite = torch.isfinite(wide).all(-1).all(-1)  # singular values of NaN are an error, not NaN
+        finite = torch.isfinite(wide).all(-1).all(-1)  # torch raises for NaN instead of returning NaN
         norm = torch.linalg.matrix_norm(torch.where(finite[..., None, None], wide, 0.0), ord=2)
         return torch.where(finite, norm, math.nan).to(matrix.dtype)
     if method != "power":
@@ -99,20 +100,20 @@ def conv_operator_norm(
 ) -> Tensor:
     r"""The 2-norm of a convolution as a linear map of whole images (or signals, or volumes): a scalar.
 
-    It is not the spectral norm of the kernel flattened to a matrix: that one can be smaller, by √(k_h k_w) for
-    a kernel of equal entries. Groups are independent maps, so the norm is the largest of theirs.
+    This is not the spectral norm of the kernel flattened to a matrix, which can be smaller by √(k_h k_w), e.g. for
+    a kernel of equal entries. Groups are independent maps, so the norm is the largest over the groups.
 
-    * ``fourier``: exact for circular padding that keeps the size, stride 1. There the map is block diagonal in the
-      Fourier basis, one (out, in) matrix a frequency.
+    * ``fourier``: exact for size-preserving circular padding and stride 1. In the Fourier basis the map is block diagonal,
+      with one (out, in) matrix per frequency.
     * ``dense``: exact; writes the matrix out.
     * ``power``: power iteration on the map and its adjoint, from below, as in :func:`spectral_norm`.
-    * ``auto``: fourier where it applies, else dense for small maps, else power.
+    * ``auto``: fourier where it applies, otherwise dense for small maps and power for large ones.
 
     Args:
-        weight: (out, in/groups, *kernel), one to three axes of the kernel, as in ``nn.Conv1d`` to ``nn.Conv3d``.
-        size: of the input along these axes.
-        padding: a number, one number an axis, "same" or "valid".
-        padding_mode: zeros, circular, reflect or replicate; reflect and replicate can make the norm larger.
+        weight: (out, in/groups, *kernel), one to three kernel axes, as in ``nn.Conv1d`` to ``nn.Conv3d``.
+        size: size of the input along these axes.
+        padding: a number, one number per axis, "same" or "valid".
+        padding_mode: zeros, circular, reflect or replicate; reflect and replicate can increase the norm.
 
     Raises:
         ValueError: shapes or arguments that do not fit, non-finite weights, a kernel larger than the padded input,
@@ -168,7 +169,7 @@ def conv_operator_norm(
     mode = PADDING_MODES[padding_mode]
 
     def forward(x: Tensor) -> Tensor:
-        """(B, groups, n) → (B, groups, m): each group's own map, of B inputs."""
+        """Apply each group's map to B inputs, (B, groups, n) → (B, groups, m)."""
         images = x.reshape(len(x), groups * channels, *sizes)
         if any(flat_pads):
             images = functional.pad(images, flat_pads, mode=mode)
@@ -186,10 +187,10 @@ def conv_operator_norm(
 
 
 def _fourier_norm(weight: Tensor, sizes: Sequence[int], dilations: Sequence[int], groups: int) -> Tensor:
-    """The largest singular value of Σ_t W_t exp(-2πi ⟨f, t d / n⟩) over all frequencies f.
+    """Return the largest singular value of Σ_t W_t exp(-2πi ⟨f, t d / n⟩) over all frequencies f.
 
-    The weights are real, so half of the frequencies of the last axis suffice. The place of the padding only turns
-    phases, which no norm sees. A kernel that spans more than the input wraps around by itself.
+    The weights are real, so half of the frequencies of the last axis suffice. The offset of the padding only changes
+    phases, which leave the norm unchanged. A kernel that spans more than the input wraps around automatically.
     """
     wide = weight.float() if weight.dtype in (torch.bfloat16, torch.float16) else weight
     symbol = torch.complex(wide, torch.zeros_like(wide)).unflatten(0, (groups, -1))
@@ -200,7 +201,7 @@ def _fourier_norm(weight: Tensor, sizes: Sequence[int], dilations: Sequence[int]
             torch.outer(torch.arange(frequencies, device=weight.device), positions) % n
         )  # exact in integers
         angles = turns.to(wide.dtype) * (-2 * math.pi / n)
-        # the axis in hand is always the fourth: transformed axes go to the end
+        # the axis being transformed is always the fourth: transformed axes move to the end
         symbol = torch.tensordot(symbol, torch.polar(torch.ones_like(angles), angles), dims=([3], [1]))
     matrices = symbol.permute(0, *range(3, symbol.ndim), 1, 2)
     return torch.linalg.matrix_norm(matrices, ord=2).amax().to(weight.dtype)
@@ -213,7 +214,7 @@ def _power(
     iterations: int,
     tolerance: float,
 ) -> Tensor:
-    """Power iteration for a batch of linear maps, b (..., n): ‖A b‖ (...), with the graph of the last forward."""
+    """Power iteration for a batch of linear maps from b (..., n): ‖A b‖ (...), with the graph of the last forward pass."""
     if iterations < 0 or tolerance < 0:
         raise ValueError(f"iterations is {iterations}, tolerance {tolerance}: neither may be negative")
     attainable = max(tolerance, 16 * torch.finfo(b.dtype).eps) if tolerance else 0.0
@@ -223,12 +224,14 @@ def _power(
             new = adjoint(forward(b))
             size = torch.linalg.vector_norm(new, dim=-1, keepdim=True)
             if tolerance and (iteration % CHECK_EVERY == 0 or iteration == iterations):
-                square = (b * new).sum(-1, keepdim=True)  # the Rayleigh quotient, as b has norm one
+                square = (b * new).sum(-1, keepdim=True)  # the Rayleigh quotient, since b has norm 1
                 off = torch.linalg.vector_norm(new - square * b, dim=-1)
                 residual = torch.where(size.squeeze(-1) > 0, off / size.squeeze(-1), 0.0)
                 if (residual <= attainable).all():
                     break
-            b = torch.where(size > 0, new / size, b)  # b in the kernel of the map: σ = 0 is all that it shows
+            b = torch.where(
+                size > 0, new / size, b
+            )  # if b is in the kernel of the map, the estimate is σ = 0
         else:
             if tolerance:
                 warnings.warn(
@@ -241,7 +244,7 @@ def _power(
 
 
 def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    generator = torch.Generator().manual_seed(START_SEED)  # on the CPU: the same vector on every device
+    generator = torch.Generator().manual_seed(START_SEED)  # on the CPU, for the same vector on every device
     b = torch.randn(shape, generator=generator, dtype=torch.float64).to(like)
     return b / torch.linalg.vector_norm(b, dim=-1, keepdim=True)
 

@@ -1,4 +1,4 @@
-"""The 2-norm of an affine layer as a map, and where the matrix of its weights already shows it."""
+"""The 2-norm of a linear or convolutional layer as a map, and whether its weight matrix has the same norm."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Affine = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 def operator_norm(layer: Affine, size: int | Sequence[int] = 1) -> Tensor:
-    """The largest factor by which a linear layer or convolution stretches a difference of inputs, zero bias or not.
+    """Return the largest factor by which a linear layer or convolution stretches a difference of inputs (biases cancel).
 
     Args:
         layer: linear, or a convolution of one to three axes with any stride, padding, dilation and groups.
-        size: of the images that a convolution sees, along its axes.
+        size: size of a convolution's input, along its axes.
 
     Returns:
-        A scalar, in at least single precision; see :func:`~relearn.maths.norms.conv_operator_norm` for how exact.
+        A scalar in at least single precision; for its accuracy see :func:`~relearn.maths.norms.conv_operator_norm`.
 
     Raises:
-        ValueError: what that function refuses.
+        ValueError: arguments that that function rejects.
     """
     weight = layer.weight
     if weight.dtype in (torch.float16, torch.bfloat16):
@@ -42,10 +42,10 @@ def operator_norm(layer: Affine, size: int | Sequence[int] = 1) -> Tensor:
 
 
 def flattened_is_exact(layer: Affine) -> bool:
-    """Whether the weights as a matrix (outputs, the rest) have the layer's own norm, at every size of its input.
+    """Return whether the weights as a matrix (outputs, the rest) have the layer's norm for every input size.
 
-    So for linear layers and for convolutions of one group whose windows neither overlap nor reach outside: each window
-    is then multiplied by that matrix, and no input is in two of them.
+    This holds for linear layers, and for ungrouped convolutions whose windows neither overlap nor reach into padding: each
+    window is then multiplied by that matrix, and no input is in two windows.
     """
     if isinstance(layer, nn.Linear):
         return True

@@ -1,4 +1,4 @@
-"""The probability simplex: projection, and the nearest convex combination; any leading shape, the device of the tensor."""
+"""Projection onto the probability simplex, and nearest convex combinations; any leading shape, on the tensor's device."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import warnings
 import torch
 from torch import Tensor
 
-ENUMERATED = 6  # up to so many vertices every face of the simplex is solved outright (63 faces)
-CHECK_EVERY = 32  # iterations between two looks from the host at the iterative solver's certificate
+ENUMERATED = 6  # with up to this many vertices, every face of the simplex is solved directly (63 faces)
+CHECK_EVERY = 32  # iterations between two transfers of the iterative solver's certificate to the host
 CPU_BLOCK_BYTES, GPU_BLOCK_BYTES = 2**22, 2**28  # float64 differences held at a time
-TARGET_FLOOR = 1e-6  # an optimum below this part of ½‖target‖² counts as this much in the relative gap
+TARGET_FLOOR = 1e-6  # lower limit of the optimum, as a fraction of ½‖target‖², in the relative gap
 
 
 def project_simplex(v: Tensor) -> Tensor:
-    r"""The nearest point of the probability simplex, along the last axis.
+    r"""Project onto the probability simplex along the last axis.
 
     .. math:: \Pi(v) = \max(v - \theta, 0), \quad
               \theta = \tfrac{1}{\rho} \Big(\sum_{s \le \rho} v_{(s)} - 1\Big), \quad
               \rho = \max\{r : v_{(r)} > \tfrac{1}{r}(\textstyle\sum_{s \le r} v_{(s)} - 1)\}
 
-    with v sorted in descending order. Each row is first shifted by its maximum, which changes nothing in
+    with v sorted in descending order. Each row is first shifted by its maximum, which does not change the result in
     exact arithmetic and keeps large entries accurate.
 
     Args:
         v: (..., n), floating point, finite.
 
     Returns:
-        (..., n), non-negative, each row sums to one up to rounding.
+        (..., n), non-negative; each row sums to one up to rounding.
 
     Raises:
         TypeError: v is not floating point.
-        ValueError: the last axis is empty or missing, or a row holds NaN or infinity (the row is named).
+        ValueError: the last axis is empty or missing, or a row contains NaN or infinity (the error names the row).
     """
     _require_floats("v", v)
     if v.ndim < 1 or v.shape[-1] < 1:
@@ -51,41 +51,41 @@ def simplex_least_squares(
     tolerance: float = 1e-8,
     max_iterations: int = 10_000,
 ) -> Tensor:
-    r"""The convex combination of k points that comes nearest to a target, for many problems at once.
+    r"""The convex combination of k points that is nearest to a target, for many problems at once.
 
     .. math:: \min_c \tfrac12 \|t - \textstyle\sum_j c_j a_j\|^2 \quad\text{subject to}\quad
               c_j \ge 0, \ \textstyle\sum_j c_j = 1
 
-    The inner problem of the convex polytope attack (zhu2022, algorithm 1), which the paper solves by
+    This is the inner problem of the convex polytope attack (zhu2022, algorithm 1), which the paper solves by
     projected gradient steps. Here the target is first subtracted from the points and the k × k Gram matrix of
-    the differences is computed once in float64; everything else happens on k × k.
+    the differences is computed once in float64; everything else operates on k × k matrices.
 
-    * k ≤ 6: the optimum lies inside one of the 2^k - 1 faces. All are solved in one batched call, the best
-      feasible one is taken. No iteration, so a warm start can only matter where the minimiser is not unique.
-    * k > 6, or where the certificate below is not met: accelerated projected gradient with restarts; every 32
-      iterations the face it has found is solved outright.
+    * k ≤ 6: the optimum lies in the interior of one of the 2^k - 1 faces. All are solved in one batched call, and the best
+      feasible solution is taken. There is no iteration, so a warm start only matters if the minimiser is not unique.
+    * k > 6, or if the certificate below fails: accelerated projected gradient with restarts; every 32
+      iterations the face found so far is solved directly.
 
-    Certificate: the Frank-Wolfe gap :math:`\langle g, c\rangle - \min_j g_j` bounds the distance to the
-    optimum from above (:func:`simplex_gap`). Solved means gap ≤ tolerance · max(objective, 1e-6 · ½‖t‖²), or
-    the rounding of float64 if that is larger. The host looks at it once per call (k ≤ 6) or once every 32
+    Certificate: the Frank-Wolfe gap :math:`\langle g, c\rangle - \min_j g_j` is an upper bound on the distance to the
+    optimum (:func:`simplex_gap`). A problem is solved if gap ≤ tolerance · max(objective, 1e-6 · ½‖t‖²), or
+    if the gap is within float64 rounding. The host checks this once per call (k ≤ 6) or once every 32
     iterations.
 
     Args:
         features: the points a_j, (..., k, d), floating point.
         target: t, (..., d); its leading axes broadcast against those of features.
-        start: coefficients to begin with, (..., k); kept where nothing is better. Default: 1/k each.
-        tolerance: of the certificate, relative.
-        max_iterations: of the iterative solver; when it does not suffice, a RuntimeWarning names the largest
+        start: initial coefficients, (..., k); kept if nothing better is found. Default: 1/k each.
+        tolerance: relative tolerance of the certificate.
+        max_iterations: of the iterative solver; if it does not suffice, a RuntimeWarning states the largest
             gap.
 
     Returns:
         (..., k) in the dtype of features, without a graph: non-negative, and each row sums to EXACTLY one.
-        Entries are multiples of half the machine epsilon and the largest takes the remainder. So float32 will
-        do: an error in the sum would cost 1e-7 · ‖t‖ · ‖residual‖, far more than all other rounding.
+        Entries are multiples of half the machine epsilon, and the largest absorbs the remainder. This makes float32
+        sufficient: an error in the sum would cost 1e-7 · ‖t‖ · ‖residual‖, far more than all other rounding.
 
     Raises:
         TypeError: not floating point.
-        ValueError: shapes that do not fit, no points, or NaN/infinity (the problem is named by its index).
+        ValueError: shapes that do not fit, no points, or NaN/infinity (the error names the problem's index).
     """
     _require_floats("features", features)
     _require_floats("target", target)
@@ -101,7 +101,7 @@ def simplex_least_squares(
         )
     k = features.shape[-2]
     gram, floor = _gram_about_target(features, target)
-    if not torch.isfinite(gram).all():  # k × k numbers show what k × d hold
+    if not torch.isfinite(gram).all():  # k × k numbers reveal what k × d contain
         _require_finite("features", features, 2)
         _require_finite("target", target, 1)
         raise ValueError(
@@ -127,7 +127,7 @@ def simplex_least_squares(
 
 
 def simplex_gap(features: Tensor, target: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Objective ½‖t - Σ c_j a_j‖² and Frank-Wolfe gap of given coefficients, both (...) in float64.
+    r"""Return the objective ½‖t - Σ c_j a_j‖² and the Frank-Wolfe gap of given coefficients, both (...) in float64.
 
     The gap ⟨g, c⟩ - min_j g_j, g the gradient, is never smaller than objective - optimum and is zero at the
     optimum. Shapes as in :func:`simplex_least_squares`; coefficients must lie in the simplex.
@@ -141,15 +141,15 @@ def _project(v: Tensor) -> Tensor:
     descending = v.sort(dim=-1, descending=True).values
     ranks = torch.arange(1, v.shape[-1] + 1, device=v.device, dtype=v.dtype)
     thresholds = (descending.cumsum(-1) - 1) / ranks
-    rho = (descending > thresholds).sum(-1, keepdim=True)  # it holds exactly for the first rho ranks
+    rho = (descending > thresholds).sum(-1, keepdim=True)  # true exactly for the first rho ranks
     return (v - thresholds.gather(-1, rho - 1)).clamp_min(0)
 
 
 def _gram_about_target(features: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Inner products of a_j - t, in float64, and the least optimum that counts: (..., k, k), (...).
+    """Return the inner products of a_j - t in float64, (..., k, k), and the lower limit of the optimum, (...).
 
     With Σ c = 1 the objective is ½ cᵀGc: subtracting first avoids the cancellation of ‖t‖² - 2cᵀAt + cᵀAAᵀc.
-    Worked through in blocks: the float64 differences of many problems would not fit into a cache.
+    Problems are processed in blocks, because the float64 differences of many problems do not fit into a cache.
     """
     k, d = features.shape[-2:]
     batch = torch.broadcast_shapes(features.shape[:-2], target.shape[:-1])
@@ -179,26 +179,26 @@ def _certified(gram: Tensor, c: Tensor, floor: Tensor, tolerance: float) -> Tens
     return gap <= torch.maximum(tolerance * torch.maximum(objective, floor), rounding)
 
 
-@functools.lru_cache(maxsize=32)  # a copy to the device for every call would cost more than its use
+@functools.lru_cache(maxsize=32)  # copying it to the device at every call would cost more than using it
 def _all_faces(k: int, device: torch.device) -> Tensor:
-    """Membership of the k vertices in every non-empty face: (2^k - 1, k), bool."""
+    """Return the membership of the k vertices in every non-empty face: (2^k - 1, k), bool."""
     rows = [row for row in itertools.product((False, True), repeat=k) if any(row)]
     return torch.tensor(rows, device=device)
 
 
 def _solve_faces(gram: Tensor, faces: Tensor) -> Tensor:
-    """The minimiser on each face, made feasible: gram (B, k, k), faces (F, k) or (B, F, k) → (B, F, k).
+    """Return the feasible minimiser on each face: gram (B, k, k), faces (F, k) or (B, F, k) → (B, F, k).
 
-    On Σ c = 1 the objective does not change when a constant is added to every entry of the Gram matrix; the
+    On Σ c = 1 the minimiser does not change if a constant is added to every entry of the Gram matrix. The
     shifted matrix is positive definite on each affinely independent face, and its minimiser is proportional
-    to the solution of M c = 1. Dependent faces (identical points) may fail: a smaller face has the same
+    to the solution of M c = 1. Dependent faces (identical points) may fail, but then a smaller face has the same
     optimum (Carathéodory).
     """
     shift = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
     shift = torch.where(shift > 0, shift, 1.0)
     inside = faces.to(gram.dtype)
     pairs = inside.unsqueeze(-1) * inside.unsqueeze(-2)
-    outside = torch.diag_embed(1 - inside)  # rows of absent vertices read c_j = 0
+    outside = torch.diag_embed(1 - inside)  # rows of absent vertices become the equation c_j = 0
     matrices = ((gram + shift) / shift).unsqueeze(-3) * pairs + outside
     c = torch.linalg.solve_ex(matrices, inside.expand(matrices.shape[:-1]))[0]
     c = torch.where(torch.isfinite(c), c, 0.0).clamp_min(0)
@@ -208,9 +208,9 @@ def _solve_faces(gram: Tensor, faces: Tensor) -> Tensor:
 
 
 def _best(gram: Tensor, c: Tensor, candidates: Tensor) -> Tensor:
-    """The candidate (B, F, k) of the least gap, or c (B, k) where none is better beyond rounding.
+    """Return the candidate (B, F, k) with the smallest gap, or c (B, k) if none is better beyond rounding.
 
-    The gap decides, not the objective: near an optimum of 0 the objective is lost in rounding, the gap is
+    The gap is compared instead of the objective, because near an optimum of 0 the objective is lost in rounding and the gap is
     not.
     """
     _, gaps = _objective_and_gap(gram.unsqueeze(1), torch.cat([c.unsqueeze(1), candidates], dim=1))
@@ -221,7 +221,7 @@ def _best(gram: Tensor, c: Tensor, candidates: Tensor) -> Tensor:
 
 
 def _descend(gram: Tensor, c: Tensor, floor: Tensor, tolerance: float, max_iterations: int) -> Tensor:
-    """Accelerated projected gradient with restarts on ½ cᵀGc, polished on the face found."""
+    """Minimise ½ cᵀGc by accelerated projected gradient with restarts, and refine on the face found."""
     lipschitz = torch.linalg.matrix_norm(gram, ord=float("inf"))[:, None]  # ≥ the largest eigenvalue
     lipschitz = torch.where(lipschitz > 0, lipschitz, 1.0)
     best, ahead, momentum = c, c, torch.ones_like(lipschitz)
@@ -250,7 +250,7 @@ def _descend(gram: Tensor, c: Tensor, floor: Tensor, tolerance: float, max_itera
 
 
 def _round_to_exact_sum(c: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round to multiples of half the machine epsilon; the largest entry takes what is missing to one.
+    """Round to multiples of half the machine epsilon; the largest entry absorbs the remainder to one.
 
     Multiples of eps/2 in [0, 1] and all their partial sums are exact in dtype, so the rows sum to one in any
     order.

@@ -1,4 +1,4 @@
-"""Random weights of largest singular value 1, drawn about as fast as they can be drawn at all."""
+"""Random weights with largest singular value 1, at little more than the cost of drawing the numbers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import math
 import torch
 from torch import Tensor
 
-TOLERANCE = 3e-3  # residual of the square; the error of the value is of the order of its square
-SMALL = 32  # up to so many rows or columns all singular values are computed
+TOLERANCE = 3e-3  # residual of the squared value; the value's error is of the order of the residual squared
+SMALL = 32  # matrices with up to this many rows or columns use all singular values
 FIRST_CHECK, CHECK_EVERY = 16, 4
 START_SEED = 0
 
 
 @torch.no_grad()
 def spectral_normal_(tensor: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    r"""Fill a weight with :math:`W / \sigma_{\max}(W)`, W normal (qi2023, equation 5), in the manner of ``torch.nn.init``.
+    r"""Fill a weight with :math:`W / \sigma_{\max}(W)`, W normal (qi2023, equation 5), like an initialiser of ``torch.nn.init``.
 
-    W is Xavier-normal in the paper; its deviation cancels. A kernel is flattened to (outputs, the rest), as the authors'
-    code does it: for a convolution whose windows overlap that is not the norm of the convolution, which can be
-    :math:`\sqrt{k_h k_w}` times larger (errata, Q12; :func:`~relearn.maths.norms.conv_operator_norm` has it).
+    The paper's W is Xavier-normal; its standard deviation cancels. A kernel is flattened to (outputs, the rest), as in the authors'
+    code. For a convolution with overlapping windows this is not the norm of the convolution, which can be
+    :math:`\sqrt{k_h k_w}` times larger (errata, Q12; :func:`~relearn.maths.norms.conv_operator_norm` computes it).
 
-    Drawn on the CPU in at least single precision, so that every device gets the same numbers; nothing is drawn on the
-    meta device.
+    Numbers are drawn on the CPU in at least single precision, so that they are the same on every device; on the
+    meta device nothing is drawn.
 
     Raises:
-        ValueError: fewer than two axes, or no entry.
+        ValueError: fewer than two axes, or no entries.
     """
     if tensor.ndim < 2 or 0 in tensor.shape:
         raise ValueError(f"tensor has shape {tuple(tensor.shape)}: at least two axes with entries are needed")
@@ -40,14 +40,14 @@ def spectral_normal_(tensor: Tensor, generator: torch.Generator | None = None) -
 
 @torch.no_grad()
 def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> float:
-    r"""σ_1 of one matrix (m, n) by power iteration that keeps its past (Lanczos on the smaller Gram matrix).
+    r"""Return σ_1 of one matrix (m, n) by the Lanczos method on the smaller Gram matrix.
 
-    Unit vectors :math:`v_1, v_2, \ldots` come from products with :math:`A = W^\top W` (W transposed where it is wide; A is
-    never formed), each made orthogonal to those before. :math:`T = V A V^\top` rises to A: its largest eigenvalue θ to
-    :math:`\sigma_1^2`. It ends where :math:`\|A x - \theta x\| \le \text{tolerance} \cdot \theta` for θ's vector x. The
-    value is from below; σ_1 is short by at most half the tolerance, and by about its square over the relative gap to σ_2,
-    as a rule. Random matrices need 16 to 36 products, plain power iteration
-    (:func:`~relearn.maths.norms.spectral_norm`) hundreds.
+    Unit vectors :math:`v_1, v_2, \ldots` come from products with :math:`A = W^\top W` (W is transposed if it is wide; A is
+    never formed), each orthogonalised against the previous ones. The largest eigenvalue θ of :math:`T = V A V^\top` increases to
+    :math:`\sigma_1^2`. The iteration ends when :math:`\|A x - \theta x\| \le \text{tolerance} \cdot \theta` for θ's vector x. The
+    result is a lower estimate. Its relative error is at most half the tolerance, and usually about the squared tolerance divided by the
+    relative gap to σ_2. Random matrices need 16 to 36 products; plain power iteration
+    (:func:`~relearn.maths.norms.spectral_norm`) needs hundreds.
 
     Raises:
         ValueError: not a matrix with entries.
@@ -67,9 +67,11 @@ def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> f
         past = basis[:k]
         image = tall.T @ (tall @ past[-1])
         parts = past @ image
-        projected[k - 1, :k] = parts  # the lower triangle, which is all that eigh reads
+        projected[k - 1, :k] = parts  # the lower triangle is all that eigh reads
         rest = torch.addmv(image, past.T, parts, alpha=-1)
-        rest = torch.addmv(rest, past.T, past @ rest, alpha=-1)  # twice: what cancels leaves rounding behind
+        rest = torch.addmv(
+            rest, past.T, past @ rest, alpha=-1
+        )  # orthogonalise twice, because cancellation leaves rounding errors
         length = rest.norm()
         closed = bool(length <= rounding * parts.norm())  # A maps the span of the basis into itself
         if closed or k == most or (k >= FIRST_CHECK and k % CHECK_EVERY == 0):

@@ -1,1 +1,1 @@
-"""What we look at: each file takes a network, features or poisons, changes nothing, and returns numbers."""
+"""Measurements: each file takes a network, features or poisons, modifies nothing, and returns numbers."""

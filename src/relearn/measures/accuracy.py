@@ -1,4 +1,4 @@
-"""Top-1 accuracy, over all samples and class by class."""
+"""Top-1 accuracy over all samples and per class."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from torch import Tensor
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
-    r"""Share of samples whose largest logit is their label: :math:`\frac1n |\{i : \arg\max_c z_{ic} = y_i\}|`, a fraction.
+    r"""Fraction of samples whose largest logit is their label: :math:`\frac1n |\{i : \arg\max_c z_{ic} = y_i\}|`.
 
-    Shapes: logits (n, C), labels (n,). The first of equal logits counts as the largest.
+    Shapes: logits (n, C), labels (n,). Of equal logits, the first counts as the largest.
 
     Raises:
-        ValueError: no samples, or shapes that do not belong together.
+        ValueError: no samples, or shapes that do not match.
     """
     _check(logits, labels)
     return float((logits.argmax(1) == labels.to(logits.device)).double().mean())
 
 
 def per_class_accuracy(logits: Tensor, labels: Tensor, *, classes: int) -> Tensor:
-    """Accuracy (classes,) of the samples of each class, float64; nan for a class without samples.
+    """Accuracy (classes,) of the samples of each class, float64; NaN for a class without samples.
 
     Raises:
         ValueError: as :func:`accuracy`.

@@ -1,7 +1,7 @@
-"""When a poisoning attack has succeeded, and what the attacker was allowed to do for it.
+"""Success of a poisoning attack, and the threat model that limits the attacker.
 
-Zhu 2022, section 2.2: targeted, clean-label. The threat model is checked on the very images that are trained
-on, before anything is scored.
+Zhu 2022, section 2.2: targeted, clean-label. The threat model is checked on the very images used for training,
+before anything is scored.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SETTINGS = ("transfer", "end_to_end")
 
 
 def succeeded(predicted: Tensor | ArrayLike, poison_class: int) -> NDArray[np.bool_]:
-    """Whether the victim gives the target the poisons' class; any other class, right or wrong, is a failure.
+    """Return whether the victim assigns the target to the poisons' class; any other class counts as a failure.
 
     Args:
-        predicted: class of the target after fine-tuning, any shape (one victim and target each).
+        predicted: predicted class of the target after fine-tuning, any shape (one victim and target each).
         poison_class: the class that the attacker wants.
 
     Raises:
-        ValueError: predictions that are no whole numbers (logits, say).
+        ValueError: predictions that are not integers (e.g. logits).
     """
     classes = _numpy(predicted)
     if classes.size and classes.dtype.kind not in "iu":
@@ -42,20 +42,20 @@ def succeeded(predicted: Tensor | ArrayLike, poison_class: int) -> NDArray[np.bo
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """What the attacker knows and may change.
+    """Knowledge and capabilities of the attacker.
 
     Args:
         knowledge: one of ``KNOWLEDGE``.
-        poisons_count: images that the attacker puts into the fine-tuning set, for one target.
-        class_count: images of the poisons' class in the fine-tuning set, the poisons counted.
-        fine_tune_count: images in the fine-tuning set, the poisons counted.
+        poisons_count: number of images that the attacker adds to the fine-tuning set for one target.
+        class_count: number of images of the poisons' class in the fine-tuning set, including poisons.
+        fine_tune_count: number of images in the fine-tuning set, including poisons.
         eps: largest change of a pixel, in [0,1] pixel scale.
         norm: ``linf``.
         clean_label: whether a poison keeps the label of its base.
         setting: ``transfer`` (frozen features, linear head) or ``end_to_end``.
 
     Raises:
-        ValueError: a value outside what is allowed.
+        ValueError: a value out of range.
     """
 
     knowledge: str
@@ -79,17 +79,17 @@ class ThreatModel:
 
     @property
     def eps_255(self) -> float:
-        """ε in steps of 8-bit pixels."""
+        """ε in units of 8-bit pixel values."""
         return self.eps * 255
 
     @property
     def poisons_of_class_frac(self) -> float:
-        """Budget as a share of the poisons' class; nan for an empty class."""
+        """Budget as a fraction of the poisons' class; NaN for an empty class."""
         return self.poisons_count / self.class_count if self.class_count else math.nan
 
     @property
     def poisons_of_set_frac(self) -> float:
-        """Budget as a share of the fine-tuning set; nan for an empty set."""
+        """Budget as a fraction of the fine-tuning set; NaN for an empty set."""
         return self.poisons_count / self.fine_tune_count if self.fine_tune_count else math.nan
 
     def check(
@@ -100,16 +100,16 @@ class ThreatModel:
         labels: Tensor | ArrayLike | None = None,
         base_labels: Tensor | ArrayLike | None = None,
     ) -> None:
-        """Hold crafted images against the threat model.
+        """Check crafted images against the threat model.
 
         Args:
             poisons: uint8 (k, C, H, W), or (T, k, C, H, W) for T targets.
-            bases: uint8 (k, C, H, W), or as the poisons.
-            labels: labels under which the poisons are trained, (k,) or (T, k); checked where given.
-            base_labels: labels of the bases, needed with ``labels``.
+            bases: uint8 (k, C, H, W), or shaped like the poisons.
+            labels: labels with which the poisons are trained, (k,) or (T, k); checked if given.
+            base_labels: labels of the bases, required with ``labels``.
 
         Raises:
-            ValueError: naming the first thing that is outside the threat model.
+            ValueError: a violation of the threat model; the first one is named.
         """
         crafted, base = _numpy(poisons), _numpy(bases)
         for name, images in (("poisons", crafted), ("bases", base)):
@@ -122,7 +122,7 @@ class ThreatModel:
         if crafted.shape[-4] != self.poisons_count:
             raise ValueError(f"there are {crafted.shape[-4]} poisons; the budget is {self.poisons_count}")
         change = np.abs(crafted.astype(np.int16) - base.astype(np.int16))
-        # 8-bit changes are whole numbers: this only forgives the rounding of 255 times eps
+        # 8-bit changes are integers, so this only tolerates the rounding of 255 times eps
         if change.size and change.max() > self.eps_255 + 1e-6:
             where = tuple(int(i) for i in np.unravel_index(change.argmax(), change.shape))
             found = f"{change.max()}/255 = {change.max() / 255:.4g}"
@@ -138,7 +138,7 @@ class ThreatModel:
                 raise ValueError(f"poisons{list(where)} has {found}; clean_label allows no other label")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything for the record: JSON values, the derived ones and the unit of ε included."""
+        """Return all fields as JSON values for the record, with derived ones and the unit of ε."""
         return {
             "knowledge": self.knowledge,
             "setting": self.setting,
@@ -158,15 +158,15 @@ class ThreatModel:
 def rejections(
     poisons: Tensor | NDArray[Any], bases: Tensor | NDArray[Any], threat: ThreatModel
 ) -> dict[int, str]:
-    """Which targets' poisons are outside the threat model, and why: such an attack counts as failed.
+    """Return the targets whose poisons violate the threat model, and why; such attacks count as failed.
 
     Args:
-        poisons: uint8 (T, k, C, H, W), the images as trained on.
-        bases: uint8 (k, C, H, W) for all targets, or as the poisons.
-        threat: what is allowed.
+        poisons: uint8 (T, k, C, H, W), the images used for training.
+        bases: uint8 (k, C, H, W) for all targets, or shaped like the poisons.
+        threat: the threat model.
 
     Raises:
-        ValueError: nothing of it can be judged (another type, shape or number of poisons).
+        ValueError: nothing can be checked (wrong type, shape or number of poisons).
     """
     crafted, base = _numpy(poisons), _numpy(bases)
     if crafted.ndim != 5:

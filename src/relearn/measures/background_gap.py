@@ -1,13 +1,13 @@
-r"""How much a network leans on backgrounds: accuracy on ImageNet-9 and its gap (Xiao et al., 2021).
+r"""Reliance of a network on image backgrounds: accuracy on ImageNet-9 and its gap (Xiao et al., 2021).
 
-An answer of a network with many classes stands for the group :math:`g` that its class belongs to, and is right if that is the image's;
-an answer of no group is wrong:
+A predicted class is mapped to the group :math:`g` that it belongs to, and is correct if that is the image's group.
+A class without a group is wrong:
 
 .. math::
     \mathrm{acc} = \frac1n |\{i : g(\hat y_i) = y_i\}|, \qquad
     \mathrm{gap} = \mathrm{acc}_{\text{mixed same}} - \mathrm{acc}_{\text{mixed rand}}
 
-The largest logit is taken among all classes, as the released evaluation does, not among those of the nine groups.
+As in the released evaluation, the largest logit is taken over all classes, not only over those of the nine groups.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from torch import Tensor
 
 
 def group_accuracy(predicted: Tensor, labels: Tensor, group_of_class: Sequence[int]) -> float:
-    """Share of images whose predicted class belongs to their group.
+    """Fraction of images whose predicted class belongs to their group.
 
     Args:
         predicted: ŷ (n,), classes.
         labels: y (n,), groups from 0 on.
-        group_of_class: g, the group of each class; negative: none.
+        group_of_class: g, the group of each class; negative for none.
 
     Raises:
-        ValueError: shapes that do not fit, no images, a class without an entry.
+        ValueError: shapes that do not match, no images, or a class without an entry.
     """
     if predicted.dim() != 1 or labels.shape != predicted.shape or not len(labels):
         raise ValueError(
@@ -40,7 +40,7 @@ def group_accuracy(predicted: Tensor, labels: Tensor, group_of_class: Sequence[i
 
 
 def background_gap(mixed_same: float, mixed_rand: float) -> float:
-    """Accuracy that a random background costs beyond a background of the same group, a fraction.
+    """Accuracy lost by replacing a background of the same group by a random one, as a fraction.
 
     Raises:
         ValueError: an accuracy outside [0, 1].

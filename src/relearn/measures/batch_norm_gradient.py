@@ -1,6 +1,6 @@
-r"""What batch normalisation does to the variance of a gradient: the exact law, and where the printed bound fails.
+r"""Effect of batch normalisation on the variance of a gradient: the exact law, and where the printed bound fails.
 
-zhu2022, section 4.4.1, equations 4.3 to 4.7. For one feature over a batch of n samples, with a weight that is rescaled by s > 0:
+zhu2022, section 4.4.1, equations 4.3 to 4.7. Consider one feature over a batch of n samples, with a weight rescaled by s > 0:
 
 .. math::
     \hat y_i = \frac{s(x_i-\mu)}{\sqrt v}, \qquad v = s^2\sigma^2+\epsilon, \qquad
@@ -11,31 +11,31 @@ zhu2022, section 4.4.1, equations 4.3 to 4.7. For one feature over a batch of n 
 ===================  =====================================================  ==================
 symbol               meaning                                                code
 ===================  =====================================================  ==================
-x                    inputs of the layer at s = 1, a row a sample           ``x`` (n, d)
+x                    inputs of the layer at s = 1, one row per sample       ``x`` (n, d)
 D                    gradient at the layer's output, dL/dy                  ``upstream`` (n, d)
-s, :math:`\gamma`    scale of the weight before, weight of the layer        ``scale``, ``gamma``
+s, :math:`\gamma`    scale of the preceding weight, weight of the layer     ``scale``, ``gamma``
 :math:`\sigma^2, v`  variance of x (divisor n); scaled variance plus eps    ``variance`` is s²σ²
-r                    share of v that is variance, s²σ²/v; 1 at ε = 0        ``share``
+r                    fraction s²σ²/v of v; 1 at ε = 0                       ``share``
 ===================  =====================================================  ==================
 
-**The law.** Let the D_j be independent of y and of each other with one variance (any mean), γ = 1. The bracket is linear in D with
-the matrix :math:`M = I - \frac1n 11^T - \frac1n \hat y\hat y^T`, and 1 and ŷ are orthogonal, :math:`|\hat y|^2 = n r`: M is the
-identity less a projection on 1, less r times a projection on ŷ. So M1 = 0 (the mean of D plays no part) and
+**The law.** Let the D_j be independent of y and of each other, with equal variance and any mean, and γ = 1. The bracket is linear in D
+with the matrix :math:`M = I - \frac1n 11^T - \frac1n \hat y\hat y^T`. Since 1 and ŷ are orthogonal and :math:`|\hat y|^2 = n r`, M is
+the identity minus the projection onto 1 minus r times the projection onto ŷ. So M1 = 0 (the mean of D has no effect) and
 :math:`\mathrm{Var}[\partial L/\partial(s x_i) \mid y] = (M^2)_{ii}\, \mathrm{Var}[D]/v`, that is
 
 .. math::
-    \text{of sample } i: \; \frac{n-1-(2-r)\,\hat y_i^2}{n v}\,\mathrm{Var}[D], \qquad
+    \text{for sample } i: \; \frac{n-1-(2-r)\,\hat y_i^2}{n v}\,\mathrm{Var}[D], \qquad
     \text{mean over the batch}: \; \frac{n-2+(1-r)^2}{n v}\,\mathrm{Var}[D].
 
-At ε = 0 (r = 1): n(n-1-y_i²)/(n² v) and n(n-2)/(n² v). The layer magnifies exactly where v < (n-2+(1-r)²)/n.
+At ε = 0 (r = 1) these are n(n-1-y_i²)/(n² v) and n(n-2)/(n² v). The layer amplifies exactly if v < (n-2+(1-r)²)/n.
 
-**The printed form.** Equation 4.6 ends at n(n-1)/(n² v), as a lower bound (the relation sign is lost; 4.7 needs ≥), and 4.7 claims
-magnification for s²σ² < n(n-1)/n². As n-1-(2-r)ŷ_i² ≤ n-1, that value is an upper bound instead, of every sample and of the mean; it
-is reached by the mean only as r → 0, where the variance drowns in ε. What fails in the derivation is the auxiliary inequality below 4.6
-(erratum Z7): what it drops sums to less than nothing here.
+**The printed form.** Equation 4.6 ends with n(n-1)/(n² v) as a lower bound (the relation sign is lost; 4.7 needs ≥), and 4.7 claims
+amplification for s²σ² < n(n-1)/n². Since n-1-(2-r)ŷ_i² ≤ n-1, that value is in fact an upper bound, for every sample and for the mean.
+The mean attains it only in the limit r → 0, where ε dominates the variance. The derivation fails at the auxiliary inequality below 4.6
+(erratum Z7): the sum of the dropped terms is negative here.
 
-Facts (tests/measures/test_batch_norm_gradient.py): 4.5 is autograd's; both laws are the exact second moments of autograd's Jacobian,
-for every ε; at n = 2 and ε = 0 nothing passes; a lone outlier (y_i² = n-1) receives no gradient at ε = 0.
+Facts (tests/measures/test_batch_norm_gradient.py): 4.5 agrees with autograd; both laws are the exact second moments of autograd's
+Jacobian for every ε; at n = 2 and ε = 0 the gradient vanishes; a lone outlier (y_i² = n-1) receives no gradient at ε = 0.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ COLUMNS = (
 )
 SIZES = (2, 3, 4, 16, 128)
 VARIANCES = (0.25, 0.6, 0.9, 4.0)
-ERRORS = 4.0  # standard errors that a measured value may lie off
+ERRORS = 4.0  # allowed deviation of a measured value, in standard errors
 ROUNDING = 1e-9
 
 
 def input_gradient(
     x: Tensor, upstream: Tensor, *, gamma: float = 1.0, scale: float = 1.0, eps: float = 0.0
 ) -> Tensor:
-    """Equation 4.5 as corrected for the scrambled fraction: dL/d(s x), of the shape (n, d) of ``x``.
+    """Equation 4.5, with its garbled fraction corrected: dL/d(s x), of the shape (n, d) of ``x``.
 
     Raises:
         ValueError: shapes that differ, fewer than 2 samples, a scale that is not positive, a negative ``eps``, or a feature that is
@@ -86,9 +86,9 @@ def input_gradient(
 def autograd_gradient(
     x: Tensor, upstream: Tensor, *, gamma: float = 1.0, scale: float = 1.0, eps: float = 0.0
 ) -> Tensor:
-    """The same by torch's own batch normalisation in training mode and automatic differentiation: the slow truth.
+    """Compute :func:`input_gradient` by torch's batch normalisation in training mode and autograd, as an independent check.
 
-    torch refuses ``eps`` 0; the smallest normal number stands for it and adds nothing to any variance that is not itself as small.
+    torch rejects ``eps`` 0; the smallest normal number is used instead, which changes only variances of that size.
     """
     scaled = (scale * x).detach().requires_grad_()
     weight = torch.full_like(x[0], gamma)
@@ -98,24 +98,24 @@ def autograd_gradient(
 
 
 def sample_ratio(x: Tensor, *, scale: float = 1.0, eps: float = 0.0) -> Tensor:
-    """Var[dL/d(s x_i) | y] / Var[D] of every sample, (n, d): (n - 1 - (2 - r) ŷ_i²) / (n v), for γ = 1."""
+    """Return Var[dL/d(s x_i) | y] / Var[D] of every sample, (n, d): (n - 1 - (2 - r) ŷ_i²) / (n v), for γ = 1."""
     normalised, v = _normalised(x, scale, eps)
     share = 1 - eps / v
     return (len(x) - 1 - (2 - share) * normalised.square()) / (len(x) * v)
 
 
 def exact_ratio(n: int, variance: float, *, eps: float = 0.0) -> float:
-    """The mean of :func:`sample_ratio` over a batch of n samples: (n - 2 + (1 - r)²) / (n v); needs no data.
+    """Return the mean of :func:`sample_ratio` over a batch of n samples: (n - 2 + (1 - r)²) / (n v); independent of the data.
 
-    ``variance`` is that of the scaled input, s²σ². Multiply by γ² for another weight.
+    ``variance`` is that of the scaled input, s²σ². For γ ≠ 1, multiply by γ².
     """
-    v = _checked(n, variance, eps)
+    v = _scaled_variance(n, variance, eps)
     return (n - 2 + (eps / v) ** 2) / (n * v)
 
 
 def printed_ratio(n: int, variance: float, *, eps: float = 0.0) -> float:
-    """What equation 4.6 prints: n(n - 1) / (n² v). It is an upper bound of :func:`exact_ratio`, printed as a lower one."""
-    return (n - 1) / (n * _checked(n, variance, eps))
+    """Return the value printed in equation 4.6: n(n - 1) / (n² v). It is an upper bound of :func:`exact_ratio`, printed as a lower one."""
+    return (n - 1) / (n * _scaled_variance(n, variance, eps))
 
 
 def cases(
@@ -126,14 +126,14 @@ def cases(
     draws: int = 4000,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every batch size and scaled input variance.
+    """Return one row (:data:`COLUMNS`) for every batch size and scaled input variance.
 
-    Each of ``draws`` features gets inputs and output gradients of its own: x normal, standardised over the batch and scaled to the
-    variance exactly; D normal with mean 1 and variance 1. The gradients are autograd's, in float64 on the CPU. ``measured`` is the
-    variance of dL/d(s x_i) over the draws, averaged over i (not around an assumed mean), with its ``standard_error``; Var[D] is 1.
-    ``holds``: measured is within 4 standard errors of ``exact``. ``printed_holds``: measured is not below the ``printed``
-    bound by more than that. ``magnified``: exact > 1; ``printed_says_magnified``: s²σ² < n(n - 1)/n², the condition of 4.7.
-    ``formula_error``: largest difference of 4.5 from autograd, relative to the largest gradient (absolute where that is below 1).
+    Each of ``draws`` features has its own inputs and output gradients: x is normal, standardised over the batch and scaled to
+    the exact variance; D is normal with mean 1 and variance 1. The gradients come from autograd, in float64 on the CPU. ``measured`` is
+    the variance of dL/d(s x_i) over the draws, averaged over i (not around an assumed mean), with its ``standard_error``; Var[D] is 1.
+    ``holds``: measured is within 4 standard errors of ``exact``. ``printed_holds``: measured is at most 4 standard errors below the
+    ``printed`` bound. ``magnified``: exact > 1; ``printed_says_magnified``: s²σ² < n(n - 1)/n², the condition of 4.7.
+    ``formula_error``: largest difference of 4.5 from autograd, relative to the largest gradient (absolute if that is below 1).
 
     Raises:
         ValueError: fewer than 2 samples or draws, a variance that is not positive, a negative ``eps``.
@@ -173,7 +173,7 @@ def _case(n: int, variance: float, eps: float, draws: int, generator: torch.Gene
 
 
 def _normalised(x: Tensor, scale: float, eps: float) -> tuple[Tensor, Tensor]:
-    """ŷ (n, d) and v (d,)."""
+    """Return ŷ (n, d) and v (d,)."""
     if x.dim() != 2 or len(x) < 2:
         raise ValueError(f"x: shape {tuple(x.shape)}; allowed: (n, d) with at least 2 samples")
     if not 0 < scale < math.inf:
@@ -187,7 +187,7 @@ def _normalised(x: Tensor, scale: float, eps: float) -> tuple[Tensor, Tensor]:
     return centred / v.sqrt(), v
 
 
-def _checked(n: int, variance: float, eps: float) -> float:
+def _scaled_variance(n: int, variance: float, eps: float) -> float:
     if n < 2:
         raise ValueError(f"n: {n} (allowed: at least 2 samples)")
     if not 0 < variance < math.inf:

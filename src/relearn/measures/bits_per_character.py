@@ -1,24 +1,24 @@
-r"""Bits per character of a language model on a stream: by windows that overlap, or piece by piece with a cache.
+r"""Bits per character of a language model on a stream, by overlapping windows or by segments with a cache.
 
 .. math:: \mathrm{BPC} = -\frac{1}{n - 1} \sum_{t=2}^{n} \log_2 p(c_t \mid c_{s_t}, \dots, c_{t-1})
 
-Characters :math:`2 \dots n` are predicted once each; what differs is the beginning :math:`s_t` of the context.
+Characters :math:`2 \dots n` are predicted once each; the two methods differ in the beginning :math:`s_t` of the context.
 
-**Windows**, context C and step S. The first window reads the first C characters and scores all its predictions; every further one
-begins S characters later and scores its last S, each from at least :math:`C - S + 1` and at most C characters. The last window ends
-with the stream and scores what is left over. zhu2022 (section 5.3.2) takes C = 32K and S = 512, "the next 512 tokens given the previous
-32K"; the text does not say what happens before 32K characters have been read. A causal network predicts in the one first window what it
-would in windows that grow by S.
+**Windows**, context C and step S. The first window reads the first C characters and scores all its predictions. Each further window
+begins S characters later and scores its last S predictions, each given at least :math:`C - S + 1` and at most C characters. The last
+window ends with the stream and scores the remaining ones. zhu2022 (section 5.3.2) uses C = 32K and S = 512, "the next 512 tokens given
+the previous 10 32K"; the text does not specify what happens before 32K characters have been read. For a causal network, the one first
+window gives the same predictions as windows that grow by S.
 
-**Cached**, context C and step S. The stream is read in pieces of S characters, each with what the network kept of the C before: the way of
-the released code (S = 256, C = 32768), n/S passes over S characters instead of n/S over C.
+**Cached**, context C and step S. The stream is read in segments of S characters, each with the network's cache of the C previous ones,
+as in the released code (S = 256, C = 32768). This takes n/S passes over S characters instead of n/S over C.
 
 ======  ====================================  =======================
 symbol  meaning                               code
 ======  ====================================  =======================
 c       characters, ids                       ``ids`` (n,)
-C       characters read at most, or kept      ``context``, or ``read``
-S       characters scored a window or piece   ``step``
+C       maximum context, or size of the cache  ``context``, or ``read``
+S       characters scored per window or segment  ``step``
 ======  ====================================  =======================
 """
 
@@ -40,7 +40,7 @@ Kept = Any
 
 @dataclass(frozen=True)
 class Window:
-    """Inputs ``start`` .. ``end``-1 (0-based), of whose predictions the last ``scored`` count: characters up to ``end``."""
+    """Inputs ``start`` .. ``end``-1 (0-based); the last ``scored`` predictions count, for characters up to ``end``."""
 
     start: int
     end: int
@@ -48,15 +48,15 @@ class Window:
 
 
 def windows(characters: int, *, context: int, step: int) -> list[Window]:
-    """The windows of a stream of so many characters; see the module.
+    """Return the windows of a stream of this length; see the module.
 
     Raises:
         ValueError: fewer than 2 characters, a context below 1, or a step outside 1 .. context.
     """
-    _checked(characters=characters, context=context, step=step)
+    _check(characters=characters, context=context, step=step)
     if step > context:
         raise ValueError(f"step is {step}; allowed: 1 to {context}, the context")
-    last = characters - 1  # so many characters have one behind them
+    last = characters - 1  # number of characters that have a successor
     first = min(context, last)
     found = [Window(0, first, first)]
     for end in range(first + step, last + step, step):
@@ -68,13 +68,13 @@ def windows(characters: int, *, context: int, step: int) -> list[Window]:
 def windowed(
     predict: Callable[[Tensor], Tensor], ids: Tensor, *, context: int, step: int, batch_size: int = 1
 ) -> float:
-    """BPC by windows that overlap.
+    """Compute BPC by overlapping windows.
 
     Args:
-        predict: characters (B, T) int64 → logits (B, T, V); the caller sees to eval mode and gradients.
-        ids: the stream, (n,) of any whole type, on the network's device.
+        predict: characters (B, T) int64 → logits (B, T, V); the caller sets eval mode and disables gradients.
+        ids: the stream, (n,) of any integer type, on the network's device.
         context, step: C and S.
-        batch_size: windows at once.
+        batch_size: number of windows processed at once.
 
     Raises:
         ValueError: see :func:`windows`.
@@ -88,18 +88,18 @@ def windowed(
 
 
 def cached(read: Callable[[Tensor, Kept | None], tuple[Tensor, Kept]], ids: Tensor, *, step: int) -> float:
-    """BPC piece by piece.
+    """Compute BPC segment by segment, with a cache.
 
     Args:
-        read: (characters (1, T), what it kept of those before, or None) → (logits (1, T, V), what it keeps for the next piece, C places);
-            the caller sees to eval mode and gradients.
-        ids: the stream, (n,) of any whole type, on the network's device.
+        read: (characters (1, T), the previous cache or None) → (logits (1, T, V), cache of C positions for the next segment);
+            the caller sets eval mode and disables gradients.
+        ids: the stream, (n,) of any integer type, on the network's device.
         step: S.
 
     Raises:
         ValueError: fewer than 2 characters, a step below 1.
     """
-    _checked(characters=len(ids), step=step)
+    _check(characters=len(ids), step=step)
     total, kept = 0.0, None
     for start in range(0, len(ids) - 1, step):
         row = ids[start : start + step + 1].long()[None]
@@ -109,20 +109,20 @@ def cached(read: Callable[[Tensor, Kept | None], tuple[Tensor, Kept]], ids: Tens
 
 
 def _bits(logits: Tensor, targets: Tensor) -> float:
-    """Sum over all targets, of at least single precision."""
+    """Return the sum over all targets, in at least single precision."""
     wide = logits.float() if logits.element_size() < 4 else logits
     nats = cross_entropy(wide.flatten(0, 1), targets.flatten(), reduction="sum")
     return float(nats) / math.log(2)
 
 
 def _groups(found: list[Window], size: int) -> Iterator[list[Window]]:
-    """Windows of equal length and equal score, at most ``size`` together, in their order."""
+    """Group windows of equal length and equal score, at most ``size`` per group, in order."""
     for _, alike in itertools.groupby(found, key=lambda one: (one.end - one.start, one.scored)):
         same = list(alike)
         yield from (same[start : start + size] for start in range(0, len(same), size))
 
 
-def _checked(*, characters: int, **sizes: int) -> None:
+def _check(*, characters: int, **sizes: int) -> None:
     if characters < 2:
         raise ValueError(f"characters is {characters}; allowed: 2 or more")
     for key, value in sizes.items():

@@ -1,29 +1,29 @@
-r"""How large every residual branch is beside the stream that it joins, and the weights in front of the branches.
+r"""Norm of every residual branch relative to the stream it is added to, and the weights in front of the branches.
 
-touvron2021 (LayerScale makes this ratio more even over layers). With x the stream, f(x) a branch and a its weight (1, a number,
-or one number a channel), for layer l and branch b
+touvron2021 (LayerScale makes this ratio more uniform over layers). With the stream x, the branch f(x) and its weight a (1, a number,
+or one number per channel), for layer l and branch b
 
 .. math:: r_{l,b} = \frac1{BN} \sum_{i=1}^{B} \sum_{t=1}^{N} \frac{\|a \odot f(x)_{it}\|_2}{\|x_{it}\|_2}
 
-over the images i and the tokens t that the branch changes: of class attention, the class token alone. x is what the branch is
-added to: before the addition, and so before the norm of a post-norm block. Without DropPath.
+averaged over the images i and the tokens t that the branch changes; for class attention, this is only the class token. x is the stream
+before the addition, and hence before the norm of a post-norm block. DropPath is off.
 
-Networks are read by the parts of their blocks, wherever they stand, also behind a wrapper:
+Networks are recognised by the parts of their blocks, wherever these are, also inside a wrapper:
 
 ===================================  ========================================================  ==================================
 blocks                               parts                                                     ``branch``
 ===================================  ========================================================  ==================================
-of this package (ResidualBlock,      ``join1``, ``join2``, and ``joins`` where there are       attention, mlp; conv1, conv2, …
+of this package (ResidualBlock,      ``join1``, ``join2``, and ``joins`` for                   attention, mlp; conv1, conv2, …
 LipsBlock)                           convolutions; called with (x, f(x)); weights ``alpha``
 timm's CaiT, and class attention     ``gamma_1``, ``gamma_2``                                  attention, mlp; class_attention,
                                                                                                class_mlp
-timm's ViT, with LayerScale or not,  ``drop_path1``, ``drop_path2``; weights ``gamma``         attention, mlp
-and Swin                             of ``ls1``, ``ls2``
+timm's ViT, with or without          ``drop_path1``, ``drop_path2``; weights ``gamma``         attention, mlp
+LayerScale, and Swin                 of ``ls1``, ``ls2``
 CSwin of this package                ``attention``, ``drop_path``                              attention, mlp
 ===================================  ========================================================  ==================================
 
-``layer`` counts the blocks of the network from 0, those of class attention behind the others. ``stage``: blocks that stand in one list
-are one stage, from 0.
+``layer`` numbers the blocks of the network from 0, with those of class attention last. ``stage``: blocks in the same list
+form a stage, numbered from 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 
 class _Branch(NamedTuple):
-    """One residual branch of a network and where to look for it."""
+    """One residual branch of a network and how to observe it."""
 
     layer: int
     stage: int
@@ -52,17 +52,17 @@ class _Branch(NamedTuple):
 
 @torch.no_grad()
 def branch_ratios(net: nn.Module, images: Tensor) -> list[dict[str, Any]]:
-    """Rows ``layer``, ``branch``, ``ratio``: r of every residual branch, in the order of the network.
+    """Return rows ``layer``, ``branch``, ``ratio``: r of every residual branch, in the order of the network.
 
-    A token of zeros in the stream gives an infinite ratio, or 0 where the branch is zero too. One forward pass in evaluation mode;
-    modes are found again as they were.
+    A zero token in the stream gives an infinite ratio, or 0 if the branch is zero too. There is one forward pass in evaluation mode;
+    the modes of all modules are restored.
 
     Args:
         net: see the table above.
-        images: what ``net`` takes.
+        images: input of ``net``.
 
     Raises:
-        ValueError: no residual branch was found, or the forward pass did not come to one of them.
+        ValueError: no residual branch was found, or the forward pass did not reach one of them.
     """
     branches = _branches(net)
     found: dict[int, float] = {}
@@ -94,9 +94,9 @@ def branch_ratios(net: nn.Module, images: Tensor) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def residual_weights(net: nn.Module) -> list[dict[str, Any]]:
-    r"""Rows ``layer``, ``stage``, ``branch``, ``mean``, ``std``: of the moduli of a branch's weights, \|α\| or \|λ\|.
+    r"""Return rows ``layer``, ``stage``, ``branch``, ``mean``, ``std`` of the moduli of a branch's weights, \|α\| or \|λ\|.
 
-    The deviation is that of these numbers (divisor D; 0 for a single number). A branch without weights has no row.
+    The standard deviation is over these numbers (divisor D; 0 for a single number). A branch without weights has no row.
 
     Raises:
         ValueError: no residual branch was found.
@@ -111,7 +111,7 @@ def residual_weights(net: nn.Module) -> list[dict[str, Any]]:
 
 
 def has_branches(net: nn.Module) -> bool:
-    """Whether a network has branches that this file knows; a convolutional one has none."""
+    """Return whether this file recognises residual branches in the network; convolutional ones have none."""
     return any(_reader(one) is not None for one in net.modules())
 
 
@@ -158,7 +158,7 @@ def _reader(block: nn.Module) -> Callable[[Any], _Found] | None:
 
 
 def _joins(block: Any) -> _Found:
-    """Blocks of this package: a join is called with the stream and the branch."""
+    """Observe blocks of this package: a join is called with the stream and the branch."""
     convs = [(f"conv{index + 1}", join) for index, join in enumerate(getattr(block, "joins", []))]
     for name, join in [*convs, ("attention", block.join1), ("mlp", block.join2)]:
 
@@ -169,14 +169,14 @@ def _joins(block: Any) -> _Found:
 
 
 def _gammas(block: Any) -> _Found:
-    """Blocks of timm's CaiT: those of class attention are called with patches and class token."""
+    """Observe blocks of timm's CaiT; those of class attention are called with patches and class token."""
     of = "class_" if len(inspect.signature(block.forward).parameters) == 2 else ""
     yield f"{of}attention", block.gamma_1, -1, _between(block.norm1, block.attn)
     yield f"{of}mlp", block.gamma_2, -1, _between(block.norm2, block.mlp)
 
 
 def _scales(block: Any) -> _Found:
-    """Blocks of timm's ViT; of its Swin, where a branch of windows is whole again when it comes to DropPath."""
+    """Observe blocks of timm's ViT and Swin; in Swin, the windows of a branch are merged again before DropPath."""
     for name, norm, branch, scale, whole in (
         ("attention", block.norm1, block.attn, "ls1", block.drop_path1),
         ("mlp", block.norm2, block.mlp, "ls2", block.drop_path2),
@@ -191,7 +191,7 @@ def _plain(block: Any) -> _Found:
 
 
 def _between(norm: nn.Module, branch: nn.Module) -> Callable[..., list[Any]]:
-    """Pre-norm: the stream goes into ``norm``, and what comes out of ``branch`` belongs to its first tokens."""
+    """Observe a pre-norm branch: the stream is the input of ``norm``, and the output of ``branch`` belongs to its first tokens."""
 
     def watch(look: Callable[[Tensor, Tensor], None]) -> list[Any]:
         stream: list[Tensor] = []

@@ -1,4 +1,4 @@
-r"""Mean accuracy under common corruptions, and mCE, which needs a reference network.
+r"""Mean accuracy under common corruptions, and mCE relative to a reference network.
 
 Hendrycks & Dietterich 2019 (arXiv 1903.12261, section 4), with :math:`E_{c,s}` the error (fraction) under corruption c at severity s:
 
@@ -8,8 +8,8 @@ Hendrycks & Dietterich 2019 (arXiv 1903.12261, section 4), with :math:`E_{c,s}` 
     \mathrm{relative\ mCE} = \frac1{|C|} \sum_c
         \frac{\sum_s (E_{c,s} - E_{\mathrm{clean}})}{\sum_s (E^{\mathrm{ref}}_{c,s} - E^{\mathrm{ref}}_{\mathrm{clean}})}
 
-mCE says nothing without its reference (AlexNet for ImageNet-C), and CIFAR-10-C has no agreed one: here it is a fraction of the
-network that the caller names, never of a default.
+mCE is meaningless without its reference (AlexNet for ImageNet-C), and CIFAR-10-C has no agreed reference. Here the caller must name the
+reference network; there is no default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Errors = Mapping[str, Sequence[float]]
 
 
 def mean_corruption_accuracy(accuracies: Errors) -> float:
-    """Mean over corruptions of the mean over severities; every corruption weighs the same.
+    """Mean over corruptions of the mean over severities; all corruptions have equal weight.
 
     Raises:
         ValueError: no corruptions, a corruption without severities, a value outside [0, 1].
@@ -41,8 +41,8 @@ def mean_corruption_error(
     """mCE relative to ``reference``, as a fraction (1 = as bad as the reference); with both clean errors, the relative mCE.
 
     Raises:
-        ValueError: other corruptions or severities than the reference's, one clean error without the other, a denominator that is
-        not positive (a reference that makes no errors, or none more than on clean images).
+        ValueError: corruptions or severities that differ from the reference's, one clean error without the other, or a denominator that
+        is not positive (the reference makes no errors, or no more than on clean images).
     """
     _check(errors)
     _check(reference)

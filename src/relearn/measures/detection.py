@@ -1,7 +1,7 @@
-"""What a defence found: poisons removed, clean points removed, and the Matthews correlation of the two.
+"""Result of a defence: fraction of poisons removed, of clean points removed, and the Matthews correlation.
 
-Zhu 2022, section 2.3.5 (figure 2.11). Its definition of MCC is in pages the text has lost; this is the usual
-one.
+Zhu 2022, section 2.3.5 (figure 2.11). The dissertation's definition of MCC is on pages missing from our text; this is the
+usual one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True)
 class Detection:
-    """Counts of one filtered set; a poison is a positive, and to drop it is to detect it.
+    """Counts for one filtered set; a poison is a positive, and dropping it means detecting it.
 
     ``poisons_removed`` = TP, ``poisons_kept`` = FN, ``clean_removed`` = FP, ``clean_kept`` = TN.
     """
@@ -36,12 +36,12 @@ class Detection:
 
     @property
     def poisons_removed_frac(self) -> float:
-        """TP / (TP + FN); nan where there is no poison."""
+        """TP / (TP + FN); NaN if there is no poison."""
         return self.poisons_removed / self.poisons if self.poisons else math.nan
 
     @property
     def clean_removed_frac(self) -> float:
-        """FP / (FP + TN): of the clean points, not of the set; nan where there is no clean point."""
+        """FP / (FP + TN), relative to the clean points, not to the whole set; NaN if there is no clean point."""
         return self.clean_removed / self.clean if self.clean else math.nan
 
     @property
@@ -50,15 +50,15 @@ class Detection:
 
 
 def detection(dropped: ArrayLike, is_poison: ArrayLike) -> Detection:
-    """Count what a defence dropped.
+    """Count the points that a defence dropped.
 
     Args:
         dropped: bool (n,), True = dropped (``fit_predict(X, y) == -1``).
         is_poison: bool (n,), True = poison.
 
     Raises:
-        ValueError: the two have different shapes or are not bool (1 and -1 are both true, so numbers are
-        refused).
+        ValueError: the two have different shapes or are not bool (1 and -1 are both truthy, so numbers are
+        rejected).
     """
     drop, poison = _bools(dropped, "dropped"), _bools(is_poison, "is_poison")
     if drop.shape != poison.shape or drop.ndim != 1:
@@ -76,21 +76,21 @@ def mcc(tp: int, tn: int, fp: int, fn: int) -> float:
 
     .. math:: \frac{TP \cdot TN - FP \cdot FN}{\sqrt{(TP + FP)(TP + FN)(TN + FP)(TN + FN)}}
 
-    0 where a factor of the denominator is 0 (no poison, no clean point, nothing dropped, everything dropped):
-    the numerator is 0 there too, and no correlation can be told.
+    0 if a factor of the denominator is 0 (no poison, no clean point, nothing dropped, everything dropped):
+    the numerator is then 0 too, and the correlation is undefined.
     """
-    tp, tn, fp, fn = int(tp), int(tn), int(fp), int(fn)  # whole numbers of any size: numpy's would overflow
+    tp, tn, fp, fn = int(tp), int(tn), int(fp), int(fn)  # Python integers, because numpy's would overflow
     square = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
     return (tp * tn - fp * fn) / math.sqrt(square) if square else 0.0
 
 
 def defence_success(succeeded: ArrayLike, *, among: ArrayLike | None = None) -> float:
-    """Share of attacks that fail after filtering and retraining; nan where there is no attack.
+    """Fraction of attacks that fail after filtering and retraining; NaN if there is no attack.
 
     Args:
         succeeded: bool (attacks,), whether the attack still succeeds.
-        among: bool (attacks,), the attacks that count; the published code counts those that succeed
-        undefended.
+        among: bool (attacks,), the attacks to count; the published code counts those that succeed
+        without a defence.
 
     Raises:
         ValueError: shapes that differ, or values that are not bool.

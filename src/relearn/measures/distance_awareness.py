@@ -1,21 +1,21 @@
-r"""Distance awareness: does a classifier grow uncertain on the way out of the data?
+r"""Distance awareness: does a classifier's uncertainty grow with the distance from the data?
 
-Liu et al. 2020 (SNGP, arXiv 2006.10108, definition 1) ask that a measure of predictive uncertainty grow with the distance of a
+Liu et al. 2020 (SNGP, arXiv 2006.10108, definition 1) require a measure of predictive uncertainty to grow with the distance of a
 point from the training data. Here each image is the start of a ray, in one of two spaces:
 
 .. math:: x_n(t) = x_n + t\, \sigma \odot u_n, \qquad u_n \sim N(0, I), \text{ scaled to } \|u_n\|_2 = \sqrt{d}
 
-so that t counts standard deviations of the data a coordinate, and the ray is t σ √d away from its start where σ is one number.
+so that t counts standard deviations of the data per coordinate, and for scalar σ the point is t σ √d away from the start.
 
-- **pixels**: x images in [0, 1], σ of each channel. Nothing is cut to [0, 1]: cut images would all lie in one box, and no
-  distance in it is far. So at great t these are no images.
-- **features**: x what goes into the head, σ the root mean square over coordinates of their standard deviations over these
-  images; only the head acts. This is the space in which a Gaussian process on features knows distances; what the trunk does to
-  them, only the rays in pixels show.
+- **pixels**: x are images in [0, 1], σ is per channel. Points are not clipped to [0, 1], because clipped images lie in a box of
+  bounded diameter. For large t these are no longer images.
+- **features**: x is the input of the head, σ the root mean square over coordinates of their standard deviations over these
+  images; only the head is evaluated. A Gaussian process on features is distance-aware in this space; only the rays in pixel space
+  show the effect of the trunk.
 
-Along each ray: the entropy of the prediction (mean field for a Gaussian-process head) and the head's variance. Far out in features
-the logits of a dense head are proportional to t, so its entropy falls; random features are bounded, and v tends to the prior's
-:math:`\|\Phi\|^2 / \tau`.
+Along each ray we measure the entropy of the prediction (mean field for a Gaussian-process head) and the head's variance. Far away
+in feature space the logits of a dense head are proportional to t, so its entropy decreases; random features are bounded, and v tends
+to the prior's :math:`\|\Phi\|^2 / \tau`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Outputs = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 class Along(NamedTuple):
-    """Means over the rays at one distance; ``max_share`` is the entropy over its greatest value, log C."""
+    """Means over the rays at one distance; ``max_share`` is the entropy divided by its maximum, log C."""
 
     distance: float
     entropy_nats: float
@@ -45,17 +45,17 @@ class Along(NamedTuple):
 def along_rays(
     outputs: Outputs, points: Tensor, scale: Tensor, distances: Sequence[float], *, seed: int
 ) -> list[Along]:
-    """Entropy and variance at each distance along one random ray a point.
+    """Return entropy and variance at each distance along one random ray per point.
 
     Args:
-        outputs: what the network, or its head alone, makes of points.
-        points: (n, ...) where the rays start.
-        scale: σ, of a shape that broadcasts against one point.
-        distances: t, ascending, not below 0.
-        seed: of the directions; every distance has the same.
+        outputs: the network, or its head alone: points → (logits, variance or None).
+        points: (n, ...), the starts of the rays.
+        scale: σ, broadcastable to one point.
+        distances: t, ascending, not negative.
+        seed: of the directions, which are the same for all distances.
 
     Raises:
-        ValueError: no points or distances, distances that do not ascend or are below 0, a scale that is not positive.
+        ValueError: no points or distances, distances that are not ascending or negative, or a scale that is not positive.
     """
     if not len(points) or not len(distances):
         raise ValueError(f"{len(points)} points, {len(distances)} distances (allowed: at least one of each)")
@@ -75,7 +75,7 @@ def along_rays(
 
 
 def directions(points: Tensor, *, seed: int) -> Tensor:
-    """u_n, of the points' shape, type and device; drawn on the CPU, so that every device has the same."""
+    """Return u_n with the points' shape, type and device; drawn on the CPU, so that it is the same on every device."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randn(points.shape, generator=generator, dtype=torch.float64)
     flat = drawn.flatten(1)
@@ -84,7 +84,7 @@ def directions(points: Tensor, *, seed: int) -> Tensor:
 
 
 def feature_scale(features: Tensor) -> Tensor:
-    """σ of features (n, D): the root of the mean over coordinates of their variances.
+    """Return σ of features (n, D): the square root of the mean over coordinates of their variances.
 
     Raises:
         ValueError: fewer than two points.
@@ -95,12 +95,12 @@ def feature_scale(features: Tensor) -> Tensor:
 
 
 def rise(path: Sequence[Along]) -> float:
-    """Entropy at the greatest distance minus that at the least, in nats."""
+    """Return the entropy at the largest distance minus that at the smallest, in nats."""
     return path[-1].entropy_nats - path[0].entropy_nats
 
 
 def monotone_share(path: Sequence[Along]) -> float:
-    """Share of the steps from a distance to the next at which the mean entropy does not fall.
+    """Return the fraction of steps between consecutive distances at which the mean entropy does not decrease.
 
     Raises:
         ValueError: fewer than two distances.

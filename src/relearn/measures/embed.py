@@ -1,4 +1,4 @@
-"""What a network makes of images: penultimate features, batch by batch, without gradients."""
+"""Penultimate features of images, computed batch by batch without gradients."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Embedding(Protocol):
 
 @torch.no_grad()
 def embed(net: Embedding, images: Tensor, *, batch_size: int = 512, precision: str = "fp32") -> Tensor:
-    """Penultimate features (N, d), float32, of images (N, C, H, W); ``uint8`` images become pixels in [0, 1].
+    """Return penultimate features (N, d), float32, of images (N, C, H, W); ``uint8`` images are converted to pixels in [0, 1].
 
-    The network is used in eval mode and left in the mode it had. Its own device decides where the work is done; the features stay there.
+    The network is evaluated in eval mode on its own device, and its mode is restored. The features stay on that device.
     """
     device = next(net.parameters()).device
     was_training = net.training

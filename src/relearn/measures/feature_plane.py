@@ -1,13 +1,13 @@
-r"""Features seen from the side: a plane through two classes, for figure 2.10 of zhu2022.
+r"""Two-dimensional view of features: the plane through two classes, for figure 2.10 of zhu2022.
 
-Across goes the line through the two class centroids, so that moving from one class to the other is moving
-across; up goes the direction in which the points differ most once that is taken out:
+The horizontal axis is the line through the two class centroids, so that moving from one class to the other is
+horizontal; the vertical axis is the direction of largest variance of the remainder:
 
 .. math:: u = \frac{m_b - m_a}{\lVert m_b - m_a\rVert}, \quad x_i = u \cdot (f_i - \tfrac12(m_a + m_b)), \quad
           y_i = v \cdot r_i, \quad r_i = (f_i - \bar f) - u\,u \cdot (f_i - \bar f),
 
-with v the first principal direction of the r. u and v are orthogonal and of length 1, so distances in the
-plane are never longer than in feature space. The paper's text lacks the figure and how it was made: the
+where v is the first principal direction of the r. u and v are orthonormal, so distances in the
+plane never exceed those in feature space. The paper's text contains neither the figure nor its construction; the
 choice of plane is ours.
 """
 
@@ -18,19 +18,19 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def project(features: ArrayLike, labels: ArrayLike, a: int, b: int) -> NDArray[np.float64]:
-    """Coordinates (n, 2) of every point in the plane of classes a and b.
+    """Return the coordinates (n, 2) of every point in the plane of classes a and b.
 
-    Class a lies on the left of 0, class b on the right, their centroids equally far from it. The sign of y is
-    such that v's entry of greatest size is positive, so equal features give equal pictures.
+    Class a is on the left of 0 and class b on the right, with centroids equally far from 0. The sign of y is chosen
+    such that v's entry of largest modulus is positive, so equal features give equal pictures.
 
     Args:
         features: (n, d), d at least 2.
-        labels: (n,), of all points; those of neither class are projected too.
+        labels: (n,), of all points; points of other classes are projected too.
         a: the class on the left.
         b: the class on the right.
 
     Raises:
-        ValueError: shapes that do not fit, values that are not finite, a class without points, or two
+        ValueError: shapes that do not match, values that are not finite, a class without points, or two
             classes with the same centroid.
     """
     points = np.asarray(features, dtype=np.float64)
@@ -56,7 +56,7 @@ def project(features: ArrayLike, labels: ArrayLike, a: int, b: int) -> NDArray[n
     rest = points - points.mean(axis=0)
     rest -= np.outer(rest @ across, across)
     up = np.linalg.svd(rest, full_matrices=False)[2][0]
-    up -= across * (across @ up)  # rounding, or nothing is left and any direction came back
+    up -= across * (across @ up)  # removes rounding, or an arbitrary direction if nothing is left
     size = np.linalg.norm(up)
     up = up / size if size > 0 else up
     if up[np.argmax(np.abs(up))] < 0:

@@ -1,6 +1,6 @@
-r"""The scores of GLUE (Wang et al. 2019, arXiv 1804.07461, section 3 and its site's rules), each in [-1, 1] or [0, 1], in float64.
+r"""The scores of GLUE (Wang et al. 2019, arXiv 1804.07461, section 3 and the site's rules), in [-1, 1] or [0, 1], in float64.
 
-With N samples, true answers y and given answers a:
+For N samples with true answers y and predicted answers a:
 
 .. math::
     \mathrm{accuracy} = \tfrac1N \sum_i [a_i = y_i] \qquad
@@ -8,10 +8,10 @@ With N samples, true answers y and given answers a:
     \mathrm{mcc} = \frac{c\,N - \sum_k p_k t_k}{\sqrt{N^2 - \sum_k p_k^2}\,\sqrt{N^2 - \sum_k t_k^2}} \qquad
     r = \frac{\sum_i (a_i - \bar a)(y_i - \bar y)}{\sqrt{\sum_i (a_i - \bar a)^2}\,\sqrt{\sum_i (y_i - \bar y)^2}}
 
-TP, FP, FN count for class 1; c: right answers, p_k and t_k: how often class k is given and is true (for two classes this is
-Matthews' own formula); Spearman's coefficient is r of the ranks, equal values sharing their mean rank. The benchmark's evaluation calls
-scikit-learn and scipy, so these do it, too. What they leave open is settled here: F1 without any true positive is 0, the three
-coefficients are 0 where one side is constant (such an answer tells nothing; scipy would say nan).
+TP, FP, FN refer to class 1; c is the number of correct answers, p_k and t_k how often class k is predicted and true (for two classes
+this is Matthews' formula). Spearman's coefficient is r of the ranks; ties share their mean rank. Like the benchmark's evaluation, we
+call scikit-learn and scipy. Undefined cases are fixed here: F1 without any true positive is 0, and the three
+coefficients are 0 if one side is constant (such an answer carries no information; scipy returns NaN).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORD_NAMES = {
     "pearson": "pearson",
     "spearman": "spearman",
 }
-# What the benchmark averages: first the scores of a line, then the lines; mnli's line holds both of its test parts.
+# The benchmark's average: first over the scores of a line, then over lines; mnli's line contains both of its test sets.
 OVERALL = (
     (("cola", "mcc"),),
     (("sst2", "accuracy"),),
@@ -49,16 +49,16 @@ OVERALL = (
 
 
 def scores(kind: str, metrics: Sequence[str], predicted: Tensor, labels: Tensor) -> dict[str, float]:
-    """Each of ``metrics`` under its own name; ``RECORD_NAMES`` has the names with units.
+    """Return each of ``metrics`` under its own name; ``RECORD_NAMES`` has the names with units.
 
     Args:
         kind: ``classification`` (accuracy, f1, mcc), ``regression`` (pearson, spearman) or ``ranking`` (accuracy).
-        metrics: names that the kind has.
-        predicted: (N,) classes, values, or numbers of the candidates chosen: answers, not logits.
-        labels: (N,) the right ones.
+        metrics: names that are defined for the kind.
+        predicted: (N,) classes, values, or indices of the chosen candidates: answers, not logits.
+        labels: (N,) the true ones.
 
     Raises:
-        ValueError: an unknown kind or metric, shapes that differ, no sample (a coefficient of values needs two), f1 of other classes
+        ValueError: an unknown kind or metric, shapes that differ, no sample (a correlation needs two), f1 of classes other
             than 0 and 1, a value that is not finite.
     """
     if kind not in KINDS:
@@ -78,10 +78,10 @@ def scores(kind: str, metrics: Sequence[str], predicted: Tensor, labels: Tensor)
 
 
 def overall(values: Mapping[str, Mapping[str, float]]) -> float:
-    """The benchmark's one number: the mean over its nine tasks, a task of two scores counting with their mean.
+    """Return the benchmark's overall score: the mean over its nine tasks; a task with two scores contributes their mean.
 
     Args:
-        values: for each task its scores, as :func:`scores` names them; ``mnli`` is the matched part, ``mnli_mismatched`` the other.
+        values: the scores of each task, named as by :func:`scores`; ``mnli`` is the matched part, ``mnli_mismatched`` the other.
             The diagnostics ``ax`` do not count.
 
     Raises:
@@ -99,22 +99,22 @@ def overall(values: Mapping[str, Mapping[str, float]]) -> float:
 def entailment_answers(
     ids: Sequence[str], candidate_scores: Sequence[Sequence[float]] | Tensor
 ) -> dict[str, int]:
-    """What a ranking says of each pair: the best candidate of a sample is entailed (1), the others are not (0).
+    """Convert a ranking to answers per pair: the best candidate of a sample is entailed (1), the others are not (0).
 
-    zhu2022, section 3.5.1 (QNLI). Equal scores: the earlier candidate. A sample of one candidate cannot be ranked, so its pair is
-    answered 0, which most of WNLI's hidden answers are. Candidates borrowed from another part get no answer.
+    zhu2022, section 3.5.1 (QNLI). Ties go to the earlier candidate. A sample with one candidate cannot be ranked, so its pair is
+    answered 0, the majority of WNLI's hidden answers. Candidates borrowed from another part get no answer.
 
     Args:
-        ids: one a sample, the names of its candidates joined by ``+``, borrowed ones with a colon (``12+train:57``), as
+        ids: one per sample: the names of its candidates joined by ``+``, borrowed ones with a colon (``12+train:57``), as
             :mod:`relearn.data.glue` writes them.
-        candidate_scores: (N, C), or a list a sample; what stands behind a sample's own candidates is not looked at.
+        candidate_scores: (N, C), or one list per sample; entries beyond a sample's own candidates are ignored.
 
     Raises:
-        ValueError: numbers of samples that differ, fewer scores than candidates, a pair in two samples.
+        ValueError: different numbers of samples, fewer scores than candidates, or a pair in two samples.
     """
     rows = candidate_scores.tolist() if isinstance(candidate_scores, Tensor) else candidate_scores
     if len(ids) != len(rows):
-        raise ValueError(f"candidate_scores: {len(rows)} (allowed: {len(ids)}, one a sample)")
+        raise ValueError(f"candidate_scores: {len(rows)} (allowed: {len(ids)}, one per sample)")
     answers: dict[str, int] = {}
     for joined, row in zip(ids, rows):
         names = joined.split("+")
@@ -139,7 +139,7 @@ def _score(metric: str, given: Tensor, true: Tensor) -> float:
         return 0.0
     with (
         warnings.catch_warnings()
-    ):  # of a class that is never given and of nearly constant values: settled above
+    ):  # for a class that is never predicted and nearly constant values, handled above
         warnings.simplefilter("ignore")
         if metric in ("pearson", "spearman"):
             from scipy import stats

@@ -1,6 +1,6 @@
-r"""How large the weights of a network are, tensor by tensor, and how much their gradients vary over minibatches.
+r"""Size of a network's weights, per tensor, and variation of their gradients over minibatches.
 
-zhu2022, figures 4.1 and 4.4 to 4.10. With :math:`g^{(b)}` the gradient of the mean loss on minibatch b = 1 … B with respect to one
+zhu2022, figures 4.1 and 4.4 to 4.10. Let :math:`g^{(b)}` be the gradient of the mean loss on minibatch b = 1 … B with respect to a
 parameter tensor W of d elements:
 
 .. math::
@@ -15,16 +15,16 @@ column                 formula                                       remark
 ``weight_norm``        :math:`\|W\|_2`                               figure 4.1
 ``gradient_std``       :math:`\sigma(g)`                             figures 4.4 to 4.10
 ``gradient_abs_mean``  :math:`|E\,g|`
-``relative_std``       :math:`\sigma(g) / |E\,g|`                    figure 4.1; None where every mean is exactly 0
+``relative_std``       :math:`\sigma(g) / |E\,g|`                    figure 4.1; None if every mean is exactly 0
 =====================  ============================================  ==================================================
 
-What the text leaves open and what we do: the deviation is the sample's (divisor B - 1), so that σ² is unbiased. ``relative_std`` is the
-ratio of the two means over elements, not the mean of the ratios: a mean :math:`\bar g_e` near 0 makes a ratio as large as it likes, and
-the mean of such ratios settles nowhere. As :math:`\bar g` is itself an estimate, ``relative_std`` cannot grow without end: for normal
-gradients without any mean it is about :math:`\sqrt{\pi B / 2}`, so only values from the same B compare.
+The text leaves the following open. The standard deviation is the sample's (divisor B - 1), so that σ² is unbiased. ``relative_std`` is
+the ratio of the two means over elements, not the mean of ratios: a mean :math:`\bar g_e` near 0 makes a ratio arbitrarily large, and
+the mean of such ratios does not converge. Since :math:`\bar g` is itself an estimate, ``relative_std`` is bounded: for normal gradients
+with mean 0 it is about :math:`\sqrt{\pi B / 2}`, so only values with the same B are comparable.
 
-Batch normalisation works on the statistics of the batch, as in training, and leaves its running ones alone; dropout is off; modes are
-found again as they were left. One pass, by Welford's recurrence: two tensors beside each parameter, however many minibatches.
+Batch normalisation uses the statistics of the batch, as in training, without updating its running ones; dropout is off; modes are
+restored. There is one pass with Welford's recurrence, which needs two extra tensors per parameter for any number of minibatches.
 """
 
 from __future__ import annotations
@@ -71,22 +71,23 @@ def gradient_statistics(
     *,
     count: int,
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for each trained parameter tensor, in the order in which the model defines them, ``index`` from 0.
+    """Return one row (:data:`COLUMNS`) per trained parameter tensor, in the order of the model's definition, ``index`` from 0.
 
-    A tensor that several modules share counts once, under its first name; one that does not require a gradient has no row; one that the
-    loss does not reach has gradient 0. ``kind`` is one of :data:`KINDS`: the weight of a normalisation, of a linear map or convolution,
-    a bias of any of them, an embedding, or a multiplier or shift that belongs to none (FixUp's scalars, a vector on a skip connection).
-    ``group`` says where it sits: q, k, v, out, fc1, fc2, head, conv, linear, batch_norm, layer_norm, norm, embedding, scalar; a bias is
-    in the group of its module. Numbers that are not finite stay as they are (a network whose gradient overflows is a result).
+    A tensor shared by several modules counts once, under its first name. A tensor that does not require a gradient has no row; one that
+    does not affect the loss has gradient 0. ``kind`` is one of :data:`KINDS`: the weight of a normalisation, of a linear map or
+    convolution, a bias of any of them, an embedding, or another multiplier or shift (FixUp's scalars, a vector on a skip
+    connection). ``group`` is its place in the network: q, k, v, out, fc1, fc2, head, conv, linear, batch_norm, layer_norm, norm,
+    embedding, scalar; a bias is in the group of its module. Non-finite numbers are kept (an overflowing gradient is a result).
 
     Args:
-        model: any module; the batches lie on its device.
+        model: any module; the batches must be on its device.
         loss: ``loss(output, *rest)`` → scalar mean over the minibatch.
-        batches: each a sequence: the model's input (a tensor, or a tuple of tensors: ``model(*input)``), then what the loss wants.
-        count: B, the number of minibatches to take; no more are drawn.
+        batches: each a sequence: the model's input (a tensor, or a tuple of tensors: ``model(*input)``), then further arguments of the
+            loss.
+        count: B, the number of minibatches to use; no more are drawn.
 
     Raises:
-        ValueError: fewer than 2 minibatches asked for or given, a model without trained parameters, a loss that is no scalar.
+        ValueError: fewer than 2 minibatches requested or available, a model without trained parameters, a loss that is not a scalar.
     """
     if count < 2:
         raise ValueError(f"count: {count} (allowed: at least 2 minibatches)")
@@ -117,7 +118,7 @@ def moments(
     parameters: Sequence[Tensor],
     count: int,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Means of the gradients over ``count`` minibatches, and sums of squared deviations from them, a tensor a parameter."""
+    """Return means of the gradients over ``count`` minibatches and sums of squared deviations from them, one tensor per parameter."""
 
     def zeros() -> list[Tensor]:
         return [
@@ -136,8 +137,10 @@ def moments(
             for mean, square, gradient in zip(means, squares, gradients):
                 change = -mean if gradient is None else gradient.to(mean.dtype) - mean
                 mean.add_(change, alpha=1 / seen)
-                square.addcmul_(change, change, value=(seen - 1) / seen)  # change²(1 - 1/k): old times new
-            # before the next forward pass, which needs the room of its activations
+                square.addcmul_(
+                    change, change, value=(seen - 1) / seen
+                )  # change²(1 - 1/k): product of old and new deviation
+            # free the gradients before the next forward pass needs memory for its activations
             del gradients, gradient, change, value
             if seen == count:
                 break
@@ -148,7 +151,7 @@ def moments(
 
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Inside: everything in eval mode but batch normalisation, which uses the batch and does not touch its running statistics."""
+    """Context in which everything is in eval mode except batch normalisation, which uses batch statistics and keeps its running ones."""
     modules = list(model.modules())
     norms = [one for one in modules if isinstance(one, _BatchNorm)]
     modes, tracking = [one.training for one in modules], [one.track_running_stats for one in norms]
@@ -165,7 +168,7 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 
 
 def _places(model: nn.Module) -> dict[str, tuple[str, str]]:
-    """Kind and group of every parameter, by its name."""
+    """Return kind and group of every parameter, by name."""
     found = {}
     for path, module in model.named_modules():
         for own, parameter in module.named_parameters(recurse=False):
@@ -186,7 +189,7 @@ def _place(module: nn.Module, module_name: str, own: str, parameter: Tensor) -> 
     if isinstance(module, _MAPS):
         return ("bias" if own == "bias" else "linear"), _ROLE_OF.get(module_name, "linear")
     if parameter.dim() > 1 and parameter.numel() > 1:
-        return "linear", _ROLE_OF.get(module_name, "linear")  # a weight matrix that its module keeps itself
+        return "linear", _ROLE_OF.get(module_name, "linear")  # a weight matrix owned by its module directly
     if own.endswith("bias") and parameter.numel() > 1:
         return "bias", _ROLE_OF.get(module_name, "linear")
     return "scalar", "scalar"

@@ -1,22 +1,22 @@
-r"""Proposition 1 of zhu2022 as a linear program: who is not in the poisons' hull can be separated from them.
+r"""Proposition 1 of zhu2022 as a linear program: a target outside the poisons' convex hull can be separated from them.
 
-The proposition: every linear classifier that puts all poison features p_j in the attacker's class puts the
-target t there too, if and only if t is a convex combination of the p_j. "In the class" is strict in the
-paper: the class's score exceeds every other. With many classes the region of a class is an intersection of
-half-spaces, so two classes decide the matter: z is in the class iff w·z + b > 0.
+The proposition: every linear classifier that assigns all poison features p_j to the attacker's class also assigns the
+target t to it, if and only if t is a convex combination of the p_j. In the paper the assignment is strict:
+the class's score exceeds every other. With many classes the region of a class is an intersection of
+half-spaces, so it suffices to consider two classes: z is in the class iff w·z + b > 0.
 
-A *separator* breaks the first statement: w·p_j + b > 0 for all j, but w·t + b ≤ 0. Subtracting, it exists iff
+A *separator* contradicts the first statement: w·p_j + b > 0 for all j, but w·t + b ≤ 0. By subtraction, it exists iff
 
 .. math:: \exists w: \quad w \cdot (p_j - t) > 0 \quad \text{for all } j .
 
-(Given such a w with least margin s > 0, the offset b = -w·t - s/2 even gives the poisons ≥ s/2 and the target
--s/2: whether the target's side includes the boundary does not matter.) By Gordan's theorem no such w exists
-iff some c ≥ 0, Σ c = 1 has Σ c_j (p_j - t) = 0, which is the second statement.
+(Given such a w with least margin s > 0, the offset b = -w·t - s/2 gives the poisons ≥ s/2 and the target
+-s/2, so it does not matter whether the target's side includes the boundary.) By Gordan's theorem no such w exists
+iff some c ≥ 0, Σ c = 1 satisfies Σ c_j (p_j - t) = 0, which is the second statement.
 
-Errata. The proof uses f(z) = (u - t)·(z - u), u the point of the hull nearest to t. It says that a derivative
+Errata. The proof uses f(z) = (u - t)·(z - u), where u is the point of the hull nearest to t. It says that a derivative
 *is* zero where only ≥ 0 holds (Z1, harmless), and that f classifies the poisons strictly, whereas those on
-the face that contains u have f = 0 (Z2). Shifted by ‖u - t‖²/2 it does: poisons ≥ ‖u - t‖²/2 > 0, target -‖u
-- t‖²/2 < 0.
+the face that contains u have f = 0 (Z2). Shifting by ‖u - t‖²/2 repairs this: poisons ≥ ‖u - t‖²/2 > 0, target
+-‖u - t‖²/2 < 0.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ TOLERANCE = 1e-7
 def separator_exists(
     poisons: Tensor, target: Tensor, *, tolerance: float = TOLERANCE, reduce: bool = True
 ) -> bool:
-    r"""Whether a linear classifier has all poisons strictly on one side and the target not there.
+    r"""Return whether some linear classifier has all poisons strictly on one side and the target not on it.
 
-    Solves the linear program max s subject to w·(p_j - t) ≥ s, |w_i| ≤ 1, on points scaled to a largest
+    Solves the linear program max s subject to w·(p_j - t) ≥ s, |w_i| ≤ 1, with points scaled to a largest
     distance ‖p_j - t‖ of 1. Its optimum is the distance of t from the hull (dual norm), 0 inside.
 
-    Only the part of w in the span of the k differences matters, so they are first replaced by their
-    coordinates in an orthonormal basis of that span (QR): k × k instead of k × d numbers, and the same
-    answer.
+    Only the component of w in the span of the k differences matters, so the differences are first replaced by their
+    coordinates in an orthonormal basis of that span (QR): k × k instead of k × d numbers with the same
+    result.
 
     Args:
         poisons: (k, d).
         target: (d,).
-        tolerance: a target nearer to the hull than this part of the cloud's size counts as inside; float64
-            rounding of a target that was computed as a convex combination is 1e-16 of it.
-        reduce: False solves the program in all d dimensions; for tests.
+        tolerance: a target whose distance to the hull is below this fraction of the cloud's size counts as inside; the
+            float64 rounding of a target computed as a convex combination is 1e-16 of it.
+        reduce: False solves the program in all d dimensions (for tests).
 
     Raises:
-        ValueError: shapes that do not fit, NaN or infinity.
+        ValueError: shapes that do not match, NaN or infinity.
         RuntimeError: the solver fails.
     """
     from scipy.optimize import linprog
@@ -64,7 +64,7 @@ def separator_exists(
     differences = (poisons.double() - target.double()).cpu().numpy()
     size = np.linalg.norm(differences, axis=1).max()
     if size == 0:
-        return False  # every poison is the target
+        return False  # all poisons equal the target
     differences = differences / size
     if reduce:
         differences = np.linalg.qr(differences.T)[1].T
@@ -85,7 +85,7 @@ def separator_exists(
 def nearest_point_classifier(
     poisons: Tensor, target: Tensor, *, shifted: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """The proof's classifier z ↦ w·z + b from the hull's nearest point u, as (w (d,), b ()), in float64.
+    """Return the proof's classifier z ↦ w·z + b from the hull's nearest point u, as (w (d,), b ()), in float64.
 
     w = u - t and b = -w·u, plus ‖u - t‖²/2 if shifted (erratum Z2).
     """
@@ -102,21 +102,21 @@ def check_proposition(
     """Count separators for random targets inside and outside the hull of random poison features.
 
     Poison features are standard normal. Inside: a random convex combination. Outside: beyond the poison that
-    is extreme in a random direction, as seen from the mean; every second time moved further along that
-    direction. The first kind lies in the poisons' affine hull, where no coordinate of its own gives the
-    target away. The proposition holds if inside_separators_count is 0 and outside_separators_count is
+    is extreme in a random direction, as seen from the mean; every second target is moved further along that
+    direction. The unmoved targets lie in the poisons' affine hull, so no extra coordinate gives
+    them away. The proposition holds if inside_separators_count is 0 and outside_separators_count is
     outside_count.
 
     Args:
-        dimension: of the features.
-        poisons: how many.
-        problems: on each side.
+        dimension: dimension of the features.
+        poisons: number of poisons.
+        problems: number of targets on each side.
         seed: of the features.
 
     Returns:
         inside_count, inside_separators_count, outside_count, outside_separators_count (by linear program),
-        outside_constructed_count (the proof's classifier, shifted, separates) and outside_printed_count (as
-        printed it does: see Z2).
+        outside_constructed_count (the proof's classifier, shifted, separates) and outside_printed_count (the
+        printed, unshifted classifier separates: see Z2).
 
     Raises:
         ValueError: an argument below 1.
@@ -149,7 +149,7 @@ def check_proposition(
 
 
 def _separates(w: Tensor, b: Tensor, poisons: Tensor, target: Tensor) -> bool:
-    rounding = 1e-9 * (w @ w)  # the printed classifier has poisons at 0, give or take rounding
+    rounding = 1e-9 * (w @ w)  # for the printed classifier some poisons are at 0 up to rounding
     return bool((poisons @ w + b > rounding).all() and target @ w + b <= 0)
 
 

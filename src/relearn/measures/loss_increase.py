@@ -6,30 +6,30 @@ r"""The largest increase of a sample's loss in a ball around its word embeddings
     \delta_{t+1} = \Pi_{\|\delta\|_F \le \varepsilon}\Big(\delta_t + \alpha\,\frac{g(\delta_t)}{\|g(\delta_t)\|_F}\Big)
     \quad (3.2)
 
-with :math:`g(\delta) = \nabla_\delta L(f_\theta(X + \delta), y)`. An ascent finds a lower bound of the maximum.
+with :math:`g(\delta) = \nabla_\delta L(f_\theta(X + \delta), y)`. An ascent gives a lower bound of the maximum.
 
 =======  =======================================  ====================  ===================================================
 symbol   meaning                                  code                  shape, unit
 =======  =======================================  ====================  ===================================================
-X        word embeddings of S samples             ``embeds``            (S, n, d), of C candidate pairs each (S, C, n, d)
+X        word embeddings of S samples             ``embeds``            (S, n, d), or (S, C, n, d) with C candidate pairs
 \-       tokens that are not padding              ``real``              (S, n) or (S, C, n) bool
 δ        perturbation, 0 on padding               ``deltas``            as X
-ε        radius, a sample each                    ``eps``               (S,) or a number
-α        step                                     ``step_size``         as ε
+ε        radius, one per sample                   ``eps``               (S,) or a number
+α        step size                                ``step_size``         as ε
 L        loss of each sample                      ``losses(embeds)``    (S,), nats of cross entropy
 \-       whether each answer is right             second of a pair      (S,) bool
 =======  =======================================  ====================  ===================================================
 
-:math:`\|\cdot\|_F` is of a whole sample: of the concatenation of all its candidate pairs in a ranking task.
+:math:`\|\cdot\|_F` is over a whole sample; in a ranking task, over the concatenation of all its candidate pairs.
 
-Where we differ: of all visited points, X itself included, the worst is kept, not the last; a gradient's direction has length 1 however
-small the gradient (no floor under the norm), and a sample whose gradient is 0 or not finite stays where it is for that step. A loss that
-is not finite is never the largest and its answer never right; such looks are counted. The text does not say how "100 random
-initialisations" were drawn: ours are algorithm 3's, uniform in (-1, 1) times :math:`\varepsilon / \sqrt{N_\delta}`, from a
-generator for each sample, so that neither padding nor the other samples of a batch change them.
+Differences from the paper: the worst of all visited points (including X) is kept, not the last one. A gradient is normalised to length 1
+however small it is (its norm has no lower limit), and a sample whose gradient is 0 or not finite does not move in that step. A loss that
+is not finite is never the largest, and its answer is never right; such evaluations are counted. The text does not say how "100 random
+initialisations" were drawn; ours are those of algorithm 3, uniform in (-1, 1) times :math:`\varepsilon / \sqrt{N_\delta}`, with one
+generator per sample, so that neither padding nor the other samples of a batch affect them.
 
-A step costs one forward and one backward pass to the embeddings (inside :func:`probed`, which keeps the parameters out of it), the
-last look a forward pass. The loop waits for no number from the device. Radii that suit each sample: :mod:`relearn.measures.loss_radius`.
+A step costs one forward and one backward pass to the embeddings (inside :func:`probed`, which excludes the parameters), and the
+final evaluation one forward pass. The loop does not wait for the device. For per-sample radii see :mod:`relearn.measures.loss_radius`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Losses = Callable[[Tensor], Tensor | tuple[Tensor, Tensor]]
 
 
 class Increase(NamedTuple):
-    """What an ascent has found, in the samples' order."""
+    """Result of an ascent, in the order of the samples."""
 
     increases: Tensor
     """(S,) float64, at least 0; NaN where the loss of X itself is not finite."""
@@ -63,15 +63,15 @@ class Increase(NamedTuple):
 
 
 def sample_losses(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | Tensor:
-    """Loss of each sample in float64, and whether its answer is right: the label's score is above every other one.
+    """Return the loss of each sample in float64, and whether its answer is right: its label has a higher score than every other.
 
     Args:
         scores: (S, classes or candidates), or (S,) for regression.
-        labels: (S,) int64; floating point: regression, squared error and no answers.
+        labels: (S,) int64; floating point means regression, with squared error and no answers.
     """
     if labels.is_floating_point():
         return (scores.double() - labels.double()).square()
-    wide = scores.double()  # the difference to 0 of a small loss would be lost in single precision
+    wide = scores.double()  # in single precision a small loss would be lost in the difference to 0
     own = wide.gather(1, labels[:, None])
     others = wide.scatter(1, labels[:, None], -torch.inf).amax(1)
     return cross_entropy(wide, labels, reduction="none"), own.squeeze(1) > others
@@ -90,22 +90,22 @@ def largest_increase(
     numbers: Sequence[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Increase:
-    """Δ L_max of each sample (eq. 3.5), as far as ``steps`` steps of eq. 3.2 find it. Call it inside :func:`probed`.
+    """Estimate Δ L_max of each sample (eq. 3.5) by ``steps`` steps of eq. 3.2. Call it inside :func:`probed`.
 
     Args:
-        losses: embeddings of all the samples → their losses (S,), or these and whether each answer is right; no sample may act on
-            another, as in eval mode.
+        losses: embeddings of all samples → their losses (S,), or (losses, whether each answer is right); samples must not influence
+            each other, as in eval mode.
         embeds, real, eps: see the module.
-        steps: of each start; 0 looks at the starts only. More steps of the same start never find less.
-        step_size: of each.
-        starts: the first is δ = 0, the others are random.
-        seed, numbers: of the random starts; a number names a sample wherever it is (default: its place).
+        steps: per start; 0 only evaluates the starts. More steps from the same start never give less.
+        step_size: size of each step.
+        starts: number of starts; the first is δ = 0, the others are random.
+        seed, numbers: of the random starts; a number identifies a sample across batches (default: its index).
         progress: called as ``progress(done, all)`` after each step.
 
     Raises:
-        ValueError: a sample that is all padding, shapes that do not fit, numbers out of range.
+        ValueError: a sample that is all padding, shapes that do not match, numbers out of range.
     """
-    x, radius, names = checked(embeds, real, eps, steps, step_size, starts, numbers)
+    x, radius, names = check_arguments(embeds, real, eps, steps, step_size, starts, numbers)
     padding = ~real[..., None]
     keep: _Worst | None = None
     for start in range(starts):
@@ -128,7 +128,7 @@ def largest_increase(
 
 @contextmanager
 def probed(model: nn.Module) -> Iterator[None]:
-    """The network in eval mode without gradients of its parameters; every module's mode and every flag is put back."""
+    """Put the network in eval mode without parameter gradients; restore every module's mode and every flag afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
@@ -142,15 +142,15 @@ def probed(model: nn.Module) -> Iterator[None]:
 
 
 def sample_norms(embeds: Tensor, real: Tensor) -> Tensor:
-    """‖X‖_F of each sample (S,), over the tokens that are not padding."""
+    """Return ‖X‖_F of each sample (S,), over the tokens that are not padding."""
     return torch.linalg.vector_norm(embeds.masked_fill(~real[..., None], 0.0).flatten(1), dim=1)
 
 
 class _Worst:
-    """The largest loss of each sample so far, where it was, and what else is asked of all looks."""
+    """The largest loss of each sample so far, where it was found, and statistics over all evaluations."""
 
     def __init__(self, x: Tensor, clean: Tensor) -> None:
-        self.clean = self.best = clean  # the first look is at X itself
+        self.clean = self.best = clean  # the first evaluation is at X itself
         self.deltas = torch.zeros_like(x)
         self.right = torch.ones_like(clean, dtype=torch.bool)
         self.nonfinite = torch.zeros_like(clean, dtype=torch.int64)
@@ -164,7 +164,7 @@ class _Worst:
 
 
 def look(losses: Losses, point: Tensor, answers: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses (S,) float64, right answers (S,) and the losses' gradients by the samples' own embeddings."""
+    """Return losses (S,) float64, right answers (S,), and the gradients of the losses with respect to the samples' embeddings."""
     point = point.requires_grad_()
     with torch.enable_grad():
         value, right = _answers(losses, point, answers)
@@ -190,7 +190,9 @@ def uphill(delta: Tensor, gradient: Tensor, padding: Tensor, eps: Tensor, step_s
     slope = gradient.masked_fill(padding, 0.0)
     largest = torch.linalg.vector_norm(slope.flatten(1), ord=torch.inf, dim=1)
     able = (largest > 0) & largest.isfinite()
-    slope = slope / like(torch.where(able, largest, 1.0), slope)  # its square neither vanishes nor overflows
+    slope = slope / like(
+        torch.where(able, largest, 1.0), slope
+    )  # so that its square neither underflows nor overflows
     length = torch.linalg.vector_norm(slope.flatten(1), dim=1)
     moved = torch.addcmul(delta, slope, like(step_size / torch.where(able, length, 1.0), slope))
     moved = torch.where(like(able, moved), moved, delta)
@@ -199,7 +201,7 @@ def uphill(delta: Tensor, gradient: Tensor, padding: Tensor, eps: Tensor, step_s
 
 
 def start_of(x: Tensor, real: Tensor, seed: int, names: Sequence[int], start: int) -> Tensor:
-    """Where a start begins in balls of radius 1, as x; the first at 0."""
+    """Return the starting point in balls of radius 1, shaped like x; the first start is 0."""
     found = torch.zeros_like(x)
     if start:
         for place, name in enumerate(names):
@@ -210,7 +212,7 @@ def start_of(x: Tensor, real: Tensor, seed: int, names: Sequence[int], start: in
     return found
 
 
-def checked(
+def check_arguments(
     embeds: Tensor,
     real: Tensor,
     eps: float | Tensor,
@@ -235,7 +237,7 @@ def checked(
     radius = torch.as_tensor(eps, dtype=embeds.dtype, device=embeds.device).detach()
     if radius.shape not in ((), embeds.shape[:1]) or not bool(((radius >= 0) & radius.isfinite()).all()):
         found = f"{tuple(radius.shape)}, from {float(radius.amin()):.4g}" if radius.numel() else "none"
-        raise ValueError(f"eps: {found} (allowed: a number or one a sample, finite, at least 0)")
+        raise ValueError(f"eps: {found} (allowed: a number or one per sample, finite, at least 0)")
     if steps < 0 or starts < 1 or not (step_size >= 0 and math.isfinite(step_size)):
         found = f"steps {steps}, starts {starts}, step_size {step_size}"
         raise ValueError(
@@ -243,10 +245,10 @@ def checked(
         )
     names = range(len(embeds)) if numbers is None else numbers
     if len(names) != len(embeds):
-        raise ValueError(f"numbers: {len(names)} for {len(embeds)} samples (allowed: one a sample)")
+        raise ValueError(f"numbers: {len(names)} for {len(embeds)} samples (allowed: one per sample)")
     return embeds.detach(), radius.expand(len(embeds)), names
 
 
 def like(batch: Tensor, x: Tensor) -> Tensor:
-    """(S,) with as many axes as x."""
+    """Reshape (S,) to as many axes as x has."""
     return batch.view(-1, *[1] * (x.dim() - 1))

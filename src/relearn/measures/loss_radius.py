@@ -1,27 +1,28 @@
-r"""A radius for each sample within which a reference model is right (zhu2022, section 3.5.3 and its footnote 11).
+r"""A radius for each sample within which a reference model answers correctly (zhu2022, section 3.5.3 and its footnote 11).
 
 The largest increase of the loss, :func:`relearn.measures.loss_increase.largest_increase`, is not comparable across samples in balls of
-one size: near a decision boundary it explodes for any model. So each sample goes through the radii
+the same size, because near a decision boundary it is huge for any model. So each sample tries the radii
 
 .. math:: \varepsilon_j = (1 - j s)\,\varepsilon_0 > 0, \qquad j = 0, 1, \ldots
 
-until the reference classifies it rightly under a full attack; all models are then compared at that radius, which favours the
-reference: hence more than one reference.
+until the reference classifies it correctly under a full attack. All models are then compared at that radius, which favours the
+reference; hence there is more than one reference.
 
 =========  ==================================  ==============  =========
 symbol     meaning                             code            unit
 =========  ==================================  ==============  =========
-ε_0        the first radius, a sample each     ``first``       as X
-s          linear decrement, share of ε_0      ``shrink``      share
-ε_j        the first radius that held          ``Radii.eps``   as X
+ε_0        the first radius, one per sample    ``first``       as X
+s          linear decrement, relative to ε_0   ``shrink``      fraction
+ε_j        the first radius that holds         ``Radii.eps``   as X
 =========  ==================================  ==============  =========
 
-The text leaves open what "rightly under the attack" asks of: here of every point that the attack visits, X and the last one included,
-from all starts. That costs nothing, and is never less strict than the attack's end alone. A sample with no such radius is dropped, and
-so told.
+The text does not define "correctly under the attack". Here every point visited by the attack must be classified correctly, from all
+starts, including X and the last point. That costs nothing extra and is at least as strict as checking only the last point. A sample
+without such a radius is dropped and reported.
 
-Every sample goes its own way through radii, starts and steps, all in one batch: at a wrong answer it begins anew in the next smaller
-ball at once, and is attacked no more when it is decided. The result is that of the plain loops (tests/measures/test_loss_radius.py).
+Every sample proceeds through radii, starts and steps at its own pace, all in one batch: at a wrong answer it restarts at once in the
+next smaller ball, and it is attacked no further once it is decided. The result equals that of plain loops
+(tests/measures/test_loss_radius.py).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relearn.measures.loss_increase import Losses, checked, like, look, start_of, uphill
+from relearn.measures.loss_increase import Losses, check_arguments, like, look, start_of, uphill
 
-CHECK = 25  # steps from one look at which samples are decided to the next: the device is waited for once
+CHECK = 25  # number of steps between checks for decided samples, each of which synchronises with the device
 
 
 class Radii(NamedTuple):
-    """What a search has found, in the samples' order."""
+    """Result of a search, in the order of the samples."""
 
     eps: Tensor
     """(S,) the first radius at which every visited point was right; 0 where there is none."""
@@ -68,21 +69,21 @@ def search_eps(
     numbers: Sequence[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Radii:
-    """Each sample's radius, and the reference's own Δ L_max there. Call it inside ``loss_increase.probed``.
+    """Find each sample's radius, and the reference's Δ L_max at it. Call it inside ``loss_increase.probed``.
 
     Args:
-        losses_of: places of samples (R,) int64 → the ``losses`` of these alone, in this order, which must give answers.
+        losses_of: indices of samples (R,) int64 → the ``losses`` of only these, in this order; they must return answers.
         first: the first radius, a number or (S,).
-        shrink: what a radius loses each time, as a share of the first; above 0, at most 1 (then there is one radius).
+        shrink: decrement of the radius as a fraction of the first; above 0, at most 1 (then there is one radius).
         embeds, real, steps, step_size, starts, seed, numbers: see :func:`relearn.measures.loss_increase.largest_increase`.
-        progress: called as ``progress(decided, all)`` once in a while.
+        progress: called as ``progress(decided, all)`` from time to time.
 
     Raises:
         ValueError: as ``largest_increase``; a ``shrink`` out of range; losses without answers (regression).
     """
     if not 0 < shrink <= 1:
         raise ValueError(f"shrink: {shrink} (allowed: above 0, at most 1)")
-    x, radius, names = checked(embeds, real, first, steps, step_size, starts, numbers)
+    x, radius, names = check_arguments(embeds, real, first, steps, step_size, starts, numbers)
     noise = [start_of(x, real, seed, names, start) for start in range(1, starts)]
     now = _Search(x, ~real[..., None], radius, factors(shrink), noise, steps, step_size)
     ended: list[_Search] = []
@@ -107,14 +108,14 @@ def search_eps(
 
 
 def factors(shrink: float) -> list[float]:
-    """The radii that are tried, as shares of the first: 1, 1 - s, 1 - 2 s, … above 0."""
+    """Return the radii to try as fractions of the first: 1, 1 - s, 1 - 2 s, … above 0."""
     return [1 - level * shrink for level in range(math.ceil(1 / shrink - 1e-9))]
 
 
 class _Search:
-    """Samples on their way through the radii; each has its own radius, start and step."""
+    """Samples in progress; each has its own radius, start and step."""
 
-    WHOLE = ("factors", "levels", "steps", "step_size")  # what belongs to no sample
+    WHOLE = ("factors", "levels", "steps", "step_size")  # attributes that are not per sample
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class _Search:
             step_size,
         )
         self.x, self.padding, self.first = x, padding, first
-        self.noise = noise  # of the starts behind the first, which is at 0
+        self.noise = noise  # of all starts but the first, which is at 0
         self.rows = torch.arange(len(x), device=x.device)
         self.level, self.start, self.taken, self.nonfinite = (torch.zeros_like(self.rows) for _ in range(4))
         self.eps, self.delta = first * self.factors[0], torch.zeros_like(x)
@@ -142,18 +143,18 @@ class _Search:
         self.clean = self.best = torch.zeros_like(first, dtype=torch.float64)
 
     def step(self, losses: Losses) -> None:
-        """One look and one step of all samples; those that are decided only keep the others company."""
+        """Evaluate and move all samples by one step; decided ones are only carried along."""
         value, right, gradient = look(losses, self.x + self.delta, answers=True)
         finite = value.isfinite()
         self.nonfinite = self.nonfinite + (self.open & ~finite)
-        self.clean = torch.where(self.seen, self.clean, value)  # the first look is at X itself
+        self.clean = torch.where(self.seen, self.clean, value)  # the first evaluation is at X itself
         self.best = torch.where(self.seen, self.best, value)
         self.best = torch.where(self.open & finite & (value > self.best), value, self.best)
 
         failed = self.open & ~right
         passed = self.open & right & (self.taken == self.steps)
-        self.best = torch.where(failed, self.clean, self.best)  # a smaller ball has a maximum of its own
-        # wrong at X itself is wrong in every ball
+        self.best = torch.where(failed, self.clean, self.best)  # a smaller ball has its own maximum
+        # a wrong answer at X itself is wrong in every ball
         self.level = torch.where(failed & ~self.seen, self.levels, self.level + failed)
         self.start = torch.where(failed, 0, self.start + passed)
         self.open = self.open & (self.level < self.levels) & (self.start <= len(self.noise))
@@ -166,7 +167,7 @@ class _Search:
         self.taken = torch.where(anew, 0, self.taken + 1)
 
     def _begin(self) -> Tensor:
-        """Where each sample's present start begins."""
+        """Return the starting point of each sample's current start."""
         found = torch.zeros_like(self.x)
         for number, noise in enumerate(self.noise, 1):
             found = torch.where(like(self.start == number, noise), noise * like(self.eps, noise), found)
@@ -174,11 +175,11 @@ class _Search:
 
     @property
     def held(self) -> Tensor:
-        """(R,) of samples that are decided: whether a radius was found."""
+        """For decided samples (R,): whether a radius was found."""
         return self.level < self.levels
 
     def part(self, chosen: Tensor) -> _Search:
-        """The chosen samples alone."""
+        """Return only the chosen samples."""
         other = copy.copy(self)
         for name, value in vars(self).items():
             if name == "noise":

@@ -1,13 +1,13 @@
-"""Parameters and FLOPs of the encoders of Long Range Arena at their published lengths, beside zhu2022's table 5.1.
+"""Parameters and FLOPs of the Long Range Arena encoders at their published lengths, compared with zhu2022's table 5.1.
 
-Nothing is computed or stored: the tensors of networks and tokens have shapes and no numbers, so the counts are the same on
-every machine and at every scale. One multiply-add is one FLOP, as in the paper (its counter is fvcore's): linear maps,
-convolutions and every product of two tensors that an attention takes, one example of full length, two sequences for
-retrieval. Norms, softmax, exponentials, additions, sorting and lookups do not count; fvcore counts norms too, which is most of
-the up to six percent by which counts are below the printed ones.
+Nothing is computed or stored: the tensors of networks and tokens have shapes but no data, so the counts are the same on
+every machine and at every scale. One multiply-add is one FLOP, as in the paper (whose counter is fvcore's). Counted are linear maps,
+convolutions and every product of two tensors in an attention layer, for one example of full length (two sequences for
+retrieval). Norms, softmax, exponentials, additions, sorting and lookups are not counted. fvcore also counts norms, which is most of
+the difference of up to six percent by which our counts are below the printed ones.
 
-The lengths are 2,048 for ListOps and 4,096 for the two others, as the released code fills up the task's 2,000 and 4,000; with 2,000 full
-attention would come to 1.15 G, and 1.21 are printed.
+The lengths are 2,048 for ListOps and 4,096 for the two others, as the released code pads the task's 2,000 and 4,000. With 2,000, full
+attention would need 1.15 G, whereas 1.21 is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relearn.measures.model_counts import multiply_adds
 
 
 class Task(NamedTuple):
-    """What a task asks of the encoder: tokens of a sequence, classes, whether an example is two sequences."""
+    """Tokens per sequence, number of classes, and whether an example is two sequences."""
 
     length: int
     classes: int
@@ -36,7 +36,7 @@ VOCABULARY = 512
 
 
 class Published(NamedTuple):
-    """A row of table 5.1: its name there, giga FLOPs as printed, a task each, and own arguments of the attention."""
+    """A row of table 5.1: its name, giga FLOPs as printed, per task, and arguments of the attention."""
 
     row: str
     giga: tuple[str, str, str]
@@ -87,17 +87,17 @@ NOTE = "one multiply-add is one FLOP; products of linear maps, convolutions and 
 def lra_counts(
     create: Callable[..., nn.Module], attentions: Iterable[str] = tuple(PUBLISHED)
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) an attention and task; None where nothing is printed (table 5.1 prints no parameters).
+    """Return one row (:data:`COLUMNS`) per attention and task; None where nothing is printed (table 5.1 prints no parameters).
 
-    ``flops_difference``: FLOPs over the printed ones, less 1; ``flops_agree``: whether that is at most :data:`TOLERANCE`.
+    ``flops_difference``: FLOPs divided by the printed ones, minus 1; ``flops_agree``: whether its modulus is at most :data:`TOLERANCE`.
 
     Args:
-        create: builds the encoder, as :func:`relearn.models.lra_encoder.create` does: called with the attention and, by
+        create: builds the encoder, like :func:`relearn.models.lra_encoder.create`: called with the attention and, by
             keyword, ``vocabulary``, ``classes``, ``max_length``, ``pairs``, ``padding`` (None) and ``attention_arguments``.
-        attentions: kinds; those outside :data:`PUBLISHED` have their default arguments.
+        attentions: kinds; those not in :data:`PUBLISHED` use their default arguments.
 
     Raises:
-        ValueError: no attention; what ``create`` refuses.
+        ValueError: no attention, or arguments that ``create`` rejects.
     """
     rows = [_row(create, kind, number, task) for kind in attentions for number, task in enumerate(TASKS)]
     if not rows:

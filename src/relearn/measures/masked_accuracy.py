@@ -1,4 +1,4 @@
-"""The answer of a network that may choose among some of its classes only: accuracy on ImageNet-A and -R with their mask."""
+"""Prediction restricted to some of a network's classes, for accuracy on ImageNet-A and -R."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from torch import Tensor
 
 
 def masked_argmax(logits: Tensor, allowed: Sequence[int]) -> Tensor:
-    r"""The allowed class with the largest logit, :math:`\hat y_i = \arg\max_{c \in A} z_{ic}`, by its number among all classes.
+    r"""Return the allowed class with the largest logit, :math:`\hat y_i = \arg\max_{c \in A} z_{ic}`, as an index among all classes.
 
-    With all classes allowed it is ``logits.argmax(1)``. Where the label is among the allowed classes, a mask cannot make a
-    right answer wrong: what is the largest of all is the largest of some.
+    With all classes allowed it is ``logits.argmax(1)``. If the label is an allowed class, restricting the classes cannot make a
+    right answer wrong.
 
     Shapes: logits (n, C) → (n,) int64.
 
     Args:
         logits: z.
-        allowed: A, numbers of classes, in any order.
+        allowed: A, class indices in any order.
 
     Raises:
-        ValueError: logits of another shape, no allowed class, one that is no class, or one twice.
+        ValueError: logits of another shape, no allowed class, or an invalid or repeated one.
     """
     if logits.dim() != 2:
         raise ValueError(f"logits: shape {tuple(logits.shape)}; allowed: (n, C)")

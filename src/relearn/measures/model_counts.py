@@ -1,23 +1,23 @@
-"""Parameters and multiply-adds of vision networks at their published sizes, beside qi2023's (tables 2, 4, 5 and 7).
+"""Parameters and multiply-adds of vision networks at their published sizes, compared with qi2023 (tables 2, 4, 5 and 7).
 
-Nothing is computed or stored: networks and images are built on torch's meta device, so the numbers are the same on
-every machine and at every scale. A multiply-add is one product with its sum, in convolutions, linear layers and the two
-products of attention; biases, norms, activations, softmax, residual additions and pooling do not count. The paper
-prints the same under the name FLOPs.
+Nothing is computed or stored: networks and images are on torch's meta device, so the numbers are the same on
+every machine and at every scale. A multiply-add is one product and its addition, in convolutions, linear layers and the two
+products of attention; biases, norms, activations, softmax, residual additions and pooling are not counted. The paper
+calls the same number FLOPs.
 
-What the comparison showed:
+Results of the comparison:
 
-* The LipsFormers of the tables but one have the printed parameters after rounding, and the three released Swin ones
-  to the unit (30,908,578, 54,479,794, 96,011,168). Among the convolutions A to D of table 3 only D does so for all:
-  without its second depth-wise convolution LipsFormer-Swin-B has 95.4 M, printed 96.
-* LipsFormer-CSwin-S has 37,506,856 and so rounds to the printed 38 by 6,856 parameters. One α a block less (9,856) or
-  one norm a block less (19,712) would make it 37.
-* Swin-T, CSwin-T and CSwin-B are printed as their own papers print them, rounded up: 28.3, 22.3 and 77.4 as 29, 23
+* All LipsFormers of the tables but one have the printed number of parameters after rounding, and the three released Swin ones
+  match exactly (30,908,578, 54,479,794, 96,011,168). Among the convolutions A to D of table 3 this holds only for D:
+  without its second depth-wise convolution LipsFormer-Swin-B has 95.4 M instead of the printed 96.
+* LipsFormer-CSwin-S has 37,506,856 and so rounds to the printed 38 by a margin of 6,856 parameters. With one α per block less (9,856)
+  or one norm per block less (19,712) it would be 37.
+* Swin-T, CSwin-T and CSwin-B are printed as in their own papers, rounded up: 28.3, 22.3 and 77.4 as 29, 23
   and 78.
-* LipsFormer-Swin-L++ comes to its printed 526 M only with a linear layer for the 21,841 classes of ImageNet-22K
-  (526.95, cut and not rounded); with the 1,000 classes of the other rows it has 478.9 M. Its released settings are for
+* LipsFormer-Swin-L++ has its printed 526 M only with a linear layer for the 21,841 classes of ImageNet-22K
+  (526.95, truncated and not rounded); with the 1,000 classes of the other rows it has 478.9 M. Its released settings are for
   ImageNet-22K.
-* Swin-L is printed with 190.7 M. The network has 196.5 M; its multiply-adds agree. No reading of 190.7 was found.
+* Swin-L is printed with 190.7 M. The network has 196.5 M; its multiply-adds agree. We found no explanation of 190.7.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from torch import nn
 
 
 class Published(NamedTuple):
-    """What a paper prints, digits as printed; None: not printed."""
+    """Numbers of a paper, as printed; None: not printed."""
 
     millions: str
     giga: str | None
@@ -85,12 +85,12 @@ TOLERANCE = 0.03
 
 
 def multiply_adds(model: nn.Module, images: torch.Tensor) -> int:
-    """Products of one forward pass in evaluation mode; half of what torch's counter calls FLOPs."""
+    """Return the multiply-adds of one forward pass in evaluation mode, half of what torch's counter calls FLOPs."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
     training = model.training
-    # torch counts no product of the CPU's fused attention; the plain kernel is two batched products
+    # torch does not count the products of the CPU's fused attention; the math kernel uses two batched products
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model.eval()(images)
     model.train(training)
@@ -98,7 +98,7 @@ def multiply_adds(model: nn.Module, images: torch.Tensor) -> int:
 
 
 def rounds_to(count: int, printed: str) -> bool:
-    """Whether ``count`` in millions is ``printed`` when rounded, halves up, to as many digits: 54,479,794 is "54"."""
+    """Return whether ``count`` in millions, rounded half up to the digits of ``printed``, equals it: 54,479,794 is "54"."""
     wanted = Decimal(printed)
     return (Decimal(count) / 1_000_000).quantize(wanted, ROUND_HALF_UP) == wanted
 
@@ -106,14 +106,14 @@ def rounds_to(count: int, printed: str) -> bool:
 def model_counts(
     networks: Mapping[str, Callable[[], nn.Module]], *, images: tuple[int, int, int] = (3, 224, 224)
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) a network; None where nothing is published or released.
+    """Return one row (:data:`COLUMNS`) per network; None where nothing is published or released.
 
-    ``equal``: parameters after rounding to the printed digits; ``relative_difference``: multiply-adds over the printed
-    ones, less 1; ``within``: whether that is at most :data:`TOLERANCE`; ``reason``: why ``equal`` is False.
+    ``equal``: parameters agree after rounding to the printed digits; ``relative_difference``: multiply-adds divided by the printed
+    ones, minus 1; ``within``: whether its modulus is at most :data:`TOLERANCE`; ``reason``: why ``equal`` is False.
 
     Args:
-        networks: name → how to build it, e.g. ``partial(timm.create_model, "lipsformer_swin_tiny")``.
-        images: channels, height and width of one image.
+        networks: name → constructor, e.g. ``partial(timm.create_model, "lipsformer_swin_tiny")``.
+        images: channels, height and width of an image.
 
     Raises:
         ValueError: no networks.

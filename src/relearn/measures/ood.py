@@ -1,7 +1,7 @@
-r"""Out-of-distribution detection: scores of how foreign an image looks to a network, and how well a score tells two sets apart.
+r"""Out-of-distribution detection: scores of how unfamiliar an image is to a network, and how well a score separates two sets.
 
-**Scores**, greater = more foreign, of logits z (for a Gaussian-process head the mean-field logits) with p = softmax(z), of C
-classes, and of the head's variances v:
+**Scores**, greater = more unfamiliar, from logits z (for a Gaussian-process head the mean-field logits) with p = softmax(z), for C
+classes, and from the head's variances v:
 
 ==================  =====================================  ==========================================================
 name                score                                  source
@@ -12,17 +12,17 @@ name                score                                  source
 ``gp_variance``     :math:`\mathrm{mean}_c\, v_c`          the head alone (``relearn.layers.random_feature_gp``)
 ==================  =====================================  ==========================================================
 
-**Detection** by s(x) >= t says "foreign". With foreign images o_1 … o_m as positives, and images i_1 … i_n of the distribution as
-negatives:
+**Detection**: s(x) >= t means "out of distribution". With out-of-distribution images o_1 … o_m as positives and in-distribution images
+i_1 … i_n as negatives:
 
 .. math::
     \mathrm{AUROC} = \frac1{mn} \sum_{j,k} \big([o_j > i_k] + \tfrac12 [o_j = i_k]\big), \qquad
     \mathrm{AUPR} = \sum_t (R_t - R_{t'})\, P_t, \qquad
     \mathrm{FPR}_{95} = \min_t \{\mathrm{FPR}(t) : \mathrm{TPR}(t) \ge 0.95\}
 
-with precision P_t and recall R_t at the thresholds t in falling order, t' the one before t (average precision: no line is drawn between
-two points). A random score has AUROC 1/2 and AUPR m/(m + n): compare AUPR at equal sizes only. Papers that call the images of the
-distribution the positives print another AUPR and another FPR; AUROC is the same.
+with precision P_t and recall R_t at the thresholds t in descending order and t' the previous threshold (average precision, without
+interpolation). A random score has AUROC 1/2 and AUPR m/(m + n), so AUPR is comparable only at equal sizes. Papers that treat the
+in-distribution images as positives report another AUPR and another FPR; AUROC is the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TPR = 0.95
 
 
 class Separation(NamedTuple):
-    """How well a score tells foreign images from those of the distribution; fractions."""
+    """How well a score separates out-of-distribution from in-distribution images; fractions."""
 
     auroc: float
     aupr: float
@@ -47,19 +47,19 @@ class Separation(NamedTuple):
 
 
 def scores(logits: Tensor, variance: Tensor | None = None) -> dict[str, Tensor]:
-    """Every score that these outputs allow, by name: (n,) float64 on the CPU.
+    """Return every score that these outputs allow, by name: (n,) float64 on the CPU.
 
     Args:
         logits: (n, C).
         variance: (n, 1) or (n, C) of a Gaussian-process head; None: no ``gp_variance``.
 
     Raises:
-        ValueError: outputs of other shapes, or not finite.
+        ValueError: outputs of a wrong shape, or not finite.
     """
     logits = _finite(logits, "logits")
     p = logits.softmax(1)
     found = {
-        # summed over the other classes: 1 - p would be 0 for every prediction that is sure enough
+        # sum over the other classes, because 1 - p would be 0 for every sufficiently confident prediction
         "max_softmax": p.scatter(1, p.argmax(1, keepdim=True), 0.0).sum(1),
         "entropy": entropy(logits),
         "dempster_shafer": torch.sigmoid(np.log(logits.shape[1]) - logits.logsumexp(1)),
@@ -70,24 +70,24 @@ def scores(logits: Tensor, variance: Tensor | None = None) -> dict[str, Tensor]:
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Of softmax(logits), in nats: (n,) float64, between 0 and log C.
+    """Entropy of softmax(logits) in nats: (n,) float64, between 0 and log C.
 
     Raises:
         ValueError: logits of another shape than (n, C), or not finite.
     """
     log_p = _finite(logits, "logits").log_softmax(1)
-    return -(log_p.exp() * log_p).sum(1).clamp_max(0)  # a sum of rounded zeros could be a hair above 0
+    return -(log_p.exp() * log_p).sum(1).clamp_max(0)  # rounding could make the sum slightly positive
 
 
 def separation(inside: ArrayLike, outside: ArrayLike) -> Separation:
-    """AUROC, AUPR and the false positive rate at a true positive rate of at least 95%; see the module.
+    """Return AUROC, AUPR and the false positive rate at a true positive rate of at least 95%; see the module.
 
     Args:
-        inside: (n,) scores of images of the distribution.
-        outside: (m,) scores of foreign images.
+        inside: (n,) scores of in-distribution images.
+        outside: (m,) scores of out-of-distribution images.
 
     Raises:
-        ValueError: a set without scores, scores that are not finite or not in one row.
+        ValueError: a set without scores, or scores that are not finite or not one-dimensional.
     """
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 

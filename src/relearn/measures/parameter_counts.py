@@ -1,8 +1,8 @@
-"""How many parameters a network has, beside the published number; no memory is taken for them.
+"""Number of parameters of a network compared with the published number; no memory is allocated for them.
 
-zhu2022 prints the sizes in millions, with two digits, in the heads of tables 4.4 and 4.5 (CIFAR-10, 10 classes). ``RELEASED`` holds
-the same networks as the authors released them, counted to the unit; a network that rounds to the published size and differs from the
-released one has another layer somewhere (a bias, the normalisation in a shortcut).
+zhu2022 prints the sizes in millions with two decimals, in the headers of tables 4.4 and 4.5 (CIFAR-10, 10 classes). ``RELEASED`` has
+the exact counts of the same networks as released by the authors. A network that rounds to the published size but differs from the
+released one has a different layer somewhere (a bias, or the normalisation in a shortcut).
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ COLUMNS = ("network", "count", "published_millions", "equal", "released", "equal
 
 
 def count_parameters(build: Callable[[], nn.Module]) -> int:
-    """Elements of all parameters of ``build()``, a shared tensor once; built on the meta device, so that size costs nothing."""
+    """Count the elements of all parameters of ``build()``, shared tensors once; it is built on the meta device, without memory."""
     with torch.device("meta"):
         model = build()
     return sum(one.numel() for one in model.parameters())
 
 
 def rounds_to(count: int, millions: float) -> bool:
-    """Whether ``count`` is ``millions`` after rounding to two digits, halves up: 1,725,000 rounds to 1.73."""
+    """Return whether ``count`` in millions, rounded half up to two decimals, is ``millions``: 1,725,000 rounds to 1.73."""
     return (count + 5_000) // 10_000 == round(millions * 100)
 
 
 def parameter_counts(networks: Mapping[str, Callable[[], nn.Module]]) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) a network; ``equal``: after rounding to the published digits; None where nothing is published or released.
+    """Return one row (:data:`COLUMNS`) per network; ``equal``: after rounding to the published digits; None where nothing is published.
 
     Args:
-        networks: name → how to build it, e.g. ``partial(create, "VGG-19")`` for 10 classes of RGB images.
+        networks: name → constructor, e.g. ``partial(create, "VGG-19")`` for 10 classes of RGB images.
 
     Raises:
         ValueError: no networks.

@@ -1,16 +1,16 @@
-r"""How alike the patches of one image have become after every block of a vision Transformer.
+r"""Similarity of the patches of an image after every block of a vision Transformer.
 
 zhu2022, figure 5.6, after Gong et al., "Vision Transformers with Patch Diversification" (2021). For the N patches
-:math:`x_1, \dots, x_N` of an image behind block l, class tokens left out,
+:math:`x_1, \dots, x_N` of an image after block l, without class tokens,
 
 .. math:: s_l = \frac1{N(N-1)} \sum_{i \ne j} \frac{x_i \cdot x_j}{\|x_i\| \|x_j\|}
                = \frac{\|\sum_i u_i\|^2 - \sum_i \|u_i\|^2}{N(N-1)}, \qquad u_i = \frac{x_i}{\|x_i\|},
 
-and its mean over images. 1: all patches point the same way (over-smoothing); 0: on average they have nothing in common. The paper's
-figure says cosine similarity; Gong et al. take the modulus of each pair's, which is ``absolute`` here.
+and its mean over images. 1 means that all patches point in the same direction (over-smoothing), 0 that they are unrelated on average.
+The paper's figure says cosine similarity; Gong et al. take the modulus for each pair, which is ``absolute`` here.
 
-Networks are read by the parts of their blocks: ``norm1``, ``mlp`` and ``attention`` or ``attn``, as CvT, ViL, LipsFormer, CSwin and
-the residual DeiTs of this package have them, and timm's ViT, DeiT, CaiT (without class attention) and Swin.
+Networks are recognised by the parts of their blocks: ``norm1``, ``mlp`` and ``attention`` or ``attn``. These are CvT, ViL, LipsFormer,
+CSwin and the residual DeiTs of this package, and timm's ViT, DeiT, CaiT (without class attention) and Swin.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from torch.nn.functional import normalize
 def patch_similarity(
     net: nn.Module, images: Tensor, *, batch_size: int = 64, absolute: bool = False, precision: str = "fp32"
 ) -> list[float]:
-    """s of every block in the order of the network, the mean over ``images``; nan where a patch is not finite.
+    """Return s of every block in the order of the network, averaged over ``images``; NaN if a patch is not finite.
 
-    A patch of zeros is like no other (0). The network is used in evaluation mode on its own device, and modes are found again.
+    The similarity of a zero patch to any other is 0. The network is evaluated in eval mode on its own device, and modes are restored.
 
     Args:
         net: see the module.
         images: (B, C, H, W), pixels in [0, 1] or ``uint8``.
-        batch_size: images at once.
-        absolute: the modulus of every pair's cosine.
+        batch_size: number of images processed at once.
+        absolute: use the modulus of every pair's cosine.
         precision: "fp32", or "bf16" for the forward pass under autocast.
 
     Raises:
-        ValueError: no images, no such blocks, a block that the forward pass does not come to, a layer with one patch.
+        ValueError: no images, no such blocks, a block that the forward pass does not reach, or a layer with one patch.
     """
     if len(images) == 0:
         raise ValueError("images: none (allowed: at least one)")
@@ -86,12 +86,12 @@ def patch_similarity(
 
 
 def _pairs(patches: Tensor, absolute: bool) -> Tensor:
-    """Mean over pairs, (B,), of patches (B, N, D)."""
+    """Return the mean over pairs, (B,), of patches (B, N, D)."""
     wide = patches.double() if patches.device.type != "mps" else patches.float()
     count = wide.shape[1]
     unit = normalize(wide, dim=2, eps=torch.finfo(wide.dtype).tiny)
     if absolute:
-        # image by image: the first layers have thousands of patches
+        # one image at a time, because the first layers have thousands of patches
         total = torch.stack([(one @ one.mT).abs().sum() for one in unit])
     else:
         total = unit.sum(1).square().sum(1)
@@ -99,7 +99,7 @@ def _pairs(patches: Tensor, absolute: bool) -> Tensor:
 
 
 def _blocks(net: nn.Module) -> list[tuple[nn.Module, int]]:
-    """Blocks of the network, and how many class tokens each has in front of its patches."""
+    """Return the blocks of the network, with the number of class tokens that precede the patches in each."""
     found: list[Any] = [
         one
         for one in net.modules()
@@ -110,6 +110,6 @@ def _blocks(net: nn.Module) -> list[tuple[nn.Module, int]]:
     patches = [one for one in found if "x_cls" not in inspect.signature(one.forward).parameters]
     trunk: Any = getattr(net, "trunk", net)
     told = getattr(trunk, "num_prefix_tokens", int(getattr(trunk, "class_token", None) == "from_start"))
-    # behind blocks of patches alone, class attention brings a token of its own
+    # if the blocks have only patches, class attention adds its own token afterwards
     first = 0 if len(patches) < len(found) else int(told)
     return [(one, int(getattr(getattr(one, "attention", None), "class_tokens", first))) for one in patches]

@@ -1,4 +1,4 @@
-"""Accuracy where an image has several right classes, or none (Beyer et al., 2020)."""
+"""Accuracy for images with several right classes, or none (Beyer et al., 2020)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from torch import Tensor
 
 
 def real_accuracy(predicted: Tensor, allowed: Sequence[Collection[int]]) -> tuple[float, int]:
-    r"""Share of images whose prediction is one of their classes, and the number of images that count.
+    r"""Return the fraction of images whose prediction is one of their classes, and the number of images that count.
 
     .. math:: \frac{1}{|S|} \sum_{i \in S} [\hat y_i \in A_i], \quad S = \{i : A_i \neq \emptyset\}
 
-    With one class an image it is :func:`relearn.measures.accuracy.accuracy`; more classes cannot lower it.
+    With one class per image it equals :func:`relearn.measures.accuracy.accuracy`; further classes cannot lower it.
 
     Args:
         predicted: ŷ (n,), the class with the largest logit.
         allowed: A, the right classes of each image.
 
     Raises:
-        ValueError: predictions of another shape, or no image with a class.
+        ValueError: predictions of a wrong shape, or no image with a class.
     """
     if predicted.shape != (len(allowed),):
         raise ValueError(

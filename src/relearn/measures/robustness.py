@@ -1,29 +1,29 @@
-r"""Robust accuracy of a classifier for several ε, and what tells a strong defence from gradients that lead nowhere.
+r"""Robust accuracy of a classifier for several ε, with checks that distinguish a strong defence from masked gradients.
 
-Robust accuracy at ε: the share of images that the network gets right and that no point an attack has found in the ε-ball changes.
-It is an upper bound of the true one, and worth as much as the attack. A network whose gradients are masked (rounded, saturated,
-random) makes a gradient attack look weak. So each number comes with checks, after Athalye et al. 2018 (arXiv 1802.00420, section 3),
-Carlini et al. 2019 (arXiv 1902.06705, section 5) and the flags of AutoAttack (Croce & Hein 2020):
+Robust accuracy at ε is the fraction of images that the network classifies correctly and for which the attack finds no misclassified
+point in the ε-ball. It is an upper bound of the true value, and only as good as the attack. A network with masked gradients (rounded,
+saturated, random) makes a gradient attack look weak. So each number comes with checks, after Athalye et al. 2018 (arXiv 1802.00420,
+section 3), Carlini et al. 2019 (arXiv 1902.06705, section 5) and the flags of AutoAttack (Croce & Hein 2020):
 
 ===================  =====================================================================  ==================
 check                value                                                                  passes if
 ===================  =====================================================================  ==================
-repeatable           share of images whose prediction changes in a second pass              ≤ 0
-gradient_exists      share of images whose input gradient is exactly zero                   ≤ 0.01
-loss_rises           least rise of the attack's mean loss over all ε, start to end, nats    > 0
-loss_converged       share of the rise that the last quarter of the steps brings            ≤ 0.25
-stronger_attack      accuracy that twice the steps from fresh starts still take away        ≤ 0.02
-noise_is_weaker      share of images that random noise breaks and the attack does not       ≤ 0.01
-monotone_in_eps      largest share of images broken at one ε and not at the next larger     ≤ 0.02
+repeatable           fraction of images whose prediction changes in a second pass           ≤ 0
+gradient_exists      fraction of images whose input gradient is exactly zero                ≤ 0.01
+loss_rises           smallest rise of the attack's mean loss over all ε, start to end, nats  > 0
+loss_converged       fraction of the rise in the last quarter of the steps                  ≤ 0.25
+stronger_attack      accuracy lost to twice the steps from new starts                       ≤ 0.02
+noise_is_weaker      fraction of images broken by random noise but not by the attack        ≤ 0.01
+monotone_in_eps      largest fraction of images broken at one ε but not at the next larger  ≤ 0.02
 unbounded_wins       accuracy at ε = 1, where every image may become any other              ≤ 0.02
 ===================  =====================================================================  ==================
 
-loss_converged, stronger_attack and noise_is_weaker are checked at one ε: the one whose robust accuracy is nearest to half of the
-clean one, where an attack has most room to be too weak (the smallest ε of equals). Passing is no proof of robustness; failing says
-that the number is not to be trusted. The attack's step is 2.5 ε / steps (Madry et al. 2018): far enough to cross the ball.
+loss_converged, stronger_attack and noise_is_weaker are checked at one ε: the one whose robust accuracy is closest to half of the
+clean one, where a weak attack shows most (the smallest such ε). Passing is no proof of robustness; failing means
+that the number cannot be trusted. The attack's step is 2.5 ε / steps (Madry et al. 2018), which is enough to cross the ball.
 
-The attack itself is an argument (:func:`relearn.methods.pgd.pgd` with everything but these keywords filled in), so that other
-attacks can be measured alike.
+The attack is an argument (:func:`relearn.methods.pgd.pgd` with everything but these keywords filled in), so other
+attacks can be measured in the same way.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Attack(Protocol):
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its value, the limit, and whether it passed."""
+    """One check: its value, its limit, and whether it passed."""
 
     name: str
     value: float
@@ -75,7 +75,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Robustness:
-    """What :func:`robustness` has found; accuracies are fractions of the n images."""
+    """Result of :func:`robustness`; accuracies are fractions of the n images."""
 
     eps: tuple[float, ...]
     accuracy: tuple[float, ...]
@@ -92,11 +92,11 @@ class Robustness:
 
     @property
     def masked(self) -> bool:
-        """A check failed: the accuracies may be those of a weak attack, not of a strong network."""
+        """Whether a check failed, so that the accuracies may reflect a weak attack instead of a robust network."""
         return not all(check.passed for check in self.checks)
 
     def metrics(self) -> dict[str, float]:
-        """Everything for the record, names with their unit; ε in 255ths of the pixel range where it is part of a name."""
+        """Return all metrics for the record, named with their units; an ε in a name is in 255ths of the pixel range."""
         named = {f"pgd_accuracy_{_name(eps)}_frac": value for eps, value in zip(self.eps, self.accuracy)}
         units = {"loss_rises": "nats"}
         values = {f"check_{c.name}_{units.get(c.name, 'frac')}": c.value for c in self.checks}
@@ -123,17 +123,17 @@ def robustness(
     seed: int = 0,
     batch: int | None = None,
 ) -> Robustness:
-    """Robust accuracy at every ε and the checks.
+    """Return the robust accuracy at every ε, and the checks.
 
     Args:
         attack: attacks these images, see :class:`Attack`.
         logits: the network in eval mode, differentiable: pixels in [0, 1] → (B, C).
-        images: (n, C, H, W) float in [0, 1], where the network is.
+        images: (n, C, H, W) float in [0, 1], on the network's device.
         labels: (n,).
-        eps: radii, in [0,1] pixel scale, ascending.
+        eps: radii in [0,1] pixel scale, ascending.
         steps, restarts: of the attack.
         seed: of starts and noise.
-        batch: images at once for what is done here.
+        batch: number of images processed at once outside the attack.
 
     Raises:
         ValueError: no ε, not ascending, or not in (0, 1]; no steps or restarts.
@@ -190,15 +190,17 @@ def _check(name: str, value: float) -> Check:
 def _clean(
     logits: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, batch: int | None
 ) -> tuple[Tensor, float, float]:
-    """Which images the network gets right; the shares of all whose prediction changes in a second pass and whose input gradient is
-    zero in every pixel."""
+    """Return which images are classified correctly, and the fractions with an unstable prediction and a zero input gradient.
+
+    A prediction is unstable if it changes in a second pass; a gradient is zero if it is zero in every pixel.
+    """
     right, changed, zero = [], [], []
     for x, y in _batches(images, labels, batch):
         x = x.detach().requires_grad_(True)
         with torch.enable_grad():
             found = logits(x)
             loss = cross_entropy(found, y, reduction="sum")
-            # A network that rounds may cut the graph altogether: no gradient at all.
+            # A network that rounds may detach the graph, and then has no gradient at all.
             gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
             again = logits(x.detach()).argmax(1)
         predicted = found.detach().argmax(1)
@@ -219,7 +221,7 @@ def _noise(
     seed: int,
     batch: int | None,
 ) -> Tensor:
-    """Which images any of the draws of uniform noise in the ball breaks; drawn on the CPU."""
+    """Return which images are broken by any draw of uniform noise in the ball; drawn on the CPU."""
     generator = torch.Generator().manual_seed(seed)
     broken = torch.zeros(len(labels), dtype=torch.bool)
     for _ in range(draws):
@@ -236,7 +238,7 @@ def _batches(images: Tensor, labels: Tensor, batch: int | None) -> Any:
 
 
 def _late(curve: Tensor) -> float:
-    """Share of the curve's rise in the last quarter of its steps, at least one; 1 where it does not rise."""
+    """Return the fraction of the curve's rise in the last quarter of its steps (at least one); 1 if it does not rise."""
     quarter = max(1, math.floor((len(curve) - 1) / 4))
     rise = float(curve[-1] - curve[0])
     return float(curve[-1] - curve[-1 - quarter]) / rise if rise > 0 else 1.0

@@ -1,10 +1,10 @@
-r"""A linear SVM in the plane that two poisons lead astray, or do not: figure 2.1 of zhu2022 with points of our own.
+r"""A linear SVM in the plane with two poisons that do or do not mislead it: figure 2.1 of zhu2022 with our own points.
 
-The same two classes and the same target in both panels. In the first the two poisons lie close to the target
-(a small collision loss, eq. 2.2) on the side of their class; the SVM that is trained on them too can still
-pass between. In the second they lie further away, but with the target between them: every linear classifier
-that takes both for their class takes the target too (proposition 1). Which side the target is on is computed
-by training, never stated.
+Both panels have the same two classes and the same target. In the first, the two poisons are close to the target
+(a small collision loss, eq. 2.2) on the side of their class; an SVM trained with them can still separate the target from them.
+In the second they are further away, but the target is between them: every linear classifier
+that assigns both to their class also assigns the target to it (proposition 1). The side of the target is computed
+by training, not stated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: the target's class, the poisons' class, the target
+#: points of the target's class and of the poisons' class, and the target
 CLASS_A = np.array(
     [[-0.75, 0.15], [-0.9, -0.7], [-1.0, 0.8], [-1.5, 0.4], [-1.6, -0.5], [-2.0, 0.0], [-1.8, 1.0]]
 )
@@ -24,16 +24,16 @@ POISONS = {
     "feature_collision": np.array([[0.12, 0.2], [0.12, -0.2]]),
     "convex_polytope": np.array([[-0.5, 0.85], [-0.5, -0.85]]),
 }
-PENALTY = 1e4  # large: a hard margin, the classes are separable
-REACH = 2.4  # how far the boundaries are drawn, up and down
+PENALTY = 1e4  # large, for a hard margin; the classes are separable
+REACH = 2.4  # half the length of the drawn boundaries
 
 
 def panels() -> list[dict[str, Any]]:
-    """The rows of both panels: panel, kind, x, y.
+    """Return the rows of both panels: panel, kind, x, y.
 
     Kinds: ``class_a`` (the target's class), ``class_b`` (the poisons'), ``poison``, ``target``, and
-    ``boundary_before`` and ``boundary_after``, two points each, ordered so that the poisons' class lies on the
-    right of the way from the first to the second.
+    ``boundary_before`` and ``boundary_after`` with two points each, ordered such that the poisons' class is to the
+    right when going from the first to the second.
     """
     rows = []
     for panel, poisons in POISONS.items():
@@ -47,7 +47,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def fit(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Weights (2,) and offset of the widest-margin classifier, positive on the right-hand class."""
+    """Return weights (2,) and offset of the maximum-margin classifier, positive on the right-hand class."""
     from sklearn.svm import SVC
 
     labels = np.r_[np.zeros(len(left)), np.ones(len(right))]
@@ -56,20 +56,20 @@ def fit(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[NDArray[
 
 
 def ends(weights: NDArray[np.float64], offset: float) -> NDArray[np.float64]:
-    """Two points (2, 2) of the line w.z + b = 0, REACH to both sides of its point nearest to the origin.
+    """Return two points (2, 2) of the line w.z + b = 0, at distance REACH from its point nearest to the origin.
 
     Raises:
-        ValueError: weights of 0, which have no line.
+        ValueError: weights of 0, which define no line.
     """
     norm = np.linalg.norm(weights)
     if norm == 0:
         raise ValueError("weights are 0; a boundary needs a direction")
     nearest = -offset * weights / norm**2
-    along = np.array([-weights[1], weights[0]]) / norm  # w points to the right of it
+    along = np.array([-weights[1], weights[0]]) / norm  # w points to the right of this direction
     return np.stack([nearest - REACH * along, nearest + REACH * along])
 
 
 def on_the_right(point: NDArray[np.float64], line: NDArray[np.float64]) -> bool:
-    """Whether a point lies to the right of the way along a line (2, 2) of ``ends``."""
+    """Return whether a point is to the right of the direction of a line (2, 2) from ``ends``."""
     (dx, dy), (px, py) = line[1] - line[0], point - line[0]
     return bool(dx * py - dy * px < 0)

@@ -1,15 +1,16 @@
-r"""Whether a K-pass gradient is the gradient of one K times larger batch: the "free" of FreeLB, by two ways in float64.
+r"""Check that a K-pass gradient equals the gradient of one K times larger batch, the "free" of FreeLB, in float64.
 
-zhu2022, section 3.3: with the perturbations δ_t and dropout masks m_t of the passes t = 0 … K-1 written down,
+zhu2022, section 3.3: with the recorded perturbations δ_t and dropout masks m_t of the passes t = 0 … K-1,
 
 .. math::
     g = \frac1K \sum_{t} \nabla_\theta L(f_{\theta(m_t)}(X + \delta_t), y) \quad = \quad
     \nabla_\theta L(f_{\theta(m)}(\mathcal X), \mathcal Y), \qquad \mathcal X = [X + \delta_0; \ldots; X + \delta_{K-1}]
 
-for L a mean over the batch. The right side is one forward and one backward pass of plain autograd: none of the strategy's code runs in it.
+where L is a mean over the batch. The right side is one forward and one backward pass of ordinary autograd; it runs none of the strategy's
+code.
 
-The masks are read and handed back where torch draws them, below every module and function (a dispatch mode sees ``bernoulli_``), on the
-CPU. A network in which a sample acts on another one (batch normalisation) has no such equality.
+The masks are recorded and replayed where torch draws them, below every module and function (a dispatch mode intercepts ``bernoulli_``),
+on the CPU. The equality does not hold for networks in which samples interact (batch normalisation).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Loss = Callable[..., Tensor]
 
 
 class Compared(NamedTuple):
-    """A K-pass gradient beside the virtual batch's."""
+    """A K-pass gradient compared with the virtual batch's."""
 
     difference: float
     """The largest difference of an entry, over the largest entry of the virtual batch's gradient."""
@@ -47,16 +48,16 @@ def compare(
     batch: Sequence[Any],
     table: nn.Module | None = None,
 ) -> Compared:
-    """Run ``strategy(model, loss, batch)``, then the virtual batch of what it did.
+    """Run ``strategy(model, loss, batch)``, then the equivalent virtual batch.
 
     Args:
         strategy: leaves its gradient in the parameters and appends a copy of δ_t to ``deltas`` before every pass.
         deltas: that list, empty.
-        model, loss, batch: as the strategy takes them; the model on the CPU.
+        model, loss, batch: arguments of the strategy; the model is on the CPU.
         table: the module to whose output δ is added; None: the first input itself.
 
     Raises:
-        ValueError: the strategy noted no δ; its passes drew different numbers of masks.
+        ValueError: the strategy recorded no δ, or its passes drew different numbers of masks.
     """
     model.zero_grad(set_to_none=True)
     with _Written() as drawn:
@@ -65,7 +66,7 @@ def compare(
     passes, masks = len(deltas), drawn.masks
     if not passes or len(masks) % passes:
         raise ValueError(
-            f"passes: found {passes} with {len(masks)} masks (allowed: some, with as many masks each)"
+            f"passes: found {passes} with {len(masks)} masks (allowed: at least one, with equally many masks each)"
         )
     each = len(masks) // passes
     columns = [masks[place::each] for place in range(each)]
@@ -101,7 +102,7 @@ def compare(
 
 
 class _Written(TorchDispatchMode):
-    """Copies every mask that is drawn, in order."""
+    """Record every mask that is drawn, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,10 +116,10 @@ class _Written(TorchDispatchMode):
 
 
 class _Given(TorchDispatchMode):
-    """Hands out masks instead of drawing them.
+    """Replay recorded masks instead of drawing them.
 
     Raises:
-        ValueError: masks of another number or shape are asked for.
+        ValueError: masks of another number or shape are requested.
     """
 
     def __init__(self, masks: list[Tensor]) -> None:

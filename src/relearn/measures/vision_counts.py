@@ -1,25 +1,26 @@
-"""Parameters and multiply-adds of vision networks beside those of zhu2022, table 5.8.
+"""Parameters and multiply-adds of vision networks compared with zhu2022, table 5.8.
 
-Counted as :mod:`relearn.measures.model_counts` counts: nothing is computed, and a multiply-add, which fvcore and the table call one
-FLOP, is one product with its sum; norms, softmax and activations do not count. 1,000 classes, one image.
+Counted as in :mod:`relearn.measures.model_counts`: nothing is computed, and a multiply-add, which fvcore and the table call one
+FLOP, is one product and its addition; norms, softmax and activations are not counted. 1,000 classes, one image.
 
-What the comparison showed:
+Results of the comparison:
 
-* **CvT**: the table prints 6.7 G (CvT-13) and 10.1 G (CvT-21); CvT's own paper has 4.5 and 7.1. The table's are those of keys and
-  values without a stride (6.64, 10.10; at 384 pixels 31.0 and 44.9, printed 31.9 and 45.0), as in an implementation that is not by
-  CvT's authors, whose projections have a stride of 1; theirs have 2 (4.57, 7.18). The parameters are the same.
-* **CvT*-LS**: windows, ranks, depths and strides are not printed. The values behind the names are **found, not stated**: windows of
-  4 and a rank of 8, batch normalisation behind convolutions that keep a bias (as in that implementation), which give -13 and -21 both
-  their printed parameters and their printed multiply-adds after rounding. At 384 pixels that needs windows of 6, and at 448 windows
-  of 8 come within 3%.
-* **CvT*-LS-17 and -21S** have "denser feature maps" with 17 and 21 blocks. Many shapes have the printed numbers. The ones here were
-  chosen because they are one family: the second stage keeps the first one's grid, and its embedding has a stride of 1 (the third
-  one's then 4); windows of 4, rank 8; a first stage of width 48; widths 48, 192, 384 and depths 4, 3, 10 for -17, widths 48, 144, 384
-  and depths 1, 6, 14 for -21S. Nothing says that the published ones were built so.
-* **ViL**: the printed 24.6, 39.7 and 55.7 M are those without the tables of relative positions (24.61, 39.70, 55.67), and the printed
-  multiply-adds those of windows of 15 by 15 tokens, of which its paper speaks; segments with all their neighbours have 21 by 21, 5% more.
+* **CvT**: the table prints 6.7 G (CvT-13) and 10.1 G (CvT-21), CvT's own paper 4.5 and 7.1. The table's numbers are those of keys and
+  values without a stride (6.64, 10.10; at 384 pixels 31.0 and 44.9, printed 31.9 and 45.0), as in a third-party implementation, whose
+  projections have stride 1; those of CvT's authors have stride 2 (4.57, 7.18). The parameters are the same.
+* **CvT*-LS**: windows, ranks, depths and strides are not printed. The values behind the names were **found by search, not stated**:
+  windows of 4 and rank 8, with batch normalisation after convolutions that keep a bias (as in that implementation), give -13 and -21 both
+  their printed parameters and their printed multiply-adds after rounding. At 384 pixels this needs windows of 6, and at 448 pixels
+  windows of 8 come within 3%.
+* **CvT*-LS-17 and -21S** have "denser feature maps" with 17 and 21 blocks. Many shapes give the printed numbers. The ones here were
+  chosen because they form a family: the second stage keeps the first one's grid, so its embedding has stride 1 (and the third
+  one's has stride 4); windows of 4, rank 8; a first stage of width 48; widths 48, 192, 384 and depths 4, 3, 10 for -17, widths 48, 144,
+  384 and depths 1, 6, 14 for -21S. Nothing shows that the published ones were built in this way.
+* **ViL**: the printed 24.6, 39.7 and 55.7 M exclude the tables of relative positions (24.61, 39.70, 55.67), and the printed
+  multiply-adds are those of windows of 15 by 15 tokens, which its paper mentions; segments with all their neighbours have 21 by 21, 5%
+  more.
 * **ViL-LS** has the printed numbers in the released settings; at 384 pixels with windows of 8, as its settings say.
-* **ResNet-50, ResNet-152, DeiT-B** are printed cut, not rounded: 25.6, 11.5 and 86.6 as 25, 11 and 86.
+* **ResNet-50, ResNet-152, DeiT-B** are printed truncated, not rounded: 25.6, 11.5 and 86.6 as 25, 11 and 86.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from relearn.measures.model_counts import TOLERANCE, multiply_adds, rounds_to
 
 
 class Row(NamedTuple):
-    """What the table prints in one row, digits as printed, and the network that stands for it here."""
+    """A row of the table, with numbers as printed, and the network that represents it here."""
 
     network: str
     """Of timm's registry."""
@@ -93,18 +94,18 @@ COLUMNS = (
 
 
 def vision_counts(build: Callable[..., nn.Module], rows: Iterable[str] = PRINTED) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for each of the table's.
+    """Return one row (:data:`COLUMNS`) for each row of the table.
 
     ``printed_parameters`` is in millions; ``parameters_agree``: after rounding to the printed digits; ``flops_agree``: the multiply-adds
     are within :data:`~relearn.measures.model_counts.TOLERANCE` of the printed ones.
 
     Args:
-        build: called with a name of timm's and keyword arguments, such as ``timm.create_model`` once the names of
-            ``relearn.models.timm_names`` are known to it.
-        rows: of :data:`PRINTED`.
+        build: called with a timm name and keyword arguments, such as ``timm.create_model`` once the names of
+            ``relearn.models.timm_names`` are registered.
+        rows: keys of :data:`PRINTED`.
 
     Raises:
-        ValueError: a row that the table has not.
+        ValueError: an unknown row.
     """
     rows = list(rows)
     unknown = [name for name in rows if name not in PRINTED]
@@ -114,7 +115,9 @@ def vision_counts(build: Callable[..., nn.Module], rows: Iterable[str] = PRINTED
 
 
 def _row(name: str, printed: Row, build: Callable[..., nn.Module]) -> dict[str, Any]:
-    own = not printed.network.startswith("resnet")  # the only ones here that are not told the size
+    own = not printed.network.startswith(
+        "resnet"
+    )  # the resnets are the only ones without an image size argument
     sizes = {"img_size": printed.size} if own else {}
     with torch.device("meta"):
         model = build(printed.network, num_classes=1000, **sizes, **printed.arguments)

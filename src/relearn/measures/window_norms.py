@@ -1,12 +1,12 @@
-r"""Norms of the keys and values of a window beside those of the compressed ones, layer by layer.
+r"""Ratio of the norms of window keys and values to those of the compressed ones, per layer.
 
 zhu2022, section 5.2.4 and figure 5.3 left. For every causal long-short attention of a network, over sequences b, positions t and
-segments s, with the heads of a key side by side,
+segments s, with the heads of a key concatenated,
 
 .. math:: \frac{\mathrm{mean}_{b,t} \|k_{b,t}\|_2}{\mathrm{mean}_{b,s} \|\bar k_{b,s}\|_2}
 
-and the same of the values. A weighted mean of vectors is shorter than they are, so the ratio is above 1; behind DualLN every vector has
-the same norm at the start, and it is 1.
+and likewise for the values. A weighted mean of vectors is shorter than the vectors, so the ratio is above 1; after DualLN all vectors
+initially have the same norm, and the ratio is 1.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from torch import Tensor, nn
 
 @torch.no_grad()
 def norm_ratios(net: nn.Module, tokens: Tensor) -> list[dict[str, Any]]:
-    """Rows ``layer`` (from 1), ``ratio`` of the keys and ``value_ratio``, from the first layer to the last.
+    """Return rows ``layer`` (from 1), ``ratio`` of the keys and ``value_ratio``, from the first layer to the last.
 
-    One forward pass in evaluation mode; modes are found again as they were.
+    There is one forward pass in evaluation mode; modes are restored.
 
     Args:
-        net: has ``attention_layers()``; layers with ``keys_and_values`` are measured, others passed over.
-        tokens: what ``net`` takes, with more positions than a segment has.
+        net: has ``attention_layers()``; layers with ``keys_and_values`` are measured, others skipped.
+        tokens: input of ``net``, with more positions than a segment has.
 
     Raises:
-        ValueError: no layer to measure, or one that compresses nothing from so few positions.
+        ValueError: no layer to measure, or one that compresses nothing because there are too few positions.
     """
     rows: list[dict[str, Any]] = []
     modes = {module: module.training for module in net.modules()}
@@ -65,6 +65,6 @@ def norm_ratios(net: nn.Module, tokens: Tensor) -> list[dict[str, Any]]:
 
 
 def _mean_norm(rows: Tensor, part: int) -> float:
-    """Of (B, t, 2, H, d): keys are part 0, values part 1."""
+    """Return the mean norm in (B, t, 2, H, d) of the keys (part 0) or the values (part 1)."""
     rows = rows[:, :, part].flatten(2)
     return float(torch.linalg.vector_norm(rows.double(), dim=2).mean())

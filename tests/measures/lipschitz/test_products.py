@@ -115,7 +115,7 @@ def test_a_part_with_one_derivative_is_not_left_out():
     v = torch.ones_like(x)
     mixed = Products(lambda z: Once.apply(z) + z**3, x)
     assert torch.allclose(mixed.push(v), x.cos() + 3 * x**2) and mixed.mode == "forward"
-    with pytest.raises(ValueError, match="a part of f is differentiable once"):
+    with pytest.raises(ValueError, match="a part of f is only once differentiable"):
         Products(lambda z: Once.apply(z) + z**3, x, "reverse").push(v)
 
 

@@ -1,21 +1,21 @@
 r"""Lipschitz constants of activation functions (qi2023, section 2, appendix A.1 and figure 2; erratum Q3).
 
-For a differentiable f on the line :math:`\mathrm{Lip}(f) = \sup_x |f'(x)|`. It is looked for on a grid and at every point
-where f'' changes sign, derivatives by autograd; outside of [-10, 10] the slope of each of these goes steadily to its limit,
+For a differentiable f on the real line, :math:`\mathrm{Lip}(f) = \sup_x |f'(x)|`. The supremum is searched on a grid and at every
+point where f'' changes sign, with derivatives by autograd; outside of [-10, 10] each of these slopes tends monotonically to its limit,
 0 or 1.
 
 =============  ============================================================================================================
-activation     sigmoid | tanh | relu | gelu, :math:`x \Phi(x)` | gelu_sigmoid, :math:`x\, \sigma(1.702\, x)`, the form that
-               appendix A.1 has | gelu_tanh
+activation     sigmoid | tanh | relu | gelu, :math:`x \Phi(x)` | gelu_sigmoid, :math:`x\, \sigma(1.702\, x)`, the form used
+               in appendix A.1 | gelu_tanh
 =============  ============================================================================================================
 column         meaning
 place          section 2 (all are 1-Lipschitz) | appendix A.1 (numbers)
-at, norm       where the largest \|f'\| was found, and it
+at, norm       where the largest \|f'\| was found, and its value
 secant         largest \|f(x) - f(y)\| / \|x - y\| over random pairs and a close pair around ``at``
 bound          Lip(f) by its formula, for GELU :func:`relearn.maths.network_bounds.gelu_constant`
-printed        what that place of the paper says, digits as printed
-holds          norm = bound, and secant comes as near to it as differences do and not above
-printed_holds  section 2: norm <= 1; appendix A.1: norm rounded to the printed digits is the printed number
+printed        the number at that place of the paper, as printed
+holds          norm = bound, and secant does not exceed it and reaches it up to finite-difference error
+printed_holds  section 2: norm <= 1; appendix A.1: norm, rounded to the printed digits, equals the printed number
 =============  ============================================================================================================
 """
 
@@ -41,7 +41,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def gelu_sigmoid(x: Tensor) -> Tensor:
-    """x sigmoid(1.702 x)."""
+    """Return x sigmoid(1.702 x)."""
     return x * torch.sigmoid(1.702 * x)
 
 
@@ -64,14 +64,14 @@ PRINTED: dict[str, dict[str, str]] = {
 def cases(
     *, pairs: int, seed: int = 0, functions: Mapping[str, Function] = FUNCTIONS
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every activation and place that speaks of it.
+    """Return one row (:data:`COLUMNS`) for every activation and every place in the paper that mentions it.
 
     Args:
-        pairs: random pairs, of N(0, 9).
-        functions: name, of :data:`FUNCTIONS`, → what is examined.
+        pairs: number of random pairs, from N(0, 9).
+        functions: name, from :data:`FUNCTIONS`, → function to examine.
 
     Raises:
-        ValueError: no pairs, or a name of no known activation.
+        ValueError: no pairs, or an unknown activation.
     """
     if pairs < 1:
         raise ValueError(f"pairs is {pairs}; allowed: 1 or more")
@@ -95,10 +95,10 @@ def cases(
 def curves(
     *, reach: float, points: int, functions: Mapping[str, Function] = FUNCTIONS
 ) -> list[dict[str, Any]]:
-    """Value and slope (:data:`CURVE_COLUMNS`) at ``points`` numbers from -reach to reach.
+    """Return value and slope (:data:`CURVE_COLUMNS`) at ``points`` numbers from -reach to reach.
 
     Raises:
-        ValueError: a reach that is not above 0 or fewer than 2 points.
+        ValueError: a reach that is not positive, or fewer than 2 points.
     """
     if not reach > 0 or points < 2:
         raise ValueError(f"reach is {reach}, points {points}; allowed: above 0, and 2 or more")
@@ -111,12 +111,12 @@ def curves(
 
 
 def symmetric(reach: float, points: int) -> Tensor:
-    """Evenly from -reach to reach; of an odd number the middle one is 0 itself."""
+    """Return evenly spaced numbers from -reach to reach; if their number is odd, the middle one is exactly 0."""
     return reach * torch.arange(1 - points, points, 2, dtype=torch.float64) / (points - 1)
 
 
 def constant(name: str) -> float:
-    """Lip(f) by formula: σ'(0) = σ(0)(1 - σ(0)), tanh'(0) = 1, ReLU'(x) = 1 for x > 0, GELU as it says."""
+    """Lip(f) by formula: σ'(0) = σ(0)(1 - σ(0)), tanh'(0) = 1, ReLU'(x) = 1 for x > 0, GELU by :func:`gelu_constant`."""
     if name in ("tanh", "relu"):
         return 1.0
     if name == "sigmoid":
@@ -126,13 +126,13 @@ def constant(name: str) -> float:
 
 
 def slope(function: Function, x: Tensor) -> Tensor:
-    """f'(x), entry by entry."""
+    """Return f'(x), entry by entry."""
     x = x.detach().requires_grad_()
     return torch.autograd.grad(function(x).sum(), x)[0]
 
 
 def bend(function: Function, x: Tensor) -> Tensor:
-    """f''(x), entry by entry; 0 where f' is constant."""
+    """Return f''(x), entry by entry; 0 where f' is constant."""
     x = x.detach().requires_grad_()
     (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
     if not first.requires_grad:
@@ -141,7 +141,7 @@ def bend(function: Function, x: Tensor) -> Tensor:
 
 
 def steepest(function: Function) -> tuple[float, float]:
-    """Where the largest |f'| in [-10, 10] is, and it; of equal ones the first."""
+    """Return the point of the largest |f'| in [-10, 10] and its value; the first point in case of ties."""
     from scipy.optimize import brentq
 
     def second(x: float) -> float:
@@ -158,7 +158,7 @@ def steepest(function: Function) -> tuple[float, float]:
 
 
 def largest_secant(function: Function, at: float, pairs: int, seed: int = 0) -> float:
-    """Largest |f(x) - f(y)| / |x - y| over ``pairs`` random pairs and the pair ``at`` ± 0.0005."""
+    """Return the largest |f(x) - f(y)| / |x - y| over ``pairs`` random pairs and the pair ``at`` ± 0.0005."""
     drawn = 3 * torch.randn(2, pairs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     close = torch.tensor([[at - CLOSE / 2], [at + CLOSE / 2]], dtype=torch.float64)
     x, y = torch.cat([drawn, close], dim=1)
@@ -166,6 +166,6 @@ def largest_secant(function: Function, at: float, pairs: int, seed: int = 0) -> 
 
 
 def rounds_to(value: float, printed: str) -> bool:
-    """Whether ``value`` rounded, halves up, to as many digits is ``printed``."""
+    """Return whether ``value``, rounded half up to the digits of ``printed``, equals ``printed``."""
     wanted = Decimal(printed)
     return Decimal(value).quantize(wanted, ROUND_HALF_UP) == wanted

@@ -3,25 +3,25 @@ r"""Scaled cosine similarity attention against theorem 1 of qi2023, as printed, 
 =============  ==========================================================================================================
 case           inputs
 =============  ==========================================================================================================
-random         tokens and maps drawn, tokens times spread √ε
+random         random tokens and maps; tokens are multiplied by spread √ε
 ascent         the same tokens after gradient ascent on the norm
 lone           one token at the origin: the value term is attained (p = two)
-values         all queries on one token whose value is at the origin: √N ‖W^V‖ ε^(-1/2), the value term, is attained
-keys           two keys at the origin, their values apart, all others elsewhere: 1/√2 of the key term
-transposes     erratum Q9: W^K a column of 36 ones, d = 1: the printed p = inf bound is exceeded
-width          Q10: one token, W^V the identity of 81 numbers: the printed factor 2 is exceeded
+values         all queries attend to one token whose value is at the origin: the value term √N ‖W^V‖ ε^(-1/2) is attained
+keys           two keys at the origin with different values, all others elsewhere: 1/√2 of the key term
+transposes     erratum Q9: W^K is a column of 36 ones, d = 1: the printed p = inf bound is exceeded
+width          Q10: one token, W^V the identity of size 81: the printed factor 2 is exceeded
 =============  ==========================================================================================================
 
-Jacobians depend on the tokens over √ε alone, so that ε changes no ratio.
+Jacobians depend on the tokens only through x/√ε, so ε does not change any ratio.
 
 =============  ==========================================================================================================
 column         meaning
 =============  ==========================================================================================================
 p              two | inf
-length ...     N, D, d (width of a head), H, τ, ε; spread: of random and ascent
+length ...     N, D, d (width of a head), H, τ, ε; spread: for random and ascent
 norm           exact :math:`\|J_F\|_p`
 printed ...    bounds of :func:`~relearn.maths.cosine_bounds.cosine_bound`
-share          norm over tight
+share          norm / tight
 holds          norm <= corrected and norm <= tight
 printed_holds  norm <= printed
 =============  ==========================================================================================================
@@ -46,7 +46,7 @@ COLUMNS = (
     *("norm", *FORMS, "share", "holds", "printed_holds"),
 )
 ROUNDING = 1e-9
-FAR = 1e6  # in units of √ε: as good as normalised
+FAR = 1e6  # in units of √ε: large enough that normalisation is exact up to rounding
 Make = Callable[[int, int, float, float], nn.Module]
 
 
@@ -62,13 +62,13 @@ def cases(
     steps: int = 40,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Two rows (:data:`COLUMNS`), p = two and inf, for every case.
+    """Return two rows (:data:`COLUMNS`), p = two and inf, for every case.
 
     Args:
-        make: of width, heads, τ and ε a layer whose output are the heads side by side, with normalised values: ``maps()``
-            gives W^Q, W^K, W^V (H, D, d), and ``qkv`` holds the three in one linear layer.
-        lengths, dims, heads, taus, spreads: of random and ascent; lengths and taus also of values and keys.
-        steps: of the ascent.
+        make: (width, heads, τ, ε) → a layer whose output is the concatenated heads, with normalised values; ``maps()``
+            returns W^Q, W^K, W^V (H, D, d), and ``qkv`` holds all three in one linear layer.
+        lengths, dims, heads, taus, spreads: for random and ascent; values and keys also use lengths and taus.
+        steps: number of ascent steps.
 
     Raises:
         ValueError: a length below 1.
@@ -127,7 +127,7 @@ def _cases(
 
 
 def attained(name: str, length: int, unit: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens (N, 3) and W^Q, W^K, W^V of width 1 for ``values`` and ``keys``."""
+    """Return tokens (N, 3) and W^Q, W^K, W^V of width 1 for ``values`` and ``keys``."""
     x = torch.zeros(length, 3, dtype=torch.float64)
     x[:, 0], x[:, 1] = FAR, -FAR  # every query is 1, every key -1
     if name == "values":
@@ -140,7 +140,7 @@ def attained(name: str, length: int, unit: float) -> tuple[Tensor, Tensor, Tenso
 
 
 def transposes(unit: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens (2, 36) and maps of width 1 of erratum Q9, with tokens in units of √ε."""
+    """Return tokens (2, 36), in units of √ε, and maps of width 1 of erratum Q9."""
     wk, wq, wv, x = (torch.zeros(shape, dtype=torch.float64) for shape in [(36, 1)] * 3 + [(2, 36)])
     wk += 1
     wq[0], wv[1] = 0.01, 0.01
@@ -149,7 +149,7 @@ def transposes(unit: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def single_head(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, tau: float, eps: float) -> Tensor:
-    """The definition for maps of any width, which no layer has: x (B, N, D), output (B, N, d)."""
+    """Evaluate the definition for maps of any width, which no layer supports: x (B, N, D), output (B, N, d)."""
 
     def hat(u: Tensor) -> Tensor:
         return u / (u.square().sum(-1, keepdim=True) + eps).sqrt()

@@ -1,6 +1,6 @@
-r"""Is dropout a contraction? kim2020, appendix H, says so of masks of 0 and 1; what every framework computes is another map (erratum K7).
+r"""Is dropout a contraction? kim2020, appendix H, assumes masks of 0 and 1, but frameworks compute a different map (erratum K7).
 
-A draw of dropout is a diagonal map, so its operator norm is its largest factor for every p:
+For a fixed mask dropout is a diagonal map, so its operator norm is its largest factor for every p:
 
 =========  ======================================  =================================  ================
 form       training, keep probability k            evaluation                         the paper claims
@@ -9,11 +9,11 @@ binary     0 or 1: norm 1                          times k: norm k              
 inverted   0 or 1/k: norm 1/k                      identity: norm 1                   at most 1; k
 =========  ======================================  =================================  ================
 
-Binary is what appendix H describes, inverted what torch (and TensorFlow, which the paper used) computes. A branch with constant L below 1
-followed by inverted dropout has L/k while it is trained: with k = 0.75 no contraction for L above 0.75.
+Appendix H describes the binary form; torch (and TensorFlow, which the paper used) computes the inverted one. A branch with constant
+L < 1 followed by inverted dropout has the constant L/k in training: with k = 0.75 it is not a contraction for L above 0.75.
 
-Columns: form, mode (train | eval), keep, length, dim, p (inf | two), norm (exact, of the whole Jacobian of one draw), exact (the table),
-printed (the claim), holds (norm = exact to 1e-12), printed_holds (train: norm at most 1; eval: norm = k).
+Columns: form, mode (train | eval), keep, length, dim, p (inf | two), norm (exact, of the whole Jacobian for one mask), exact (the
+table), printed (the claim), holds (norm = exact to 1e-12), printed_holds (train: norm at most 1; eval: norm = k).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDING = 1e-12
 
 
 def cases(*, keep: float, lengths: Sequence[int], dims: Sequence[int], seed: int = 0) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every form, mode, size and p; draws that drop everything are drawn again.
+    """Return one row (:data:`COLUMNS`) for every form, mode, size and p; masks that drop everything are redrawn.
 
     Raises:
         ValueError: a keep probability outside (0, 1).
@@ -51,7 +51,7 @@ def cases(*, keep: float, lengths: Sequence[int], dims: Sequence[int], seed: int
 def draw(
     form: str, mode: str, keep: float, length: int, dim: int, seed: int = 0
 ) -> Callable[[Tensor], Tensor]:
-    """One draw of dropout for inputs (length, dim), a linear map; in training it keeps at least one entry."""
+    """Return dropout with a fixed mask as a linear map of inputs (length, dim); in training it keeps at least one entry."""
     if form == "binary" and mode == "eval":
         return lambda x: keep * x
     if form == "binary":
@@ -63,7 +63,7 @@ def draw(
 
     def same(x: Tensor, again: int) -> Tensor:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(again)  # the same draw at every call
+            torch.manual_seed(again)  # the same mask at every call
             found: Tensor = module(x)
         return found
 

@@ -1,4 +1,4 @@
-"""A layer as these cases need it."""
+"""Preparation of a layer for exact derivatives."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from torch import nn
 
 
 def exact(layer: nn.Module) -> Any:
-    """The layer in float64 and eval mode, without fused kernels, which ``torch.func`` cannot differentiate, and without gradients."""
+    """Return the layer in float64 and eval mode, without parameter gradients and without fused kernels, which ``torch.func`` rejects."""
     layer.fused = False  # type: ignore[assignment]
     return layer.double().eval().requires_grad_(False)

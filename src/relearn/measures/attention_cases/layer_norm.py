@@ -1,12 +1,12 @@
-r"""The Lipschitz constants of LayerNorm (ye2023, appendix A) against exact Jacobians, and the step of the proof that fails (erratum Y1).
+r"""Lipschitz constants of LayerNorm (ye2023, appendix A) compared with exact Jacobians, and the step of the proof that fails (Y1).
 
 Inputs of N numbers:
 
 ==========  =============================================================================================================
-input       what
+input       description
 ==========  =============================================================================================================
-constant    all equal: where the 2-norm is largest, for every scale γ
-extremal    where the largest row sum is as large as it can be for γ = 1
+constant    all entries equal, where the 2-norm is largest for every scale γ
+extremal    where the largest row sum attains its maximum for γ = 1
 normal      spread times a fixed normal draw
 lone        √eps times (N-1, -1, ..., -1): for N = 3 the counter-example of Y1
 ==========  =============================================================================================================
@@ -15,17 +15,17 @@ lone        √eps times (N-1, -1, ..., -1): for N = 3 the counter-example of Y1
 column              meaning
 ==================  ======================================================================================================
 gamma               ones | random (normal, fixed) | single (one entry 1, others 0)
-input, dim, spread  as above; N; spread of normal, else empty
-eps, p              beside the variance; inf | two
+input, dim, spread  as above; N; spread for normal, otherwise empty
+eps, p              added to the variance; inf | two
 norm                exact norm of the Jacobian
 printed             the paper's bound; empty for p = two
 corrected           "corrected" (inf) or "largest" (two) of :mod:`relearn.maths.layer_norm_bounds`
-constant            its "exact"
+constant            "exact" of that module
 rank_one            :math:`\|zz^\top\|_\infty / \|z\|_2^2`, z = x - μ; empty for constant inputs and p = two
-rank_one_printed    N - 2, what the proof puts in its place for N > 2
-holds               norm <= constant <= corrected (<= printed), and equal to constant where the input makes it so;
+rank_one_printed    N - 2, which the proof substitutes for it if N > 2
+holds               norm <= constant <= corrected (<= printed), with equality to constant where the input attains it;
                     rank_one <= (1 + √N)/2
-printed_holds       rank_one <= N - 2; empty where rank_one is, and for N = 2
+printed_holds       rank_one <= N - 2; empty if rank_one is empty or N = 2
 ==================  ======================================================================================================
 """
 
@@ -53,10 +53,10 @@ ROUNDING = 1e-8
 def cases(
     *, dims: Sequence[int], eps: float, spreads: Sequence[float], seed: int = 0
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every width, scale, input and p.
+    """Return one row (:data:`COLUMNS`) for every width, scale, input and p.
 
     Raises:
-        ValueError: a width below 2: the LayerNorm of one number is constant.
+        ValueError: a width below 2, for which LayerNorm is constant.
     """
     rows = []
     for dim in dims:
@@ -79,10 +79,10 @@ def cases(
 
 
 def scale(kind: str, dim: int, seed: int = 0) -> Tensor:
-    """γ (N,).
+    """Return γ (N,).
 
     Raises:
-        ValueError: another kind.
+        ValueError: an unknown kind.
     """
     if kind not in GAMMAS:
         raise ValueError(f"gamma: {kind!r} (allowed: {', '.join(GAMMAS)})")
@@ -94,12 +94,12 @@ def scale(kind: str, dim: int, seed: int = 0) -> Tensor:
 
 
 def lone(dim: int) -> Tensor:
-    """(N - 1, -1, ..., -1)."""
+    """Return (N - 1, -1, ..., -1)."""
     return torch.tensor([dim - 1.0] + [-1.0] * (dim - 1), dtype=torch.float64)
 
 
 def rank_one(x: Tensor) -> float | None:
-    """max_i |z_i| ‖z‖_1 / ‖z‖_2², None where z = 0."""
+    """Return max_i |z_i| ‖z‖_1 / ‖z‖_2², or None if z = 0."""
     z = x - x.mean()
     square = float(z @ z)
     return float(z.abs().max() * z.abs().sum()) / square if square else None

@@ -1,32 +1,32 @@
-r"""L2 attention with W^K other than W^Q has no Lipschitz constant (kim2020, lemma F.1), and the coefficient printed there (erratum K4).
+r"""L2 attention with W^K ≠ W^Q has no Lipschitz constant (kim2020, lemma F.1), and the coefficient printed there (erratum K4).
 
-One head, :math:`y_j = W^{Q\top} x_i - W^{K\top} x_j`. The construction takes any x_i and puts all other tokens where
-:math:`y_j = -y_i`, which the full rank of W^K allows. All :math:`|y_j|` are then equal, row i attends uniformly, and for the map
+One head, :math:`y_j = W^{Q\top} x_i - W^{K\top} x_j`. The construction takes any x_i and places all other tokens such that
+:math:`y_j = -y_i`, which is possible because W^K has full rank. All :math:`|y_j|` are then equal, row i attends uniformly, and for
 :math:`\tilde f(X) = P X` and :math:`j \ne i`
 
 .. math:: W^{K\top}\, \frac{\partial \tilde f_i}{\partial x_j} = \frac2s\, \tilde K\, W^{K\top} + \frac1N W^{K\top}, \qquad
           \tilde K = -\frac{2}{N^2}\, y_i y_i^\top.
 
-The paper prints the coefficient :math:`-(2N - 2)/N^2`; the two agree at N = 2 alone. What is printed of y_i, that it can be any vector
-since W^K is not W^Q, needs more: it is :math:`(W^Q - W^K)^\top x_i`, so it fills the image of that matrix, and one with rank 1 is
-enough to let the Jacobian grow without limit (erratum K5). Control: the tied layer at the same tokens stays below its bound.
+The paper prints the coefficient :math:`-(2N - 2)/N^2`, which is correct only for N = 2. It also states that y_i can be any vector,
+since W^K ≠ W^Q. In fact :math:`y_i = (W^Q - W^K)^\top x_i`, so y_i is in the image of that matrix; rank 1 already
+makes the Jacobian unbounded (erratum K5). Control: the tied layer stays below its bound at the same tokens.
 
 =============  ===================================================================================================
 column         meaning
 =============  ===================================================================================================
 attention      l2 (untied), l2_tied (the control, W^K := W^Q and A_h)
-weights        random; rank_one: W^K = I, W^Q = I + e_1 e_1^T, left out for D = 1 where it is no other case
+weights        random; rank_one: W^K = I, W^Q = I + e_1 e_1^T, omitted for D = 1, where it adds nothing
 length, dim    N, D (one head)
 spread         :math:`|y_i|_2`
 rank           of W^Q - W^K
-coefficient    found in the exact Jacobian: :math:`y_i^\top \tilde K y_i / |y_i|^4`; empty for l2_tied, as the next three
+coefficient    from the exact Jacobian: :math:`y_i^\top \tilde K y_i / |y_i|^4`; this and the next three are empty for l2_tied
 exact          :math:`-2/N^2`
 printed        :math:`-(2N - 2)/N^2`
-formula_error  largest entry of :math:`\tilde K` found less the formula's, relative to the largest of the formula's
+formula_error  largest absolute difference of :math:`\tilde K` from the formula, divided by the formula's largest entry
 norm           exact :math:`\|J_F\|_\infty` of the layer, with its W^V and W^O
 bound          theorem 3.2 at p = inf for the tied layer
-holds          l2: formula_error at most 1e-6 and norm above that of the next smaller spread; l2_tied: norm <= bound
-printed_holds  the coefficient is the printed one to 1e-6; empty for l2_tied
+holds          l2: formula_error at most 1e-6, and norm larger than at the next smaller spread; l2_tied: norm <= bound
+printed_holds  the coefficient equals the printed one to 1e-6; empty for l2_tied
 =============  ===================================================================================================
 """
 
@@ -47,7 +47,7 @@ COLUMNS = (
     *("coefficient", "exact", "printed", "formula_error", "norm", "bound", "holds", "printed_holds"),
 )
 KINDS = ("l2", "l2_tied")
-FORMULA = 1e-6  # the tokens are far apart, so the logits hold few digits of each other
+FORMULA = 1e-6  # the tokens are far apart, so differences of logits have few accurate digits
 ROUNDING = 1e-9
 
 
@@ -59,11 +59,11 @@ def cases(
     spreads: Sequence[float],
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every attention, pair of weights, length, width and spread.
+    """Return one row (:data:`COLUMNS`) for every attention, pair of weights, length, width and spread.
 
     Args:
-        make: for every name of :data:`KINDS` what makes a layer of this width and heads, its start from torch's global generator.
-        spreads: ascending.
+        make: name in :data:`KINDS` → function (width, heads) → layer, initialised from torch's global generator.
+        spreads: in ascending order.
 
     Raises:
         ValueError: fewer than two tokens.
@@ -92,11 +92,11 @@ def cases(
 def construction(
     q: Tensor, k: Tensor, length: int, spread: float, direction: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Tokens x (N, D) with y_j = -y_0 for all j > 0 and |y_0| = spread, and y_0 (D,).
+    """Return tokens x (N, D) with y_j = -y_0 for all j > 0 and |y_0| = spread, and y_0 (D,).
 
     Args:
         q, k: the transposes of W^Q and W^K, (D, D); k of full rank.
-        direction: of x_0, (D,); not in the kernel of q - k.
+        direction: direction of x_0, (D,), not in the kernel of q - k.
     """
     first = direction * (spread / torch.linalg.vector_norm((q - k) @ direction))
     y = (q - k) @ first
@@ -105,7 +105,7 @@ def construction(
 
 
 def coefficient_matrix(layer: Any, x: Tensor) -> Tensor:
-    r""":math:`\tilde K` for row 0 and token 1, (D, D), from the exact Jacobian of P X."""
+    r"""Return :math:`\tilde K` for row 0 and token 1, (D, D), from the exact Jacobian of P X."""
     q_row = jacobian(lambda z: layer.probabilities(z)[0, 0, 0] @ z, x)
     width, k = x.shape[1], layer.k.weight
     block = q_row[:, width : 2 * width]

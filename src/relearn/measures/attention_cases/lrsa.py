@@ -1,32 +1,32 @@
-r"""Derivatives of Lipschitz-regularised self-attention against what ye2023, appendix B, prints, and against corrected bounds.
+r"""Derivatives of Lipschitz-regularised self-attention compared with the bounds printed in ye2023, appendix B, and corrected ones.
 
-One head, value and output maps the identity, eps = 0 except in the last kind of case:
+There is one head; value and output maps are the identity; eps = 0 except in the last case:
 
 =====================  ==================================================================================================
 case                   inputs
 =====================  ==================================================================================================
-reversed               erratum Y2: the last expression of the proof; rows (0.01, 1), (0.01, -1), (0, 2), W_Q = e_1, W_K = e_2
-probability            Y3: the bound 6c/q on P; rows (0.001, 0), (0, 1), the same maps, α = 0.001
-score                  Y3: the bound 3c/q on S; rows (0.01, 0), (0, 1), α = 1
-row_sum                Y4: two parallel tokens of 900 numbers: the ∞-norm of a row is its sum
-scale                  Y5: a fixed draw times t: P stays, its derivative is that at t = 1 over t
-output                 Y5: rows (t, 1), (2t, -1), (0, 2): the derivative of P X, which does not see scale, grows as q/m falls
-random                 draws of X and the maps over many magnitudes
-eps                    the draw of ``scale`` with eps > 0: a derivative with a bound for every X
+reversed               erratum Y2, the last expression of the proof; rows (0.01, 1), (0.01, -1), (0, 2), W_Q = e_1, W_K = e_2
+probability            Y3, the bound 6c/q on P; rows (0.001, 0), (0, 1), the same maps, α = 0.001
+score                  Y3, the bound 3c/q on S; rows (0.01, 0), (0, 1), α = 1
+row_sum                Y4, two parallel tokens of 900 numbers: the ∞-norm of a row is the sum of its moduli
+scale                  Y5, a fixed draw times t: P is unchanged, and its derivative is that at t = 1 divided by t
+output                 Y5, rows (t, 1), (2t, -1), (0, 2): the derivative of P X is scale-invariant and grows as q/m decreases
+random                 random X and maps over many orders of magnitude
+eps                    the draw of ``scale`` with eps > 0: a derivative that is bounded for all X
 =====================  ==================================================================================================
 
 =============  ==========================================================================================================
 column         meaning
 =============  ==========================================================================================================
 quantity       score (S), probability (P): largest ‖∂S_ij/∂x_k‖ or ‖∂P_ij/∂x_k‖; output: ‖J‖_2 of X ↦ P X
-norm_kind      two | one (the sum of moduli of the row: what ‖·‖_∞ of a 1 x D matrix is)
+norm_kind      two | one (sum of the moduli of the row, i.e. ‖·‖_∞ of a 1 x D matrix)
 length ...     N, D, α, eps; spread: t, or the number of the draw
 q, m           the denominators
 norm           exact
 printed        the printed bound that the case is about; empty for output and eps
-bound          the corrected bound: for probability "tight", times √D for norm_kind one; for eps the bound for every X
-holds          norm <= bound; of scale also t times norm equals that at t = 1, to 1e-6
-printed_holds  norm <= printed; empty where printed is
+bound          the corrected bound: "tight" for probability (times √D for norm_kind one), the global bound for eps
+holds          norm <= bound; for scale also: t times norm equals the norm at t = 1, to 1e-6
+printed_holds  norm <= printed; empty if printed is empty
 =============  ==========================================================================================================
 """
 
@@ -66,19 +66,19 @@ def cases(
     draws: int,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every case above.
+    """Return one row (:data:`COLUMNS`) for every case above.
 
     Args:
-        make: of width, α and eps a layer of one head with ``scores``, ``probabilities`` and ``denominators``.
-        lengths, dims: of scale, random and eps.
-        spreads: t of scale, output and eps, the first 1.
-        draws: of random, for each size.
+        make: (width, α, eps) → a layer with one head and with ``scores``, ``probabilities`` and ``denominators``.
+        lengths, dims: for scale, random and eps.
+        spreads: t for scale, output and eps; the first must be 1.
+        draws: number of draws for random, per size.
 
     Raises:
-        ValueError: spreads that do not start at 1.
+        ValueError: spreads that do not start with 1.
     """
     if not spreads or spreads[0] != 1:
-        raise ValueError(f"spreads: {list(spreads)} (allowed: 1 and then others)")
+        raise ValueError(f"spreads: {list(spreads)} (allowed: 1, followed by others)")
     rows = [*counter_examples(make), *_outputs(make, spreads)]
     for length in lengths:
         for dim in dims:
@@ -87,7 +87,7 @@ def cases(
 
 
 def counter_examples(make: Make) -> list[dict[str, Any]]:
-    """The cases reversed, probability, score and row_sum."""
+    """Return the rows of the cases reversed, probability, score and row_sum."""
     e1, e2 = _column(2, 0), _column(2, 1)
     w = torch.full((900, 1), 1 / 30, dtype=torch.float64)
 
@@ -153,7 +153,7 @@ def _row(
     eps: float = 0.0,
     form: str = "printed",
 ) -> dict[str, Any]:
-    """What the layer shows at x (N, D) with these maps (D, d), d <= D, beside the bounds."""
+    """Measure the layer at x (N, D) with these maps (D, d), d <= D, and compute the bounds."""
     length, dim = x.shape
     layer = exact(make(dim, alpha, eps))
     _set(layer, wq, wk)
@@ -190,7 +190,7 @@ def _row(
 
 
 def _set(layer: Any, wq: Tensor, wk: Tensor) -> None:
-    """The maps given, filled with columns of zero to (D, D), which distances do not see; values and output as they come."""
+    """Set the maps, padded with zero columns to (D, D), which do not affect distances; values and output are set to the identity."""
     for one, matrix in ((layer.q, wq), (layer.k, wk)):
         one.weight.zero_()
         one.weight[: matrix.shape[1]] = matrix.T

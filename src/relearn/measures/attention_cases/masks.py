@@ -1,16 +1,16 @@
-r"""Which masks keep the bound of tied L2 attention (kim2020, appendix G), whose condition is printed with the wrong sign (erratum K6).
+r"""Masks for which the bound of tied L2 attention holds (kim2020, appendix G, where the condition has the wrong sign: erratum K6).
 
-With M the set of pairs (i, j) that are hidden, theorem 3.2 continues to hold where every token sees itself, (i, i) not in M; the paper
-prints (i, i) in M. For row i, N may be replaced by the number of tokens that it sees. Hidden from itself, a token half-way between
-two others has, in closed form,
+Let M be the set of hidden pairs (i, j). Theorem 3.2 still holds if every token sees itself, (i, i) not in M; the paper
+prints (i, i) in M. For row i, N may be replaced by the number of tokens that it sees. If a token half-way between
+two others does not see itself, then in closed form
 
 .. math:: \frac{\partial F_i}{\partial x_i} = 2 \sum_h (W^{V,h} W^{O,h})^\top A_h\, \mathrm{Cov}_i(x)\, A_h,
 
-A_h = W^{Q,h} W^{Q,h\top}/s, without limit in the distance R of the others (Cov_i: with the row's probabilities). For D = H = 1 with
-all weights 1 and three tokens 0, R, -R it is 2 R², and the largest row sum of the Jacobian approaches 4 R² - 1.
+with A_h = W^{Q,h} W^{Q,h\top}/s and the covariance Cov_i under the row's probabilities. This is unbounded in the distance R of the
+others. For D = H = 1 with all weights 1 and three tokens 0, R, -R it is 2 R², and the largest row sum of the Jacobian tends to 4 R² - 1.
 
-Tokens: x_0 = 0, the others in turn at R u and -R u, u a fixed direction with largest entry 1. Masks: none; causal; neighbours (|i - j| at
-most 1); random (each pair visible with probability 1/2, itself always); diagonal (each sees all but itself).
+Tokens: x_0 = 0, the others alternate between R u and -R u, where u is a fixed direction with largest entry 1. Masks: none; causal;
+neighbours (|i - j| at most 1); random (each pair visible with probability 1/2, the diagonal always); diagonal (each sees all but itself).
 
 =============  =============================================================================================================
 column         meaning
@@ -18,14 +18,14 @@ column         meaning
 mask           as above
 weights        unit: D = H = 1, all weights 1; random: D and H as given
 length ...     N, D, H; spread: R
-self_visible   every token sees itself: the condition of the bound
+self_visible   whether every token sees itself, the condition of the bound
 norm           exact :math:`\|J_F\|_\infty`
 bound          theorem 3.2 at p = inf for N tokens
-row_share      largest, over rows i, of the norm of block row i over the bound for as many tokens as row i sees
-predicted      norm of the block (0, 0) by the formula above; only for diagonal, as the next
-formula_error  largest difference of exact block and formula, relative to the largest entry of the formula (absolute where that is 0)
-holds          self_visible: norm <= bound and row_share <= 1; else formula_error at most 1e-9
-printed_holds  of masks that hide every token from itself, for which the paper claims it: norm <= bound; else empty
+row_share      largest norm of a block row i divided by the bound for as many tokens as row i sees
+predicted      norm of the block (0, 0) by the formula above; this and the next column only for diagonal
+formula_error  largest difference between exact block and formula, divided by the formula's largest entry (absolute if that is 0)
+holds          self_visible: norm <= bound and row_share <= 1; otherwise formula_error at most 1e-9
+printed_holds  norm <= bound, for masks that hide every token from itself, for which the paper claims it; otherwise empty
 =============  =============================================================================================================
 """
 
@@ -47,7 +47,7 @@ COLUMNS = (
 MASKS = ("none", "causal", "neighbours", "random", "diagonal")
 FORMULA = 1e-9
 ROUNDING = 1e-9
-BLOCK = 1 << 18  # entries of the Jacobian computed at a time
+BLOCK = 1 << 18  # number of Jacobian entries computed at a time
 
 
 def cases(
@@ -59,13 +59,13 @@ def cases(
     spreads: Sequence[float],
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every mask, layer (unit, then random ones), length and spread.
+    """Return one row (:data:`COLUMNS`) for every mask, layer (unit, then random ones), length and spread.
 
     Args:
-        make: makes a tied L2 layer of this width and heads, its start from torch's global generator.
+        make: (width, heads) → a tied L2 layer, initialised from torch's global generator.
 
     Raises:
-        ValueError: fewer than two tokens: hidden from itself, a lone one sees nothing.
+        ValueError: fewer than two tokens (a single token hidden from itself sees nothing).
     """
     rows = []
     for length in lengths:
@@ -84,10 +84,10 @@ def cases(
 
 
 def mask(name: str, length: int, seed: int = 0) -> Tensor:
-    """(N, N), True = row i sees token j.
+    """Return the mask (N, N), True = row i sees token j.
 
     Raises:
-        ValueError: another name.
+        ValueError: an unknown name.
     """
     itself = torch.eye(length, dtype=torch.bool)
     everything = torch.ones(length, length, dtype=torch.bool)
@@ -104,14 +104,14 @@ def mask(name: str, length: int, seed: int = 0) -> Tensor:
 
 
 def tokens(length: int, dim: int, spread: float, seed: int = 0) -> Tensor:
-    """(N, D): 0, R u, -R u, R u, ..."""
+    """Return the tokens (N, D): 0, R u, -R u, R u, ..."""
     direction = torch.randn(dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     places = torch.tensor([0.0, *(1.0 - 2 * (j % 2) for j in range(length - 1))], dtype=torch.float64)
     return torch.outer(places, spread * direction / direction.abs().max())
 
 
 def predicted_block(layer: Any, x: Tensor, visible: Tensor) -> Tensor:
-    """The formula for the block (0, 0) of a token that does not see itself, (D, D)."""
+    """Evaluate the formula for the block (0, 0), (D, D), of a token that does not see itself."""
     wq, wv, wo = layer.maps()
     a = wq @ wq.mT / wv.shape[-1] ** 0.5
     found = torch.zeros(x.shape[1], x.shape[1], dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""How entries are distributed before and behind a layer (kim2020, appendix N, figure 10)."""
+"""Distribution of the entries before and after a layer (kim2020, appendix N, figure 10)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SIDES = ("input", "output")
 
 
 def histograms(inputs: Tensor, outputs: Tensor, bins: int) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every side and bin: how many entries lie in [low, high), the last bin closed.
+    """Return one row (:data:`COLUMNS`) per side and bin: the number of entries in [low, high), the last bin closed.
 
-    Each side has its own bins, of equal width from its least to its largest entry: those of the wider one could
-    leave the other with two.
+    Each side has its own bins of equal width from its smallest to its largest entry, because with common bins the
+    narrower side could occupy only two.
 
     Raises:
-        ValueError: no bin, no entry, or entries that are not finite.
+        ValueError: no bins, no entries, or entries that are not finite.
     """
     if bins < 1:
         raise ValueError(f"bins: {bins} (allowed: at least 1)")
@@ -39,14 +39,14 @@ def histograms(inputs: Tensor, outputs: Tensor, bins: int) -> list[dict[str, Any
 
 
 def _edges(low: float, high: float, bins: int) -> Tensor:
-    """Of so many bins; of one where all entries are equal."""
+    """Return the edges of ``bins`` equal bins, or of a single bin if all entries are equal."""
     if low < high:
         return torch.linspace(low, high, bins + 1, dtype=torch.float64)
     return torch.tensor([math.nextafter(low, -math.inf), math.nextafter(low, math.inf)], dtype=torch.float64)
 
 
 def spread(inputs: Tensor, outputs: Tensor) -> dict[str, float]:
-    """Standard deviation (divisor n) and range of all entries of each side, and the ratio of the ranges."""
+    """Return standard deviation (divisor n) and range of all entries of each side, and the ratio of the ranges."""
     found: dict[str, float] = {}
     for name, side in zip(SIDES, (inputs.double(), outputs.double())):
         found[f"{name}_std"] = float(side.std(correction=0))

@@ -1,22 +1,22 @@
-r"""Stacks of residual branches against theorem 2 of qi2023: :math:`\mathrm{Lip} \le e^\kappa` where α is one over their number.
+r"""Stacks of residual branches and theorem 2 of qi2023: :math:`\mathrm{Lip} \le e^\kappa` if α is one over the number of branches.
 
 =============  ==========================================================================================================
 case           stack
 =============  ==========================================================================================================
-lipsformer     blocks of attention and feed-forward branch, each followed by CenterNorm; weights of largest singular value
-               1; the largest norm over some draws of tokens
+lipsformer     blocks of an attention and a feed-forward branch, each followed by CenterNorm; weights with largest singular
+               value 1; the largest norm over several draws of tokens
 constant       one block of two constant branches (κ = 0), each followed by CenterNorm: erratum Q13, D/(D-1) squared
-identity       blocks of three branches f(x) = x, no norm, α one over the number of BLOCKS: (1 + α)^(3 blocks)
+identity       blocks of three branches f(x) = x without norm, α one over the number of BLOCKS: (1 + α)^(3 blocks)
 negative       one branch f(x) = -x with α = -0.9: 1 + max(α) is 0.1 (Q11)
 =============  ==========================================================================================================
 
 =============  ==========================================================================================================
 column         meaning
 =============  ==========================================================================================================
-blocks ...     blocks, branches in all, N, D, α, ε (of lipsformer)
+blocks ...     blocks, total number of branches, N, D, α, ε (for lipsformer)
 kappa          largest bound on a branch: theorem 1 (tight) and W^O; for feed-forward the constant of GELU
 norm           exact :math:`\|J\|_2` of the stack
-product        of the blocks' exact norms at the tokens they see
+product        product of the blocks' exact norms at their inputs
 printed        :math:`e^\kappa`; for negative 1 + max(α) Lip f
 corrected      :math:`\prod (1 + |\alpha| \mathrm{Lip} f_i) \prod_{\mathrm{CN}} \frac{D}{D-1}`
 holds          norm <= product <= corrected
@@ -49,12 +49,12 @@ Map = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Parts:
-    """What makes the parts, each its start from torch's global generator.
+    """Constructors of the parts, each initialised from torch's global generator.
 
     Attributes:
-        attention: of width, heads and ε a layer with ``lipschitz_bound(length)`` and linear layers.
-        norm: of a width CenterNorm.
-        join: of width and α what adds a branch to the stream: ``join(x, branch)``.
+        attention: (width, heads, ε) → a layer with ``lipschitz_bound(length)`` and linear layers.
+        norm: width → CenterNorm.
+        join: (width, α) → the module that adds a branch to the stream: ``join(x, branch)``.
     """
 
     attention: Callable[[int, int, float], nn.Module]
@@ -72,7 +72,7 @@ def cases(
     eps: Sequence[float],
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every stack above; ``dims`` also of constant, ``blocks`` also of identity.
+    """Return one row (:data:`COLUMNS`) for every stack above; constant also uses ``dims``, and identity ``blocks``.
 
     Raises:
         ValueError: fewer than one block.
@@ -108,13 +108,13 @@ def _lipsformer(
             halves = [_half(parts, dim, alpha, branch, norm=True) for branch in (attention, feed)]
             stack.append(_chain(halves))
         tokens = torch.randn(DRAWS, 1, length, dim, dtype=torch.float64)
-    # the last draw near the origin, where attention is steepest
+    # the last draw is close to the origin, where attention is steepest
     scale = torch.ones(DRAWS, 1, 1, 1, dtype=torch.float64)
     scale[-1] = eps**0.5
     measured = [_measure(stack, one) for one in scale * tokens]
     row = {"case": "lipsformer", "blocks": count, "length": length, "dim": dim, "alpha": alpha, "eps": eps}
     norms = [float(centre_norm_constant(dim))] * (2 * count)
-    return row | _judged(measured, constants, alpha, norms)
+    return row | _judge(measured, constants, alpha, norms)
 
 
 def _constant(parts: Parts, dim: int) -> dict[str, Any]:
@@ -123,27 +123,27 @@ def _constant(parts: Parts, dim: int) -> dict[str, Any]:
     x = torch.randn(1, 1, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     norms = [float(centre_norm_constant(dim))] * 2
     row = {"case": "constant", "blocks": 1, "length": 1, "dim": dim, "alpha": 0.5}
-    return row | _judged([_measure([_chain(halves)], x)], [0.0, 0.0], 0.5, norms)
+    return row | _judge([_measure([_chain(halves)], x)], [0.0, 0.0], 0.5, norms)
 
 
 def _identity(parts: Parts, count: int) -> dict[str, Any]:
     block = _chain([_half(parts, 2, 1 / count, lambda x: x, norm=False)] * 3)
     row = {"case": "identity", "blocks": count, "length": 1, "dim": 2, "alpha": 1 / count}
     x = torch.ones(1, 1, 2, dtype=torch.float64)
-    return row | _judged([_measure([block] * count, x)], [1.0] * (3 * count), 1 / count, [])
+    return row | _judge([_measure([block] * count, x)], [1.0] * (3 * count), 1 / count, [])
 
 
 def _negative(parts: Parts) -> dict[str, Any]:
     half = _half(parts, 2, -0.9, lambda x: -x, norm=False)
     row = {"case": "negative", "blocks": 1, "length": 1, "dim": 2, "alpha": -0.9}
-    judged = _judged([_measure([half], torch.ones(1, 1, 2, dtype=torch.float64))], [1.0], -0.9, [])
+    judged = _judge([_measure([half], torch.ones(1, 1, 2, dtype=torch.float64))], [1.0], -0.9, [])
     printed = 1 - 0.9
     return row | judged | {"printed": printed, "printed_holds": judged["norm"] <= printed}
 
 
 def _half(parts: Parts, dim: int, alpha: float, branch: Map, *, norm: bool) -> Map:
     join = exact(parts.join(dim, alpha))
-    join.alpha.fill_(alpha)  # in float64, not a rounded one
+    join.alpha.fill_(alpha)  # the float64 value, not one rounded to float32
     after: Map = exact(parts.norm(dim)) if norm else nn.Identity()
     return lambda x: after(join(x, branch(x)))
 
@@ -158,7 +158,7 @@ def _chain(maps: Sequence[Map]) -> Map:
 
 
 def _measure(stack: Sequence[Map], x: Tensor) -> tuple[float, float]:
-    """Norm of the whole, and the product of the blocks' norms where they are."""
+    """Return the norm of the whole stack, and the product of the blocks' norms at their inputs."""
     whole = jacobian_norm(_chain(stack), x, "two", method="exact").value
     product = 1.0
     for block in stack:
@@ -167,7 +167,7 @@ def _measure(stack: Sequence[Map], x: Tensor) -> tuple[float, float]:
     return whole, product
 
 
-def _judged(
+def _judge(
     measured: Sequence[tuple[float, float]], constants: Sequence[float], alpha: float, norms: Sequence[float]
 ) -> dict[str, Any]:
     printed = residual_bound(constants, form="printed")

@@ -1,29 +1,29 @@
-r"""Spectral initialisation: which layers start with the Lipschitz constant 1 (qi2023, equation 5 and section 4.2.3).
+r"""Spectral initialisation: which layers are initialised with Lipschitz constant 1 (qi2023, equation 5 and section 4.2.3).
 
 =============  ==========================================================================================================
 case           layer
 =============  ==========================================================================================================
 linear         C to 4 C
-patches        convolution of 3 to C channels, kernel 4, stride 4: the embedding of patches
+patches        convolution of 3 to C channels, kernel 4, stride 4: patch embedding
 merging        C to 2 C, kernel 2, stride 2
 point_wise     C to C, kernel 1
 depth_wise     C groups, kernel 7, padding 3
 dense          C to C, kernel 3, padding 1
-equal          depth-wise, one channel, kernels 3 and 7 of equal entries: the worst case, k on a large image
+equal          depth-wise, one channel, kernels 3 and 7 with equal entries: the worst case, factor k on a large image
 =============  ==========================================================================================================
 
-For a stride of 1 an input is in at most :math:`k_h k_w` windows, so that the convolution has at most
+With stride 1 an input is in at most :math:`k_h k_w` windows, so the norm of the convolution is at most
 :math:`\sqrt{k_h k_w}` times the largest singular value of its flattened kernel.
 
 =============  ==========================================================================================================
 column         meaning
 =============  ==========================================================================================================
-start          flattened | operator: what the weights were divided by (equal: flattened)
+start          flattened | operator: the norm by which the weights were divided (equal: flattened)
 channels ...   C, kernel, size of the image
-flattened      largest singular value of the weights as (outputs, the rest)
-norm           of the layer as a map of images, borders included
-limit          :math:`\sqrt{k_h k_w}` flattened; flattened where windows do not overlap
-holds          norm <= limit, and norm = 1 for start operator (to 0.2 %), or where windows do not overlap (to 0.01 %)
+flattened      largest singular value of the weights as a matrix (outputs, the rest)
+norm           of the layer as a map of images, including borders
+limit          :math:`\sqrt{k_h k_w}` flattened; flattened if windows do not overlap
+holds          norm <= limit; and norm = 1 for start operator (to 0.2 %) or if windows do not overlap (to 0.01 %)
 printed_holds  norm <= 1 (to 0.2 %)
 =============  ==========================================================================================================
 """
@@ -44,17 +44,17 @@ COLUMNS = (
     *("flattened", "norm", "limit", "holds", "printed_holds"),
 )
 STARTS = ("flattened", "operator")
-EXACT, SEARCHED = 1e-4, 2e-3  # what the start and the norm of a large convolution are short by
+EXACT, SEARCHED = 1e-4, 2e-3  # relative errors of the initialisation, and of the norm of a large convolution
 Start = Callable[[nn.Module, int, Tensor | None], object]
 
 
 def cases(start: Start, *, channels: Sequence[int], size: int, seed: int = 0) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every layer, number of channels and start.
+    """Return one row (:data:`COLUMNS`) for every layer, number of channels and initialisation.
 
     Args:
-        start: ``start(layer, seed, image)`` draws the weights, by the norm of the map of such an image (1, C, size,
-            size), or flattened where it is None.
-        size: of the images, at least 8.
+        start: ``start(layer, seed, image)`` draws the weights, normalised by the map's norm for such an image (1, C, size,
+            size), or by the norm of the flattened weights if it is None.
+        size: side length of the images, at least 8.
 
     Raises:
         ValueError: a size below 8.

@@ -1,12 +1,12 @@
-r"""Dot-product attention has no Lipschitz constant: its Jacobian where one token is at zero (kim2020, theorem 3.1, appendices C and D).
+r"""Dot-product attention has no Lipschitz constant: its Jacobian if one token is zero (kim2020, theorem 3.1, appendices C and D).
 
 At :math:`x_i = 0` row i attends uniformly, whatever the other tokens are, and with :math:`A_h = W^{K,h} W^{Q,h\top} / s`
 
 .. math:: \frac{\partial F_i}{\partial x_i} = \sum_h (W^{V,h} W^{O,h})^\top \Bigl[\mathrm{Cov}(x)\, A_h + \tfrac1N I\Bigr]
 
-where Cov is that of the N tokens with weights 1/N, W^{O,h} the rows of W^O for head h. It grows with the square of the spread of the
-others. Biases move the place: where :math:`W^{Q,h\top} x_i + b^{Q,h} = 0` for every head the same holds, with that x_i among the tokens;
-the key's bias shifts all logits of a row alike (appendix D). Control: tied L2 attention at the same tokens stays below theorem 3.2's bound.
+where Cov is the covariance of the N tokens with weights 1/N, and W^{O,h} the rows of W^O for head h. It grows with the square of the
+spread of the others. With biases the same holds at the x_i for which :math:`W^{Q,h\top} x_i + b^{Q,h} = 0` for every head; the bias of
+the keys shifts all logits of a row equally (appendix D). Control: tied L2 attention stays below theorem 3.2's bound at the same tokens.
 
 =============  ==========================================================================================
 column         meaning
@@ -16,13 +16,13 @@ length ...     N, D, H; spread: the other tokens are spread times a fixed normal
 norm           exact :math:`\|J_F\|_\infty` at these inputs
 block_norm     :math:`\|\partial F_i/\partial x_i\|_\infty`, exact, i = 0
 predicted      the same by the formula above; empty for l2_tied
-formula_error  largest difference of the two blocks, relative to the largest entry; empty for l2_tied
+formula_error  largest difference between the two blocks, divided by the largest entry; empty for l2_tied
 bound          theorem 3.2 at p = inf; empty for dp
-holds          dp: formula_error at most 1e-9 and block_norm above that of the next smaller spread; l2_tied: norm <= bound
+holds          dp: formula_error at most 1e-9, and block_norm larger than at the next smaller spread; l2_tied: norm <= bound
 =============  ==========================================================================================
 
-The norm of the whole is at least that of the block and need not grow from one spread to the next: with biases, token i lies far
-away, and at a small spread the rows of the other tokens can be the larger ones.
+The norm of the whole Jacobian is at least that of the block, but need not increase from one spread to the next: with biases, token i is
+far away, and at a small spread the rows of the other tokens can be larger.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def cases(
     spreads: Sequence[float],
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """One row (:data:`COLUMNS`) for every kind, length, width and spread.
+    """Return one row (:data:`COLUMNS`) for every kind, length, width and spread.
 
     Args:
-        make: for every name of :data:`KINDS` what makes a layer of this width and heads, its start from torch's global generator.
-        spreads: ascending.
+        make: name in :data:`KINDS` → function (width, heads) → layer, initialised from torch's global generator.
+        spreads: in ascending order.
 
     Raises:
-        ValueError: fewer than two tokens: there are no others whose spread could grow.
+        ValueError: fewer than two tokens, so that there are no others.
     """
     rows = []
     for length in lengths:
@@ -87,7 +87,7 @@ def cases(
 
 
 def predicted_block(layer: Any, x: Tensor) -> Tensor:
-    """The formula for the block of token 0, (D, D), where its attention is uniform; x (N, D)."""
+    """Evaluate the formula for the block of token 0, (D, D), whose attention is uniform; x (N, D)."""
     wq, wk, wv, wo = layer.maps()
     centred = x - x.mean(0)
     covariance = centred.T @ centred / len(x)
@@ -97,7 +97,7 @@ def predicted_block(layer: Any, x: Tensor) -> Tensor:
 
 
 def _zero_logits(kind: str, layer: Any) -> Tensor:
-    """The token (1, D) that attends uniformly: zero, or with a bias the solution of W^Q^T x + b^Q = 0 for all heads at once."""
+    """Return the token (1, D) that attends uniformly: zero, or with biases the solution of W^Q^T x + b^Q = 0 for all heads."""
     weight: Tensor = layer.q.weight
     if kind != "dp_bias":
         return weight.new_zeros(1, weight.shape[1])

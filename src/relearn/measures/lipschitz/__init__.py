@@ -1,4 +1,4 @@
-"""Lipschitz constants from both sides: norms of Jacobians of any function, how large they get, and bounds for L2 attention.
+"""Lipschitz constants from both sides: Jacobian norms of any function, their maxima, and upper bounds for L2 attention.
 
 =======================================================  ==============================================================
 question                                                 answer

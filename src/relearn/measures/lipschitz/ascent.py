@@ -1,14 +1,15 @@
-r"""Gradient ascent on the input: how large the norm of a Jacobian gets (kim2020, section 5.1, appendices I, K and L).
+r"""Maximise the norm of a Jacobian by gradient ascent on the input (kim2020, section 5.1, appendices I, K and L).
 
 .. math:: \sup_X \|J_f(X)\|_p = \sup_X \max_{u \in \mathcal U_p} \|J_f(X)^\top u\|_{p^*}, \qquad
           \mathcal U_2 = \{\|u\|_2 = 1\},\; p^* = 2, \qquad \mathcal U_\infty = \{e_1, \ldots, e_m\},\; p^* = 1
 
-Each step takes the best u there is to have, then an Adam step on X with u held fixed (which is the gradient of the norm itself,
-where u is the maximiser). For p = inf the best row is found exactly. For p = two one step of power iteration improves u: with
-:math:`v = J^\top u / \|J^\top u\|`, :math:`Jv` is the derivative of :math:`\|J^\top u\|` by u and costs nothing more. So each value
-on the way is a lower bound on the norm at its X, and a step costs one forward, one backward and one backward pass through both.
+Each step finds the best available u, then takes an Adam step on X with u fixed (if u is the maximiser, this is the gradient of the
+norm itself). For p = inf the best row is found exactly. For p = two, one step of power iteration improves u: with
+:math:`v = J^\top u / \|J^\top u\|`, :math:`Jv` is the derivative of :math:`\|J^\top u\|` with respect to u and costs nothing extra. So
+each intermediate value is a lower bound on the norm at its X, and a step costs one forward pass, one backward pass and one backward pass
+through both.
 
-All starts are optimised at once and do not touch each other. Whatever is returned as a value is computed anew in float64.
+All starts are optimised at once and do not influence each other. The returned values are recomputed in float64.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from relearn.measures.lipschitz.jacobian import jacobian_norm
 from relearn.measures.lipschitz.products import pulled_rows
 
 Function = Callable[[Tensor], Tensor]
-ROOM = 1 << 22  # numbers that the rows of p = inf may take at a time, and
-ROWS = 32  # the most of them
+ROOM = 1 << 22  # for p = inf: maximum number of entries in the rows computed at a time,
+ROWS = 32  # and maximum number of rows
 
 
 @dataclass(frozen=True)
 class Ascent:
-    """What the starts reached.
+    """Result of the ascent from each start.
 
     Attributes:
-        values: (S,) float64, the norm at ``inputs``, computed anew; never below ``first_values``.
-        inputs: (S, ...), where the largest value of each start was found; its start, if none was above that.
+        values: (S,) float64, the norm at ``inputs``, recomputed; never below ``first_values``.
+        inputs: (S, ...), the input with the largest value for each start; the start itself if none exceeded it.
         first_values: (S,) float64, the norm at the starts.
-        curve: (steps, S), the running value before each step, a lower bound on the norm in the starts' precision. Not monotone:
-            Adam overshoots. NaN once a start has left the finite numbers.
+        curve: (steps, S), the running value before each step, a lower bound on the norm in the precision of the starts. Not monotone,
+            because Adam overshoots. NaN once an input is no longer finite.
     """
 
     values: Tensor
@@ -47,12 +48,12 @@ class Ascent:
 
     @property
     def envelope(self) -> Tensor:
-        """(steps, S), the best so far of :attr:`curve`."""
+        """(steps, S), the running maximum of :attr:`curve`."""
         return self.curve.nan_to_num(nan=-torch.inf).cummax(0).values
 
     @property
     def late_rise(self) -> float:
-        """How much the largest of all starts still rose in the last tenth of the steps, relative: small means converged."""
+        """Relative increase of the largest value over all starts in the last tenth of the steps; small means converged."""
         if len(self.curve) < 2:
             return 0.0
         best = self.envelope.amax(1)
@@ -77,20 +78,20 @@ def ascend(
     """Maximise ‖J_f(x)‖_p over the input, from several starts.
 
     Args:
-        f: maps (S, ...) to (S, ...), each member of the batch for itself, twice differentiable (attention: ``fused = False``).
+        f: maps (S, ...) to (S, ...), independently for each member of the batch, twice differentiable (attention: ``fused = False``).
             A module in eval mode, or any callable; for one block row of an attention layer ``lambda x: layer.row(x, 0)``.
-        starts: (S, ...), any precision; the ascent runs in it.
+        starts: (S, ...), any precision; the ascent uses that precision.
         p: "inf" or "two".
-        steps: Adam steps; 0 measures the starts only.
-        lr, eps: Adam's. A start from which f is all but flat moves by less than lr once its gradient is below ``eps``.
-        exact: f in float64 (of a copy of its layers), for the values returned. Default: a float64 copy if f is a module, else f.
-        batch: starts at a time, for memory; changes no result but by rounding. Default: all.
-        tolerance: of the values returned, for p = two (see :func:`~relearn.measures.lipschitz.jacobian.jacobian_norm`).
+        steps: number of Adam steps; 0 only measures the starts.
+        lr, eps: Adam's. A start at which f is almost flat moves by less than lr once its gradient is below ``eps``.
+        exact: f in float64 (with a copy of its layers), for the returned values. Default: a float64 copy if f is a module, else f.
+        batch: number of starts processed at a time, to limit memory; affects results only through rounding. Default: all.
+        tolerance: of the returned values for p = two (see :func:`~relearn.measures.lipschitz.jacobian.jacobian_norm`).
         seed: of the first u (p = two).
         progress: called as ``progress(done, all)`` after each step of each batch.
 
     Raises:
-        ValueError: another p, no start, numbers out of range, an f that mixes or drops members of the batch.
+        ValueError: an unknown p, no starts, numbers out of range, or an f that mixes or drops members of the batch.
     """
     if p not in ("inf", "two"):
         raise ValueError(f"p: {p!r} (allowed: inf, two)")
@@ -117,7 +118,7 @@ def ascend(
                 progress(number * steps + step + 1, len(parts) * steps)
         first = last = _norms(exact, part, p, tolerance, None)
         if steps:
-            search.gradient()  # looks at the last input too
+            search.gradient()  # evaluates the last input too
             last = _norms(exact, search.best_x, p, tolerance, search.best_v)
         better = last > first
         inputs = torch.where(_like(better, part), search.best_x, part)
@@ -127,7 +128,7 @@ def ascend(
 
 
 class _Search:
-    """Inputs on their way, with the u of each, and the best input so far with v = Jᵀu there."""
+    """Current inputs with their u, and the best inputs so far with their v = Jᵀu."""
 
     def __init__(self, f: Function, starts: Tensor, p: str, seed: int) -> None:
         self.f, self.p = f, p
@@ -141,25 +142,25 @@ class _Search:
             raise ValueError(
                 f"f: returns {found} for {tuple(starts.shape)} (allowed: the batch's size first)"
             )
-        # A seed a start, so that the u of a start does not depend on which others are in its batch.
+        # One seed per start, so that the u of a start does not depend on the other starts in its batch.
         seeded = [torch.Generator().manual_seed(seed + i) for i in range(len(y))]
         chance = torch.stack([torch.randn(y.shape[1:], generator=one, dtype=torch.float64) for one in seeded])
-        self.u = _unit(chance.to(y), chance.to(y))
+        self.u = _normalise(chance.to(y), chance.to(y))
 
     def gradient(self) -> Tensor:
-        """‖Jᵀu‖ (S,) at the present inputs; its gradient goes to ``x.grad``. For p = two, u takes a step of power iteration."""
+        """Return ‖Jᵀu‖ (S,) at the current inputs, with its gradient in ``x.grad``; for p = two, u takes a power iteration step."""
         with torch.enable_grad():
             y = self.f(self.x)
             if self.p == "inf":
                 self.u = self._largest_rows(y)
             u = self.u.requires_grad_(self.p == "two")
-            pulled = self._pulled(y, u)
+            pulled = self._pull(y, u)
             norms = torch.linalg.vector_norm(pulled.flatten(1), ord=1 if self.p == "inf" else 2, dim=1)
             slope, pushed = None, None
             if norms.requires_grad:
                 wanted = (self.x, u) if self.p == "two" else (self.x,)
                 slope, pushed = (*torch.autograd.grad(norms.sum(), wanted, allow_unused=True), None)[:2]
-        self.u = u.detach() if pushed is None else _unit(pushed, u.detach())
+        self.u = u.detach() if pushed is None else _normalise(pushed, u.detach())
         self.x.grad = torch.zeros_like(self.x) if slope is None else slope
         norms = norms.detach()
         better = (norms > self.best) & norms.isfinite()
@@ -168,14 +169,14 @@ class _Search:
         self.best_v = torch.where(_like(better, self.x), pulled.detach(), self.best_v)
         return norms
 
-    def _pulled(self, y: Tensor, u: Tensor) -> Tensor:
+    def _pull(self, y: Tensor, u: Tensor) -> Tensor:
         found = None
         if y.requires_grad:
             (found,) = torch.autograd.grad(y, self.x, u, create_graph=True, allow_unused=True)
         return torch.zeros_like(self.x) if found is None else found
 
     def _largest_rows(self, y: Tensor) -> Tensor:
-        """For each member of the batch the basis vector e_i of its row with the largest sum."""
+        """For each member of the batch, return the basis vector e_i of the Jacobian row with the largest sum."""
         outputs = y[0].numel()
         if outputs == 1:
             return torch.ones_like(y)
@@ -188,7 +189,7 @@ class _Search:
 
 
 def _norms(f: Function, inputs: Tensor, p: str, tolerance: float, guesses: Tensor | None) -> Tensor:
-    """The norms (S,) at these inputs, each from scratch in float64."""
+    """Return the norms (S,) at these inputs, each recomputed in float64."""
     found = []
     for i, x in enumerate(inputs.double()):
         guess = None if guesses is None else guesses[i]
@@ -197,12 +198,12 @@ def _norms(f: Function, inputs: Tensor, p: str, tolerance: float, guesses: Tenso
     return inputs.new_tensor(found, dtype=torch.float64)
 
 
-def _unit(u: Tensor, otherwise: Tensor) -> Tensor:
-    """Each member scaled to length 1; where it is 0 or not finite, ``otherwise``."""
+def _normalise(u: Tensor, otherwise: Tensor) -> Tensor:
+    """Scale each member to length 1; use ``otherwise`` where it is 0 or not finite."""
     length = _like(torch.linalg.vector_norm(u.reshape(len(u), -1), dim=1), u)
     return torch.where((length > 0) & length.isfinite(), u / length, otherwise)
 
 
 def _like(batch: Tensor, x: Tensor) -> Tensor:
-    """(S,) with as many axes as x."""
+    """Reshape (S,) to as many axes as x has."""
     return batch.view(-1, *[1] * (x.dim() - 1))

@@ -1,10 +1,10 @@
-r"""The Jacobian of any function or module at a point, and its operator norm for p = 2 and p = ∞: a lower bound on a Lipschitz constant.
+r"""Jacobian of any function or module at a point, and its operator norm for p = 2 and p = ∞, a lower bound on a Lipschitz constant.
 
 .. math:: \mathrm{Lip}_p(f) = \sup_x \|J_f(x)\|_p, \qquad \|J\|_2 = \sigma_{\max}(J), \qquad
           \|J\|_\infty = \max_i \sum_j |J_{ij}|
 
-Inputs and outputs of any shape count as flat vectors (kim2020, equation 2 and theorem 2.1). Facts
-(tests/measures/lipschitz/test_jacobian.py): both ways to a norm agree with dense linear algebra on attention, convolutions and
+Inputs and outputs of any shape are treated as flat vectors (kim2020, equation 2 and theorem 2.1). Facts
+(tests/measures/lipschitz/test_jacobian.py): both methods agree with dense linear algebra on attention, convolutions and
 functions that torch cannot differentiate in forward mode.
 """
 
@@ -20,8 +20,8 @@ from torch import Tensor
 from relearn.measures.lipschitz.products import Products
 from relearn.measures.lipschitz.singular_value import largest_singular_value
 
-DENSE = 1 << 16  # entries of a Jacobian that ``auto`` still writes down
-ROWS = 32  # at a time: more hardly saves time, and each holds what f's backward pass needs
+DENSE = 1 << 16  # maximum number of entries of a Jacobian that ``auto`` writes out
+ROWS = 32  # rows computed at a time; more hardly saves time, and each needs the memory of f's backward pass
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class JacobianNorm:
     """The norm of one Jacobian.
 
     Attributes:
-        value: exact, or for ``free`` and p = 2 a lower bound that lies within ``residual`` (relative) of some singular value.
-        iterations: pairs of products (p = 2, free), else rows of the Jacobian computed.
-        converged: the residual is within the tolerance; always true of exact values.
-        residual: ‖Jv - σu‖₂/σ; 0 of exact values.
-        direction: v of the shape of x, the right singular vector (p = 2, free), to start the next search from.
+        value: exact, or for ``free`` and p = 2 a lower bound within ``residual`` (relative) of some singular value.
+        iterations: number of product pairs (p = 2, free), otherwise of computed rows of the Jacobian.
+        converged: whether the residual is within the tolerance; always true for exact values.
+        residual: ‖Jv - σu‖₂/σ; 0 for exact values.
+        direction: v with the shape of x, the right singular vector (p = 2, free), to warm-start the next search.
     """
 
     value: float
@@ -44,10 +44,10 @@ class JacobianNorm:
 
 
 def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """All of ∂f(x)_i/∂x_j, (f(x).numel(), x.numel()), by ``torch.func.jacrev``.
+    """Return all ∂f(x)_i/∂x_j, (f(x).numel(), x.numel()), by ``torch.func.jacrev``.
 
-    Functions that ``torch.func`` does not take (old custom autograd functions, kernels without a batching rule) are differentiated
-    row by row. A module should be in eval mode: random numbers have no derivative.
+    Functions that ``torch.func`` does not support (old custom autograd functions, kernels without a batching rule) are differentiated
+    row by row. A module should be in eval mode, since random outputs have no derivative.
     """
     x = x.detach()
     try:
@@ -74,10 +74,10 @@ def jacobian_norm(
     r"""‖J_f(x)‖_p at one point, for any function from a tensor to a tensor.
 
     =========  ==================================================================  ========================================
-    ``free``   what it does                                                        memory beside that of f's derivatives
+    ``free``   method                                                              memory in addition to f's derivatives
     =========  ==================================================================  ========================================
     p = two    Golub-Kahan-Lanczos on Jv and Jᵀu, restarted                        ``2 basis + 1`` vectors
-    p = inf    rows of J, ``block`` at a time, are summed and dropped              ``block`` times x and f's graph
+    p = inf    rows of J, ``block`` at a time, are summed and discarded            ``block`` times x and f's graph
     =========  ==================================================================  ========================================
 
     Args:
@@ -86,16 +86,16 @@ def jacobian_norm(
         p: "two" or "inf".
         method: "exact" (the whole Jacobian), "free" (never stored), or "auto": exact up to 2^16 entries.
         tolerance: relative residual at which p = two has converged, see
-            :mod:`~relearn.measures.lipschitz.singular_value`. In float32 not much below 1e-5 can be had.
-        iterations: the most pairs of products. Fewer than needed is reported, not raised.
-        basis: pairs between two restarts; 1 is power iteration.
-        block: rows at a time.
-        start: a first guess of the right singular vector, of the shape of x.
+            :mod:`~relearn.measures.lipschitz.singular_value`. In float32 not much less than 1e-5 is attainable.
+        iterations: maximum number of product pairs. If they do not suffice, this is reported in the result, not raised.
+        basis: number of pairs between two restarts; 1 is power iteration.
+        block: number of rows computed at a time.
+        start: initial guess of the right singular vector, with the shape of x.
         mode: how products are computed, see :mod:`~relearn.measures.lipschitz.products`.
         seed: of the random start.
 
     Raises:
-        ValueError: another word for p, method or mode; a number out of range; products that are not finite.
+        ValueError: an unknown p, method or mode; a number out of range; products that are not finite.
     """
     for name, word, allowed in (("p", p, ("two", "inf")), ("method", method, ("auto", "exact", "free"))):
         if word not in allowed:
@@ -126,7 +126,9 @@ def jacobian_norm(
 
 
 def _exact(matrix: Tensor, p: str) -> JacobianNorm:
-    matrix = matrix.to(torch.promote_types(matrix.dtype, torch.float32))  # no decomposition in half precision
+    matrix = matrix.to(
+        torch.promote_types(matrix.dtype, torch.float32)
+    )  # torch has no half-precision decomposition
     _finite(float(matrix.abs().max()))
     norm = matrix.abs().sum(1).max() if p == "inf" else torch.linalg.matrix_norm(matrix, 2)
     return JacobianNorm(_finite(float(norm)), len(matrix), True, 0.0)

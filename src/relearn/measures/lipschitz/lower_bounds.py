@@ -1,4 +1,4 @@
-r"""What the Lipschitz constant of L2 attention at D = H = 1 is at least: inputs made of few different points.
+r"""Lower bounds on the Lipschitz constant of L2 attention at D = H = 1, from inputs with few distinct points.
 
 With weights 1 (kim2020, figures 2 and 7) a row of L2 attention is :math:`F_i = \sum_j P_{ij} x_j`,
 :math:`P_{ij} \propto e^{-(x_i - x_j)^2}`, and
@@ -6,14 +6,14 @@ With weights 1 (kim2020, figures 2 and 7) a row of L2 attention is :math:`F_i = 
 .. math:: J_{ij} = P_{ij} + 2 P_{ij} (x_j - \mu_i)(x_i - x_j) + 2 \delta_{ij}\, \mathrm{Var}_i, \qquad
           \mu_i = \sum_k P_{ik} x_k, \quad \mathrm{Var}_i = \sum_k P_{ik} (x_k - \mu_i)^2
 
-Tokens at the same place have the same row, so the norm of J follows from one row a place, however many tokens there are.
+Tokens at the same point have the same row, so the norm of J needs only one row per point, however many tokens there are.
 
-The construction: one token at 0 and all others at two places, about half of them at each, on both sides (kim2020, lemma F.2: the
-bound's maximum has :math:`x_j^2 = 1 + c(N)`). Its row sum is :math:`4c + 1 - 2c/(1+c)` up to the rounding of (N - 1)/2 and the
-adjustment of the places, so the factor 4 of theorem 3.2 cannot be lowered (errata, K1). For p = two that token alone gives
+The construction: one token at 0 and all others at two points on either side, about half of them at each (kim2020, lemma F.2: the
+bound's maximum has :math:`x_j^2 = 1 + c(N)`). Its row sum is :math:`4c + 1 - 2c/(1+c)`, up to the rounding of (N - 1)/2 and the
+adjustment of the points, so the factor 4 of theorem 3.2 cannot be reduced (errata, K1). For p = two that token alone gives
 about :math:`2c`.
 
-Other weights at D = H = 1 stretch the input by :math:`|w^Q|` and multiply the norm by :math:`(w^Q)^2 |w^V w^O|`.
+Other weights at D = H = 1 scale the input by :math:`|w^Q|` and multiply the norm by :math:`(w^Q)^2 |w^V w^O|`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Construction:
-    """An input and the norm of the Jacobian there.
+    """An input and the norm of the Jacobian at it.
 
     Attributes:
         value: ‖J(x)‖_p, exact.
-        points, counts: the places and how many tokens stand at each.
+        points, counts: the distinct points and the number of tokens at each.
     """
 
     value: float
@@ -41,20 +41,20 @@ class Construction:
 
     @property
     def inputs(self) -> Tensor:
-        """x (N, 1), float64."""
+        """Return x (N, 1), float64."""
         points = torch.tensor(self.points, dtype=torch.float64)
         return points.repeat_interleave(torch.tensor(self.counts)).unsqueeze(1)
 
 
 def clustered_norm(points: Sequence[float], counts: Sequence[int], p: str = "inf") -> float:
-    r"""‖J‖_p of L2 attention (D = H = 1, weights 1) for ``counts[k]`` tokens at ``points[k]``, at the cost of that many tokens.
+    r"""Return ‖J‖_p of L2 attention (D = H = 1, weights 1) for ``counts[k]`` tokens at ``points[k]``, at the cost of one token each.
 
-    On vectors that are constant on each place J is a matrix of the size of the places, in an orthonormal basis
-    :math:`\sqrt{m_k m_l}\, E_{kl} + 2 \delta_{kl} \mathrm{Var}_k` with E the terms above without δ; on vectors that live at one place
-    and sum to 0 there it is :math:`2 \mathrm{Var}_k`.
+    On vectors that are constant on each point, J is a matrix with one row per point, in an orthonormal basis
+    :math:`\sqrt{m_k m_l}\, E_{kl} + 2 \delta_{kl} \mathrm{Var}_k` with E the terms above without δ; on vectors supported at one point
+    with sum 0 it is :math:`2 \mathrm{Var}_k`.
 
     Raises:
-        ValueError: lists of different lengths, a count below 1, another p.
+        ValueError: lists of different lengths, a count below 1, or an unknown p.
     """
     if p not in ("inf", "two"):
         raise ValueError(f"p: {p!r} (allowed: inf, two)")
@@ -65,29 +65,29 @@ def clustered_norm(points: Sequence[float], counts: Sequence[int], p: str = "inf
     x = torch.tensor(points, dtype=torch.float64)
     m = torch.tensor(counts, dtype=torch.float64)
     gap = x[:, None] - x
-    weights = (m.log() - gap.square()).softmax(1)  # of all tokens at a place together
+    weights = (m.log() - gap.square()).softmax(1)  # summed over all tokens at a point
     mean = weights @ x
     variance = (weights * (x - mean[:, None]).square()).sum(1)
-    each = weights / m  # P of one token
+    each = weights / m  # P of a single token
     entries = each + 2 * each * (x - mean[:, None]) * gap
     if p == "inf":
         return float(
             ((m * entries.abs()).sum(1) + 2 * variance).max()
-        )  # E_ii = P_ii is not negative: no sign to mind
+        )  # E_ii = P_ii is not negative, so its modulus is itself
     whole = entries * (m[:, None] * m).sqrt() + (2 * variance).diag()
     several = 2 * variance[m > 1]
     return max(float(torch.linalg.matrix_norm(whole, 2)), float(several.max()) if len(several) else 0.0)
 
 
 def two_point(length: int, p: str = "inf") -> Construction:
-    """One token at 0, the others at two places whose distances are found by maximising the norm of J.
+    """Optimise one token at 0 and the others at two points, whose positions maximise the norm of J.
 
     Args:
         length: N, at least 2.
         p: "inf" or "two".
 
     Raises:
-        ValueError: fewer than 2 tokens, another p.
+        ValueError: fewer than 2 tokens, or an unknown p.
     """
     if length < 2:
         raise ValueError(f"length: {length} (allowed: at least 2 tokens)")
@@ -99,7 +99,7 @@ def two_point(length: int, p: str = "inf") -> Construction:
     few = (length - 1) // 2
     counts = (1, length - 1) if few == 0 else (1, length - 1 - few, few)
     best = Construction(-math.inf, (), ())
-    for stretch in (1.0, 2.0):  # few tokens do better out of balance
+    for stretch in (1.0, 2.0):  # with few tokens an asymmetric start is better
         start = [reach, -stretch * reach][: len(counts) - 1]
         found = minimize(
             lambda places: -clustered_norm([0.0, *places], counts, p),

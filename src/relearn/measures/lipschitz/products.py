@@ -1,18 +1,18 @@
-r"""The Jacobian of any function at one point, as a map that is never stored: :math:`v \mapsto Jv` and :math:`u \mapsto J^\top u`.
+r"""The Jacobian of any function at one point as a linear map that is never stored: :math:`v \mapsto Jv` and :math:`u \mapsto J^\top u`.
 
 ==============  ===============================================  ====================================================
 ``mode``        :math:`Jv`                                       :math:`J^\top u`
 ==============  ===============================================  ====================================================
-``reverse``     derivative of :math:`u \mapsto J^\top u` along   one backward pass through a graph that is kept
+``reverse``     derivative of :math:`u \mapsto J^\top u` along   one backward pass through a stored graph
                 v: a backward pass through the backward pass
 ``forward``     ``torch.func.jvp``                               one forward and one backward pass
 ``difference``  :math:`(f(x+hv) - f(x-hv)) / 2h`                 one forward and one backward pass
 ==============  ===============================================  ====================================================
 
-``reverse`` runs the function once, so a pair of products costs two backward passes of it, about as much as one forward and one
-backward pass, and keeps two graphs. ``forward`` keeps nothing between calls. ``difference`` needs a first derivative only, as a fused
-kernel has it, and so the least memory: that of one forward and backward pass; its error is of order :math:`\epsilon^{2/3}` (1e-10 in
-float64, 1e-5 in float32). ``auto`` is ``reverse``, or ``forward`` where the function cannot be differentiated twice.
+``reverse`` evaluates the function once, so a pair of products costs two backward passes, about as much as one forward and one
+backward pass, and stores two graphs. ``forward`` stores nothing between calls. ``difference`` only needs a first derivative, which fused
+kernels provide, and thus the least memory, that of one forward and backward pass; its error is of order :math:`\epsilon^{2/3}` (1e-10
+in float64, 1e-5 in float32). ``auto`` is ``reverse``, or ``forward`` if the function is not twice differentiable.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MODES = ("auto", "reverse", "forward", "difference")
 class Products:
     """Products with the Jacobian of ``f`` at ``x``.
 
-    Parameters of a module are taken as they are and get no gradient. A function that draws random numbers (dropout in training mode) has
-    no Jacobian, and the products in different modes will not belong together: put a module into eval mode first.
+    Parameters of a module are constants and get no gradient. A function that draws random numbers (dropout in training mode) has
+    no Jacobian, and products in different modes would be inconsistent; put a module into eval mode first.
 
     Attributes:
         output: f(x), detached.
         mode: the mode in use; ``auto`` decides at the first ``push``.
 
     Raises:
-        ValueError: ``x`` is not of floating point, f does not return a tensor, an unknown mode, or no derivative in the mode wanted.
+        ValueError: ``x`` is not floating point, f does not return a tensor, an unknown mode, or no derivative in that mode.
     """
 
     def __init__(self, f: Callable[[Tensor], Tensor], x: Tensor, mode: str = "auto") -> None:
@@ -56,25 +56,25 @@ class Products:
                 self.output = _tensor(f(self.x))
 
     def push(self, v: Tensor) -> Tensor:
-        """J v, of the shape of f(x), for v of the shape of x."""
+        """Return J v, with the shape of f(x), for v with the shape of x."""
         if self.mode == "forward":
             return torch.func.jvp(self.f, (self.x,), (v,))[1].detach()
         if self.mode == "difference":
             return self._difference(v)
         if self._twice is None:
-            return self._open(v)
+            return self._first_product(v)
         pulled, weights = self._twice
         if pulled is None or not pulled.requires_grad:
             return torch.zeros_like(self.output)
         return torch.autograd.grad(pulled, weights, v, retain_graph=True)[0]
 
     def pull(self, u: Tensor) -> Tensor:
-        """Jᵀ u, of the shape of x, for u of the shape of f(x)."""
+        """Return Jᵀ u, with the shape of x, for u with the shape of f(x)."""
         x, y = self._graph or self._record()
         return _grad(y, x, u, keep=self._graph is not None)
 
     def rows(self, block: int) -> Iterator[Tensor]:
-        """The rows of J in order, ``block`` at a time: (at most ``block``, x.numel())."""
+        """Yield the rows of J in order, ``block`` at a time: (at most ``block``, x.numel())."""
         x, y = self._graph or self._record()
         count = y.numel()
         for first in range(0, count, block):
@@ -88,8 +88,8 @@ class Products:
             x = self.x.clone().requires_grad_()
             return x, _tensor(self.f(x))
 
-    def _open(self, v: Tensor) -> Tensor:
-        """The first product: build the graph of u ↦ Jᵀu; where it does not exist, go over to forward mode."""
+    def _first_product(self, v: Tensor) -> Tensor:
+        """Compute the first product: build the graph of u ↦ Jᵀu, and fall back to forward mode if that is impossible."""
         assert self._graph is not None
         x, y = self._graph
         weights = torch.zeros_like(y, requires_grad=True)
@@ -117,12 +117,12 @@ class Products:
         return product
 
     def _check(self, v: Tensor, product: Tensor) -> None:
-        """u·(Jv) = (Jᵀu)·v for some u. It fails where part of f may be differentiated once: torch leaves that part out silently."""
+        """Check u·(Jv) = (Jᵀu)·v for some u. It fails if part of f is only once differentiable, which torch omits silently."""
         u = torch.randn(product.shape, generator=torch.Generator().manual_seed(0)).to(product)
         pulled = self.pull(u)
         size = u.norm() * product.norm() + pulled.norm() * v.norm()
         if ((u * product).sum() - (pulled * v).sum()).abs() > torch.finfo(v.dtype).eps ** 0.5 * size:
-            raise RuntimeError("a part of f is differentiable once")
+            raise RuntimeError("a part of f is only once differentiable")
 
     def _difference(self, v: Tensor) -> Tensor:
         largest = v.abs().max()
@@ -140,11 +140,11 @@ def _tensor(y: object) -> Tensor:
 
 
 def pulled_rows(y: Tensor, x: Tensor, us: Tensor) -> Tensor:
-    """Jᵀu of each u, (k, *x.shape) for ``us`` (k, *y.shape), in one backward pass if all functions know how. Keeps the graph."""
+    """Return Jᵀu of each u, (k, *x.shape), for ``us`` (k, *y.shape), in one backward pass if possible. Keeps the graph."""
     if len(us) > 1:
         try:
             return _grad(y, x, us, keep=True, batched=True)
-        except RuntimeError:  # no rule to batch some function's backward pass
+        except RuntimeError:  # some function's backward pass has no batching rule
             pass
     return torch.stack([_grad(y, x, u, keep=True) for u in us])
 

@@ -1,13 +1,13 @@
-r"""The largest singular value of a map that is known by its products alone, with a certificate.
+r"""Largest singular value of a linear map that is given only by its products, with a certificate.
 
-Golub and Kahan's bidiagonalisation with full reorthogonalisation, restarted from the best vector found. After k pairs of products
-there are orthonormal :math:`U_k, V_{k+1}` with :math:`J^\top U_k = V_{k+1} B^\top`, B of size k x (k + 1) and bidiagonal. With
-:math:`(\sigma, a, b)` the largest singular triple of B,
+Golub-Kahan bidiagonalisation with full reorthogonalisation, restarted from the best vector found. After k pairs of products
+there are orthonormal :math:`U_k, V_{k+1}` with :math:`J^\top U_k = V_{k+1} B^\top`, where B is k x (k + 1) and bidiagonal. With
+the largest singular triple :math:`(\sigma, a, b)` of B,
 
 .. math:: u = U_k a, \quad v = V_{k+1} b, \quad J^\top u = \sigma v, \quad r = \|J v - \sigma u\|_2
 
-so that :math:`\sigma = \|J^\top u\|_2 \le \|J\|_2` always, and some singular value of J lies within r of σ. k = 1 is power iteration
-(kim2020, equation 11); larger k needs fewer products where singular values lie close together.
+so :math:`\sigma = \|J^\top u\|_2 \le \|J\|_2` always, and some singular value of J lies within r of σ. k = 1 is power iteration
+(kim2020, equation 11); larger k needs fewer products if singular values are close together.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-REACH = 1e-3  # share of chance in a start that the caller gives: it may be orthogonal to the vector sought
+REACH = 1e-3  # random component added to a given start, which might be orthogonal to the wanted vector
 
 
 @dataclass(frozen=True)
 class SingularValue:
-    """A lower bound on the norm of a map, and how good it is.
+    """A lower bound on the norm of a map, and its accuracy.
 
     Attributes:
-        value: σ, never above the norm but by rounding.
-        iterations: pairs of products used.
-        converged: ``residual`` is at most the tolerance.
+        value: σ, never above the norm except by rounding.
+        iterations: number of product pairs used.
+        converged: whether ``residual`` is at most the tolerance.
         residual: r/σ.
-        left, right: u and v of unit length; None for a map that is 0.
+        left, right: u and v of unit length; None for the zero map.
     """
 
     value: float
@@ -52,14 +52,14 @@ def largest_singular_value(
     basis: int,
     generator: torch.Generator,
 ) -> SingularValue:
-    """σ of v ↦ ``push(v)``, u ↦ ``pull(u)`` for flat vectors.
+    """Return σ of v ↦ ``push(v)``, u ↦ ``pull(u)`` for flat vectors.
 
     Args:
-        start: (n,), where to begin; a little chance is added to it.
-        tolerance: the relative residual wanted.
-        iterations: the most pairs of products.
-        basis: k, pairs between two restarts; it keeps 2k + 1 vectors.
-        generator: of the chance, on the CPU.
+        start: (n,), initial vector; a small random component is added to it.
+        tolerance: target relative residual.
+        iterations: maximum number of product pairs.
+        basis: k, pairs between two restarts; 2k + 1 vectors are stored.
+        generator: of the random component, on the CPU.
 
     Raises:
         ValueError: products that are not finite.
@@ -83,10 +83,10 @@ def largest_singular_value(
         count += len(lefts)
         a, s, b = torch.linalg.svd(matrix)
         sigma = float(s[0])
-        if sigma == 0:  # the start was rounding's own: J v without Jᵀ of it
+        if sigma == 0:  # J v was nonzero only by rounding
             return SingularValue(0.0, count, True, 0.0)
-        u = _combined(lefts, a[:, 0])
-        v = _combined(rights, b[0])
+        u = _combine(lefts, a[:, 0])
+        v = _combine(rights, b[0])
 
 
 def _bidiagonal(
@@ -97,7 +97,7 @@ def _bidiagonal(
     alpha: float,
     basis: int,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """U_k, V_{k+1} and B, for J v = alpha u; k is less than ``basis`` where the vectors span all there is to reach."""
+    """Return U_k, V_{k+1} and B, for J v = alpha u; k is less than ``basis`` if the vectors span the whole reachable space."""
     rights, lefts, alphas = [v], [u], [alpha]
     betas: list[float] = []
     least = 16 * torch.finfo(v.dtype).eps
@@ -127,14 +127,14 @@ def _bidiagonal(
 
 
 def _without(w: Tensor, basis: list[Tensor]) -> Tensor:
-    """w less its part in the span; twice, as once leaves rounding errors as large as what is left."""
+    """Remove from w its projection onto the span; twice, since once leaves rounding errors as large as the remainder."""
     for _ in range(2):
         for one in basis:
             w = w - (one @ w) * one
     return w
 
 
-def _combined(vectors: list[Tensor], weights: Tensor) -> Tensor:
+def _combine(vectors: list[Tensor], weights: Tensor) -> Tensor:
     total = torch.zeros_like(vectors[0])
     for vector, weight in zip(vectors, weights.tolist()):
         total = total + weight * vector
