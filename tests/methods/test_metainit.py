@@ -208,7 +208,7 @@ def test_a_resumed_run_is_the_uninterrupted_one():
         (dict(min_scale=-1.0), "min_scale: found -1.0"),
         (dict(clip=-1.0), "clip: found -1.0"),
         (dict(precision="fp16"), "precision: found 'fp16'"),
-        (dict(tokens=True), "data: 'random' needs inputs of real numbers, found torch.int64"),
+        (dict(tokens=True), "data: 'random' needs floating-point inputs, found torch.int64"),
         (dict(loss=lambda out, y: out.sum() * math.inf), "in the first iteration the loss is not finite"),
     ],
     ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",

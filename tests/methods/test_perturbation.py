@@ -11,7 +11,7 @@ from relearn.methods.perturbation import Ball, ascend, entries, norms, project, 
 
 REAL = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=torch.bool)
 BAD = [
-    ({"eps": None}, r"eps: missing \(allowed: 0 or more; none at all with project: false only\)"),
+    ({"eps": None}, r"eps: missing \(allowed: 0 or more; it may be left out only with project: false\)"),
     ({"eps": -1.0}, r"eps: found -1.0 \(allowed: 0 or more, finite\)"),
     ({"eps": math.inf}, r"eps: found inf"),
     ({"eps": 1.0, "step_size": math.nan}, r"step_size: found nan"),
@@ -178,7 +178,7 @@ def test_a_sample_of_padding_is_refused():
     real = REAL.clone()
     real[2] = False
     with pytest.raises(
-        ValueError, match=r"real: sample 2 is all padding \(allowed: at least one token a sample\)"
+        ValueError, match=r"real: sample 2 is all padding \(allowed: at least one token per sample\)"
     ):
         start((4, 4, 8), 4, 0.0, real=real)
     assert torch.equal(

@@ -138,7 +138,7 @@ BAD = [
     (lambda: first_block(nn.Linear(2, 2), "block"), r"first: found 'block', which Linear does not have"),
     (
         lambda: take(YOPO(first="unused"), _unused(), sentences()),
-        r"first: its module is not run in a forward pass",
+        r"first: its module is not called in a forward pass",
     ),
 ]
 

@@ -1,25 +1,25 @@
-r"""MetaInit: choose the norms of the weights such that curvature changes the gradient least.
+r"""MetaInit: choose the norms of the weights that minimise the effect of curvature on the gradient.
 
-Dauphin & Schoenholz, NeurIPS 2019. With the gradient g and the Hessian H of the loss at the rescaled weights θ, N numbers in all,
+Dauphin & Schoenholz, NeurIPS 2019. With the gradient g and the Hessian H of the loss at the rescaled weights θ, N numbers in total,
 
 .. math:: GQ(\theta) = \frac{1}{N} \sum_j \left| \frac{g_j - (H g)_j}{g_j + \epsilon\, s_j} - 1 \right|,
           \qquad s_j = 1 \text{ if } g_j \ge 0 \text{ else } -1
 
-is the gradient quotient: the relative change of the gradient by one step of gradient descent with rate 1, to first order. It is 0 where
-the loss is linear. Its derivative by the norms of the weight tensors is of third order, and costs as much.
+is the gradient quotient: to first order, the relative change of the gradient in one step of gradient descent with rate 1. It is 0 where
+the loss is linear. Its derivative with respect to the norms of the weight tensors is a third derivative of the loss.
 
-zhu2022 (section 4.3.1.2, table 4.9) runs it in three forms:
+zhu2022 (section 4.3.1.2, table 4.9) uses three variants:
 
-- ``data="random", optimizer="signsgd"``: as published. ``data="real"``: on training data.
-- ``data="real", optimizer="adam"``: Adam on the factors, with the same clipping as GradInit; its table 4.4 has this one.
+- ``data="random", optimizer="signsgd"``: as published. ``data="real"``: the same on training data.
+- ``data="real", optimizer="adam"``: Adam on the factors, with the same clipping as GradInit; used in its table 4.4.
 
-What the sources leave open, and where this differs:
+Choices where the sources are incomplete, and differences:
 
-1. Noise is drawn with the mean and the standard deviation that each channel of the batch has: networks here normalise inside, and after
-   that it is the published N(0, 1). The labels are those of the batch; beside noise they are random.
-2. Factors stop at ``min_scale``; the published procedure has no bound, and a norm could turn negative.
-3. Normalisation by the statistics of the batch; in the code released with GradInit, by the initial running ones.
-4. Tensors of two and more dimensions have a factor, as published; GQ counts all parameters.
+1. Noise has the mean and the standard deviation of each channel of the batch: networks here normalise inside, which turns it into the
+   published N(0, 1). The labels are those of the batch; paired with noise they are random.
+2. Factors are bounded below by ``min_scale``; the published procedure has no bound, so a norm could become negative.
+3. Batch normalisation uses batch statistics; the code released with GradInit uses the initial running statistics.
+4. Tensors with at least two dimensions have a factor, as published; GQ includes all parameters.
 
 Facts (tests/methods/test_metainit.py): GQ equals its definition with a dense Hessian; its derivative equals finite differences; GQ is 0
 for a linear loss and, for L = h θ²/2 with one number θ, |h| to order ε.
@@ -42,7 +42,7 @@ OPTIMIZERS = ("signsgd", "adam")
 
 
 def gradient_quotient(value: Tensor, theta: Sequence[Tensor], eps: float) -> Tensor:
-    """GQ of a scalar ``value`` by the tensors ``theta``; differentiable."""
+    """GQ of a scalar ``value`` with respect to the tensors ``theta``; differentiable."""
     g = torch.autograd.grad(value, theta, create_graph=True, materialize_grads=True)
     half = sum((one.square().sum() for one in g), value.new_zeros(())) / 2
     if not half.requires_grad:  # g is constant, H g is 0
@@ -79,22 +79,22 @@ def metainit(
     """Rescale the weight tensors (two and more dimensions) of ``model`` in place.
 
     Args:
-        model, loss, batches: see :mod:`relearn.methods.initialised`; one batch an iteration, all of it is used.
+        model, loss, batches: see :mod:`relearn.methods.initialised`; one whole batch per iteration.
         data: ``random``, noise in the shape of the batches, or ``real``.
         optimizer: ``signsgd`` on the norms, with ``momentum``, or ``adam`` on the factors (default momenta).
         tau: its learning rate; for ``signsgd`` in units of a norm.
         eps: ε of the quotient.
         min_scale: lower bound of the factors.
         clip: each factor's derivative is clamped to [-clip, clip] (``adam``).
-        seed: of the noise.
+        seed: seed of the noise.
         precision, log, progress, checkpoint, checkpoint_every: as in GradInit.
 
     Returns:
         The factors by name, and a history with ``step``, ``kind`` (``quotient``), ``loss`` and ``gradient_quotient``.
 
     Raises:
-        ValueError: a setting out of range; nothing to scale; noise in place of integers (tokens); too few batches; a number that is
-            not finite in the first iteration. The network is untouched.
+        ValueError: a setting out of range; nothing to scale; noise requested for integer inputs (tokens); too few batches; a
+            non-finite number in the first iteration. The network is then unchanged.
     """
     _check(data, optimizer, tau, momentum, iterations, eps, min_scale, clip, precision)
     weights = ScaledWeights(model, least_dims=2)
@@ -133,7 +133,7 @@ def metainit(
 
 
 def noise(batches: Iterable[Sequence[Any]], seed: int) -> Iterator[list[Any]]:
-    """The batches with Gaussian noise for their input: mean and standard deviation of each channel (dimension 1) are the input's.
+    """The batches with their input replaced by Gaussian noise with the mean and standard deviation of each of its channels (dimension 1).
 
     Raises:
         ValueError: the input holds integers.
@@ -145,7 +145,7 @@ def noise(batches: Iterable[Sequence[Any]], seed: int) -> Iterator[list[Any]]:
             return type(x)([draw(one) for one in x])
         if not x.is_floating_point():
             raise ValueError(
-                f"data: 'random' needs inputs of real numbers, found {x.dtype}; allowed here: 'real'"
+                f"data: 'random' needs floating-point inputs, found {x.dtype}; allowed here: 'real'"
             )
         over = tuple(i for i in range(x.dim()) if i != 1) if x.dim() > 1 else (0,)
         deviation, mean = torch.std_mean(x, over, correction=0, keepdim=True)

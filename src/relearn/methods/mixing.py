@@ -1,16 +1,16 @@
-r"""Mixtures of the images of a batch, and of their labels: mixup, CutMix, or one of the two by a coin.
+r"""Mixing the images of a batch and their labels: mixup, CutMix, or one of the two at random.
 
-A mixture takes a batch ``(images, labels, *rest)`` to another one. Labels (B,) become probabilities (B, classes), which
-``torch.nn.functional.cross_entropy`` takes; labels that are probabilities already are mixed as they are; ``rest`` is left alone.
+A mixture maps a batch ``(images, labels, *rest)`` to another one. Labels (B,) become probabilities (B, classes), which
+``torch.nn.functional.cross_entropy`` accepts; labels that are probabilities already are mixed as they are; ``rest`` is not changed.
 
-**Label smoothing** composes with every mixture here, in either order, because both are linear in the labels:
+**Label smoothing** commutes with every mixture here, because both are linear in the labels:
 
 .. math:: \mathrm{CE}_\epsilon(z, q) = (1 - \epsilon)\,\mathrm{CE}(z, q) + \frac{\epsilon}{K} \sum_k -\log p_k(z)
     = \mathrm{CE}\big(z, (1 - \epsilon)\, q + \epsilon / K\big),
 
-which is what ``cross_entropy(z, q, label_smoothing=ε)`` computes, for classes as for probabilities.
+which ``cross_entropy(z, q, label_smoothing=ε)`` computes, both for classes and for probabilities.
 
-Every draw comes from the generator on the CPU that the training loop gives, see :mod:`relearn.methods.augmentation`.
+All random numbers come from the CPU generator passed by the training loop, see :mod:`relearn.methods.augmentation`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def mixup(alpha: float, classes: int) -> Mix:
     .. math:: \tilde x = \lambda x + (1 - \lambda)\, x_\pi, \quad \tilde y = \lambda\, e_y + (1 - \lambda)\, e_{y_\pi}, \quad
         \lambda \sim \mathrm{Beta}(\alpha, \alpha)
 
-    with one :math:`\lambda` and one permutation :math:`\pi` a batch. The loss is the λ-weighted mean of the two losses.
+    with one :math:`\lambda` and one permutation :math:`\pi` per batch. The loss is the λ-weighted mean of the two losses.
 
     Raises:
         ValueError: ``alpha`` ≤ 0.
@@ -55,11 +55,11 @@ def cutmix(alpha: float, classes: int) -> Mix:
     .. math:: \tilde x = M \odot x + (1 - M) \odot x_\pi, \quad \tilde y = \lambda\, e_y + (1 - \lambda)\, e_{y_\pi}, \quad
         \lambda = \frac{1}{HW} \sum_{ij} M_{ij}
 
-    with one box (the zeros of M) and one permutation :math:`\pi` a batch. The box has :math:`\lfloor H \sqrt{1 - \lambda'} \rfloor` rows s
-    and :math:`\lfloor W \sqrt{1 - \lambda'} \rfloor` columns, :math:`\lambda' \sim \mathrm{Beta}(\alpha, \alpha)`; its centre (r, c) is
-    uniform over the image, it covers the rows :math:`r - \lfloor s/2 \rfloor` to :math:`r - \lfloor s/2 \rfloor + s - 1`, columns alike,
-    and what falls over the border is lost. The labels therefore follow the area that **is** pasted, not λ' (the paper's equation 2
-    sets both equal; its released code corrects the labels, as here).
+    with one box (the zeros of M) and one permutation :math:`\pi` per batch. The box has :math:`\lfloor H \sqrt{1 - \lambda'}
+    \rfloor` rows s and :math:`\lfloor W \sqrt{1 - \lambda'} \rfloor` columns, :math:`\lambda' \sim \mathrm{Beta}(\alpha,
+    \alpha)`; its centre (r, c) is uniform over the image, it covers the rows :math:`r - \lfloor s/2 \rfloor` to :math:`r -
+    \lfloor s/2 \rfloor + s - 1`, columns alike, and parts outside the image are lost. The labels therefore use the area
+    **actually** pasted, not λ' (the paper's equation 2 equates the two; its released code corrects the labels, as here).
 
     Raises:
         ValueError: ``alpha`` ≤ 0.
@@ -82,10 +82,10 @@ def cutmix(alpha: float, classes: int) -> Mix:
 
 
 def mixup_or_cutmix(mixup_alpha: float, cutmix_alpha: float, classes: int, switch: float = 0.5) -> Mix:
-    """One coin a batch: :func:`cutmix` with probability ``switch``, else :func:`mixup`.
+    """One coin flip per batch: :func:`cutmix` with probability ``switch``, else :func:`mixup`.
 
-    What timm's ``Mixup`` does in its ``batch`` mode, with which qi2023's released code trains (0.8, 1.0, switch 0.5); there the partner of
-    image i is image B - 1 - i, here one of a random permutation, as in both papers.
+    This is the ``batch`` mode of timm's ``Mixup``, with which qi2023's released code trains (0.8, 1.0, switch 0.5); there the partner of
+    image i is image B - 1 - i, here it comes from a random permutation, as in both papers.
 
     Raises:
         ValueError: an alpha ≤ 0; ``switch`` outside [0, 1].
@@ -107,13 +107,13 @@ def _positive(key: str, value: float) -> None:
 
 
 def _beta(alpha: float, generator: torch.Generator) -> float:
-    """A draw of Beta(α, α). torch's own draws from the global state only; Python's takes a seed."""
+    """A draw from Beta(α, α), made with Python's random, which takes a seed; torch's Beta only uses the global state."""
     seed = int(torch.randint(2**62, (), generator=generator))
     return random.Random(seed).betavariate(alpha, alpha)
 
 
 def _span(length: int, side: float, generator: torch.Generator) -> tuple[int, int]:
-    """First and last-but-one pixel of the box along one axis, of which the share ``side`` would be covered in the middle."""
+    """First pixel and one past the last pixel of the box along one axis; without clipping it covers the share ``side``."""
     size = int(length * side)
     start = int(torch.randint(length, (), generator=generator)) - size // 2
     return max(start, 0), min(start + size, length)

@@ -1,13 +1,12 @@
-"""Exact k nearest neighbours in Euclidean distance, by blocks of rows, on CPU and GPU.
+"""Exact k nearest neighbours in Euclidean distance, in blocks of rows, on CPU and GPU.
 
-The squared distances come from one matrix product a block, ‖a‖² + ‖b‖² - 2a·b, in the features' own precision
-(‖a‖² is left out: it does not change the order of a row). That product is fast but rounds, and it rounds
-differently for another block size or device. So where the k-th and the (k+1)-th distance are closer than the
-rounding can tell, the few candidates there are measured again in float64 by direct differences. The set of
-neighbours is then the exact one, whatever the block, the device or the offset of the features.
+The squared distances come from one matrix product per block, ‖a‖² + ‖b‖² - 2a·b, in the features' own precision (‖a‖² is omitted
+because it does not change the order within a row). This product is fast but rounds, and the rounding depends on block size and device.
+Where the k-th and the (k+1)-th distance are closer than the rounding error, the few candidates concerned are therefore recomputed in
+float64 by direct differences. The resulting set of neighbours is exact, whatever the block, the device or the offset of the features.
 
-**Tie rule**: squared distances closer than the rounding of a float64 product, 2ε(√d + 8)(‖a‖² + max‖b‖²) with
-norms about the features' mean and ε = 2.2e-16, are ties; ties go to the smaller index.
+**Tie rule**: squared distances closer than the rounding of a float64 product, 2ε(√d + 8)(‖a‖² + max‖b‖²) with norms about the mean of
+the features and ε = 2.2e-16, are ties; ties go to the smaller index.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from torch import Tensor
 from relearn.methods.detector import Features, as_features, nearest_of_row
 
 BLOCK_BYTES = 256 * 2**20
-"""Memory of one block of rows when the caller does not choose the block."""
+"""Bytes of one block of rows if the caller does not choose its size."""
 PAIRS_BYTES = 64 * 2**20
-"""Memory of the float64 numbers that settle near ties."""
+"""Bytes of the float64 numbers that resolve near ties."""
 WINDOW = 16
-"""Near ties that reach farther than this from the k-th neighbour are settled over the whole row."""
+"""Near ties that extend farther than this beyond the k-th neighbour are resolved over the whole row."""
 
 
 def nearest(
@@ -41,22 +40,22 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """The k nearest rows of X for every query, nearest first.
 
-    Beside the product and the top-k this measures all n·k answers again in float64, so that the distances are
-    good to X's precision even between near duplicates.
+    All n·k distances returned are recomputed in float64, so they are accurate to X's precision even between
+    near duplicates.
 
     Args:
         X: points (N, d).
-        k: neighbours, 1 <= k <= N (N - 1 where a point is not its own neighbour).
-        queries: points (n, d); None asks for the neighbours of X's own rows.
-        include_self: whether a row of X is its own first neighbour; without meaning when queries are given.
-        block: query rows at a time; None chooses by memory (256 MiB, the answer not counted).
+        k: neighbours, 1 <= k <= N (N - 1 if a point is not its own neighbour).
+        queries: points (n, d); None searches the neighbours of X's own rows.
+        include_self: whether a row of X is its own first neighbour; ignored when queries are given.
+        block: query rows at a time; None chooses by memory (256 MiB, not counting the result).
 
     Returns:
         indices (n, k) int64 and squared distances (n, k) in X's precision, both on X's device.
 
     Raises:
         ValueError: k out of range, wrong shapes, features that are not finite.
-        TypeError: k is no whole number.
+        TypeError: k is not a whole number.
     """
     search = NeighbourSearch(X, queries=queries, include_self=include_self, block=block)
     search.check(k)
@@ -69,7 +68,7 @@ def nearest(
         chosen[rows] = members
         chosen = chosen.sort(
             dim=1
-        ).values  # by index first: the stable sort by distance then keeps the tie rule
+        ).values  # sorted by index first, so that the stable sort by distance obeys the tie rule
         query = torch.arange(part.start, part.stop, device=chosen.device)
         exact = search.measure(query.repeat_interleave(k), chosen.flatten()).view_as(chosen)
         if search.self_rule == -math.inf:
@@ -82,10 +81,10 @@ def nearest(
 
 @dataclass
 class Block:
-    """Query rows ``start`` to ``stop`` with their nearest candidates as the product orders them.
+    """Query rows ``start`` to ``stop`` with their nearest candidates in the order given by the product.
 
     ``order`` (rows, L) are candidate indices, ``shifted`` (rows, L) their squared distances less ‖a‖²,
-    ascending; L is the largest k asked for plus ``WINDOW``, or all candidates.
+    ascending; L is the largest requested k plus ``WINDOW``, or all candidates.
     """
 
     search: NeighbourSearch
@@ -95,17 +94,16 @@ class Block:
     order: Tensor
 
     def settle(self, k: int) -> tuple[Tensor, Tensor]:
-        """The rows whose first k of ``order`` rounding may have confused, and their true k neighbours.
+        """Rows whose first k entries of ``order`` may be wrong because of rounding, and their exact k neighbours.
 
-        Rounding moves a distance by at most half of ``resolution``, and so the k-th smallest one too. What
-        lies farther than ``resolution`` from the k-th is therefore surely in or surely out; the rest is
-        measured again.
+        Rounding changes a distance, and hence the k-th smallest one, by at most half of ``resolution``. Candidates farther than
+        ``resolution`` from the k-th are therefore certainly in or out; the others are recomputed.
 
         Returns:
             rows (R,) relative to the block, members (R, k) candidate indices, not ordered by distance.
         """
         search, width = self.search, self.order.shape[1]
-        if k >= search.candidates:  # everybody is a neighbour
+        if k >= search.candidates:  # all candidates are neighbours
             return self.order.new_empty(0), self.order[:0, :k]
         near = search.resolution[self.start : self.stop, None]
         rows = (self.shifted[:, k : k + 1] - self.shifted[:, k - 1 : k] <= near).flatten().nonzero().flatten()
@@ -129,7 +127,7 @@ class Block:
 
 
 class NeighbourSearch:
-    """One search over fixed points: ``blocks`` walks over the queries, ``Block.settle`` makes a block exact.
+    """A search over fixed points: ``blocks`` iterates over the queries, ``Block.settle`` makes a block exact.
 
     Args as in :func:`nearest`. Attributes: ``points`` and ``queries`` as given, ``candidates`` the largest k.
     """
@@ -153,14 +151,13 @@ class NeighbourSearch:
         if block is not None and block < 1:
             raise ValueError(f"block is {block}; allowed: at least 1 row")
         self.block = block
-        # what a row's distance to itself is replaced by; None where rows and candidates are different points
+        # value that replaces a row's distance to itself; None if rows and candidates are different points
         self.self_rule = (-math.inf if include_self else math.inf) if own else None
         self.candidates = max(0, len(self.points) - (own and not include_self))
         if self.candidates == 0:
             return
-        # Centred, the norms are as small as they get and the product loses least; a power of two scales
-        # exactly and keeps the squares from overflow. Both may be rough: near ties are measured on the
-        # features as given.
+        # Centring makes the norms as small as possible and so minimises the rounding error; scaling by a power of two is exact and
+        # avoids overflow of the squares. Both may be approximate: near ties are resolved on the original features.
         mean = self.points.mean(dim=0)
         self.centre = torch.where(mean.isfinite(), mean, 0)
         self.ready = self.points - self.centre
@@ -173,7 +170,7 @@ class NeighbourSearch:
             rows.mul_(self.scale)
         self.norms = torch.linalg.vector_norm(self.ready, dim=1).square()
         size = torch.linalg.vector_norm(self.ready_queries, dim=1).double().square() + self.norms.amax()
-        # twice the error of one distance: a dot product of d terms, the sums around it, the centring
+        # twice the error bound of one distance: a dot product of d terms, the sums, the centring
         twice = (math.sqrt(self.points.shape[1]) + 8) * size
         self.tie = 2 * torch.finfo(torch.float64).eps * twice
         self.resolution = torch.finfo(self.points.dtype).eps * twice + self.tie
@@ -191,7 +188,7 @@ class NeighbourSearch:
         width, item = min(k + WINDOW, self.candidates), self.points.element_size()
         per_row = len(self.points) * item + width * (item + 8) + k * 24
         rows = min(self.block or max(1, BLOCK_BYTES // per_row), len(self.queries))
-        # one buffer for all blocks: fresh pages cost more than the sums
+        # one buffer for all blocks: allocating new pages costs more than the sums
         buffer = self.points.new_empty(rows, len(self.points))
         for start in range(0, len(self.queries), max(1, rows)):
             stop = min(start + rows, len(self.queries))
@@ -214,9 +211,9 @@ class NeighbourSearch:
         return squared
 
     def whole_rows(self, rows: Tensor, k: int) -> Tensor:
-        """The k neighbours of query rows, by float64 products with all points: for crowds of near duplicates.
+        """The k neighbours of query rows, by float64 products with all points; used for large groups of near duplicates.
 
-        Their rounding is less than what the tie rule calls a tie.
+        Their rounding error is below the threshold of the tie rule.
         """
         members = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
         points = (self.points.double() - self.centre).mul_(self.scale)
@@ -236,7 +233,7 @@ class NeighbourSearch:
 
 @contextmanager
 def plain_precision(device: torch.device) -> Iterator[None]:
-    """No autocast, no TF32, no gradients: whatever the caller trains with, distances keep their digits."""
+    """Context without autocast, TF32 and gradients, so that distances are computed at full precision."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,4 +1,4 @@
-"""One-class SVM filter: per class, drop what an RBF one-class SVM calls an outlier.
+"""One-class SVM filter: per class, drop the outliers of a one-class SVM with RBF kernel.
 
 Zhu 2022, section 2.3.3 (a baseline of Deep k-NN); Schölkopf et al. 2001 for the one-class SVM itself.
 """
@@ -19,20 +19,20 @@ class OneClassSVMFilter(Detector):
 
     .. math:: \text{drop } x \iff \sum_j \alpha_j \exp(-\gamma \|\phi(x^{(j)}) - \phi(x)\|_2^2) - \rho < 0
 
-    scikit-learn's ``OneClassSVM`` (libsvm, RBF kernel) decides, on the features as they are: no
-    standardisation. ν bounds the share of training points outside the boundary only up to the solver's
-    tolerance (1e-3). Points on the boundary have decision values within it of zero and fall on either side,
-    so in high dimensions, where nearly all points are support vectors, many more than ν·s_l points go. That
-    is what the plain method does; nothing here corrects it. A decision value of exactly zero keeps the point.
+    This uses scikit-learn's ``OneClassSVM`` (libsvm, RBF kernel) on the raw features, without standardisation. ν
+    bounds the share of training points outside the boundary only up to the solver's tolerance (1e-3). Points on
+    the boundary have decision values within this tolerance of zero and fall on either side, so in high
+    dimensions, where nearly all points are support vectors, many more than ν·s_l points are dropped. This is a
+    property of the plain method and is not corrected here. A decision value of exactly zero keeps the point.
 
-    A class of one point, and a class whose points all coincide, is kept whole: there is nothing to compare.
-    libsvm sees the points in the caller's order, and is deterministic for a given order.
+    A class of one point, or one whose points all coincide, is kept whole. libsvm sees the points in the
+    caller's order and is deterministic for a given order.
 
-    Differs from the paper: it states the kernel and 0.01 (the symbol is lost in the text, read as ν), not γ:
-    scikit-learn's default ``scale`` = 1 / (d · Var[φ]) here.
+    Differs from the paper: it states the kernel and 0.01 (the symbol is not legible; it is read as ν), but not γ;
+    here γ is scikit-learn's default ``scale`` = 1 / (d · Var[φ]).
 
     Args:
-        nu: 0 < ν < 1 (at 1 every point is beyond the boundary, and ρ is not defined).
+        nu: 0 < ν < 1 (at 1 every point is outside the boundary, and ρ is undefined).
         gamma: ``scale``, ``auto`` (1/d) or a positive number.
     """
 
@@ -45,7 +45,7 @@ class OneClassSVMFilter(Detector):
             raise ValueError(f"nu is {self.nu}; allowed: 0 < nu < 1")
         if self.gamma not in ("scale", "auto") and (isinstance(self.gamma, str) or not self.gamma > 0):
             raise ValueError(f"gamma is {self.gamma!r}; allowed: scale, auto or a number > 0")
-        from sklearn.svm import OneClassSVM  # seconds to import, and no other defence needs it
+        from sklearn.svm import OneClassSVM  # slow to import, and no other defence needs it
 
         points = X.cpu().double().numpy()
         keep = np.ones(len(y), dtype=bool)
@@ -55,6 +55,6 @@ class OneClassSVMFilter(Detector):
             if (own == own[0]).all():  # one point, or all the same
                 continue
             svm = OneClassSVM(kernel="rbf", nu=self.nu, gamma=self.gamma)
-            svm.random_state = 0  # not used by the solver, but drawn from numpy's global state if left open
+            svm.random_state = 0  # not used by the solver, but drawn from numpy's global state if unset
             keep[rows] = svm.fit_predict(own) == 1
         return keep

@@ -1,4 +1,4 @@
-"""Optimisers by name, and which parameters decay at which rate."""
+"""Optimisers by name, and parameter groups for weight decay and learning rates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 OPTIMISERS = ("sgd", "adam", "adamw", "radam")
 DECAYS = ("all", "no_norm", "no_norm_no_bias", "no_vectors")
-# Normalisations by what they are, and by what they are called: layers of this package and of timm derive from nn.Module.
+# Normalisations by type and by class name: layers of this package and of timm derive from nn.Module.
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _NAMED_NORM = re.compile(r"Norm(\dd)?$")
 
@@ -31,7 +31,7 @@ def make_optimiser(
     decay: str = "all",
     lr_scale: Mapping[str, float] | None = None,
 ) -> torch.optim.Optimizer:
-    r"""One of torch's optimisers over the parameters of ``model`` that require a gradient.
+    r"""A torch optimiser over the parameters of ``model`` that require a gradient.
 
     ``weight_decay`` :math:`\lambda` is the L2 term :math:`g \leftarrow g + \lambda\theta` for ``sgd``, ``adam`` and ``radam`` (Liu et al.
     2020), and decoupled, :math:`\theta \leftarrow (1 - \eta\lambda)\theta`, for ``adamw``.
@@ -41,11 +41,11 @@ def make_optimiser(
         decay, lr_scale: see :func:`parameter_groups`; every group keeps its factor as ``group["lr_scale"]``.
 
     Raises:
-        ValueError: another name, no parameter to train, what :func:`parameter_groups` and torch refuse.
+        ValueError: an unknown name, no parameter to train, or an error of :func:`parameter_groups` or torch.
     """
     groups = parameter_groups(model, weight_decay, decay, lr_scale)
     if not groups:
-        raise ValueError("model: no parameter requires a gradient, at least one is needed")
+        raise ValueError("model: no parameter requires a gradient (required: at least one)")
     rates: dict[str, Any] = {"lr": lr, "betas": tuple(betas), "eps": eps}
     if name == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov)
@@ -61,23 +61,23 @@ def make_optimiser(
 def parameter_groups(
     model: nn.Module, weight_decay: float, decay: str = "all", lr_scale: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    """Parameters that require a gradient, in groups of equal weight decay and equal learning-rate factor.
+    """Parameters that require a gradient, grouped by weight decay and learning-rate factor.
 
     Args:
         decay: ``all`` parameters decay; ``no_norm``: the weights and biases of normalisation layers do not; ``no_norm_no_bias``: nor
             does a parameter whose own name holds ``bias``. A normalisation is one of torch's, or a module whose class name ends in
-            ``Norm``, ``Norm1d``, … What ``torch.nn.utils.parametrize`` makes a parameter of counts as that parameter.
-            ``no_vectors``: parameters of fewer than two dimensions do not, nor those that ``model.no_weight_decay()`` names
-            where there is one: the custom of vision Transformers (timm, DeiT, Swin).
-        lr_scale: factors of the learning rate by parameter name; keys are shell patterns (``*.bias``), the first match counts, no
-            match is 1.
+            ``Norm``, ``Norm1d``, … The original tensors of ``torch.nn.utils.parametrize`` count as the parameter they define.
+            ``no_vectors``: parameters of fewer than two dimensions do not, nor those named by
+            ``model.no_weight_decay()``, if it exists: the convention of vision Transformers (timm, DeiT, Swin).
+        lr_scale: factors of the learning rate by parameter name; keys are shell patterns (``*.bias``); the first match counts, and
+            the default is 1.
 
     Returns:
-        Groups with ``params``, ``weight_decay``, ``lr_scale`` (and ``names``, for those who look), ordered by first appearance; a tied
+        Groups with ``params``, ``weight_decay``, ``lr_scale`` (and ``names``, for information), ordered by first appearance; a tied
         parameter appears once.
 
     Raises:
-        ValueError: another ``decay``; a pattern that matches no parameter; a negative factor.
+        ValueError: an unknown ``decay``, a pattern that matches no parameter, or a negative factor.
     """
     if decay not in DECAYS:
         raise ValueError(f"decay: found {decay!r}, allowed are {', '.join(DECAYS)}")
@@ -117,7 +117,7 @@ def parameter_groups(
 
 
 def _own(module: nn.Module) -> Iterator[nn.Parameter]:
-    """A module's own parameters, those of its children left out; a parametrised one lives in a child."""
+    """A module's own parameters without those of its children; parametrised ones are stored in a child."""
     yield from module.parameters(recurse=False)
     if is_parametrized(module):
         yield from module.parametrizations.parameters()  # type: ignore[union-attr]

@@ -24,17 +24,18 @@ def orthogonal(
     gain: float = math.sqrt(2),
     linear_gain: float = 1.0,
 ) -> Initialised:
-    r"""Draw every layer's weight as ``gain`` times a matrix Q with Q Qᵀ = I or Qᵀ Q = I, whichever is possible.
+    r"""Draw every layer's weight as ``gain`` times a matrix Q with Q Qᵀ = I or Qᵀ Q = I, depending on its shape.
 
-    A convolution is the matrix (outputs, inputs · kernel area), which Saxe et al. do not treat; Q is uniform
-    (Haar). Biases 0, normalisations 1 and 0; embeddings and other parameters as they are.
+    A convolution is treated as the matrix (outputs, inputs · kernel area), which Saxe et al. do not cover; Q is
+    uniform (Haar). Biases are set to 0, normalisations to scale 1 and shift 0; embeddings and other parameters
+    are not changed.
 
     Args:
         model: any network with parameters; changed in place.
         loss, batches: not used.
         seed: of the generator.
-        gain: of convolutions; sqrt(2) keeps the mean square through ReLU.
-        linear_gain: of linear layers, the heads of the networks here.
+        gain: gain of convolutions; sqrt(2) preserves the mean square through ReLU.
+        linear_gain: gain of linear layers (the heads of the networks here).
 
     Raises:
         ValueError: a gain that is not positive; a model without parameters.
@@ -54,32 +55,32 @@ def lsuv(
     tolerance: float = 0.1,
     iterations: int = 10,
 ) -> Initialised:
-    r"""Layer-sequential unit variance: orthogonal weights, then each layer divided by its output's deviation.
+    r"""Layer-sequential unit variance: orthogonal weights, then each layer divided by the standard deviation of its output.
 
-    For every convolution and linear layer l, in the order in which the forward pass meets them, with y_l its
-    output on one batch and the variance over everything in y_l:
+    For every convolution and linear layer l, in the order of the forward pass, with y_l its output on one batch and the
+    variance over all entries of y_l:
 
     .. math:: W_l \leftarrow W_l / \sqrt{\mathrm{Var}[y_l]}
               \quad\text{while}\quad |\mathrm{Var}[y_l] - 1| \ge \mathtt{tolerance}
 
     at most ``iterations`` times. The published algorithm runs the network from its input again after every
-    division, of the order of L² layers for L; here each layer is settled inside one and the same forward pass,
-    before the next one sees its output, which computes the same weights from L layers: the layers in front of
-    l do not change any more. Batch normalisation takes the batch's statistics, Dropout is off. A layer that the
-    pass meets again keeps the scale of its first meeting; of layers that share a weight only the first counts.
+    division, about L² layer evaluations for L layers. Here each layer is rescaled within a single forward pass,
+    before the next one sees its output; this computes the same weights with L evaluations, because the layers
+    before l do not change any more. Batch normalisation uses batch statistics, dropout is off. A layer called
+    several times keeps the scale of its first call; of layers that share a weight only the first counts.
 
     Args:
         model: any network with parameters; changed in place.
         loss: not used.
-        batches: one batch is taken.
+        batches: an iterator; one batch is used.
         seed: of the generator.
         tolerance: allowed distance of a variance from 1.
         iterations: T_max of the paper.
 
     Returns:
-        ``scales`` of the layers' weights relative to the orthogonal draw; ``history``: one row a layer, in order:
-        layer, variance_before, variance, iterations; ``skipped``: weights whose layer's output does not vary.
-        A variance that is not finite ends it as ``diverged``, with the layer's number.
+        ``scales`` of the layers' weights relative to the orthogonal draw; ``history``: one row per layer, in order:
+        layer, variance_before, variance, iterations; ``skipped``: weights of layers with constant output.
+        A non-finite variance gives the outcome ``diverged`` with the layer's number.
 
     Raises:
         ValueError: no batch; a tolerance that is not positive; fewer than one iteration; no parameters.

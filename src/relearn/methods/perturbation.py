@@ -1,6 +1,6 @@
-r"""A perturbation δ of a batch and how it moves: start, norm, ascent, projection; one ball a sample.
+r"""Perturbations δ of a batch: start, norm, ascent and projection, with one ball per sample.
 
-zhu2022, equation 3.2 and algorithm 3, for X the embeddings of a sample (or its pixels), N_δ entries of it that are not padding:
+zhu2022, equation 3.2 and algorithm 3, where X are the embeddings of a sample (or its pixels), N_δ of whose entries are not padding:
 
 .. math::
     \delta_0 = m\,u / \sqrt{N_\delta},\; u \sim U(-1, 1)^{N_\delta}, \qquad
@@ -11,26 +11,26 @@ zhu2022, equation 3.2 and algorithm 3, for X the embeddings of a sample (or its 
 symbol   meaning                                     code             shape, unit
 =======  ==========================================  ===============  =========================
 δ        perturbation                                ``delta``        (rows, ...)
-g        gradient of the loss by δ                   ``gradient``     as ``delta``
-ε        radius of the ball, of a sample             ``eps``          units of X
+g        gradient of the loss w.r.t. δ               ``gradient``     as ``delta``
+ε        radius of a sample's ball                   ``eps``          units of X
 α        step                                        ``step_size``    units of X
 m        magnitude of the start (the text: m = ε)    ``start_norm``   units of X
 -        False on padding                            ``real``         (rows, n)
 =======  ==========================================  ===============  =========================
 
-**Samples.** A batch of B samples has ``rows`` = B·C rows, C of them (neighbours) to a sample: C candidates of a question, else 1. Every
-norm is of a sample: over all its rows, positions and channels together. The norms are ``frobenius`` (``l2``, the same for pixels) and
+**Samples.** A batch of B samples has ``rows`` = B·C rows, C adjacent ones per sample: the C candidates of a question, else C = 1. Norms
+are taken per sample, over all its rows, positions and channels. The norms are ``frobenius`` (``l2``, the same for pixels) and
 ``linf``: steps α·sign g, a cube for a ball, a start uniform in the cube of half-side m.
 
-Facts (tests/methods/test_perturbation.py): E‖δ_0‖² = m²/3, never above m; no sample acts on another one; a step does not see the
-gradient's scale, so that a loss divided by K, or weighted in data parallel training, changes nothing; padding stays 0 under
-``mask`` "always".
+Facts (tests/methods/test_perturbation.py): E‖δ_0‖² = m²/3, never above m; samples do not interact; a step is invariant to the
+gradient's scale, so dividing the loss by K, or weighting it in data parallel training, changes nothing; padding stays 0 with
+``mask="always"``.
 
-Differences to the authors' code. It divides by max(‖g‖, 1e-8) or 1e-10, which shrinks the steps of samples that are learnt; here a
-gradient is divided by its norm whatever its scale, and a gradient of 0 moves nothing. It masks padding at the start only; that is
-``mask`` "start". A gradient with an entry that is not finite leaves its sample's δ where it is, and is counted.
+Differs from the authors' code, which divides by max(‖g‖, 1e-8) or 1e-10 and so shrinks the steps of samples already learned; here a
+gradient is always divided by its norm, and a zero gradient gives no step. Their code masks padding at the start only, which is
+``mask="start"``. If a sample's gradient is not finite, its δ is not changed, and the event is counted.
 
-δ is float32 or wider, whatever the network computes in; starts are drawn on the CPU, so that the device does not change them.
+δ is at least float32, whatever the precision of the network; starts are drawn on the CPU, so they do not depend on the device.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ MASKS = ("always", "start")
 
 
 class Ascended(NamedTuple):
-    """A step of δ."""
+    """Result of an ascent step."""
 
     delta: Tensor
     skipped: Tensor
-    """() int64: samples whose gradient was not finite, and whose δ stayed."""
+    """() int64: number of samples whose gradient was not finite and whose δ was kept."""
 
 
 @dataclass(frozen=True)
 class Ball:
-    """The settings of δ, checked.
+    """The validated settings of δ.
 
     Args:
-        eps: radius ε. With ``project`` False it is not used but as the default of ``start_norm``, and may be None.
+        eps: radius ε. With ``project=False`` it only serves as the default of ``start_norm`` and may be None.
         step_size: α.
-        start_norm: m; None is ``eps``, 0 starts at zero.
-        project: False leaves δ free (the authors' configurations write it as a radius of 0).
-        mask: ``always``: padding is never perturbed; ``start``: it starts at 0, and then goes where its gradient leads.
+        start_norm: m; None means ``eps``, 0 starts at zero.
+        project: False leaves δ unconstrained (the authors' configurations write this as a radius of 0).
+        mask: ``always``: padding is never perturbed; ``start``: it starts at 0 and then follows its gradient.
         norm: one of :data:`NORMS`.
 
     Raises:
@@ -79,7 +79,7 @@ class Ball:
 
     def __post_init__(self) -> None:
         if self.project and self.eps is None:
-            raise ValueError("eps: missing (allowed: 0 or more; none at all with project: false only)")
+            raise ValueError("eps: missing (allowed: 0 or more; it may be left out only with project: false)")
         for key in ("eps", "step_size", "start_norm"):
             value = getattr(self, key)
             if value is None and key != "step_size":
@@ -89,7 +89,7 @@ class Ball:
                 found = value if number else repr(value)
                 raise ValueError(f"{key}: found {found} (allowed: 0 or more, finite)")
         if self.start_norm is None and self.eps is None:
-            raise ValueError("start_norm: missing, and no eps to take it from (allowed: 0 or more)")
+            raise ValueError("start_norm: missing, and there is no eps as its default (allowed: 0 or more)")
         if self.norm not in NORMS:
             raise ValueError(f"norm: found {self.norm!r} (allowed: {', '.join(NORMS)})")
         if self.mask not in MASKS:
@@ -104,7 +104,7 @@ class Ball:
 
     @property
     def is_point(self) -> bool:
-        """Whether δ is 0 for ever: nothing but plain training is left."""
+        """Whether δ is always 0, which leaves plain training."""
         return (self.project and self.eps == 0) or (self.step_size == 0 and self.magnitude == 0)
 
     def start(
@@ -115,7 +115,7 @@ class Ball:
         device: torch.device,
         name: str = "real",
     ) -> Tensor:
-        """δ_0, in the ball. ``start_norm`` above ``eps`` is brought back to it. ``name``: what faults call ``real``."""
+        """δ_0, in the ball; a ``start_norm`` above ``eps`` is projected. ``name``: name of ``real`` in error messages."""
         delta = start(shape, samples, self.magnitude, real=real, norm=self.norm, device=device, name=name)
         return self.projected(delta, samples)
 
@@ -134,7 +134,7 @@ class Ball:
 
 
 def norms(values: Tensor, samples: int, norm: str = "frobenius") -> Tensor:
-    """(samples,): each sample's norm, safe from overflow and underflow of squares; not finite where an entry is not."""
+    """(samples,): norm of each sample, without overflow or underflow of squares; not finite if an entry is not."""
     flat = values.reshape(samples, -1)
     largest = flat.abs().amax(1)
     if norm == "linf":
@@ -145,7 +145,7 @@ def norms(values: Tensor, samples: int, norm: str = "frobenius") -> Tensor:
 def entries(
     shape: torch.Size | tuple[int, ...], samples: int, real: Tensor | None, name: str = "real"
 ) -> Tensor:
-    """(samples,) float: N_δ, the entries of each sample that are not padding. ``name``: what faults call ``real``.
+    """(samples,) float: N_δ, the number of non-padding entries of each sample. ``name``: name of ``real`` in error messages.
 
     Raises:
         ValueError: a sample that is all padding.
@@ -158,7 +158,7 @@ def entries(
     counts = real.reshape(samples, -1).sum(1).cpu()
     if not bool(counts.all()):
         empty = int((counts == 0).nonzero()[0])
-        raise ValueError(f"{name}: sample {empty} is all padding (allowed: at least one token a sample)")
+        raise ValueError(f"{name}: sample {empty} is all padding (allowed: at least one token per sample)")
     return counts.float() * (size / real.numel())
 
 
@@ -173,10 +173,10 @@ def start(
     generator: torch.Generator | None = None,
     name: str = "real",
 ) -> Tensor:
-    """δ_0 of ``shape``, float32: U(-1, 1)·m/√N_δ of each sample (``linf``: U(-1, 1)·m), 0 on padding.
+    """δ_0 of ``shape``, float32: U(-1, 1)·m/√N_δ per sample (``linf``: U(-1, 1)·m), 0 on padding.
 
     Drawn on the CPU from ``generator`` (torch's global one by default); with a magnitude of 0 nothing is drawn.
-    ``name``: what faults call ``real``.
+    ``name``: name of ``real`` in error messages.
 
     Raises:
         ValueError: a sample that is all padding.
@@ -199,17 +199,19 @@ def ascend(
     real: Tensor | None = None,
     norm: str = "frobenius",
 ) -> Ascended:
-    """One step uphill of every sample, without projection: α·g/‖g‖, or α·sign g for ``linf``; g = 0 moves nothing."""
+    """One ascent step for every sample, without projection: α·g/‖g‖, or α·sign g for ``linf``; g = 0 gives no step."""
     gradient = gradient.to(delta.dtype)
     if real is not None:
         gradient = masked(gradient, real)
     flat = gradient.reshape(samples, -1)
-    largest = flat.abs().amax(1)  # not finite where an entry is not
+    largest = flat.abs().amax(1)  # not finite if an entry is not
     finite = largest.isfinite()
     if norm == "linf":
         direction = flat.sign()
     else:
-        direction = flat / _divisor(largest)[:, None]  # first: squares of very small numbers would be 0
+        direction = (
+            flat / _divisor(largest)[:, None]
+        )  # before squaring, which would underflow for very small numbers
         direction = direction / _divisor(direction.square().sum(1).sqrt())[:, None]
     moved = torch.where(
         finite[:, None], delta.reshape(samples, -1) + step_size * direction, delta.reshape(samples, -1)
@@ -226,7 +228,7 @@ def project(delta: Tensor, eps: float, samples: int, norm: str = "frobenius") ->
 
 
 def masked(values: Tensor, real: Tensor) -> Tensor:
-    """``values`` (rows, n, d) with 0, also for NaN, wherever ``real`` (rows, n) is False."""
+    """``values`` (rows, n, d) set to 0, even if NaN, wherever ``real`` (rows, n) is False."""
     return values.masked_fill(~real.reshape(real.shape + (1,) * (values.dim() - real.dim())), 0.0)
 
 

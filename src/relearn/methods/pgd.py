@@ -1,4 +1,4 @@
-r"""Projected gradient descent in an l-infinity ball: the strongest input that signs of gradients find near each image.
+r"""Projected gradient descent (PGD) in an l-infinity ball: the strongest adversarial image found by signed gradient steps.
 
 Madry et al. 2018 (arXiv 1706.06083, section 2.1), for images x with pixels in [0, 1] and labels y:
 
@@ -17,14 +17,14 @@ x^0      start: uniform in the cube, cut to  ``random_start``   (n, C, H, W)
 L        loss of each image                  ``loss``           (n,)
 =======  ==================================  =================  ==================
 
-Facts (tests/methods/test_pgd.py): on a linear model one step of α ≥ 2ε is the exact maximum; what is returned is in B; the first
-restarts and the first steps of a longer attack are those of a shorter one with the same step, so more of either never spares an image.
+Facts (tests/methods/test_pgd.py): on a linear model one step of α ≥ 2ε is the exact maximum; the result is in B; a longer
+attack repeats the restarts and steps of a shorter one with the same step size, so more of either never weakens the attack.
 
-We differ from the paper in one point: of all points that an image's attack has visited, x and the last one included, the worst is
-kept (misclassified before correct, then the larger loss), not the last one. It costs nothing, as the loss is computed anyway.
+Differs from the paper in one point: of all points visited by an image's attack, including x and the last one, the worst is kept
+(misclassified before correct, then the larger loss) instead of the last one. This is free, as the loss is computed anyway.
 
-The network is used in eval mode without gradients of its weights, and is given back as it was. Starts are drawn on the CPU, image
-after image, so that neither the batch size nor the device changes them. The loops wait for no number from the device.
+The network is used in eval mode without gradients of its weights and restored afterwards. Starts are drawn on the CPU, one image after
+the other, so they depend neither on the batch size nor on the device. The loops do not synchronise with the device.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ DTYPES = (torch.float32, torch.float64, torch.uint8)
 
 
 class PGDResult(NamedTuple):
-    """What an attack has found; images on the CPU, in the dtype of the attacked ones (float32 for uint8)."""
+    """Result of an attack; images on the CPU, in the dtype of the input images (float32 for uint8)."""
 
     images: Tensor
     """(n, C, H, W): the worst visited point of each image, in the ball."""
     fooled: Tensor
-    """(n,) bool: the network misclassifies it; true wherever it misclassifies the image itself."""
+    """(n,) bool: the network misclassifies the point; always true if it misclassifies the image itself."""
     loss_curves: Tensor
     """(restarts, steps + 1) float64: mean loss over the images at the start and after each step."""
 
@@ -73,13 +73,13 @@ def pgd(
     Args:
         model: images in [0, 1] → logits; its parameters' device decides where the work is done.
         images: (n, C, H, W) float in [0, 1], or uint8, which become pixels in [0, 1].
-        labels: (n,) the classes to get away from.
-        eps, step_size: in [0,1] pixel scale, e.g. 8/255.
-        steps: gradient steps of each restart; 0 looks at the starts only.
-        restarts: attacks of each image from starts of their own; the worst is kept.
+        labels: (n,) the true classes.
+        eps, step_size: on the [0, 1] pixel scale, e.g. 8/255.
+        steps: gradient steps of each restart; 0 evaluates the starts only.
+        restarts: attacks of each image from different starts; the worst is kept.
         random_start: False starts at the image itself (further restarts then repeat the first).
-        loss: called as ``loss(logits, labels, reduction="none")`` → (n,); logits are float32 or wider.
-        seed: of the starts.
+        loss: called as ``loss(logits, labels, reduction="none")`` → (n,); logits are at least float32.
+        seed: seed of the starts.
         batch: images at once; None = all.
         precision: ``fp32``, or ``bf16`` for autocast.
 
@@ -141,10 +141,10 @@ def ascend(
     precision: str = "fp32",
     visit: Callable[[int, Tensor, Tensor, Tensor], object] | None = None,
 ) -> Tensor:
-    """The bare loop: ``steps`` sign steps uphill from ``start``, in the ball around ``images``; the last point.
+    """The inner loop: ``steps`` signed ascent steps from ``start``, in the ball around ``images``; returns the last point.
 
-    Call it inside :func:`attacked`. ``objective(logits)`` is a loss for each image or their mean: the sign does not change as
-    long as no image of a batch acts on another one, as in eval mode. ``visit(t, point, logits, losses)`` sees every point, the
+    Call it inside :func:`attacked`. ``objective(logits)`` is a loss per image or their mean; the sign is the same as
+    long as the images of a batch do not interact, as in eval mode. ``visit(t, point, logits, losses)`` sees every point, the
     start (t = 0) and the last one included; without it the last point is not evaluated.
     """
     low, high = (images - eps).clamp(min=0.0), (images + eps).clamp(max=1.0)
@@ -171,12 +171,12 @@ def random_starts(images: Tensor, eps: float, generator: torch.Generator | None 
     """Uniform points of the cubes of half-side ε around the images, cut to [0, 1]; drawn on the CPU, one image after the other."""
     noise = torch.rand(images.shape, generator=generator, dtype=images.dtype)
     start = images + noise.mul_(2 * eps).sub_(eps).to(images.device)
-    # Rounding may leave the cube by a hair; the same bounds as in the loop keep every visited point in it.
+    # Rounding may leave the cube slightly; the same bounds as in the loop keep every visited point inside.
     return start.clamp((images - eps).clamp(min=0.0), (images + eps).clamp(max=1.0))
 
 
 def forward(model: nn.Module, images: Tensor, precision: str = "fp32") -> Tensor:
-    """Logits in float32 or wider."""
+    """Logits, at least float32."""
     if precision == "bf16":
         with torch.autocast(images.device.type, torch.bfloat16):
             logits = model(images)
@@ -187,7 +187,7 @@ def forward(model: nn.Module, images: Tensor, precision: str = "fp32") -> Tensor
 
 @contextmanager
 def attacked(model: nn.Module) -> Iterator[None]:
-    """The network in eval mode without gradients of its weights; every module's mode and every flag is put back."""
+    """Context with the network in eval mode and without gradients of its weights; all modes and flags are restored."""
     modes = [(module, module.training) for module in model.modules()]
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
@@ -201,7 +201,7 @@ def attacked(model: nn.Module) -> Iterator[None]:
 
 
 class _Worst:
-    """The worst point of each image so far: misclassified before correct, then the larger loss. A NaN is never worse."""
+    """The worst point of each image so far: misclassified before correct, then the larger loss. NaN never counts as worse."""
 
     def __init__(self, clean: Tensor, labels: Tensor) -> None:
         self.images, self.labels = clean.clone(), labels
@@ -220,7 +220,7 @@ class _Worst:
 
 
 class _Visit:
-    """Adds a restart's losses to its curve and shows its points to the keeper of the worst."""
+    """Add a restart's losses to its curve and update the worst points."""
 
     def __init__(self, curve: Tensor, keep: _Worst) -> None:
         self.curve, self.keep = curve, keep

@@ -1,4 +1,4 @@
-r"""Adversarial training with the last of K perturbations: K - 1 ascents, and the gradient of the last pass alone.
+r"""PGD adversarial training: K - 1 ascent steps, then the parameter gradient at the last perturbation only.
 
 Madry et al. 2018, in zhu2022's equations 3.1 and 3.2:
 
@@ -9,15 +9,15 @@ Madry et al. 2018, in zhu2022's equations 3.1 and 3.2:
 =======  ============================================  ===============
 symbol   meaning                                       code
 =======  ============================================  ===============
-K        passes; one more than ascents                 ``passes``
+K        passes, one more than ascent steps            ``passes``
 α, ε, m  as in :mod:`relearn.methods.perturbation`     ``step_size`` …
 =======  ============================================  ===============
 
-The ascents are made on the network as the step trains it: in its own mode, with dropout, whose masks are the step's own under
-``reuse_masks``. They ask for no gradient of a parameter, and leave the running statistics of batch normalisation alone. (In
+The ascent uses the network in training mode, with dropout, whose masks are those of the training pass under ``reuse_masks``. It computes
+no parameter gradients and does not update the running statistics of batch normalisation. (In
 :mod:`relearn.methods.adversarial_training`, the defence of chapter 2, the attack runs in eval mode.)
 
-Facts (tests/methods/test_pgd_training.py): on a linear model δ is α(K - 1) times the direction of its weights, cut to ε.
+Facts (tests/methods/test_pgd_training.py): on a linear model δ is α(K - 1) times the direction of its weights, clipped to ε.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from relearn.methods.fit import Loss, plain_gradient
 class PGDTraining(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit`; arguments: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
 
-    A step has ``passes`` - 1 ascents; with 1 pass it trains on the start.
+    A step makes ``passes - 1`` ascent steps; with 1 pass it trains on the start.
     """
 
     def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
-        """Leave g in the parameters; the loss of the last pass."""
+        """Write g to the parameters; returns the loss of the last pass."""
         if self.ball.is_point:
             return plain_gradient(model, loss, batch)
         rest, masks = batch[1:], self.masks()

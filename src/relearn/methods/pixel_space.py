@@ -1,7 +1,7 @@
-"""Perturbations of images: δ has the shape of the images, and X + δ stays an image.
+"""Perturbations of images: δ has the shape of the images, and X + δ remains a valid image.
 
-After every step δ is brought into its ball (``linf``, or ``l2``) and then X + δ into the legal range of pixels, which moves no entry of δ
-away from 0: both hold in the end.
+After every step δ is projected to its ball (``linf`` or ``l2``), and then X + δ is clipped to the legal range of pixels. Clipping only
+moves entries of δ towards 0, so both constraints hold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relearn.methods.perturbation import Ball
 
 @dataclass(frozen=True)
 class PixelSpace:
-    """δ on pixels.
+    """δ is added to pixels.
 
     Args:
         bounds: the legal range; None for inputs without one (normalised images).
@@ -32,7 +32,7 @@ class PixelSpace:
         """Open the field of a batch ``(images, *rest)``.
 
         Raises:
-            ValueError: the input is no tensor of floats.
+            ValueError: the input is not a tensor of floats.
         """
         images = batch[0]
         if not isinstance(images, Tensor) or not images.is_floating_point():
@@ -42,7 +42,7 @@ class PixelSpace:
 
 
 class PixelField:
-    """One batch of images (B, C, H, W), or of vectors (B, d)."""
+    """A batch of images (B, C, H, W), or of vectors (B, d)."""
 
     real: Tensor | None = None
 
@@ -74,7 +74,7 @@ class PixelField:
         found = self.point.grad
         if found is None:
             raise ValueError(
-                "loss: does not depend on the images (allowed: one of what the network says at X + δ)"
+                "loss: does not depend on the images (allowed: a loss of the network's output at X + δ)"
             )
         return found
 

@@ -1,38 +1,39 @@
-r"""RandAugment (Cubuk et al. 2020, arXiv 1909.13719) on batches, each image with operations of its own.
+r"""RandAugment (Cubuk et al. 2020, arXiv 1909.13719) on batches, with separate operations for each image.
 
-For every image, ``operations`` times: one of the 15 operations below, applied with probability 1/2, with a strength
+For each image, ``operations`` of the 15 operations below are drawn; each is applied with probability 1/2 and strength
 
 .. math:: s = \min\big(\max(m / 10, 0), 1\big), \qquad m \sim \mathcal N(\mathrm{magnitude}, \mathrm{spread}^2),
 
-and, where the table says ±, a sign of its own. Images are floats in [0, 1], three channels or one.
+and, where the table says ±, a random sign. Images are floats in [0, 1], three channels or one.
 
 ==============  ==============================================================================  ======  ===================
 operation       what it does                                                                    sign    on one channel
 ==============  ==============================================================================  ======  ===================
-AutoContrast    each channel stretched to [0, 1]
-Equalize        each channel's histogram made flat
+AutoContrast    stretch each channel to [0, 1]
+Equalize        flatten each channel's histogram
 Invert          1 - x
-Rotate          by 30 s degrees about the middle                                                ±
-Posterize       the highest max(1, 4 - ⌊4 s⌋) of 8 bits kept
-Solarize        x inverted where it is at least (256 - ⌊256 s⌋)/255
+Rotate          by 30 s degrees about the centre                                                 ±
+Posterize       keep the highest max(1, 4 - ⌊4 s⌋) of 8 bits
+Solarize        invert x where it is at least (256 - ⌊256 s⌋)/255
 SolarizeAdd     min(1, x + ⌊110 s⌋/255) where x < 128/255
 Color           blend with the greys, weight max(0.1, 1 ± 0.9 s) on the image                   ±       the image as it is
 Contrast        blend with the mean grey, same weight                                           ±
 Brightness      blend with black, same weight                                                   ±
 Sharpness       blend with the smoothed image, same weight                                      ±
-ShearX, ShearY  by 0.3 s pixels a pixel, first row (column) held                                ±
+ShearX, ShearY  by 0.3 s pixels per pixel, first row (column) fixed                             ±
 TranslateX, -Y  by 0.45 s of the width (height)                                                 ±
 ==============  ==============================================================================  ======  ===================
 
-Pixels from outside are ``fill``. This is timm's ``rand-m9-mstd0.5-inc1``, which qi2023 writes (9, 0.5) in table 6 and names in its
-code: the "increasing" operations, of which a larger magnitude is always a stronger one (Equalize, Invert and AutoContrast have none).
+Pixels outside the image are ``fill``. This is timm's ``rand-m9-mstd0.5-inc1``, which qi2023 writes as (9, 0.5) in table 6 and names in
+its code: the "increasing" operations, whose effect grows with the magnitude (Equalize, Invert and AutoContrast have none).
 
-Where it **differs from timm**: the warps interpolate bilinearly (timm: bilinear or bicubic, by a coin), nothing but Equalize rounds to
-bytes, and Posterize leaves a bit at s = 1 (timm: none, a black image, which a recent Pillow refuses to make). From RandAugment's paper it
-differs as timm does: there every drawn operation is applied, identity is among them, and all have the same strength.
+It **differs from timm** as follows: warps interpolate bilinearly (timm: bilinear or bicubic at random), only Equalize rounds to bytes, and
+Posterize keeps one bit at s = 1 (timm: none, a black image, which recent versions of Pillow refuse). Like timm, it differs from
+RandAugment's paper, in which every drawn operation is applied, identity is one of them, and all have the same strength.
 
-The operations are torchvision's (``torchvision.transforms.v2.functional``) where it takes a batch; its warps and blends take one strength
-for all images, so the warps are one ``grid_sample``, and the blends go by each image's weight towards torchvision's end point of weight 0.
+The operations are torchvision's (``torchvision.transforms.v2.functional``) where it supports batches. Its warps and blends take one
+strength for all images; here the warps are one ``grid_sample``, and the blends interpolate between the image and torchvision's result
+for weight 0.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from torch import Tensor, nn
 from relearn.methods.augmentation import Augment
 
 Operation = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""``operation(images (n, C, H, W), strength (n,), sign (n,))``: strengths in [0, 1], signs ±1, both in float64 on the CPU, so that the
-whole numbers made of them do not depend on the images' type."""
+"""``operation(images (n, C, H, W), strength (n,), sign (n,))``: strengths in [0, 1], signs ±1, both in float64 on the CPU, so that
+integers derived from them do not depend on the images' dtype."""
 
 PROBABILITY = 0.5
-"""Of each drawn operation to be applied, as in timm."""
+"""Probability that a drawn operation is applied, as in timm."""
 
 
 def randaugment(
@@ -63,16 +64,16 @@ def randaugment(
     """RandAugment of a batch of images.
 
     Args:
-        magnitude: mean of the strength, of 10.
+        magnitude: mean of the strength, on a scale from 0 to 10.
         spread: its standard deviation over images and operations; 0 is none.
-        operations: how many are drawn for each image, with replacement; they are applied in the order of the draw.
-        fill: value of pixels from outside the image, one or one a channel; timm gives the data's mean.
+        operations: number of operations drawn for each image, with replacement, and applied in this order.
+        fill: value of pixels outside the image, one number or one per channel; timm uses the data's mean.
 
-    Four uniform numbers an image and operation are drawn from the given generator on the CPU, image by image, whatever is drawn: what
-    happens to an image depends on the generator and the image's place in the batch, not on the device, nor on the rest of the batch.
+    Four uniform numbers per image and operation are drawn from the given CPU generator, image by image, whichever operation they select:
+    the result for an image depends on the generator and on its position in the batch, not on the device or the other images.
 
     Raises:
-        ValueError: a magnitude outside 0 to 10, a negative spread, less than 1 operation; images that are not floats or have neither 1
+        ValueError: a magnitude outside 0 to 10, a negative spread, fewer than 1 operation; images that are not floats or have neither 1
             nor 3 channels.
     """
     if not 0 <= magnitude <= 10:
@@ -88,12 +89,12 @@ def randaugment(
         if not images.is_floating_point() or images.shape[1] not in (1, 3):
             found = f"{images.dtype} of {images.shape[1]} channels"
             raise ValueError(f"randaugment images: found {found}, allowed are floats of 1 or 3 channels")
-        # Interpolation and convolution exist in single and double precision everywhere.
+        # Interpolation and convolution are available in single and double precision on all devices.
         result = images.float() if images.element_size() < 4 else images
         draws = torch.rand(len(images), operations, 4, generator=generator, dtype=torch.float64)
         kinds, coins, levels, signs = draws.unbind(-1)
         kinds = torch.where(coins < PROBABILITY, (kinds * len(table)).long(), -1)
-        # The normal distribution's inverse, because torch's own normal draws depend on how many are drawn at once.
+        # Inverse normal CDF, because torch's own normal draws depend on how many are drawn at once.
         normal = torch.special.ndtri(levels.clamp(min=2.0**-54))
         strengths = ((magnitude + spread * normal) / 10).clamp(0, 1)
         signs = torch.where(signs < 0.5, -1.0, 1.0).double()
@@ -116,8 +117,8 @@ def _table(fill: Tensor) -> dict[str, Operation]:
     from torchvision.transforms.v2 import functional
 
     def warp(matrix: Callable[[Tensor, float], Sequence[Any]]) -> Operation:
-        """The output at (x, y) is the input at ``matrix`` (x, y, 1): coordinates from -1 to 1 over the image; ``matrix`` is given what
-        it depends on, the signed strength and width / height."""
+        """The output at (x, y) is the input at ``matrix`` (x, y, 1): coordinates run from -1 to 1 over the image; ``matrix`` receives
+        the signed strength and width / height."""
 
         def operation(images: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
             rows = matrix(strength * sign, images.shape[3] / images.shape[2])
@@ -125,7 +126,7 @@ def _table(fill: Tensor) -> dict[str, Operation]:
             theta = torch.stack(columns, 1).view(-1, 2, 3).to(images)
             grid = nn.functional.affine_grid(theta, list(images.shape), align_corners=False)
             outside = fill.to(images).view(-1, 1, 1)
-            # Outside is 0 to grid_sample, so that the fill is taken off before and put back afterwards.
+            # grid_sample pads with 0, so the fill is subtracted before and added back afterwards.
             return nn.functional.grid_sample(images - outside, grid, align_corners=False) + outside
 
         return operation
@@ -163,13 +164,13 @@ def _rotation(signed: Tensor, wide: float) -> tuple[Any, ...]:
 
 
 def _each(values: Tensor, images: Tensor) -> Tensor:
-    """One number an image, to compute with whole images."""
+    """One number per image, shaped to broadcast over images."""
     return values.to(images).view(-1, 1, 1, 1)
 
 
 def _posterize(images: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
     bits = (4 - (4 * strength).floor()).clamp(min=1)
-    unit = _each(2.0 ** (8 - bits), images)  # what is left of a byte is a multiple of it
+    unit = _each(2.0 ** (8 - bits), images)  # remaining byte values are multiples of this
     return ((images * 255).round() / unit).floor() * unit / 255
 
 

@@ -1,4 +1,4 @@
-"""Learning rates over time."""
+"""Learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def learning_rate(
         \eta_t = \eta\,\frac{t + 1}{W} \quad (t < W), \qquad \eta_t = \eta\, s\!\left(\frac{t - W}{T - W}\right) \quad (t \ge W)
 
     ``cosine``: :math:`s(u) = (1 + \cos \pi u) / 2`. ``linear``: :math:`s(u) = 1 - u`. ``constant``: :math:`s = 1`.
-    ``step``: :math:`s = 0.1^{|\{m : m \le t\}|}` with ``milestones`` in steps from the very beginning, warm-up included.
-    ``inverse_sqrt``: :math:`\eta_t = \eta \sqrt{W / (t + 1)}` for :math:`t \ge W`, whatever :math:`T` is; without warm-up as with
-    :math:`W = 1`. See :func:`vaswani_peak` for the form in which papers print it.
+    ``step``: :math:`s = 0.1^{|\{m : m \le t\}|}` with ``milestones`` in steps from the start, warm-up included.
+    ``inverse_sqrt``: :math:`\eta_t = \eta \sqrt{W / (t + 1)}` for :math:`t \ge W`, for any :math:`T`; without warm-up as with
+    :math:`W = 1`. See :func:`vaswani_peak` for the form printed in papers.
 
-    The warm-up's last step has the full rate and its first one :math:`\eta/W`, not 0, which would be a step that does nothing. Beyond
-    :math:`T` the last value stays; ``inverse_sqrt`` goes on falling.
+    The last step of the warm-up has the full rate and the first one :math:`\eta/W`, not 0, which would be an idle step. Beyond
+    :math:`T` the last value is kept; ``inverse_sqrt`` keeps decreasing.
 
     Raises:
-        ValueError: another name, or a warm-up that is negative.
+        ValueError: an unknown name, or a negative warm-up.
     """
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule: found {schedule!r}, allowed are {', '.join(SCHEDULES)}")
@@ -61,7 +61,7 @@ def vaswani_peak(gamma: float, dim: int, warmup_steps: int) -> float:
 
     (Vaswani et al. 2017, section 5.3, with :math:`\gamma = 1`; kim2020, appendix I). With that ``lr``, ``schedule="inverse_sqrt"`` and
     ``warmup_steps`` = w, :func:`learning_rate` gives :math:`\epsilon_t` at ``step`` = t - 1: both branches equal :math:`\eta` at t = w,
-    where the text of kim2020 leaves out the factor :math:`\gamma` (docs: errata, K8).
+    where the text of kim2020 omits the factor :math:`\gamma` (docs: errata, K8).
 
     Raises:
         ValueError: a number that is not positive.

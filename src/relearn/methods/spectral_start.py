@@ -1,4 +1,4 @@
-"""Spectral initialisation: every affine layer starts with the Lipschitz constant 1 (qi2023, section 4.1.4)."""
+"""Spectral initialisation: every affine layer starts with Lipschitz constant 1 (qi2023, section 4.1.4)."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ def spectral_start(
     seed: int = 0,
     operator: bool = False,
 ) -> Initialised:
-    r"""Draw every linear layer and convolution as :math:`W / \sigma_{\max}(W)`, W Xavier-normal (equation 5).
+    r"""Draw every linear layer and convolution as :math:`W / \sigma_{\max}(W)` with Xavier-normal W (equation 5).
 
     =========================  ================================================  =====================================
     layer                      ``operator=False``: as published                  ``operator=True``
     =========================  ================================================  =====================================
     linear, and attention (1)  largest singular value 1                          the same
-    convolution                that of the kernel flattened to (outputs, rest)   norm 1 as a map of images
+    convolution                the same for the kernel as (outputs, rest)        norm 1 as a map of images
     biases                     0                                                 the same
-    normalisation of torch's   scale 1, shift 0                                  the same
-    any other                  as it is                                          as it is
+    torch's normalisations     scale 1, shift 0                                  the same
+    any other                  unchanged                                         unchanged
     =========================  ================================================  =====================================
 
     (1) ``nn.MultiheadAttention``: its three projections as one matrix.
 
-    The flattened kernel is the convolution's own norm where windows do not overlap (patches). Elsewhere the convolution
-    can be larger by up to :math:`\sqrt{k_h k_w}`, or smaller: a random depth-wise 7 x 7 has 1.9 with 8 channels, 1.4 with
-    96, 0.8 with 384, and 7 at worst (errata, Q12). "1-Lipschitz" in the paper's section 4.2.3 is not true of them.
-    ``operator=True`` divides by the norm of the map at the sizes that the layer sees, borders included. Singular values
-    come from products with the weight, not from a decomposition; both kinds of norm are from below, short by about
-    1e-4 (flattened) or 1e-3 (convolutions too large to be written out) at most.
+    The norm of the flattened kernel equals that of the convolution if its windows do not overlap (patches). Otherwise the
+    convolution's norm can be larger by up to :math:`\sqrt{k_h k_w}`, or smaller: a random depth-wise 7 x 7 convolution has 1.9
+    with 8 channels, 1.4 with 96, 0.8 with 384, and 7 in the worst case (errata, Q12), so the claim "1-Lipschitz" in the
+    paper's section 4.2.3 does not hold for them. ``operator=True`` divides by the norm of the map at the sizes that the layer
+    sees, including borders. Singular values come from products with the weight, not from a decomposition; both norms are
+    lower bounds, at most about 1e-4 (flattened) or 1e-3 (convolutions too large for a dense matrix) too small.
 
     Follows the contract of :mod:`relearn.methods.initialised`; a tensor that two layers share is drawn once.
 
     Args:
         model: any network with parameters, or one layer; changed in place.
         loss: not used.
-        batches: with ``operator`` one batch is taken, where a convolution is none of patches; not used else.
-        seed: of the generator.
-        operator: divide a convolution by its norm as a map.
+        batches: with ``operator`` one batch is used if any convolution has overlapping windows; otherwise not used.
+        seed: seed of the generator.
+        operator: divide convolutions by their norm as a map.
 
     Raises:
         ValueError: a model without parameters; ``operator`` without a batch where one is needed.
@@ -76,7 +76,7 @@ def spectral_start(
 def _divide(
     model: nn.Module, wide: Sequence[nn.Conv1d | nn.Conv2d | nn.Conv3d], inputs: Any, seed: int
 ) -> None:
-    """Divide the weights of these convolutions by their norms at the sizes of a forward pass, the largest counts."""
+    """Divide the weights of these convolutions by their norms, the largest one at the sizes of a forward pass."""
     seen: dict[nn.Conv1d | nn.Conv2d | nn.Conv3d, set[tuple[int, ...]]] = {layer: set() for layer in wide}
 
     def note(layer: nn.Module, given: tuple[Tensor, ...]) -> None:

@@ -1,13 +1,13 @@
-r"""T-FixUp, and FixUp for the Transformer: starts that need neither normalisation nor warm-up.
+r"""T-FixUp, and FixUp for Transformers: initialisations that need neither normalisation nor warm-up.
 
 Huang, Pérez, Ba, Volkovs, "Improving Transformer Optimization Through Better Initialization" (2020) and Zhang, Dauphin, Ma, "Fixup
 Initialization: Residual Learning Without Normalization" (2019); rows of table 4.10 of zhu2022, which quotes their results.
 
 Both begin with Xavier-uniform maps, bound :math:`\sqrt{6 / (n_{in} + n_{out})}`, biases 0 and embeddings N(0, 1/d) (padding 0), drawn anew.
-Queries and keys stay so. With N_e and N_d layers:
+Queries and keys are not scaled. With N_e and N_d layers:
 
 ==============================================  ===========================  ====================================
-what                                            ``t_fixup``                  ``fixup``
+weight                                          ``t_fixup``                   ``fixup``
 ==============================================  ===========================  ====================================
 decoder: values, fc1                            × (9 N_d)^(-1/4)             × L^(-1/2), L = 2 N_e + 3 N_d
 decoder: attention's output, fc2                × (9 N_d)^(-1/4)             0
@@ -16,12 +16,12 @@ encoder: attention's output, fc2                × 0.67 N_e^(-1/4)            0
 target embedding (N_d), source's (N_e)          × (9 N)^(-1/4)               × 1
 ==============================================  ===========================  ====================================
 
-FixUp's general rule is :math:`L^{-1/(2m-2)}` on the m - 1 first of the m maps of each of the L branches, and 0 on the last: every branch
-begins as the zero function. Here m = 2 in both kinds of branch (values and output; fc1 and fc2). An output layer of its own
-(``share="none"``) begins at 0, as FixUp says; a tied one cannot.
+FixUp's general rule is :math:`L^{-1/(2m-2)}` on the first m - 1 of the m maps of each of the L branches, and 0 on the last, so every branch
+starts as the zero function. Here m = 2 in both kinds of branch (values and output; fc1 and fc2). A separate output layer
+(``share="none"``) starts at 0, as in FixUp; a tied one cannot.
 
-Differs: FixUp's scalar multipliers and biases in each branch are not there (the maps have biases of their own); T-FixUp's released code
-keeps a gain of 1/√2 on queries and keys, where the paper says Xavier. A table that serves both languages is scaled with N_d.
+Differs: FixUp's scalar multipliers and biases in each branch are omitted (the maps have biases of their own); T-FixUp's released code
+keeps a gain of 1/√2 on queries and keys, where the paper says Xavier. An embedding shared by both languages is scaled with N_d.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FORMS = ("t_fixup", "fixup")
 def t_fixup(
     model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int = 0, form: str = "t_fixup"
 ) -> Initialised:
-    """Draw the start of ``model`` anew, in place, from a generator seeded by ``seed`` (the same on every device).
+    """Draw the parameters of ``model`` anew, in place, from a generator seeded by ``seed`` (the same on every device).
 
     Args:
         model: :class:`relearn.models.post_ln_transformer.PostLNTransformer` with ``residual="no_norm"``.
@@ -49,7 +49,7 @@ def t_fixup(
         form: ``t_fixup`` or ``fixup``.
 
     Raises:
-        ValueError: another form; a model with normalisation, or not made of encoder and decoder layers.
+        ValueError: an unknown form; a model with normalisation, or without encoder and decoder layers.
     """
     if form not in FORMS:
         raise ValueError(f"form: {form!r} (allowed: {', '.join(FORMS)})")
@@ -79,7 +79,7 @@ def t_fixup(
 
 
 def _branches(layer: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """First and last map on the way through each branch of a layer."""
+    """First and last map of each branch of a layer."""
     attentions = [layer.self_attention]
     if hasattr(layer, "cross_attention"):
         attentions.append(layer.cross_attention)

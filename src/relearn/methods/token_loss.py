@@ -1,4 +1,4 @@
-r"""Cross-entropy of a language or translation model: a mean over tokens, padding left out, labels smoothed.
+r"""Cross-entropy of a language or translation model: mean over non-padding tokens, with label smoothing.
 
 Szegedy et al., "Rethinking the Inception Architecture" (2016), section 7.
 """
@@ -12,7 +12,7 @@ PAD = 0
 
 
 def token_loss(logits: Tensor, targets: Tensor, *, smoothing: float = 0.1) -> Tensor:
-    r"""Cross-entropy in nats a token.
+    r"""Cross-entropy in nats per token.
 
     .. math::
         L = \frac{1}{|\{t : y_t \ne 0\}|} \sum_{t : y_t \ne 0}
@@ -26,7 +26,7 @@ def token_loss(logits: Tensor, targets: Tensor, *, smoothing: float = 0.1) -> Te
     ε       smoothing                   ``smoothing``
     ======  ==========================  =============  =========
 
-    Computed in at least single precision. A batch of nothing but padding gives NaN, as a mean over nothing does.
+    Computed in at least single precision. A batch of padding only gives NaN, like any mean over nothing.
     zhu2022 (section 4.3.2) trains with ε = 0.1; ε = 0 is the plain cross-entropy that is reported as validation loss.
 
     Raises:
@@ -39,5 +39,5 @@ def token_loss(logits: Tensor, targets: Tensor, *, smoothing: float = 0.1) -> Te
 
 
 def tokens(targets: Tensor) -> Tensor:
-    """How many terms the mean has: the number of target tokens that are not padding, ()."""
+    """Number of terms in the mean: the target tokens that are not padding, shape ()."""
     return (targets != PAD).sum()

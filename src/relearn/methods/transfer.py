@@ -1,12 +1,12 @@
-"""Transfer learning of many victims at once: frozen features, one linear head an attack.
+"""Transfer learning of many victims at once: frozen features and one linear head per attack.
 
-In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained network and trains only the linear classifier, Adam at 0.1,
-until the fine-tuning set is overfitted. T attacks on one victim are T such trainings on sets that differ in a few samples. Adam acts
-element by element, so one optimiser over a stack of T × V heads and the sum of their losses *is* T × V separate trainings
-(tests/methods/test_transfer.py holds the two together), at the price of one batched matrix product a step.
+In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained network and trains only the linear classifier, with Adam at
+0.1, until it overfits the fine-tuning set. T attacks on one victim are T such trainings on sets that differ in a few samples. Adam
+works element by element, so one optimiser over a stack of T × V heads and the sum of their losses is *equivalent* to T × V separate
+trainings (tested in tests/methods/test_transfer.py), at the cost of one batched matrix product per step.
 
-Samples that a defence has dropped have weight zero. Every head sees the same order of samples; a batch's loss is the mean over the
-samples that its head keeps, and a batch without any contributes nothing.
+Samples dropped by a defence have weight zero. All heads see the samples in the same order; a batch's loss is the mean over the samples
+that its head keeps, and a batch without kept samples contributes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Heads(nn.Module):
 
 
 def poisoned_sets(clean: Tensor, poisons: Tensor, positions: Tensor) -> Tensor:
-    """Fine-tuning sets in which poisons stand in the place of their bases.
+    """Fine-tuning sets in which poisons replace their bases.
 
     Shapes: clean (n, d) features of the clean set, poisons (T, k, d), positions (k,) of the bases in the clean set → (T, n, d).
     """
@@ -89,16 +89,16 @@ def fine_tune(
 
     Args:
         features: (n, T, d) penultimate features of every fine-tuning set.
-        labels: (n,) the labels that the victim sees.
-        keep: (n, T, V) which samples each variant keeps.
-        head: the pre-trained linear layer, not changed.
-        reset_head: start from a fresh linear layer instead.
+        labels: (n,) the labels seen by the victim.
+        keep: (n, T, V) the samples that each variant keeps.
+        head: the pre-trained linear layer; it is not changed.
+        reset_head: start from a newly initialised linear layer instead.
 
     Returns:
         The heads, the outcome (``ok`` or ``diverged``) and the step of a divergence.
 
     Raises:
-        ValueError: shapes that do not belong together.
+        ValueError: shapes that do not match.
     """
     count, sets, width = features.shape
     if labels.shape != (count,) or keep.shape[:2] != (count, sets) or keep.dim() != 3:

@@ -1,4 +1,4 @@
-r"""Initialisations in closed form: Kaiming (He et al. 2015) and Xavier (Glorot, Bengio 2010).
+r"""Variance-scaling initialisations: Kaiming (He et al. 2015) and Xavier (Glorot, Bengio 2010).
 
 ===============  =============================================  ===========================================
 layer            :func:`kaiming`                                :func:`xavier`
@@ -6,15 +6,15 @@ layer            :func:`kaiming`                                :func:`xavier`
 convolution      N(0, 2 / fan) with fan-out or fan-in           U(-a, a), a = gain · sqrt(6 / (in + out)),
                  (He, eq. 14 and 10)                            or N(0, gain² · 2 / (in + out)) (eq. 16, 12)
 linear           U(±1 / sqrt(fan-in)), torch's default          as a convolution
-embedding        as it is                                       N(0, 1 / dimension), padding row 0
-attention (1)    as it is                                       its stacked map as one linear layer
+embedding        unchanged                                      N(0, 1 / dimension), padding row 0
+attention (1)    unchanged                                      its stacked map as one linear layer
 normalisation    scale 1, shift 0                               scale 1, shift 0
 biases           0                                              0
-any other        as it is                                       as it is
+any other        unchanged                                      unchanged
 ===============  =============================================  ===========================================
 
-fan-in = inputs · kernel area, fan-out = outputs · kernel area, with torch's count where there are groups.
-(1) ``nn.MultiheadAttention``, which keeps its three projections as one bare parameter.
+fan-in = inputs · kernel area, fan-out = outputs · kernel area, with torch's count for grouped convolutions.
+(1) ``nn.MultiheadAttention``, which stores its three projections as one parameter.
 
 Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor that two layers
 share is drawn once, as an embedding if one of them is.
@@ -42,19 +42,19 @@ NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 def kaiming(
     model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int = 0, mode: str = "published"
 ) -> Initialised:
-    """Draw the convolutions anew so that ReLU keeps the variance, backward (fan-out) or forward (fan-in).
+    """Draw the convolutions anew so that ReLU preserves the variance, backward (fan-out) or forward (fan-in).
 
     Args:
         model: any network with parameters; changed in place.
         loss, batches: not used.
         seed: of the generator.
-        mode: ``published``: what the network's own code does, if the network says it by a method
+        mode: ``published``: the initialisation of the network's own code, if the network has a method
             ``draw_start(generator)`` (:mod:`relearn.models.published_start`; WRN-28-10's is torch's default, VGG's
-            head has a deviation of 0.01), else ``fan_out``. ``fan_out``, ``fan_in``: the table above, for every
-            network.
+            head has a standard deviation of 0.01), else ``fan_out``. ``fan_out``, ``fan_in``: the table above, for
+            every network.
 
     Raises:
-        ValueError: another mode; a model without parameters.
+        ValueError: an unknown mode; a model without parameters.
     """
     if mode not in MODES:
         raise ValueError(f"mode: {mode!r} (allowed: {', '.join(MODES)})")
@@ -97,7 +97,7 @@ def xavier(
         gain: factor on the weights.
 
     Raises:
-        ValueError: another distribution; a gain that is not positive; a model without parameters.
+        ValueError: an unknown distribution; a gain that is not positive; a model without parameters.
     """
     if distribution not in DISTRIBUTIONS:
         raise ValueError(f"distribution: {distribution!r} (allowed: {', '.join(DISTRIBUTIONS)})")
@@ -117,11 +117,11 @@ def xavier(
     return Initialised()
 
 
-# --- what the initialisations of orthogonal.py and fixup.py share ----------------------------------
+# --- shared by the initialisations of orthogonal.py and fixup.py  ----------------------------------
 
 
 def generator_of(model: nn.Module, seed: int) -> torch.Generator:
-    """A generator on the CPU; ValueError for a model that has no parameters."""
+    """A CPU generator; ValueError if the model has no parameters."""
     if next(model.parameters(), None) is None:
         raise ValueError(f"a {type(model).__name__} without parameters: nothing to initialise")
     return torch.Generator().manual_seed(seed)
@@ -141,7 +141,7 @@ def redraw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
 
 
 def neutral(model: nn.Module) -> None:
-    """Normalisations to scale 1 and shift 0, biases of layers to 0; draws nothing."""
+    """Set normalisations to scale 1 and shift 0, and biases of layers to 0; draws nothing."""
     for module in model.modules():
         if isinstance(module, NORMALISATIONS) and isinstance(module.weight, Tensor):
             redraw(module.weight, init.ones_)
@@ -156,10 +156,10 @@ def neutral(model: nn.Module) -> None:
 def layers(
     model: nn.Module, drawn: set[int] | None = None, *, stacked: bool = False
 ) -> Iterator[tuple[nn.Module, Tensor]]:
-    """Every convolution and linear layer with its weight, a shared weight once and not if ``drawn`` has it.
+    """Every convolution and linear layer with its weight; shared weights once, and only if not in ``drawn``.
 
     Args:
-        stacked: give ``nn.MultiheadAttention`` with its stacked projections, too.
+        stacked: include ``nn.MultiheadAttention`` with its stacked projections.
     """
     seen = set() if drawn is None else set(drawn)
     for module in model.modules():

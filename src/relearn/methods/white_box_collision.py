@@ -1,4 +1,4 @@
-r"""Feature collision in a network that the attacker knows (zhu2022, eq. 2.1), and its watermark (section 2.3.3).
+r"""White-box feature collision (zhu2022, eq. 2.1), with optional watermark (section 2.3.3).
 
 .. math:: x_p = \arg\min_x \|x - x_b\|_2^2 + \mu \|\phi(x) - \phi(x_t)\|_2^2
           \quad\text{s.t.}\quad \|x - x_b\|_\infty \le \varepsilon, \qquad
@@ -15,17 +15,17 @@ x_b     bases, with the watermark                     ``self.bases``   (T, k, C,
 γ       opacity of the target's watermark on a base   ``watermark``    ()
 ======  ============================================  ===============  ================
 
-Every poison collides by itself: k of them are k attacks on the same target. The one substitute is the victim.
+Each poison collides separately: k poisons are k attacks on the same target. The only substitute is the victim.
 
-The equation has no ball. Here it has one, around the base with its watermark, because that is what the
-equation starts from and what it stays near to; ``eps=1`` is the equation alone. A watermark is meant to be
-seen and is not counted in ε: the change from the clean base is up to ε + γ |x_t - x_b|. It is rounded to 8
-bits, so that poisons can be; ``Crafted.bases`` holds the centres of the balls.
+The equation has no ball constraint. Here there is one, around the watermarked base, from which the
+optimisation starts and near which it stays; ``eps=1`` gives the equation alone. The watermark is meant to be
+visible and does not count towards ε: the change from the clean base is up to ε + γ |x_t - x_b|. It is rounded
+to 8 bits, so that poisons can be 8-bit images; ``Crafted.bases`` holds the centres of the balls.
 
-μ is not given in the text. Default: 4 · (pixels of an image / features)², the rule of the attack's inventors
-(Shafahi et al., NeurIPS 2018) in this equation's form. Differs from the paper: they minimise by
+μ is not stated in the text. Default: 4 · (pixels of an image / features)², the rule of the attack's authors
+(Shafahi et al., NeurIPS 2018) translated to this equation. Differs from the paper, which minimises by
 forward-backward splitting (a gradient step on the collision, then a proximal step on the distance). Here both
-terms go through the loop's Adam, since no step size is given, and so that ε, learning rate, iterations,
+terms are minimised by the loop's Adam, because no step size is given and so that ε, learning rate, iterations,
 history and checkpoints mean the same as for every other attack; the minimiser is the same.
 """
 
@@ -103,7 +103,7 @@ def craft(
     if len(substitutes) != 1:
         raise ValueError(f"substitutes: {len(substitutes)} networks; allowed: one, whose weights are known")
     if mu is not None and not mu > 0:
-        raise ValueError(f"mu is {mu}; a positive number is needed")
+        raise ValueError(f"mu is {mu}; allowed: a positive number")
     bases = watermarked(bases, targets, watermark)
     return crafting.craft(
         Collision(bases, mu),

@@ -1,7 +1,7 @@
-r"""YOPO-m-n: m passes of the whole network as in FreeLB, and after each n steps of δ through its first block alone.
+r"""YOPO-m-n: m passes of the whole network as in FreeLB, each followed by n steps of δ through the first block only.
 
 Zhang et al. 2019 (arXiv 1905.00877), as zhu2022, section 3.5.3 uses it: f_0 is the network up to the output of the first Transformer
-block, p the gradient of the loss with respect to that output, held while δ moves:
+block, p the gradient of the loss with respect to that output, kept fixed while δ moves:
 
 .. math::
     g = \frac1m \sum_{t=0}^{m-1} \nabla_\theta L(f_\theta(X + \delta_{t,0}), y), \qquad
@@ -18,11 +18,11 @@ n        steps of δ for each                             ``inner``
 f_0      up to the output of this block                  ``first``
 =======  ==============================================  ====================================================
 
-The step s = 0 is that of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, which costs nothing; n - 1 shallow passes follow,
-which stop behind f_0 and ask for no gradient of a parameter. n = 1 is FreeLB.
+The step s = 0 uses the gradient of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, at no extra cost; n - 1 shallow passes
+follow, which stop after f_0 and compute no parameter gradients. n = 1 is FreeLB.
 
 Fact and erratum (tests/methods/test_yopo.py): for a linear f_0, h does not depend on δ, and as long as no step leaves the ball YOPO-m-n
-is FreeLB with an n times larger step. With ``divided`` it is FreeLB itself: the text's remark on larger steps holds for ``whole`` only.
+is FreeLB with an n times larger step. With ``divided`` it is FreeLB itself, so the text's remark on larger steps holds for ``whole`` only.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class YOPO(AdversarialBase):
 
     Args:
         inner: n.
-        step: of :data:`STEPS`.
-        first: the name of the module that ends f_0; by default :func:`first_block` finds it.
+        step: one of :data:`STEPS`.
+        first: name of the module that ends f_0; by default :func:`first_block` finds it.
 
     Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
@@ -67,7 +67,7 @@ class YOPO(AdversarialBase):
             self.ball = replace(self.ball, step_size=self.step_size / self.inner)
 
     def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
-        """Leave g in the parameters; the mean loss of the whole passes."""
+        """Write g to the parameters; returns the mean loss of the whole passes."""
         if self.ball.is_point:
             return plain_gradient(model, loss, batch)
         masks, total = self.masks(), torch.zeros(())
@@ -94,11 +94,11 @@ class YOPO(AdversarialBase):
 
 
 class _Enough(Exception):
-    """The shallow pass is over."""
+    """Raised to stop the shallow pass after f_0."""
 
 
 class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
-    """Runs a network up to a block's first output, and keeps the loss's gradient with respect to it."""
+    """Runs a network up to the first output of a block, and keeps the loss's gradient with respect to that output."""
 
     def __init__(self, block: nn.Module) -> None:
         self.states: Tensor | None = None
@@ -110,16 +110,18 @@ class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
         self.handle.remove()
 
     def through(self, run: Callable[[Tensor], Tensor], delta: Tensor) -> Tensor:
-        """``run(delta)``, whole; its backward pass leaves p."""
+        """Run the whole ``run(delta)``; its backward pass stores p."""
         self.states = self.slope = None
         found = run(delta)
         if self.states is None:
-            raise ValueError("first: its module is not run in a forward pass (allowed: a module that is)")
-        self.states = None  # what is kept of the graph is the hook's
+            raise ValueError(
+                "first: its module is not called in a forward pass (allowed: a module that is called)"
+            )
+        self.states = None  # the graph is kept by the hook only
         return found
 
     def product(self, run: Callable[[Tensor], Any], delta: Tensor) -> Tensor:
-        """⟨p, f_0⟩ of a run that stops behind the block."""
+        """⟨p, f_0⟩ of a run that stops after the block."""
         self.states, self.stops = None, True
         try:
             with contextlib.suppress(_Enough):
@@ -145,8 +147,8 @@ class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
 
 
 def first_block(model: nn.Module, name: str | None = None) -> nn.Module:
-    """The module of this name; else the first of the first list of modules (``nn.ModuleList``, or a sequence that is called as in
-    :data:`LISTS`), as transformers' and timm's Transformers have their blocks.
+    """The module of this name; else the first module of the first list of modules (``nn.ModuleList``, or an ``nn.Sequential`` named as in
+    :data:`LISTS`), which holds the blocks in Transformers of transformers and timm.
 
     Raises:
         ValueError: there is none.

@@ -1,4 +1,4 @@
-"""The ball in which poisons must lie, after 8-bit quantisation too."""
+"""The ball constraint of the poisons, also after 8-bit quantisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PIXEL_ROUNDING = 1e-6  # float32 rounding of base ± ε on the [0, 1] scale
 
 
 def quantise(poisons: Tensor, bases: Tensor, eps: float) -> Tensor:
-    """The 8-bit images (uint8) nearest to poisons (..., k, C, H, W) that lie in the ball around 8-bit bases.
+    """The nearest 8-bit images (uint8) to poisons (..., k, C, H, W) within the ball around 8-bit bases.
 
     A pixel changes by at most floor(255 · eps) levels: for the published 0.1 that is 25 of 255. (Figure 2.2
     prints 26, which is 25.5 rounded up and lies outside.)
@@ -23,26 +23,26 @@ def quantise(poisons: Tensor, bases: Tensor, eps: float) -> Tensor:
         eps: largest change of a pixel on the [0, 1] scale.
 
     Raises:
-        ValueError: poisons outside the ball, or bases that are no 8-bit images.
+        ValueError: poisons outside the ball, or bases that are not 8-bit images.
     """
     assert_in_ball(poisons, bases, eps)
     levels = 255 * bases.double()
     whole = levels.round()
     if (levels - whole).abs().max() > 1e-3:
         raise ValueError("bases are not 8-bit images: 255 * pixel must be a whole number for every pixel")
-    radius = math.floor(255 * eps + 1e-6)  # 255 * (8 / 255) must be 8 in spite of rounding
+    radius = math.floor(255 * eps + 1e-6)  # so that 255 * (8 / 255) is 8 despite rounding
     nearest = (255 * poisons.double()).round()
     inside = torch.minimum(torch.maximum(nearest, whole - radius), whole + radius)
     return inside.clamp(0, 255).to(torch.uint8)
 
 
 def assert_in_ball(poisons: Tensor, bases: Tensor, eps: float) -> None:
-    """Check |poison - base| ≤ eps and 0 ≤ poison ≤ 1 for poisons (..., k, C, H, W); uint8 counts as x / 255.
+    """Check |poison - base| ≤ eps and 0 ≤ poison ≤ 1 for poisons (..., k, C, H, W); uint8 is read as x / 255.
 
-    Floating-point images are allowed 1e-6 of rounding; two 8-bit images none.
+    Floating-point images may exceed the bounds by 1e-6 of rounding error, 8-bit images not at all.
 
     Raises:
-        ValueError: shapes that do not fit, or the largest violation with its place.
+        ValueError: shapes that do not fit, or a violation; the message gives the largest one and its index.
     """
     if poisons.shape[-bases.ndim :] != bases.shape:
         raise ValueError(

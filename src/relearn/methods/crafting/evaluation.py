@@ -1,4 +1,4 @@
-"""An attack's loss at given poisons, in any network."""
+"""The loss of an attack at given poisons, in any network."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def evaluate(
     precision: str = "fp32",
     target_batch: int | None = None,
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """The objective at poisons (T, k, C, H, W) in each of m networks, Dropout off.
+    """The objective at poisons (T, k, C, H, W) in each of m networks, without dropout.
 
     Returns:
-        losses (m, T), NaN where what the attack reads is not finite (or its squares), and for each network
-        the coefficients (T, ...), None where there are none.
+        losses (m, T), NaN if the attack's readings or their squares are not finite; and the coefficients
+        (T, ...) for each network, None if there are none.
     """
     objective = as_objective(objective)
     losses = poisons.new_full((len(networks), len(targets)), math.nan)
@@ -49,6 +49,6 @@ def evaluate(
 
 
 def usable(poisons: Reading, target: Reading) -> bool:
-    """Whether squares can be summed: one number shows NaN, infinity and overflow in any entry."""
+    """Whether squares can be summed; a single number reveals NaN, infinity and overflow in any entry."""
     with torch.no_grad():
         return math.isfinite(sum(torch.linalg.vector_norm(one).square() for one in (*poisons, *target)))

@@ -1,4 +1,4 @@
-"""The loop itself."""
+"""The crafting loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from relearn.methods.crafting.target_side import TargetSide
 
 
 class Checkpoint(Protocol):
-    """Where a run keeps its state, a dict of tensors and ints: `load` gives what was saved last, or None."""
+    """Storage of a run's state, a dict of tensors and ints; `load` returns the last saved state, or None."""
 
     def load(self) -> dict[str, Any] | None: ...
 
@@ -35,21 +35,19 @@ class Checkpoint(Protocol):
 
 @dataclass
 class Crafted:
-    """What crafting made.
+    """Result of crafting.
 
     Attributes:
-        poisons: (T, k, C, H, W), pixels in [0, 1], inside the ball; `quantise` makes 8-bit images of them.
+        poisons: (T, k, C, H, W), pixels in [0, 1], inside the ball; `quantise` converts them to 8-bit images.
         bases: (T, k, C, H, W) the centres of the ball: the clean bases, unless the attack starts elsewhere.
-        final_loss: (T,) the objective at the final poisons, summed over substitutes, Dropout off.
-        coefficients: of the same evaluation, for each substitute (T, k), or with an axis for its layers
-            (T, L, k), or None where the objective has none.
-        watched: (V, T) the objective at the final poisons in the V watched networks, Dropout off; None where
-            none are watched.
-        history: a row per iteration, measured before its step: iteration (from 1), loss_sum (over
-            substitutes; mean over targets), loss_mean (loss_sum / m, the axis of figure 2.3), and watch (a
-            loss for each watched network) where watched.
-        outcome: "ok", or "diverged": the poisons are then those of before iteration `outcome_step`.
-        outcome_reason: what was not finite, and where.
+        final_loss: (T,) the objective at the final poisons, summed over substitutes, without dropout.
+        coefficients: from the same evaluation, for each substitute (T, k), or with an axis for layers (T, L, k), or None if the
+            objective has none.
+        watched: (V, T) the objective at the final poisons in the V watched networks, without dropout; None if none are watched.
+        history: one row per iteration, measured before its step: iteration (from 1), loss_sum (over substitutes; mean over
+            targets), loss_mean (loss_sum / m, the axis of figure 2.3), and watch (the loss of each watched network) when evaluated.
+        outcome: "ok", or "diverged": the poisons are then those before iteration `outcome_step`.
+        outcome_reason: which quantity was not finite.
     """
 
     poisons: Tensor
@@ -88,36 +86,36 @@ def craft(
 
     Args:
         objective: the attack; for one on pooled features a function (features (T, k, d), target (T, d), last
-            coefficients or None) -> loss (T,), coefficients (T, k) or None is enough.
-        substitutes: networks with what the objective reads (`features(images (B, C, H, W)) -> (B, d)`), which
-            standardise the pixels themselves. They run in evaluation mode and get no weight gradients; their
-            state is put back.
+            coefficients or None) -> loss (T,), coefficients (T, k) or None is sufficient.
+        substitutes: networks with the methods read by the objective (`features(images (B, C, H, W)) -> (B, d)`),
+            which standardise the pixels themselves. They run in eval mode without weight gradients; their state is
+            restored.
         bases: clean poison images, (k, C, H, W) for all targets or (T, k, C, H, W), pixels in [0, 1].
         targets: (T, C, H, W), pixels in [0, 1].
         eps: largest change of a pixel, on the [0, 1] scale.
         lr: Adam's learning rate on standardised pixels; betas (0.9, 0.999), no decay.
         iterations: Adam steps.
-        dropout: whether the substitutes' own Dropout layers stay on while crafting.
-        seed: of the Dropout masks. The global random state is left as it was.
+        dropout: whether the substitutes' dropout layers are active while crafting.
+        seed: seed of the dropout masks. The global random state is restored.
         target_dropout: masks of the target's features: "resampled" each iteration (the text), "fixed" (drawn
-            once, the published code) or "off". Without dropout they are computed once in any case.
-        pixel_std: per channel, or one number; Adam moves pixels / pixel_std. Default: the substitutes' own
-            `std` buffer, 1 where they have none.
+            once, the published code) or "off". Without dropout the features are computed once.
+        pixel_std: per channel, or one number; Adam acts on pixels / pixel_std. Default: the substitutes'
+            `std` buffer, or 1 if they have none.
         precision: "fp32" (no autocast: the images' own dtype) or "bf16" (autocast around the substitutes).
-        target_batch: targets per forward pass, to bound memory; default all, and halved as often as an
-            accelerator has no memory left. Changes only the Dropout masks.
-        watch: (every, networks): the loss in these networks too, Dropout off, so often and at the last
-            iteration.
+        target_batch: targets per forward pass, to bound memory; default all, halved whenever an accelerator runs
+            out of memory. Only the dropout masks depend on it.
+        watch: (every, networks): also evaluate the loss in these networks, without dropout, at this interval and
+            at the last iteration.
         progress: called as progress(finished, iterations) after each iteration.
         log: called as log(iteration, loss_sum=..., loss_mean=...) after each, with watch_0=..., watch_1=...
-            where watched. What it or progress raises stops the run, after saving a checkpoint if there is
-            one.
-        checkpoint: resumed from where it holds a state; saved every `checkpoint_every` iterations and at the
-            end. A resumed run gives the same bits on a CPU.
+            when evaluated. An exception from log or progress stops the run, after saving a checkpoint if there
+            is one.
+        checkpoint: crafting resumes from its state if it has one; saved every `checkpoint_every` iterations and
+            at the end. A resumed run gives the same bits on a CPU.
 
     Raises:
-        TypeError, ValueError: an argument that does not fit, or a saved state that does not. A loss that is
-            not finite is no error but the outcome "diverged".
+        TypeError, ValueError: an invalid argument or saved state. A non-finite loss is not an error but
+            the outcome "diverged".
     """
     check(substitutes, bases, targets, eps, lr, iterations, target_dropout, precision, target_batch)
     objective = as_objective(objective)
@@ -172,7 +170,7 @@ def craft(
                     log(step, **_metrics(row))
                 if progress is not None:
                     progress(step, iterations)
-            except BaseException:  # an interruption between two iterations loses none of them
+            except BaseException:  # an interruption between two iterations loses no iteration
                 if checkpoint is not None:
                     checkpoint.save(state.dump())
                 raise
@@ -195,7 +193,7 @@ def _gradient(
     parts: Sequence[slice],
     precision: str,
 ) -> tuple[float, Tensor, str | None]:
-    """Loss (sum over substitutes, mean over targets), its gradient for the poisons, what was not finite."""
+    """Loss (sum over substitutes, mean over targets), its gradient w.r.t. the poisons, and what was not finite."""
     gradient = torch.zeros_like(state.poisons)
     total = state.poisons.new_zeros(())
     for i, net in enumerate(substitutes):
@@ -205,7 +203,7 @@ def _gradient(
             poisons = state.poisons[part].detach().requires_grad_()
             read = reading(objective.read, net, poisons, precision)
             if not usable(read, target):
-                what = f"what is read of substitute {i} is not finite, or its squares are not"
+                what = f"the reading of substitute {i}, or its square, is not finite"
                 return math.nan, gradient, what
             last = state.coefficients[i][part] if i in state.coefficients else None
             loss, coefficients = objective.part(part).loss(read, target, last)

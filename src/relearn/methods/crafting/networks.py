@@ -1,4 +1,4 @@
-"""Substitutes in use: evaluation mode, no weight gradients, Dropout on or off, own random numbers."""
+"""Contexts for the substitutes: eval mode, no weight gradients, dropout on or off, separate random numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DROPOUT_LAYERS = (
 
 @contextmanager
 def frozen(networks: Sequence[nn.Module]) -> Iterator[None]:
-    """Networks in evaluation mode and without weight gradients; modes and flags are put back afterwards."""
+    """Context with networks in eval mode and without weight gradients; modes and flags are restored afterwards."""
     flags = [(parameter, parameter.requires_grad) for net in networks for parameter in net.parameters()]
     with _modes_kept(networks):
         try:
@@ -34,9 +34,9 @@ def frozen(networks: Sequence[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def dropout_active(net: nn.Module, active: bool) -> Iterator[None]:
-    """Dropout layers on or off, whatever mode the rest of the network is in; put back afterwards.
+    """Context with dropout layers on or off, whatever the mode of the rest of the network; restored afterwards.
 
-    Only Dropout modules are switched: a network that calls the function in its `forward` escapes this.
+    Only dropout modules are switched; a functional call in `forward` is not affected.
     """
     with _modes_kept([net]):
         for module in net.modules():
@@ -46,13 +46,13 @@ def dropout_active(net: nn.Module, active: bool) -> Iterator[None]:
 
 
 def has_dropout(net: nn.Module) -> bool:
-    """Whether a Dropout layer of the network would draw anything."""
+    """Whether any dropout layer of the network would draw a mask."""
     return any(isinstance(module, DROPOUT_LAYERS) and module.p > 0 for module in net.modules())
 
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """The global random state of the CPU and of `device` set to a seed, and put back afterwards."""
+    """Context with the global random state of the CPU and of `device` seeded; restored afterwards."""
     indices = []
     if device.type == "cuda":
         indices = [torch.cuda.current_device() if device.index is None else device.index]
@@ -70,7 +70,7 @@ def random_state(device: torch.device) -> list[Tensor]:
 
 
 def set_random_state(device: torch.device, states: Sequence[Tensor]) -> None:
-    """What `random_state` gave, put back."""
+    """Restore the state from `random_state`."""
     torch.set_rng_state(states[0])
     if len(states) > 1:
         torch.cuda.set_rng_state(states[1], device)

@@ -1,4 +1,4 @@
-"""What an iteration changes: poisons, Adam's moments, coefficients; and how a checkpoint holds it."""
+"""State of the crafting loop (poisons, Adam's moments, coefficients) and its form in a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ COEFFICIENTS = "coefficients"
 
 
 class State:
-    """Poisons within the box [lower, upper], moved by Adam.
+    """Poisons within the box [lower, upper], updated by Adam.
 
-    Adam is written out, so that its moments are plain tensors of the checkpoint.
+    Adam is implemented here so that its moments are plain tensors of the checkpoint.
     """
 
     def __init__(self, poisons: Tensor, eps: float) -> None:
@@ -28,7 +28,7 @@ class State:
         self.history: list[dict[str, Any]] = []
 
     def step(self, gradient: Tensor, std: Tensor, lr: float) -> None:
-        """One Adam step on pixels / std, given the gradient for pixels; then the nearest point of the box."""
+        """One Adam step on pixels / std, given the gradient w.r.t. pixels, followed by projection to the box."""
         self.iteration += 1
         gradient = gradient * std
         self.first.lerp_(gradient, 1 - BETAS[0])
@@ -39,7 +39,7 @@ class State:
         self.poisons = torch.minimum(torch.maximum(moved, self.lower), self.upper)
 
     def dump(self) -> dict[str, Any]:
-        """Everything that the next iteration depends on: copies of tensors, and one int."""
+        """Everything the next iteration depends on: copies of tensors, and one int."""
         state: dict[str, Any] = {"iteration": self.iteration, "rng": torch.get_rng_state()}
         state |= {"poisons": self.poisons.clone(), "first": self.first.clone(), "second": self.second.clone()}
         if self.poisons.is_cuda:
@@ -53,10 +53,10 @@ class State:
         return state
 
     def restore(self, state: dict[str, Any], iterations: int) -> None:
-        """Go on from a dump.
+        """Continue from a dump.
 
         Raises:
-            ValueError: it belongs to other bases, another eps, or has more than `iterations` iterations.
+            ValueError: the dump belongs to other bases or another eps, or has more than `iterations` iterations.
         """
         poisons, iteration = state["poisons"].to(self.lower), int(state["iteration"])
         inside = (

@@ -1,4 +1,4 @@
-"""What the attack reads of the targets: computed once where it does not change."""
+"""An attack's readings of the targets, computed once if they do not change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from relearn.methods.crafting.networks import dropout_active, has_dropout
 from relearn.methods.crafting.objective import Objective, Reading, reading
 
-KEPT_BYTES = 2**31  # of all networks together; what goes beyond is read again in each iteration
+KEPT_BYTES = 2**31  # for all networks together; readings beyond this are recomputed in each iteration
 
 
 class TargetSide:
@@ -39,7 +39,7 @@ class TargetSide:
                 self.kept.append(None if resampled else self._whole(net, dropout == "fixed"))
 
     def of(self, index: int, part: slice) -> Reading:
-        """The reading of some targets in the network of an index; Dropout as it stands, where resampled."""
+        """Reading of some targets in network `index`; with "resampled", dropout is in its current mode."""
         kept, net = self.kept[index], self.networks[index]
         if kept is not None:
             return [one[part] for one in kept]

@@ -1,4 +1,4 @@
-r"""GradInit: learn one factor for each weight tensor such that the first step of training is a good one.
+r"""GradInit: learn a scale factor for each weight tensor that minimises the loss after the first training step.
 
 zhu2022, section 4.2 (eq. 4.1, algorithm 4); Zhu et al., NeurIPS 2021. With the random weights W_1 … W_M of a network kept fixed,
 
@@ -12,40 +12,39 @@ symbol             meaning                                                      
 α_i ≥ 0.01         factor of tensor i, starts at 1                                 ``scales`` (M,)
 θ_m                the rescaled weights                                            ``theta``, a list
 S, S̃               two minibatches that share a part r of their samples            ``first``, ``second``
-g                  ∇_θ L(S; θ_m), by the rescaled weights                          ``gradient``, a list
+g                  ∇_θ L(S; θ_m), w.r.t. the rescaled weights                      ``gradient``, a list
 A[g]               the optimiser's first direction: g (SGD) or sign g (Adam)       :func:`direction`
 p_A                2 (SGD) or 1 (Adam), over all elements of all tensors           :func:`gradient_norm`
-η, γ, τ, λ         the optimiser's rate, bound, rate of the factors, penalty       ``eta gamma tau penalty``
+η, γ, τ, λ         learning rate, bound, rate of the factors, penalty              ``eta gamma tau penalty``
 =================  ==============================================================  ==========================
 
-An iteration computes g on S. If its norm is above γ, the factors descend the norm; else they descend the loss on S̃ after the step.
-A[g] is a constant there (algorithm 4), so no derivative of g is needed:
+An iteration computes g on S. If its norm exceeds γ, the factors take a step that reduces the norm; otherwise one that reduces the loss
+on S̃ after the step. There A[g] is treated as constant (algorithm 4), so no derivative of g is needed:
 
 .. math:: \frac{\partial \tilde L}{\partial \alpha_i} = \Bigl\langle \nabla_{\theta_i} L\bigl(\tilde S; \theta_m - \eta A[g]\bigr),
           W_i \Bigr\rangle, \qquad
           \frac{\partial \|g\|_{p_A}}{\partial \alpha_i} = \bigl\langle (H v)_i, W_i \bigr\rangle, \quad
           v = \frac{g}{\|g\|_2} \text{ or } \operatorname{sign} g
 
-with the Hessian H of L(S; ·) at θ_m. Which of the two an iteration does is known before anything is differentiated twice: a second
-order graph exists in the iterations of the constraint only (and in all of ``form="penalty"``, section 4.2.6, which minimises
-L̃ + λ‖g‖ instead).
+with the Hessian H of L(S; ·) at θ_m. The branch is known before anything is differentiated twice, so a second-order graph is built in
+constraint iterations only (and in all iterations of ``form="penalty"``, section 4.2.6, which minimises L̃ + λ‖g‖ instead).
 
 Facts (tests/methods/test_gradinit.py): both derivatives equal finite differences of the formulas in double precision; three
-iterations equal a slow re-implementation; γ = ∞ takes objective iterations only; nothing but the parameters changes.
+iterations equal a slow re-implementation; γ = ∞ gives objective iterations only; nothing but the parameters changes.
 
-What the text leaves open, and where this differs from the code that its authors released:
+Choices where the text is incomplete, and differences from the released code:
 
-1. A[g] of SGD: a symbol is lost in eq. 4.1. Eq. 4.2 holds for A[g] = g, the default here; ``normalised=True`` is g/‖g‖₂, with which
-   all of the released CIFAR-10 commands run. At ‖g‖ = γ = 1 they are the same.
+1. A[g] of SGD: a symbol is missing in eq. 4.1. Eq. 4.2 holds for A[g] = g, the default here; ``normalised=True`` is g/‖g‖₂, which
+   all released CIFAR-10 commands use. At ‖g‖ = γ = 1 they coincide.
 2. The factors' optimiser: one Adam (text, default) or one with two first moments (``moments="split"``, released).
 3. Bounds: 0.01 for all (text). Released: 0 for biases.
 4. ``clip`` (released: 1, with the loss L̃ divided by η) clamps each factor's derivative; the text does not mention it for GradInit.
-   ``divide_by_eta=True`` is the released scaling: it acts on what is clipped, and on how the two kinds share Adam's second moment.
-5. S and S̃ are cut from one pool of n samples, the first and the last ⌊n/(2-r)⌋ (r = 1/2: two thirds), as released for translation;
-   for images the released loader gives halves. The distribution is the same for independent samples.
-6. θ_m is made anew from W each time; released: the weights are rescaled in place, and the rounding adds up.
-7. Tensors of norm zero (fresh biases) have no factor in either; here they are reported.
-8. Normalisation by batch statistics with running ones untouched, Dropout off: released, and not in the text.
+   ``divide_by_eta=True`` is the released scaling: it affects the clipping, and how the two kinds of iteration share Adam's second moment.
+5. S and S̃ are the first and the last ⌊n/(2-r)⌋ of a pool of n samples (r = 1/2: two thirds), as released for translation;
+   for images the released loader gives halves. For independent samples the distribution is the same.
+6. θ_m is computed from W in each iteration; in the released code the weights are rescaled in place, which accumulates rounding errors.
+7. Tensors of norm zero (such as new biases) have no factor in either; here they are reported.
+8. Batch normalisation uses batch statistics without updating the running ones, and dropout is off: as released; not in the text.
 """
 
 from __future__ import annotations
@@ -96,34 +95,34 @@ def gradinit(
         model: any module of floating point parameters, on the batches' device; called as ``model(input)``, or ``model(*input)`` if a
             batch's first member is a tuple. Tied parameters have one factor.
         loss: ``loss(output, *rest)`` → scalar, a mean over the samples.
-        batches: one pool of samples an iteration, ``(input, *rest)``; S and S̃ are cut from it. Give 1.5 times the batch size of
-            training for ``overlap`` 1/2.
-        optimizer: A, that of the training to come: ``sgd``, or ``adam`` for Adam and its like.
+        batches: one pool of samples per iteration, ``(input, *rest)``, from which S and S̃ are taken. Use 1.5 times the training
+            batch size for ``overlap`` 1/2.
+        optimizer: A, the optimiser of the subsequent training: ``sgd``, or ``adam`` for Adam and its variants.
         eta: its learning rate.
-        gamma: bound of ‖g‖; ``math.inf`` for none. Rule of thumb (section 4.2.5): ηγ² = 0.1 (SGD), ηγ = 0.1 (Adam).
+        gamma: bound on ‖g‖; ``math.inf`` for none. Rule of thumb (section 4.2.5): ηγ² = 0.1 (SGD), ηγ = 0.1 (Adam).
         tau: learning rate of the factors; the text searches 1e-3 to 1e-1.
         iterations: at least 1; the text: an epoch of CIFAR-10 (390), 780 for translation, 2000 for ImageNet.
-        overlap: r, the part of S̃ that is in S too, 0 to 1.
+        overlap: r, the share of S̃ that is also in S, 0 to 1.
         min_scale, max_scale: bounds of the factors.
         normalised: A[g] = g/‖g‖₂ for SGD, see above.
-        form: ``constraint``, or ``penalty`` with strength ``penalty`` (``gamma`` is not used then).
-        scope: ``all``, or for table 4.6 ``fix_norm`` (normalisation layers keep their parameters) and ``only_norm``.
+        form: ``constraint``, or ``penalty`` with strength ``penalty`` (``gamma`` is then unused).
+        scope: ``all``, or for table 4.6 ``fix_norm`` (parameters of normalisation layers are not scaled) and ``only_norm``.
         clip, moments, divide_by_eta: see above.
-        seed: of networks that draw numbers in ``forward``; nothing else here is random.
+        seed: for networks that draw random numbers in ``forward``; nothing else is random.
         precision: ``fp32``, or ``bf16`` for autocast.
-        log: called once an iteration as ``log(step, loss=…, gradient_norm=…)``, and ``objective=…`` where there is one.
-        progress: called once an iteration as ``progress(done, all)``.
-        checkpoint: resumed from when it holds a state (the batches already used are drawn from ``batches`` and dropped); saved every
-            ``checkpoint_every`` iterations, 0: never.
+        log: called once per iteration as ``log(step, loss=…, gradient_norm=…)``, with ``objective=…`` if there is one.
+        progress: called once per iteration as ``progress(done, all)``.
+        checkpoint: the search resumes from its state if it has one (batches already used are drawn from ``batches`` and skipped);
+            saved every ``checkpoint_every`` iterations, 0: never.
 
     Returns:
         The factors by name, and a history with ``step``, ``kind`` (``objective``, ``constraint`` or ``penalty``), ``loss`` on S,
-        ``gradient_norm``, and ``objective`` (the loss on S̃ after the step) where it was computed. If a number stops being finite after
-        the first iteration, the outcome is ``diverged`` and the network has the factors of the iteration before.
+        ``gradient_norm``, and ``objective`` (the loss on S̃ after the step) if it was computed. If a number is not finite after
+        the first iteration, the outcome is ``diverged`` and the network has the factors of the previous iteration.
 
     Raises:
-        ValueError: a setting out of range; nothing to scale; a pool too small; too few batches; a number that is not finite in the
-            first iteration. The network is untouched.
+        ValueError: a setting out of range; nothing to scale; a pool too small; too few batches; a non-finite number in the
+            first iteration. The network is then unchanged.
     """
     check(
         optimizer=optimizer,

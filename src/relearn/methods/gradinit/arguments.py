@@ -1,4 +1,4 @@
-"""The settings of GradInit and what they may be."""
+"""Validation of GradInit's settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(
     clip: float | None,
     precision: str,
 ) -> None:
-    """Raise ValueError, in one line, for a setting of gradinit that is out of range."""
+    """Raise a one-line ValueError if a setting of gradinit is out of range."""
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer: found {optimizer!r}, allowed are {', '.join(OPTIMIZERS)}")
     if form not in FORMS:

@@ -1,4 +1,4 @@
-"""What one iteration of GradInit computes: a derivative by the scale factors (the formulas stand in the package's docstring)."""
+"""Derivatives of GradInit's objective and constraint with respect to the scale factors (formulas in the package's docstring)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def norm_direction(gradient: Sequence[Tensor], optimizer: str) -> list[Tensor]:
 
 
 class Derivative:
-    """The derivative by the factors, of one iteration at given factors."""
+    """The derivative with respect to the factors, for one iteration at given factors."""
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class Derivative:
         self.expected = OBJECTIVE
 
     def expect(self, constraint: bool) -> None:
-        """What the next iteration will probably be; it only saves time."""
+        """Tell which branch the next iteration will probably take; this only saves time."""
         self.expected = CONSTRAINT if constraint else OBJECTIVE
 
     def constrained(
         self, scales: Tensor, first: Sequence[Any], second: Sequence[Any]
     ) -> tuple[int, Tensor, Row]:
-        """One branch of algorithm 4: its kind, the derivative (M,), and a row of the history."""
+        """One iteration of algorithm 4: its kind, the derivative (M,), and a history row."""
         theta = self.weights.at(scales)
-        # Iterations of the constraint come in runs: after one, the (first-order) graph is kept for the second pass through it. If the
-        # guess is wrong, the forward pass is repeated or a graph was kept for nothing; the numbers are the same.
+        # Constraint iterations come in sequences, so after one the first-order graph is kept for a second pass. If the guess is wrong,
+        # the forward pass is repeated or the graph was kept unnecessarily; the numbers are the same.
         twice = SecondOrder(theta) if self.expected == CONSTRAINT else None
         value = self._loss(theta, first, twice)
         if twice is not None:
@@ -112,7 +112,7 @@ class Derivative:
             return self.weights.loss(theta, self.loss, batch, self.precision)
 
     def _numbers(self, value: Tensor, gradient: Sequence[Tensor]) -> list[float]:
-        """L and ‖g‖, in one trip from the device."""
+        """L and ‖g‖, with one transfer from the device."""
         norm = gradient_norm(gradient, self.optimizer)
         return torch.stack([value.detach().double(), norm.double()]).tolist()
 
@@ -125,11 +125,11 @@ class Derivative:
     def _look_ahead(
         self, theta: Sequence[Tensor], gradient: list[Tensor], second: Sequence[Any]
     ) -> tuple[Tensor, float]:
-        """⟨∇_θ_i L(S̃; θ - ηA[g]), W_i⟩ and the loss there; ``theta`` and ``gradient`` are used up."""
+        """⟨∇_θ_i L(S̃; θ - ηA[g]), W_i⟩ and the loss there; ``theta`` and ``gradient`` are consumed."""
         with torch.no_grad():
             step = direction(gradient, self.optimizer, self.normalised)
             ahead = [one.detach().sub_(along, alpha=self.eta) for one, along in zip(theta, step)]
-        # The caller's list too: a second set of weights and the gradient need not be held at once.
+        # Also empties the caller's list, so a second set of weights and the gradient are not held at the same time.
         gradient.clear()
         del step
         for one in ahead:

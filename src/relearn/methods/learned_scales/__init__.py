@@ -1,8 +1,11 @@
-"""One factor for each weight tensor of any network: what GradInit and MetaInit share.
+"""Scale factors for the weight tensors of any network, shared by GradInit and MetaInit.
 
-``binding``: the network at rescaled weights, without touching it, and the derivative by the factors. ``adam`` and ``sign``: what
-moves the factors. ``preserve_state``: Dropout off, batch statistics, buffers and random state as they were. ``pools``: batches, cut.
-``loop``: the procedure around it. ``twice``: second derivatives at their price.
+- ``binding``: evaluates the network at rescaled weights without changing it, and the derivative with respect to the factors.
+- ``adam`` and ``sign``: optimisers of the factors.
+- ``preserve_state``: evaluation without dropout that preserves buffers, modes and random state.
+- ``pools``: splitting of batches.
+- ``loop``: the optimisation loop.
+- ``second_order``: efficient second derivatives.
 """
 
 from relearn.methods.learned_scales.adam import ScaleAdam

@@ -16,15 +16,15 @@ class ScaleAdam:
     .. math:: u \leftarrow \beta_1 u + (1 - \beta_1) q, \quad v \leftarrow \beta_2 v + (1 - \beta_2) q^2, \quad
               m \leftarrow \mathrm{clamp}\Bigl(m - \tau \frac{u / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + \epsilon}\Bigr)
 
-    The text: "Adam using the default momentum parameters", one state for all iterations: ``moments="shared"``. The released code keeps
-    one first moment u for the objective's iterations and another for the constraint's, each with its own count t, beside one v with
-    the count of all iterations: ``moments="split"``.
+    The text says "Adam using the default momentum parameters", with one state for all iterations: ``moments="shared"``. The released
+    code keeps separate first moments u for objective and constraint iterations, each with its own count t, and one v with the count
+    of all iterations: ``moments="split"``.
 
     Args:
         count: number of factors; all start at 1.
         tau: learning rate of the factors.
         low, high: bounds after each step; ``None``: none.
-        clip: the derivative by each factor is clamped to [-clip, clip] first; ``None``: it is not.
+        clip: each factor's derivative is first clamped to [-clip, clip]; ``None``: it is not.
         moments: ``shared`` or ``split``.
     """
 
@@ -50,7 +50,7 @@ class ScaleAdam:
         self.counts = [0, 0]
 
     def step(self, gradient: Tensor, kind: int = 0) -> None:
-        """Move the factors against ``gradient`` (count,); ``kind`` 0 or 1 says which first moment is meant if they are split."""
+        """Move the factors against ``gradient`` (count,); ``kind`` 0 or 1 selects the first moment if they are split."""
         if self.clip is not None:
             gradient = gradient.clamp(-self.clip, self.clip)
         which = kind if self.split else 0
@@ -64,7 +64,7 @@ class ScaleAdam:
             self.scales.clamp_(self.low, self.high)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {
             "scales": self.scales,
             "first": self.first,
@@ -76,7 +76,7 @@ class ScaleAdam:
         """Continue from what :meth:`state` returned.
 
         Raises:
-            ValueError: it belongs to another number of factors.
+            ValueError: the state has another number of factors.
         """
         if len(state["scales"]) != len(self.scales):
             raise ValueError(

@@ -17,22 +17,22 @@ NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class ScaledWeights:
-    r"""The trainable tensors W of a network, with a factor α for each that a factor can move.
+    r"""The trainable tensors W of a network, with a factor α for each tensor that scaling can change.
 
-    The network keeps its W untouched until :meth:`write`; it is evaluated at other tensors by ``torch.func.functional_call``, so that
-    any module will do. A tensor that several modules share counts once. What has no factor (norm zero, or outside ``scope``) stays in
-    θ at its own value: it still has a gradient and takes part in an optimiser's step.
+    The network's W do not change until :meth:`write`; it is evaluated at other tensors by ``torch.func.functional_call``, which works
+    for any module. A tensor shared by several modules counts once. Tensors without a factor (norm zero, or outside ``scope``) stay in
+    θ with their own value: they still have a gradient and take part in an optimiser's step.
 
     .. math:: \frac{\partial F}{\partial \alpha_i} = \Bigl\langle \frac{\partial F}{\partial \theta_i}, W_i \Bigr\rangle
 
     Args:
-        model: its parameters with ``requires_grad`` are W.
+        model: the network; its parameters with ``requires_grad`` are W.
         scope: ``all``; ``fix_norm`` gives no factor to the parameters of normalisation layers, ``only_norm`` to no others
             (zhu2022, table 4.6).
         least_dims: tensors of fewer dimensions get no factor.
 
     Attributes:
-        names: of W. factors: which of them have a factor, by position; norms: their ‖W‖, (M,). skipped: names in scope with norm
+        names: names of W. factors: positions of those with a factor; norms: their ‖W‖, (M,). skipped: names in scope with norm
             zero.
 
     Raises:
@@ -44,11 +44,11 @@ class ScaledWeights:
             raise ValueError(f"scope: found {scope!r}, allowed are {', '.join(SCOPES)}")
         trainable = {name: one for name, one in model.named_parameters() if one.requires_grad}
         if not trainable:
-            raise ValueError("model: it has no trainable parameters, there is nothing to scale")
+            raise ValueError("model: it has no trainable parameters to scale")
         self.model = model
         self.names = list(trainable)
         self.tensors = [one.detach() for one in trainable.values()]
-        # functional_call swaps these in too, so that a module that writes into its buffers writes into copies.
+        # functional_call uses these too, so a module that updates its buffers updates copies.
         self.buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         norms = [torch.linalg.vector_norm(one) for one in self.tensors]
         sizes = torch.stack([norm.double().cpu() for norm in norms])
@@ -66,7 +66,7 @@ class ScaledWeights:
         return len(self.factors)
 
     def at(self, scales: Tensor) -> list[Tensor]:
-        """θ_m as fresh leaves that want a gradient, one for each name; ``scales`` (M,)."""
+        """θ_m as new leaf tensors that require a gradient, one per name; ``scales`` (M,)."""
         factor = dict(zip(self.factors, scales.tolist()))
         return [
             (w * factor[i] if i in factor else w.clone()).requires_grad_() for i, w in enumerate(self.tensors)
@@ -82,7 +82,7 @@ class ScaledWeights:
             return loss(functional_call(self.model, tensors, tuple(given)), *batch[1:])
 
     def scaled(self, theta: Sequence[Tensor]) -> list[Tensor]:
-        """Those of ``theta`` that have a factor."""
+        """The tensors of ``theta`` that have a factor."""
         return [theta[i] for i in self.factors]
 
     def by_scale(self, gradients: Sequence[Tensor]) -> Tensor:
@@ -108,7 +108,7 @@ def _in_scope(model: nn.Module, trainable: Mapping[str, Tensor], scope: str, lea
         id(parameter)
         for module in model.modules()
         if isinstance(module, NORMS)
-        or type(module).__name__.endswith("Norm")  # networks bring their own, too
+        or type(module).__name__.endswith("Norm")  # networks may define their own
         for parameter in module.parameters(recurse=False)
     }
     wanted = {"all": (True, True), "fix_norm": (False, True), "only_norm": (True, False)}[scope]

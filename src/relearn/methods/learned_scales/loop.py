@@ -1,4 +1,4 @@
-"""The loop around any derivative by the factors: batches, resuming, numbers that are not finite, history."""
+"""The optimisation loop for the factors, given any derivative: batches, resuming, divergence, history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Derivative = Callable[[Tensor, Sequence[Any]], tuple[int, Tensor, Row]]
 
 
 class Checkpoint(Protocol):
-    """Where a procedure keeps its state: a dict of tensors and plain values, written atomically."""
+    """Storage of a procedure's state: a dict of tensors and plain values, written atomically."""
 
     def load(self) -> dict[str, Any] | None: ...
 
@@ -26,7 +26,7 @@ class Checkpoint(Protocol):
 
 
 class Mover(Protocol):
-    """What moves the factors."""
+    """An optimiser of the factors."""
 
     scales: Tensor
 
@@ -51,19 +51,19 @@ def learn(
     checkpoint_every: int = 0,
     resumed: Callable[[Sequence[Row]], None] | None = None,
 ) -> Initialised:
-    """Move the factors ``iterations`` times, one batch each, and rescale the network.
+    """Update the factors ``iterations`` times, with one batch each, and rescale the network.
 
     Args:
         derivative: (factors (M,), batch) → (kind for the mover, derivative (M,), row of the history).
-        seed: of networks that draw numbers in ``forward``.
-        log: called once an iteration as ``log(step, **numbers of the row)``.
-        progress: called once an iteration as ``progress(done, all)``.
-        checkpoint: resumed from when it holds a state; the batches already used are drawn and dropped.
-        checkpoint_every: iterations; 0: never saved.
-        resumed: told the history of a resumed run.
+        seed: for networks that draw random numbers in ``forward``.
+        log: called once per iteration as ``log(step, **numbers of the row)``.
+        progress: called once per iteration as ``progress(done, all)``.
+        checkpoint: the loop resumes from its state if it has one; batches already used are drawn and skipped.
+        checkpoint_every: iterations between saves; 0: never.
+        resumed: called with the history of a resumed run.
 
     Raises:
-        ValueError: too few batches; a number that is not finite in the first iteration. The network is untouched.
+        ValueError: too few batches; a non-finite number in the first iteration. The network is then unchanged.
     """
     result, done = Initialised(skipped=weights.skipped), 0
     state = checkpoint.load() if checkpoint else None
@@ -78,7 +78,7 @@ def learn(
             batch = next(source, None)
             if batch is None:
                 raise ValueError(
-                    f"batches: they ended after {step - 1}; {iterations} iterations need as many"
+                    f"batches: they ended after {step - 1}; {iterations} iterations are required"
                 )
             if step <= done:
                 continue
@@ -86,7 +86,7 @@ def learn(
             reason = _not_finite(gradient, row)
             if reason and step == 1:
                 raise ValueError(
-                    f"model: in the first iteration the {reason}; check the inputs and the start"
+                    f"model: in the first iteration the {reason}; check the inputs and the initial weights"
                 )
             if reason:
                 result.outcome, result.outcome_step, result.outcome_reason = "diverged", step, reason

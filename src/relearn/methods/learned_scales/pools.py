@@ -1,4 +1,4 @@
-"""Batches of any shape: a tensor, or tuples of tensors, cut along the samples."""
+"""Splitting batches (a tensor, or nested tuples of tensors) along the samples."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def samples(value: Any) -> int:
 def halves(pool: Batch, overlap: float) -> tuple[list[Any], list[Any]]:
     r"""S and S̃, the first and the last m samples of a pool of n: :math:`m = \lfloor n / (2 - r) \rfloor`.
 
-    They share 2m - n samples, the part r = |S ∩ S̃| / |S| of m (zhu2022, section 4.2.3): n = 192 and r = 1/2 give m = 128 and 64
-    shared ones.
+    They share 2m - n samples, the fraction r = |S ∩ S̃| / |S| of m (zhu2022, section 4.2.3): n = 192 and r = 1/2 give m = 128 and 64
+    shared samples.
 
     Raises:
-        ValueError: the pool is too small for the overlap: nothing would be shared though r > 0, or nothing fresh though r < 1.
+        ValueError: the pool is too small for the overlap: no sample would be shared although r > 0, or all would be although r < 1.
     """
     count = samples(pool)
-    # A pool that was made to measure, such as n = 2 - r times m, must not lose a sample to rounding.
+    # A pool of exactly the right size, n = (2 - r) m, must not lose a sample to rounding.
     size = math.floor(count / (2.0 - overlap) + 1e-9)
     shared, fresh = 2 * size - count, count - size
     if size < 1 or (overlap > 0 and shared < 1) or (overlap < 1 and fresh < 1):
         raise ValueError(
             f"batches: a pool of {count} samples is too small for overlap {overlap:g}: "
-            f"it gives halves of {size} that share {max(shared, 0)}; allowed: at least one shared and one fresh sample"
+            f"it gives halves of {size} that share {max(shared, 0)}; allowed: at least one shared and one unshared sample"
         )
     return _cut(list(pool), slice(0, size)), _cut(list(pool), slice(count - size, count))
 

@@ -1,4 +1,4 @@
-"""To look at a network as it trains, without Dropout and without leaving a trace."""
+"""Contexts to evaluate a network in training mode, but without dropout and without changing its state."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 @contextlib.contextmanager
 def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
-    """Inside, every module is in eval mode (Dropout is off) but batch normalisation, which takes the statistics of the batch and does
-    not move its running ones. torch's global generators are seeded by ``seed``, for networks that draw in ``forward``. Afterwards
-    modes and random states are as they were found, also after an error.
+    """Context in which every module is in eval mode (so dropout is off) except batch normalisation, which uses batch statistics without
+    updating its running ones. torch's global generators are seeded by ``seed``, for networks that draw random numbers in ``forward``.
+    Modes and random states are restored afterwards, even after an error.
     """
     modes = [(module, module.training) for module in model.modules()]
     norms = [module for module in model.modules() if isinstance(module, (_BatchNorm, _InstanceNorm))]
@@ -27,7 +27,7 @@ def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
         try:
             model.eval()
             for norm in norms:
-                # torch passes the running statistics on only where they are tracked or used.
+                # torch passes the running statistics only if they are tracked or used.
                 norm.training, norm.track_running_stats = True, False
             yield
         finally:
@@ -38,5 +38,5 @@ def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
 
 
 def double_backward() -> contextlib.AbstractContextManager[None]:
-    """Attention by plain products: torch's fused kernels cannot be differentiated twice."""
+    """Context in which attention uses plain matrix products: torch's fused kernels cannot be differentiated twice."""
     return sdpa_kernel(SDPBackend.MATH)

@@ -1,4 +1,4 @@
-"""Sign descent with momentum for the norms of weight tensors."""
+"""SignSGD with momentum for the norms of weight tensors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 class ScaleSign:
-    r"""The norms n = α‖W‖ move by a fixed amount against the sign of their derivative (Dauphin & Schoenholz 2019; Bernstein et al. 2018).
+    r"""Each norm n = α‖W‖ moves by a fixed amount against the sign of its derivative (Dauphin & Schoenholz 2019; Bernstein et al. 2018).
 
     .. math:: u \leftarrow \mu u - \tau\, \mathrm{sign}(\partial F / \partial n), \qquad n \leftarrow n + u
 
-    The sign of ∂F/∂n is that of ∂F/∂α. ``low`` bounds α, so that no norm turns negative.
+    ∂F/∂n and ∂F/∂α have the same sign. ``low`` bounds α, so that norms stay positive.
 
     Args:
         norms: ‖W‖ of the tensors, (M,).
@@ -37,7 +37,7 @@ class ScaleSign:
         return {"scales": self.scales, "velocity": self.velocity}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Raises ValueError: the state belongs to another number of factors."""
+        """Continue from a saved state; raises ValueError if it has another number of factors."""
         if len(state["scales"]) != len(self.scales):
             raise ValueError(
                 f"checkpoint: {len(state['scales'])} scale factors, the network has {len(self.scales)}"

@@ -1,16 +1,16 @@
-r"""Layers whose second derivative costs what it must: convolution, linear map, batch normalisation by batch statistics.
+r"""Efficient second derivatives of convolutions, linear maps and batch normalisation with batch statistics.
 
-Autograd differentiates these twice correctly, and slowly: for one convolution the Hessian-vector product takes, beside the forward
-pass (1) and the gradient (2), another gradient with a graph (2) and six more products. What the constraint of GradInit needs is less:
-not H v but its inner products with the weights W, and v is known when the graph is built. With :math:`y = w * x` bilinear,
+Autograd computes second derivatives of these layers correctly but slowly: for one convolution the Hessian-vector product takes, in
+addition to the forward pass (1) and the gradient (2), another gradient with a graph (2) and six more products. GradInit's constraint
+needs less: only the inner products of H v with the weights W, and v is known when the graph is built. With :math:`y = w * x` bilinear,
 its adjoints :math:`x^\top(\cdot)` and :math:`w^\top(\cdot)`, the cotangent c of y in the last pass, and u, v those of the gradients of
 x and w:
 
 .. math:: \langle \nabla_w, w \rangle = \langle w^\top(c), x \rangle + \langle g_y, w * u \rangle
 
-Both w^⊤(c) and w * u are computed anyway, so that two of the six products are not needed; and the gradient of the
-first pass is kept, so that the one with a graph costs nothing. From 11 units to 7, of which a step of training takes 3. A convolution
-or linear map is replaced only if its weight is one of the tensors θ = αW themselves; anything else, and everything under autocast, is
+Both w^⊤(c) and w * u are computed anyway, which saves two of the six products; and the gradient of the
+first pass is kept, so the one with a graph is free. The cost drops from 11 units to 7; a training step takes 3. A convolution
+or linear map is replaced only if its weight is itself one of the tensors θ = αW; anything else, and everything under autocast, is
 left to autograd.
 
 Batch normalisation, with :math:`\hat x = (x - \mu) r`, means m(·) over a channel's N numbers,
@@ -21,7 +21,7 @@ v_a and v_b of the gradients of a and b,
           x:\; r P(t) - \frac{r}{N} \langle u, g_x \rangle\, \hat x, \quad
           t = v_a g_y - a r\,\bigl(g_y\, m(u \hat x) + u\, m(g_y \hat x)\bigr)
 
-Every mean in it is one of m(u), m(g_y), m(u x̂), m(g_y x̂), m(u g_y).
+All means involved are m(u), m(g_y), m(u x̂), m(g_y x̂) and m(u g_y).
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from relearn.methods.learned_scales.second_order.stage import CURVATURE, GRADIEN
 
 
 class SecondOrder(TorchFunctionMode):
-    """A context for the forward pass of a network at ``theta``, and the passes after it, in this order:
+    """Context for the forward pass of a network at ``theta``. After it, call in this order:
+    :meth:`gradient` (the plain gradient, as autograd's), then :meth:`along`, which for v shaped like θ returns tensors whose inner
+    products with θ are those of H v.
 
-    :meth:`gradient` (plain, as autograd's), then :meth:`along`: for v like θ the tensors whose inner products with θ are those of H v.
-    ``along`` alone is allowed, too. The forward pass must have run inside ``with twice:``.
+    ``along`` may also be called alone. The forward pass must have run inside ``with``.
     """
 
     def __init__(self, theta: Sequence[Tensor]) -> None:
@@ -52,7 +53,7 @@ class SecondOrder(TorchFunctionMode):
         self.stage = Stage(frozenset(id(one) for one in theta))
 
     def gradient(self, value: Tensor) -> list[Tensor]:
-        """∇_θ of the value; first order, the graph is kept."""
+        """∇_θ of the value, of first order; the graph is kept."""
         self.stage.now = GRADIENT
         return list(torch.autograd.grad(value, self.theta, retain_graph=True, materialize_grads=True))
 
@@ -61,7 +62,7 @@ class SecondOrder(TorchFunctionMode):
         self.stage.now = GRAPH
         graph = torch.autograd.grad(value, self.theta, create_graph=True, materialize_grads=True)
         self.stage.now = CURVATURE
-        # A gradient without a graph is constant (a bias under a linear loss): it adds nothing.
+        # A gradient without a graph is constant (a bias under a linear loss) and contributes nothing.
         pairs = [(one, along) for one, along in zip(graph, v) if one.requires_grad]
         if not pairs:
             return tuple(torch.zeros_like(one) for one in wanted)

@@ -1,4 +1,4 @@
-"""Batch normalisation by the statistics of the batch (the formulas stand in the package's docstring)."""
+"""Batch normalisation with batch statistics (formulas in the package's docstring)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def normalise(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor | None:
-    """``torch.nn.functional.batch_norm``, or None where it is none of our business."""
+    """``torch.nn.functional.batch_norm``, or None if the call is left to autograd."""
     if not training or running_mean is not None or weight is None or bias is None:
         return None
     if not input.requires_grad or torch.is_autocast_enabled(input.device.type):
@@ -30,7 +30,7 @@ def normalise(
 
 
 class _Normalise(torch.autograd.Function):
-    """Batch normalisation by the statistics of the batch."""
+    """Batch normalisation with batch statistics."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, eps: float, stage: Stage) -> Tensor:
@@ -75,7 +75,7 @@ class _NormaliseBackward(torch.autograd.Function):
             product = factors[0] if len(factors) == 1 else factors[0] * factors[1]
             return product.sum(over) / count
 
-        # x̂ = r x - r μ, so that the means with x̂ come from those with x, and no x̂ is stored.
+        # x̂ = r x - r μ, so means with x̂ follow from means with x, and x̂ is not stored.
         u1, g1, ug = average(u), average(gy), average(u, gy)
         ux, gx = r * (average(u, x) - mean * u1), r * (average(gy, x) - mean * g1)
         projected = ug - u1 * g1 - ux * gx  # m(P(u) gy)
@@ -98,7 +98,7 @@ class _NormaliseBackward(torch.autograd.Function):
 def _affine(
     shape: tuple[int, ...], one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], shift: Tensor
 ) -> Tensor:
-    """one·k + other·l + shift, with numbers k, l and shift for each channel."""
+    """one·k + other·l + shift, with numbers k, l and shift per channel."""
     found = torch.addcmul(shift.view(shape), one[0], one[1].view(shape))
     return found.addcmul_(other[0], other[1].view(shape))
 

@@ -1,4 +1,4 @@
-"""Convolutions and linear maps: y = w * x + b, bilinear in x and w (the formulas stand in the package's docstring)."""
+"""Convolutions and linear maps: y = w * x + b, bilinear in x and w (formulas in the package's docstring)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def convolve(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor | None:
-    """``torch.conv1d``, ``conv2d`` or ``conv3d``, or None where it is none of our business."""
+    """``torch.conv1d``, ``conv2d`` or ``conv3d``, or None if the call is left to autograd."""
     if isinstance(padding, str) or input.dim() != weight.dim() or not _ours(stage, input, weight):
         return None
     how = _Convolution(input.dim() - 2, stride, padding, dilation, groups)
@@ -29,7 +29,7 @@ def convolve(
 
 
 def multiply(stage: Stage, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
-    """``torch.nn.functional.linear``, or None."""
+    """``torch.nn.functional.linear``, or None if the call is left to autograd."""
     if weight.dim() != 2 or input.dim() < 2 or not _ours(stage, input, weight):
         return None
     return _Product.apply(input, weight, bias, _Linear(), stage)
@@ -40,7 +40,7 @@ def _ours(stage: Stage, x: Tensor, w: Tensor) -> bool:
 
 
 class _Bilinear:
-    """w * x and its adjoints; x and w are never differentiated through it."""
+    """w * x and its adjoints, which are not differentiated by autograd."""
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         raise NotImplementedError
@@ -113,7 +113,7 @@ class _Product(torch.autograd.Function):
         x, w = ctx.saved_tensors
         to_x, _, to_b = ctx.needs_input_grad[:3]
         if ctx.stage.now == GRAPH:
-            kept, ctx.kept = ctx.kept, None  # handed on, to be freed as soon as the layer below has read it
+            kept, ctx.kept = ctx.kept, None  # passed on, and freed as soon as the layer below has read it
             return (*_ProductBackward.apply(x, w, gy, to_x, to_b, ctx.op, kept), None, None)
         gb = ctx.op.to_bias(gy) if to_b else None
         if ctx.stage.now == CURVATURE and to_x:
@@ -125,7 +125,7 @@ class _Product(torch.autograd.Function):
 
 
 class _ProductBackward(torch.autograd.Function):
-    """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no numbers: nobody reads them."""
+    """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no values, because they are never read."""
 
     @staticmethod
     def forward(
@@ -135,7 +135,7 @@ class _ProductBackward(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         gx = None
         if to_x:
-            # A fresh tensor object: autograd will hang a graph on what is returned.
+            # A new tensor object, because autograd attaches a graph to the returned one.
             gx = kept.detach() if kept is not None else op.adjoints(gy, x, w, True, False)[0]
         ctx.save_for_backward(x, w, gy)
         nothing = gy.new_zeros(())

@@ -1,4 +1,4 @@
-"""Which of the passes through a graph is running, and which tensors are θ."""
+"""The current pass through a graph, and the tensors θ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GRADIENT, GRAPH, CURVATURE = "gradient", "graph", "curvature"
 
 @dataclass
 class Stage:
-    """Shared by a forward pass and its layers.
+    """State shared by a forward pass and its layers.
 
     Attributes:
         known: ``id`` of each tensor of θ.
