@@ -37,7 +37,7 @@ from relearn.measures.loss_increase import largest_increase, probed, sample_loss
 from relearn.methods.fit import plain_gradient
 from relearn.methods.freelb import FreeLB
 from relearn.models.sentence_encoder import SentenceClassifier, classifier, configuration
-from relearn.provenance import resident_peak
+from relearn.runs.provenance import resident_peak
 
 PASSES, BATCH, LENGTH, SAMPLES = 3, 16, 64, 32
 STEP, MASKS, MEMORY, PROBE = 0.95, 1.03, 1.1, 1.1

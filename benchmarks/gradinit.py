@@ -35,7 +35,7 @@ from torch.nn.functional import cross_entropy
 from relearn.methods.gradinit import gradinit
 from relearn.methods.metainit import metainit
 from relearn.models import create
-from relearn.provenance import resident_peak
+from relearn.runs.provenance import resident_peak
 
 # For the time: three to eight million products an image. For the memory VGG is wider: at half the width and half the batch, weights and
 # activations stand in the proportion of the published network at batch 128.

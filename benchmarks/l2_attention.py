@@ -33,7 +33,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.attention_kinds import attention
 from relearn.layers.self_attention import with_bias
-from relearn.provenance import resident_peak
+from relearn.runs.provenance import resident_peak
 
 DIM, HEADS = 512, 8
 # Batches of 1 to 4, so that the shortest is no less work than a clock can tell.

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from relearn.layers.l2_attention import L2Attention
 from relearn.measures.lipschitz import growth, jacobian_norm, two_point
-from relearn.provenance import resident_peak
+from relearn.runs.provenance import resident_peak
 
 TOKENS, WIDTH, HEADS = 512, 64, 8
 MEMORY: dict[str, tuple[str, tuple[int, ...]]] = {

@@ -33,7 +33,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.long_short_attention import LongShortAttention
 from relearn.layers.self_attention import merge
-from relearn.provenance import resident_peak
+from relearn.runs.provenance import resident_peak
 
 DIM, HEADS, WINDOW, RANK, BATCH = 64, 2, 8, 32, 4
 TIME = {1024: 0.36, 2048: 0.19, 4096: 0.10}

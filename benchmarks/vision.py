@@ -34,7 +34,7 @@ import relearn.models.timm_names  # noqa: F401  timm is imported behind it, with
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.measures.model_counts import multiply_adds
 from relearn.models.shifted_windows import ShiftedWindowAttention
-from relearn.provenance import resident_peak
+from relearn.runs.provenance import resident_peak
 
 OURS, REFERENCE = "lipsformer_swin_tiny", "swin_tiny_patch4_window7_224"
 FORMS: dict[str, dict[str, Any]] = {"paper": {}, "released": {"as_released": True}}

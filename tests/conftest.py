@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from relearn import provenance
+from relearn.runs import provenance
 
 settings.register_profile(
     "untimed",

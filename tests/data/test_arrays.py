@@ -13,7 +13,7 @@ from relearn.data.arrays import Prepared, load_prepared
 from relearn.data.images import Images
 from relearn.data.prepared_file import write
 from relearn.data.split import split
-from relearn.steps.prepare import used_tensors
+from relearn.steps.prepare_images import used_tensors
 
 NAMES = ("a", "b", "c")
 SIZES = {"pretrain_per_class": 4, "fine_tune_per_class": 2, "pool_per_class": 5}

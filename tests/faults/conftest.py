@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from relearn import record, spool
+from relearn.runs import record, spool
 
 HERE = Path(__file__).resolve().parent
 RUNS = Path("results/mini/runs/poisoning")

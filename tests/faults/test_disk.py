@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relearn import spool
+from relearn.runs import spool
 
 
 def skip_without_mounts(job: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from relearn import spool
+from relearn.runs import spool
 
 from .conftest import CRAFT
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from relearn import parents, provenance, record
-from relearn.steps import track
+from relearn.cli import track
+from relearn.runs import orphan_guard as parents
+from relearn.runs import provenance, record
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="engines are watched in /proc")
 END_S = 10.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from relearn import provenance
+from relearn.runs import provenance
 
 PROGRAM = [sys.executable, "-m", "relearn.cli"]
 WEIRD = "a b;c $(touch owned) `touch owned` & 'q\" é中文 -x " + "long" * 30

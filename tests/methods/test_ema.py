@@ -9,11 +9,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from relearn.checkpoint import Checkpoint
 from relearn.methods.augmentation import crop_and_flip
 from relearn.methods.ema import EMA
 from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.mixing import mixup_or_cutmix
+from relearn.runs.checkpoint import Checkpoint
 
 STEPS = 13  # three epochs of five batches, the last one cut
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relearn.checkpoint import Checkpoint
 from relearn.methods.augmentation import compose, crop_and_flip, cutout
 from relearn.methods.fit import fit
 from relearn.methods.mixing import mixup
+from relearn.runs.checkpoint import Checkpoint
 
 STEPS = 14  # three epochs of five batches, the last one cut
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn.checkpoint import Checkpoint
 from relearn.methods import fit_state
 from relearn.methods.augmentation import crop_and_flip
 from relearn.methods.batch_source import Resident
@@ -14,6 +13,7 @@ from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.free_at import FreeAT, Replayed
 from relearn.methods.gradient_accumulation import GradientAccumulation
 from relearn.methods.perturbation import norms
+from relearn.runs.checkpoint import Checkpoint
 
 from .sentences import encoder, sentences
 

@@ -19,7 +19,6 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from relearn.checkpoint import Checkpoint
 from relearn.measures.virtual_batch import compare
 from relearn.methods import parallel
 from relearn.methods.augmentation import compose, crop_and_flip, cutout
@@ -33,6 +32,7 @@ from relearn.methods.perturbation import norms
 from relearn.methods.pgd_training import PGDTraining
 from relearn.methods.pixel_space import PixelSpace
 from relearn.methods.yopo import YOPO
+from relearn.runs.checkpoint import Checkpoint
 
 
 class Net(nn.Module):

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from relearn.record import Run
 from relearn.report.artefacts import Artefact
 from relearn.report.artefacts import load as load_artefacts
 from relearn.report.quantities import Evidence
 from relearn.report.runs import load
+from relearn.runs.record import Run
 
 REPORTED = Path(__file__).parents[2] / "workflow" / "reported"
 VICTIMS = ("SENet18", "ResNet18", "MobileNetV2", "DenseNet121")
@@ -233,7 +233,7 @@ def make_study(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def root(make_study: Callable[..., Path]) -> Path:
     """The study as Study describes it, with all that pretend.py adds."""
-    from . import pretend
+    from . import fake_poisoning as pretend
 
     extras = (
         *(pretend.overlap(), pretend.end_to_end(), pretend.additions, pretend.imbalance()),
@@ -256,7 +256,7 @@ def reported() -> Path:
 @pytest.fixture(scope="session")
 def gradinit(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """The records of chapter 4 as pretend_gradinit.Chapter describes them."""
-    from . import pretend_gradinit
+    from ..studies.gradinit import fake_records as pretend_gradinit
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
@@ -266,7 +266,7 @@ def gradinit(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
 @pytest.fixture(scope="session")
 def l2_attention(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """The records of Lipschitz self-attention as pretend_l2_attention.Study describes them."""
-    from . import pretend_l2_attention
+    from ..studies.l2_attention import fake_records as pretend_l2_attention
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)

@@ -8,7 +8,7 @@ import pytest
 
 from relearn.report import artefacts, blank, grid, table, table_formats
 
-from . import pretend_freelb as pretend
+from ..studies.freelb import fake_records as pretend
 from .conftest import REPORTED, chapter, evidence_of
 
 TABLES = chapter("freelb")

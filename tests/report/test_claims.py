@@ -7,7 +7,7 @@ import json
 import pytest
 
 from relearn.report import claims, claims_formats
-from relearn.report.claims_poisoning import PREDICATES
+from relearn.studies.poisoning.claims import PREDICATES
 
 from .conftest import REPORTED, evidence_of
 

@@ -6,9 +6,9 @@ import pytest
 
 from relearn.report import artefacts, coverage
 
-from . import pretend
+from . import fake_poisoning as pretend
 from .conftest import SWEEP, chapter, evidence_of
-from .pretend import SIZES
+from .fake_poisoning import SIZES
 
 ARTEFACTS = chapter()
 DEFENCES = (

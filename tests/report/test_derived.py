@@ -11,7 +11,7 @@ from relearn.report.artefacts import Column, Row, grid_columns, matches
 from relearn.report.derived import CORRUPTIONS, corruption_errors, derived
 from relearn.report.quantities import quantity
 
-from . import pretend_long_short as pretend
+from ..studies.long_short import fake_records as pretend
 from .conftest import evidence_of
 
 

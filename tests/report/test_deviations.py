@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relearn import params
+from relearn.params import reading as params
 from relearn.report import deviations as page
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from relearn.report import figures
-from relearn.report.figures import bars as fig2_5
-from relearn.report.figures import fig2_11
 from relearn.report.statistics import wilson
+from relearn.studies.poisoning.figures import bars as fig2_5
+from relearn.studies.poisoning.figures import knn_sweep as fig2_11
 
 from .conftest import REPORTED, VICTIMS, chapter, evidence_of
 

@@ -11,7 +11,7 @@ import pytest
 from relearn.report import artefacts, coverage, grid, published, table, table_formats
 from relearn.report.published import Value
 
-from . import pretend_gradinit as pretend
+from ..studies.gradinit import fake_records as pretend
 from .conftest import REPORTED, chapter, evidence_of
 
 ARTEFACTS = chapter("gradinit")

@@ -15,13 +15,13 @@ import torch
 from PIL import Image
 
 import relearn.methods.fit as fitting
-from relearn import record
 from relearn.data.class_folders import sha256_of
 from relearn.data.imagenet_folder import central, decoded
 from relearn.report.artefacts import load, matches
+from relearn.runs import record
 from relearn.steps.tasks import open_task
 
-from .gradinit_runs import Rules, Runs
+from ..studies.gradinit.runs import Rules, Runs
 
 REPORTED = Path(__file__).resolve().parents[2] / "workflow/reported"
 SIDE, CLASSES, EACH = 32, 3, 4
@@ -251,7 +251,7 @@ def test_the_network_without_normalisation_is_trained_with_mixup(house, monkeypa
 
 
 def test_a_killed_training_ends_with_the_same_bits(house, monkeypatch):
-    from relearn import checkpoint as checkpoints
+    from relearn.runs import checkpoint as checkpoints
 
     house.start()
     whole = house.train("whole")["metrics"]

@@ -18,7 +18,7 @@ from relearn.models.post_ln_transformer import PostLNTransformer
 from relearn.steps.tasks import open_task
 from relearn.steps.trained.seed import seed_of
 
-from .gradinit_runs import COUNT, NETWORK, Runs
+from ..studies.gradinit.runs import COUNT, NETWORK, Runs
 
 PLAIN = {"crop_padding": 0, "flip": False, "cutout": 0}
 WORDS = {"dataset": "number_words", "vocabulary": 100, "max_length": 60, "train_pairs": 300, "test_pairs": 20}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import cli, record
+from relearn import cli
+from relearn.runs import record
 from relearn.steps import throughput
 
 SETTINGS: dict[str, Any] = {"network": "LipsFormer-Swin-T", "batch_size": 2, "size": 32, "pairs": 3}

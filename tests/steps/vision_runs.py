@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import relearn.methods.fit as fitting
-from relearn import record
 from relearn.models import vision_files
 from relearn.models.vision_classifier import VisionClassifier
-from relearn.steps import vision_recipe
+from relearn.runs import record
+from relearn.steps.tasks import vision_recipe
 
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
 COUNT = 200  # images to train on

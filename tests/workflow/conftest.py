@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .touches_freelb import RUNS
+from ..studies.freelb.staleness import RUNS
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]

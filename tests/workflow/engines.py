@@ -23,7 +23,7 @@ import pretend
 import yaml
 
 from relearn import cli
-from relearn.steps import code, jobs
+from relearn.cli import code, jobs
 
 CODE = Path("results/code.json")
 # steps that have no stage of their own, and all of a study with stages of its own

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from relearn.durable import digest
+from relearn.cli import jobs
 from relearn.report import artefacts
-from relearn.steps import jobs
+from relearn.runs.atomic_files import digest
 
 from .conftest import Scratch
 

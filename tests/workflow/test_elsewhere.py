@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relearn.steps import adopt, jobs
+from relearn.cli import adopt, jobs
 
 TARGETS = ["pretrain_all", "craft_all"]
 EPS = "poisoning.craft.attacks.bullseye_polytope.eps"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from relearn import record, spool
-from relearn.durable import holder
+from relearn.runs import record, spool
+from relearn.runs.atomic_files import holder
 
 pytestmark = pytest.mark.slow
 FOLDER = "a b $(touch owned) `touch owned` é"  # the checkout lies where a shell could trip

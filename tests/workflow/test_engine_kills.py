@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 import yaml
 
-from relearn import record
 from relearn.cli import STEPS
+from relearn.runs import record
 
 from .test_engine_faults import only_senet
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from relearn.steps import jobs
+from relearn.cli import jobs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TARGETS = [

@@ -15,13 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from . import touches_freelb as freelb
-from . import touches_gradinit as gradinit
-from . import touches_l2_attention as l2_attention
-from . import touches_lipsformer as lipsformer
-from . import touches_long_short as long_short
-from . import touches_vision as vision
-from .touches_gradinit import (
+from ..studies.freelb import staleness as freelb
+from ..studies.gradinit import staleness as gradinit
+from ..studies.gradinit.staleness import (
     ADAM,
     BY_GRADINIT,
     DATA,
@@ -35,13 +31,17 @@ from .touches_gradinit import (
     SGD_FORM,
     G,
 )
-from .touches_l2_attention import STEPS as OF_L2_ATTENTION
-from .touches_l2_attention import L
-from .touches_lipsformer import STEPS as OF_LIPSFORMER
-from .touches_lipsformer import Q, Y
-from .touches_long_short import STEPS as OF_LONG_SHORT
-from .touches_vision import STEPS as OF_VISION
-from .touches_vision import T
+from ..studies.l2_attention import staleness as l2_attention
+from ..studies.l2_attention.staleness import STEPS as OF_L2_ATTENTION
+from ..studies.l2_attention.staleness import L
+from ..studies.lipsformer import staleness as lipsformer
+from ..studies.lipsformer.staleness import STEPS as OF_LIPSFORMER
+from ..studies.lipsformer.staleness import Q, Y
+from ..studies.long_short import staleness as long_short
+from ..studies.long_short.staleness import STEPS as OF_LONG_SHORT
+from . import staleness_vision as vision
+from .staleness_vision import STEPS as OF_VISION
+from .staleness_vision import T
 
 STAGE_OF = {"subset": "prepare", "harden": "pretrain"}
 STAGE_OF |= {f"gradinit/{step}": "data" for step in ("prepare", "folder", "corpus")}

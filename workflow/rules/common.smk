@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from relearn import params as reader
-from relearn import parents
-from relearn.code_version import code_version
+from relearn.params.reading import reading as reader
+from relearn.runs import orphan_guard as parents
+from relearn.runs.code_version import code_version
 from relearn.data import OUTLIERS
 from relearn.data import module_of as dataset_module
 from relearn.data.sentence_pairs import corpus_module_of as corpus_module
@@ -16,7 +16,7 @@ from relearn.layers.efficient import module_of as attention_module
 from relearn.methods import ATTACKS, DEFENCES, INITIALISATIONS
 from relearn.methods.gradient_strategies import SPACES, STRATEGIES
 from relearn.models import module_of as network_module
-from relearn.record import canonical
+from relearn.runs.record import canonical
 
 parents.announce()  # a job ends when this process is gone
 PARAMS = reader.load("params.yaml", scale=config.get("scale"))

@@ -188,7 +188,7 @@ use rule run as probe_translation with:
             "probe",
             study="gradinit",
             settings=translation_probe_settings,
-            modules=["relearn.measures.gradient_statistics", "relearn.steps.task_translation"],
+            modules=["relearn.measures.gradient_statistics", "relearn.steps.tasks.translation"],
             protocol="gradient_statistics",
             task="translation",
         ),

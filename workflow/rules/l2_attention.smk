@@ -129,7 +129,7 @@ use rule run as examine with:
             "examine",
             study="l2_attention",
             settings=examine_settings,
-            modules=["relearn.steps.constructions_l2_attention"],
+            modules=["relearn.studies.l2_attention.steps.theorems"],
         ),
 
 

@@ -45,7 +45,7 @@ use rule run as examine_lipsformer with:
             "examine",
             study="lipsformer",
             settings=lipsformer_settings,
-            modules=["relearn.steps.constructions_lipsformer"],
+            modules=["relearn.studies.lipsformer.steps.theorems"],
         ),
 
 
@@ -63,7 +63,7 @@ use rule run as examine_activations with:
             "examine",
             study="lipsformer",
             settings=activations_settings,
-            modules=["relearn.steps.constructions_lipsformer"],
+            modules=["relearn.studies.lipsformer.steps.theorems"],
             protocol="activations",
         ),
 

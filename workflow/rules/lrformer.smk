@@ -24,7 +24,7 @@ use rule run as examine_lrformer with:
             "examine",
             study="lrformer",
             settings=lrformer_settings,
-            modules=["relearn.steps.constructions_lrformer"],
+            modules=["relearn.studies.lrformer.steps.theorems"],
         ),
 
 

@@ -1,6 +1,6 @@
 # render: tables, figures, verdicts and the report, from the records alone.
 import relearn
-from relearn.durable import digest
+from relearn.runs.atomic_files import digest
 
 PAGE = [Path(relearn.__file__).parent / "report" / name for name in ("report.html.j2", "report.css")]
 
@@ -205,6 +205,6 @@ rule render:
     params:
         scale=SCALE,
         # The page's template and style are no modules: their bytes count.
-        code=" ".join([code_version("relearn.steps.render"), *map(digest, PAGE)]),
+        code=" ".join([code_version("relearn.cli.render"), *map(digest, PAGE)]),
     shell:
         "relearn render --root $(dirname {output.page:q}) --params params.yaml --scale {params.scale} > {log:q} 2>&1"

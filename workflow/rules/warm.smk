@@ -1,5 +1,5 @@
 # Many small jobs on this machine start from one process that has imported torch already (`relearn warm`): seconds each.
-from relearn.devices import lock_folder
+from relearn.runs.devices import lock_folder
 
 # In jobs: the server costs as much as the start of two, and the first ones do not wait for it.
 WORTH_IT = 6

@@ -1,7 +1,7 @@
 # The study `gradinit` (zhu2022, chapter 4): its grid of runs, the folder, settings and modules of each.
 import json
 
-from relearn.steps.initialise import SCALED
+from relearn.studies.gradinit.steps.initialise import SCALED
 
 GRADINIT = PARAMS["gradinit"]
 G_RUNS = f"{ROOT}/runs/gradinit"
@@ -322,7 +322,7 @@ def translation_start_modules(wildcards):
     method = method_of(wildcards.initialisation)
     method = "t_fixup" if method == "fixup" else method
     methods = [method_module(INITIALISATIONS, name) for name in {method} - {None, "xavier"}]
-    return ["relearn.steps.task_translation", *sorted(methods)]
+    return ["relearn.steps.tasks.translation", *sorted(methods)]
 
 
 def translate_settings(wildcards):

@@ -63,5 +63,5 @@ def modules_behind(network):
 
 def classify_modules(study, network):
     """The modules behind a run that trains ``network`` (a name that timm knows)."""
-    task = "relearn.steps.task_folder" if from_folder(study) else "relearn.steps.task_images"
+    task = "relearn.steps.tasks.folder" if from_folder(study) else "relearn.steps.tasks.images"
     return [task, *modules_behind(network)]

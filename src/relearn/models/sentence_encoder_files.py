@@ -1,6 +1,6 @@
 """Encoders and classifiers of sentences as files of this package, their tokenizer with them; see :mod:`relearn.models.described_files`.
 
-A tokenizer is text here, its JSON: what reads it is no part of a model. ``relearn.steps.sentence_files`` gives both, ready to use. For
+A tokenizer is text here, its JSON: what reads it is no part of a model. ``relearn.studies.freelb.steps.sentence_files`` gives both, ready to use. For
 other programs there is ``net.save_pretrained``.
 """
 

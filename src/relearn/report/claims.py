@@ -9,21 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relearn.report import (
-    claims_freelb,
-    claims_gradinit,
-    claims_l2_attention,
-    claims_layer_scale,
-    claims_lipsformer,
-    claims_long_short,
-    claims_lrformer,
-    claims_poisoning,
-    claims_robustness,
-    yaml_file,
-)
+from relearn.report import yaml_file
 from relearn.report.comparisons import Comparison, Exact, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.verdicts import ORDER, weakest
+from relearn.studies.freelb import claims as claims_freelb
+from relearn.studies.gradinit import claims as claims_gradinit
+from relearn.studies.l2_attention import claims as claims_l2_attention
+from relearn.studies.layer_scale import claims as claims_layer_scale
+from relearn.studies.lipsformer import claims as claims_lipsformer
+from relearn.studies.long_short import claims as claims_long_short
+from relearn.studies.lrformer import claims as claims_lrformer
+from relearn.studies.poisoning import claims as claims_poisoning
+from relearn.studies.robustness import claims as claims_robustness
 
 Power = Callable[[Comparison], list[str]]  # why a comparison is underpowered; empty if it is not
 

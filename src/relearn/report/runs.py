@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from relearn import record as records
 from relearn.report.artefacts import Where, matches
+from relearn.runs import record as records
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ language the two character models of table 5.7          small_parameters_count, 
 vision   a network and image side of table 5.8          {network}_{side}_parameters_count, {network}_{side}_gflops
 ======== ============================================== ================================================================
 
-The family ``gradient`` writes ``gradients.csv`` (see :mod:`relearn.steps.gradient_cases`) and has the metrics largest_difference (over its
+The family ``gradient`` writes ``gradients.csv`` (see :mod:`relearn.studies.freelb.steps.gradient_cases`) and has the metrics largest_difference (over its
 cases; relative) and cases_count.
 
 FLOPs are multiply-adds, one product with its sum counts one: fvcore's convention, which the paper used.
@@ -44,14 +44,14 @@ def counted(family: str) -> tuple[list[Row], dict[str, float]]:
 def table(family: str) -> tuple[str, Sequence[str]]:
     """The file of a family's rows, and its columns."""
     if family == "gradient":
-        from relearn.steps import gradient_cases
+        from relearn.studies.freelb.steps import gradient_cases
 
         return "gradients.csv", gradient_cases.COLUMNS
     return "counts.csv", COLUMNS
 
 
 def _gradient() -> list[Row]:
-    from relearn.steps.gradient_cases import gradient_cases
+    from relearn.studies.freelb.steps.gradient_cases import gradient_cases
 
     return gradient_cases()
 

@@ -46,7 +46,7 @@ SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALL
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    from relearn.console import Progress
+    from relearn.runs.console import Progress
     from relearn.steps.csv_rows import write_rows
 
     pairs, modes = settings["pairs"], chosen_modes(settings.get("modes"))
@@ -208,7 +208,7 @@ def peak_bytes(side: dict[str, Any]) -> int:
 
 def resident_bytes(side: dict[str, Any]) -> int:
     """Growth of this process by a network and its step; a first, small network loads the libraries."""
-    from relearn.provenance import resident_peak
+    from relearn.runs.provenance import resident_peak
 
     make_step(**{**side, "batch_size": 1})()
     gc.collect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relearn.code_version import closure
+from relearn.runs.code_version import closure
 from relearn.steps.trained import clock as clocks
 
 
@@ -12,11 +12,11 @@ from relearn.steps.trained import clock as clocks
 def test_a_bound_of_l2_attention_is_not_behind_the_steps_of_long_short(step: str) -> None:
     behind = closure([f"relearn.steps.{step}"])
     assert "relearn.steps.trained.clock" in behind
-    assert not {"relearn.steps.language", "relearn.maths.l2_bounds"} & set(behind)
+    assert not {"relearn.studies.l2_attention.steps.train_char_lm", "relearn.maths.l2_bounds"} & set(behind)
 
 
 def test_a_bound_is_behind_the_language_models_of_l2_attention() -> None:
-    assert "relearn.maths.l2_bounds" in closure(["relearn.steps.language"])
+    assert "relearn.maths.l2_bounds" in closure(["relearn.studies.l2_attention.steps.train_char_lm"])
 
 
 def test_what_is_between_stop_and_start_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

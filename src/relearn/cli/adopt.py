@@ -1,0 +1,200 @@
+"""relearn adopt: take records that another machine made into results/; both engines then count them as done.
+
+A record is taken only if it is what the DAG asks today: sound (its own checksum and those of its artefacts),
+with the same settings and the same code, made from inputs with the bytes of a run that lies here or comes
+along. All are checked before the first is placed; a single fault refuses all of them, in one line that names
+the record and the key.
+
+Then the files go to their places, modification times are put in the order of the DAG, and Snakemake's own
+notes are written, without which it would see newer files but no later edit of a parameter. `dvc repro` calls
+Snakemake: what is done for the one is done for the other.
+
+Without a folder, what lies in results/ already is checked and noted in the same way (after `dvc checkout` of
+an older commit, or where `.snakemake` was lost); what does not fit is named and left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.cli import jobs
+from relearn.cli.jobs import Job
+from relearn.runs import record
+
+Record = dict[str, Any]
+ONE_MS = 1_000_000  # modification times count in ns
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="holds the records, at any depth; default: results/"
+    )
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+
+
+def main(args: argparse.Namespace) -> int:
+    with jobs.workflow((), {"scale": args.scale} if args.scale else {}) as built:
+        theirs = [job for job in jobs.in_order(built) if job.is_shell]
+        plan = [jobs.job_of(job) for job in theirs]
+        coming = {} if args.folder is None else arrivals(args.folder, plan)
+        fitting, faults = survey(plan, coming)
+        refuse([fault for path, fault in faults.items() if path in coming])
+        for path, found in coming.items():
+            place(found, Path(path).parent)
+        put_in_order([job for job in plan if job.record in fitting])
+        for their, job in zip(theirs, plan):
+            if job.record in fitting:
+                built.async_run(built.persistence.finished(their))
+    for fault in faults.values() if args.folder is None else ():
+        print(f"left alone: {fault}", file=sys.stderr)
+    here = len(fitting) - len(coming)
+    print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
+    return 0
+
+
+def arrivals(folder: Path, plan: Sequence[Job]) -> dict[str, Record]:
+    """Return the records below ``folder`` by the path where each belongs.
+
+    Raises:
+        ValueError: none there, one that is not sound, or one that no job of the plan makes; one line.
+    """
+    records, faults = record.read_all(folder)
+    places = {_who(vars(job)): job.record for job in plan if job.record}
+    coming: dict[str, Record] = {}
+    for found in records:
+        path = places.get(_who(found))
+        if path is None:
+            faults.append(f"{_name(found)}: labels: no job of the DAG is {_who(found)}")
+        elif path in coming:
+            faults.append(f"{_name(found)}: labels: the same run as {_name(coming[path])}")
+        else:
+            coming[path] = found
+    refuse(faults)
+    if not coming:
+        raise ValueError(f"{folder}: holds no record.json")
+    return coming
+
+
+def refuse(faults: Sequence[str]) -> None:
+    """Raise ValueError with the first fault, and how many more there are."""
+    if faults:
+        raise ValueError(faults[0] + (f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""))
+
+
+def survey(plan: Sequence[Job], coming: Mapping[str, Record]) -> tuple[dict[str, Record], dict[str, str]]:
+    """Return the records that fit, coming ones before those in place, and one line for each that does not.
+
+    A record fits only if the runs behind its inputs fit too: what was made from a stale network is stale.
+    """
+    fitting: dict[str, Record] = {}
+    faults: dict[str, str] = {}
+    sums: dict[str, str] = {}
+    for job in plan:
+        if job.record is None or (job.record not in coming and not Path(job.record).exists()):
+            continue
+        try:
+            found = coming.get(job.record) or record.read(job.record)
+        except record.RecordError as error:
+            faults[job.record] = str(error)
+            continue
+        if fault := misfit(job, found, sums):
+            faults[job.record] = fault
+            continue
+        fitting[job.record] = found
+        sums |= {
+            path: found["outputs"][Path(path).name]["sha256"] for path in job.outputs if path != job.record
+        }
+    return fitting, faults
+
+
+def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:
+    """Return the first difference between a record and what the DAG asks of ``job``, in one line, or None.
+
+    Args:
+        sums: the sha256 of each artefact that a fitting run makes, by its path in results/.
+    """
+    for key, have, want in _differences(job, found, sums):
+        if have != want:
+            return f"{_name(found)}: {key}: found {_short(have)}, the DAG asks {_short(want)}"
+    problems = record.verify_outputs(found)
+    return problems[0] if problems else None
+
+
+def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield key, found, wanted, for all that must agree."""
+    have, want = _leaves(found["settings"], "settings"), _leaves(job.settings, "settings")
+    for key in sorted(have.keys() | want.keys()):
+        yield key, have.get(key, "nothing"), want.get(key, "nothing")
+    yield "run", found["run"], job.run  # the same once more, with the types: 1 is not 1.0
+    yield "code.version", found["code"]["version"], job.code
+    names = sorted(Path(path).name for path in job.outputs if path != job.record)
+    yield "outputs", sorted(found["outputs"]), names
+    yield "inputs", sorted(found["inputs"]), sorted(job.named_inputs)
+    for name, paths in job.named_inputs.items():
+        yield f"inputs.{name}", f"{len(found['inputs'][name])} files", f"{len(paths)} files"
+        for path, given in zip(paths, found["inputs"][name]):
+            key = f"inputs.{name} ({path})"
+            yield key, given["sha256"], sums.get(path, "that of a run that fits, there is none")
+
+
+def place(found: Record, target: Path) -> None:
+    """Copy a record and its artefacts to their folder, the record last; and its spool, if it has come along.
+
+    A file appears in one rename. What is there already, byte for byte, is left alone.
+    """
+    source = Path(found["path"])
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (*found["outputs"], "record.json"):
+        _copy(source / name, target / name)
+    root = next((folder for folder in source.absolute().parents if folder.name == "runs"), None)
+    ours = next((folder for folder in target.absolute().parents if folder.name == "runs"), None)
+    if root is not None and ours is not None:
+        spool = Path("spool") / f"{found['run']}.jsonl"
+        if (root.parent / spool).is_file():
+            (ours.parent / spool).parent.mkdir(exist_ok=True)
+            _copy(root.parent / spool, ours.parent / spool)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if target.is_file() and (target.samefile(source) or record.digest(target) == record.digest(source)):
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.copyfile(source, temporary)
+    os.replace(temporary, target)
+
+
+def put_in_order(plan: Sequence[Job]) -> None:
+    """Move the modification times of outputs forward where they are older than an input; no others change."""
+    for job in plan:
+        times = [os.stat(path).st_mtime_ns for path in job.inputs if os.path.exists(path)]
+        newest = max(times, default=0)
+        for path in job.outputs:
+            if os.stat(path).st_mtime_ns < newest:
+                os.utime(path, ns=(newest + ONE_MS, newest + ONE_MS))
+
+
+def _who(job: Mapping[str, Any]) -> str:
+    """Name a run by what its settings do not change; of a record, or of a job's fields."""
+    pairs = " ".join(f"{key}={value}" for key, value in sorted(job["labels"].items()))
+    return f"{job['study']} {job['step']} {pairs} seed={job['seed']} scale={job['scale']}"
+
+
+def _name(found: Record) -> str:
+    return f"{found['path']}/record.json"
+
+
+def _leaves(value: Any, key: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {key: value}
+    return {name: leaf for part in value for name, leaf in _leaves(value[part], f"{key}.{part}").items()}
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

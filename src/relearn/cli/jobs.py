@@ -1,0 +1,208 @@
+"""relearn jobs: the DAG of any target as a plain ordered shell script, for a machine without Snakemake.
+
+The script needs a POSIX shell and `relearn` (installed, or the checkout itself), holds no absolute path, and
+can be started again: a job is skipped whose record is there with the same settings and the same code, unless
+an input is newer. Bring the records back and say `relearn adopt FOLDER`.
+
+Snakemake itself says what the jobs are, so this verb (unlike the script it prints) needs it installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from relearn import cli
+from relearn.runs import code_version
+
+HEAD = """\
+#!/bin/sh
+# relearn jobs{arguments}: {count} jobs in order, for a machine without Snakemake.
+# Start it in the root of the checkout, as often as you like: a job whose record is there is skipped.
+# Bring the records back and say `relearn adopt FOLDER`, where FOLDER holds them.
+set -eu
+command -v relearn >/dev/null 2>&1 || relearn() {{
+  PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}" "${{PYTHON:-python3}}" -m relearn.cli "$@"
+}}
+# made RECORD RUN CODE INPUT...: is there a record of this run and this code, and is no input newer?
+made() {{
+  record=$1 run=$2 code=$3
+  shift 3
+  grep -qs "\\"run\\": *\\"$run\\"" "$record" && grep -qs "\\"version\\": *\\"$code\\"" "$record" &&
+    {{ [ $# -eq 0 ] || [ -z "$(find "$@" -newer "$record" 2>/dev/null)" ]; }}
+}}
+say() {{ echo "[$1/{count}] $2" >&2; }}
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of the DAG, as Snakemake would run it.
+
+    ``record`` is the path of the record that it writes, None where it writes none (render); then ``study``
+    and all that only a run has are empty.
+    """
+
+    rule: str
+    command: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    logs: tuple[str, ...]
+    record: str | None
+    study: str
+    step: str
+    labels: dict[str, str]
+    scale: str
+    seed: int
+    settings: dict[str, Any]
+    code: str
+    named_inputs: dict[str, tuple[str, ...]]
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run, or of the first output."""
+        return Path(self.record or self.outputs[0]).parent.as_posix()
+
+    @property
+    def run(self) -> str:
+        """The run id that its record will bear."""
+        from relearn.runs.record import run_id
+
+        return run_id(self.study, self.step, self.labels, self.scale, self.seed, self.settings)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", nargs="*", help="rules or files, as for snakemake; default: everything")
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument("--device", help="auto | cpu | cuda | cuda:N for every job")
+    parser.add_argument("--precision", help="fp32 | bf16 for every job")
+
+
+def main(args: argparse.Namespace) -> int:
+    names = ("scale", "device", "precision")
+    config = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    jobs = plan(args.target, config)
+    arguments = [word for name, value in config.items() for word in (f"--{name}", value)] + args.target
+    sys.stdout.write(script(jobs, " ".join(["", *map(shlex.quote, arguments)])))
+    return 0
+
+
+def script(jobs: Sequence[Job], arguments: str = "") -> str:
+    """Return the text of the shell script that runs ``jobs`` in the given order."""
+    lines = [HEAD.format(arguments=arguments, count=len(jobs))]
+    for number, job in enumerate(jobs, start=1):
+        folders = sorted({Path(path).parent.as_posix() for path in (*job.outputs, *job.logs)})
+        lines.append(f"\n# {number} {job.rule}: {job.folder}\n")
+        if job.record:
+            known = [job.record, job.run, job.code, *job.inputs]
+            lines.append(f"made {' '.join(map(shlex.quote, known))} || ")
+        make = f"mkdir -p {' '.join(map(shlex.quote, folders))} && {job.command}"
+        lines.append(f"{{ say {number} {shlex.quote(job.folder)}; {make}; }}\n")
+    return "".join(lines)
+
+
+def plan(targets: Sequence[str] = (), config: dict[str, str] | None = None, root: Path = Path()) -> list[Job]:
+    """Return the jobs behind ``targets`` (default: all), each after the jobs whose outputs it reads.
+
+    Args:
+        targets: rules or files of the workflow.
+        config: what ``snakemake --config`` would say: scale, device, precision.
+        root: the folder of the Snakefile.
+
+    Raises:
+        ValueError: Snakemake is not installed or cannot build the DAG; one line.
+    """
+    with workflow(targets, config, root) as built:
+        return [job_of(job) for job in in_order(built) if job.is_shell]
+
+
+@contextlib.contextmanager
+def workflow(
+    targets: Sequence[str] = (), config: dict[str, str] | None = None, root: Path = Path()
+) -> Iterator[Any]:
+    """Yield Snakemake's own workflow object with its DAG built, silently and without taking its lock."""
+    code_version.forget()  # the source may have changed since the last workflow of this process
+    if not (root / "Snakefile").is_file():
+        raise ValueError(f"{root / 'Snakefile'}: no such file; start this in the root of the checkout")
+    try:
+        from snakemake.api import SnakemakeApi
+        from snakemake.exceptions import RuleException, WorkflowError
+        from snakemake.settings.types import (
+            ConfigSettings,
+            DAGSettings,
+            ExecutionSettings,
+            OutputSettings,
+            Quietness,
+            ResourceSettings,
+        )
+    except ImportError as error:
+        raise ValueError(
+            f"snakemake cannot be imported ({error}); this verb runs where it is installed"
+        ) from None
+    try:
+        with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
+            loaded = api.workflow(
+                resource_settings=ResourceSettings(cores=1),
+                config_settings=ConfigSettings(config=dict(config or {})),
+                snakefile=Path("Snakefile") if root == Path() else (root / "Snakefile").absolute(),
+                workdir=None if root == Path() else root,
+            )
+            loaded.dag(DAGSettings(targets=set(targets)))
+            built = loaded._workflow
+            built.execution_settings = ExecutionSettings()
+            # The command line offers the DAG only as pictures; these two calls are what it does itself.
+            built._prepare_dag(forceall=False, ignore_incomplete=True, lock_warn_only=True, nolock=True)
+            built._build_dag()
+            yield built
+    except (RuleException, WorkflowError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def in_order(built: Any) -> list[Any]:
+    """Return Snakemake's jobs in the order of the DAG; where that leaves a choice, by their names."""
+    return [
+        job
+        for layer in built.dag.toposorted()
+        for job in sorted(
+            layer, key=lambda job: (job.rule.lineno, job.rule.name, sorted(map(str, job.output)))
+        )
+    ]
+
+
+@cache
+def _reader(of_a_step: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    if of_a_step:
+        cli._step_arguments(parser)
+    return parser
+
+
+def job_of(job: Any) -> Job:
+    """Return our view of one of Snakemake's jobs, its words read from the command as `relearn` reads them."""
+    words = shlex.split(job.shellcmd)
+    record = getattr(job.output, "record", None)
+    # The words of "$(dirname ...)" behind --out are left over; the shell puts them together.
+    found = _reader(record is not None).parse_known_args(words[2:])[0]
+    return Job(
+        rule=job.rule.name,
+        command=job.shellcmd,
+        inputs=tuple(map(str, job.input)),
+        outputs=tuple(map(str, job.output)),
+        logs=tuple(map(str, job.log)),
+        record=None if record is None else str(record),
+        step=words[1],
+        study=getattr(found, "study", ""),
+        labels=dict(getattr(found, "label", ())),
+        scale=getattr(found, "scale", ""),
+        seed=getattr(found, "seed", 0),
+        settings=getattr(found, "settings", {}),
+        code=str(getattr(job.params, "code", "")),
+        named_inputs={name: tuple(paths) for name, *paths in getattr(found, "input", ()) if paths},
+    )

@@ -1,0 +1,171 @@
+"""relearn recover: what a crash has left in this checkout, what of it is safe to clear, and how to go on.
+
+It looks for engines and jobs that are still alive, Snakemake's lock, runs without an end, records and artefacts
+that are not what they claim to be, and temporary files of dead writers.
+
+Cleared (not with --dry-run): a lock that no living Snakemake holds, and the temporary files. Put aside, as
+``record.json.aside``: a record that is torn or edited, whose artefacts do not match it, or whose inputs are other
+bytes now than those it was made from; without a record its job counts as not done and runs again. Times of files
+play no part in that. While an engine or a job of this checkout is alive, nothing is changed.
+
+Exit status: 0 when the way is free, 4 while somebody still works here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from relearn.runs import record, spool
+from relearn.runs.atomic_files import holder
+from relearn.runs.exit_codes import RESOURCE
+
+LOCKS = Path(".snakemake/locks")
+ENGINES = ("snakemake", "dvc")
+ASIDE = ".aside"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="say it, change nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="do not read the artefacts to compare their sha256"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Say what there is, one line each; clear what is safe."""
+    roots = scales()
+    engines, jobs = engines_alive(), [job for root in roots for job in jobs_alive(root)]
+    for name, pid in engines:
+        print(f"running: {name}, process {pid}")
+    for job, pid in jobs:
+        print(f"running: {job}, process {pid}")
+    change = not (args.dry_run or engines or jobs)
+    if locks := sorted(LOCKS.glob("*.lock")):
+        if engines or jobs:
+            print("Snakemake's lock: held, see above")
+        else:
+            print("Snakemake's lock: nobody alive holds it" + ("; removed" if change else ""))
+            if change:
+                shutil.rmtree(locks[0].parent)
+    for root in roots:
+        for line in unfinished(root):
+            print(f"unfinished: {line}")
+        faults = unsound(root, quick=args.quick)
+        for file, fault in faults.items():
+            print(f"{'put aside' if change else 'unsound'}: {fault}")
+            if change:
+                os.replace(file, file.with_name(file.name + ASIDE))
+        orphans = temporaries(root)
+        for orphan in orphans if change else ():
+            orphan.unlink(missing_ok=True)
+        if orphans:
+            print(f"temporary files of dead writers in {root}: {len(orphans)}{', removed' if change else ''}")
+    if engines or jobs:
+        pids = shlex.join(str(pid) for _, pid in (*engines, *jobs))
+        print(
+            f"go on: wait for them or end them with `kill {pids}` (checkpoints are kept); then `relearn recover`"
+        )
+        return RESOURCE
+    print("go on: `snakemake --cores all` or `dvc repro`; finished runs stay, unfinished ones resume")
+    return 0
+
+
+def scales() -> list[Path]:
+    """Every results/<scale> in which something has run; what is published is no such folder."""
+    found = (path for path in sorted(Path("results").glob("*")) if path.name != "published")
+    return [path for path in found if any((path / part).is_dir() for part in ("runs", "spool", "work"))]
+
+
+def engines_alive() -> list[tuple[str, int]]:
+    """Snakemake and DVC processes that work in this folder; empty where there is no /proc to ask."""
+    found, here = [], Path.cwd().resolve()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+            folder = Path(os.readlink(entry / "cwd"))
+        except OSError:  # ended meanwhile, or somebody else's
+            continue
+        # as a program of its own, run by Python as a script, or as `python -m …`
+        names = {Path(words[0]).name} | {Path(word).name for word in words[1:3]}
+        is_python = Path(words[0]).name.startswith("python")
+        name = next((one for one in ENGINES if one in (names if is_python else {Path(words[0]).name})), None)
+        if name and folder == here and int(entry.name) != os.getpid():
+            found.append((name, int(entry.name)))
+    return sorted(found, key=lambda one: one[1])
+
+
+def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:
+    """Each run whose lock a living process holds, and that process."""
+    for lock in sorted((root / "work").glob("*.lock")):
+        pid = holder(lock)
+        if pid is not None:
+            yield called(spool.tell(root / "spool" / f"{lock.stem}.jsonl"), lock.stem), pid
+
+
+def unfinished(root: Path) -> Iterator[str]:
+    """One line for each run that began and has no end, or ended without a record."""
+    for path in sorted((root / "spool").glob("*.jsonl")):
+        story = spool.tell(path)
+        if story is None:
+            yield f"{path}: no start line in it; the run begins anew"
+            continue
+        if story.status == spool.FINISHED or holder(root / "work" / f"{path.stem}.lock") is not None:
+            continue
+        how = {spool.RUNNING: "ended without a word"}.get(story.status, story.status)
+        step = max((place for _, place in story.points), default=None)
+        line = f"{called(story, path.stem)}: {how}" + (f" ({story.reason})" if story.reason else "")
+        line += "" if step is None else f", last step {step}"
+        kept = any((root / "work" / path.stem).rglob("*.json"))
+        yield line + ("; resumes from its checkpoint" if kept else "; begins anew")
+
+
+def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
+    """Records that cannot be believed, each with its fault in one line."""
+    faults: dict[Path, str] = {}
+    sound: dict[str, record.Record] = {}
+    for file in sorted((root / "runs").rglob(record.NAME)):
+        try:
+            found = record.read(file)
+        except record.RecordError as error:
+            faults[file] = str(error)
+            continue
+        fault = next(iter([] if quick else record.verify_outputs(found)), None)
+        if fault:
+            faults[file] = fault
+        sound[file.parent.as_posix()] = found
+    for folder, found in sound.items():
+        fault = changed_input(found, sound)
+        if fault:
+            faults.setdefault(Path(folder) / record.NAME, f"{folder}/{record.NAME}: {fault}")
+    return faults
+
+
+def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str | None:
+    """The first input that the run beside it has made anew since, in one line."""
+    for one in (one for many in found["inputs"].values() for one in many):
+        made = sound.get(Path(one["path"]).parent.as_posix())
+        now = None if made is None else made["outputs"].get(Path(one["path"]).name)
+        if now is not None and now["sha256"] != one["sha256"]:
+            return (
+                f"made from {one['path']} with sha256 {one['sha256'][:16]}…, now it is {now['sha256'][:16]}…"
+            )
+    return None
+
+
+def temporaries(root: Path) -> list[Path]:
+    """What killed writers left beside their files."""
+    return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}"))
+
+
+def called(story: spool.Story | None, run: str) -> str:
+    """A run as people call it: step, labels, seed; its id where the spool says nothing."""
+    if story is None:
+        return f"run {run}"
+    start: dict[str, Any] = story.start
+    return " ".join((start["step"], *map(str, start["labels"].values()), f"seed{start['seed']}"))

@@ -1,0 +1,185 @@
+"""relearn render: tables, figures, verdicts and the page, from the records under one results folder and nothing else.
+
+Any part of a study will do: what has no record shows as "not run"; the last line says what is incomplete. Everything
+is checked first and rendered into a folder of its own; the files of the last rendering stay until all new ones are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+NEEDS_TORCH = False
+ROOT = Path("results")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--root", type=Path, help="its runs/ is read, the rest written; default: results/<scale>"
+    )
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+    parser.add_argument(
+        "--scale", help="records of other scales are left out; default: the scale in params.yaml"
+    )
+    parser.add_argument(
+        "--reported", type=Path, default=Path("workflow/reported"), help="the published numbers"
+    )
+    parser.add_argument(
+        "--artefact", action="append", metavar="ID", help="only the files of this table or figure"
+    )
+    parser.add_argument("--strict", action="store_true", help="status 1 where a cell is not measured")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Render everything, or the files of single artefacts.
+
+    Raises:
+        ValueError: an unknown scale or artefact, no record of the scale, published numbers or parameters that cannot be read.
+        FileNotFoundError: no folder of published numbers or of records.
+    """
+    from relearn.params import reading as parameters
+    from relearn.report import artefacts, coverage, figures, runs, table, table_formats
+    from relearn.report.quantities import Evidence
+    from relearn.runs.atomic_files import staged
+
+    values = parameters.load(args.params, args.scale)
+    args.scale = values["scale"]
+    args.root = args.root or ROOT / args.scale
+    if not (args.reported / "artefacts.yaml").is_file():
+        raise FileNotFoundError(f"--reported: no file {args.reported / 'artefacts.yaml'}")
+    loaded = artefacts.load(args.reported)
+    for name in args.artefact or ():
+        if name not in loaded:
+            raise ValueError(f"--artefact: {_unknown(name, list(loaded))}")
+    if not (args.root / "runs").is_dir():
+        raise FileNotFoundError(
+            f"--root {args.root}: no folder {args.root / 'runs'}, allowed: a folder with runs/"
+        )
+    found, problems = runs.load(args.root, args.scale)
+    if not found:
+        first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
+        raise ValueError(f"--root {args.root}: no sound record of scale {args.scale}{first}")
+    for problem in problems:
+        print(f"render: left out: {problem}")
+    evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
+    defined = {name: artefacts.expanded(one, evidence[one.study].runs) for name, one in loaded.items()}
+
+    tables, coverages = {}, []
+    with staged(args.root) as new:
+        for name in args.artefact or defined:
+            artefact = defined[name]
+            known = evidence[artefact.study]
+            if artefact.kind == "table":
+                tables[name] = table.build(artefact, known, args.reported)
+                table_formats.write(artefact, tables[name], new / "tables")
+            else:
+                figures.render(artefact, known, args.reported, new / "figures")
+            coverages.append(coverage.cover(artefact, known))
+            print(coverages[-1].line())
+        if not args.artefact:
+            _whole(args, new, values, found, problems, defined, evidence, tables, coverages)
+    measured, cells = coverage.total(coverages)
+    print(f"coverage: {measured} of {cells} published cells measured")
+    incomplete = [one.artefact for one in coverages if one.measured < one.defined and not one.addition]
+    print(f"incomplete: {', '.join(incomplete)}" if incomplete else "complete: every cell is measured")
+    return 1 if args.strict and incomplete else 0
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    from relearn.params.messages import guess
+
+    meant = guess(name, known)
+    hint = f"nearest: {meant}; " if meant else ""
+    return f"found {name}, {hint}allowed: {', '.join(known)}"
+
+
+def _studies(defined: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(artefact.study for artefact in defined.values()))
+
+
+def _whole(
+    args: argparse.Namespace,
+    new: Path,
+    values: dict[str, Any],
+    runs: Sequence[Any],
+    problems: Sequence[str],
+    defined: dict[str, Any],
+    evidence: dict[str, Any],
+    tables: dict[str, Any],
+    coverages: Sequence[Any],
+) -> None:
+    """Claims, coverage, deviations, the small file of metrics, and the page that shows them all."""
+    from relearn.report import (
+        analysis,
+        claims,
+        claims_formats,
+        coverage,
+        page,
+        summary,
+        table_formats,
+        yaml_file,
+    )
+
+    scale = args.scale
+    judged = claims.judge_all(claims.load(args.reported / "claims.yaml"), evidence)
+    explained = analysis.explain(judged, analysis.load(args.reported / "analysis.yaml"), scale)
+    deviations, why = _deviations(args.params, values, new / "deviations.md")
+    settings = _settings(args.params, args.reported, new / "settings.md")
+    errata = yaml_file.read(args.reported / "errata.yaml")
+    text = {
+        "claims.md": claims_formats.markdown(judged, scale) + analysis.markdown(explained),
+        "claims.json": claims_formats.as_json(judged, scale),
+        "coverage.csv": table_formats.csv_text(coverage.FIELDS, coverage.table(coverages, scale)),
+        "metrics.json": summary.metrics(scale, judged, coverages, tables),
+        "report.html": page.html(
+            scale=scale,
+            root=new,
+            runs=runs,
+            problems=problems,
+            artefacts=list(defined.values()),
+            tables=tables,
+            claims=judged,
+            coverages=coverages,
+            deviations=deviations,
+            no_deviations=why,
+            errata=errata,
+            explained=explained,
+            settings=settings,
+        ),
+    }
+    for name, content in text.items():
+        (new / name).write_text(content, encoding="utf-8", newline="\n")
+    counts = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in claims.tally(judged).items())
+    print(f"claims: {counts}")
+    print(f"report: {args.root / 'report.html'}")
+
+
+def _deviations(
+    params: Path, values: dict[str, Any], target: Path
+) -> tuple[list[tuple[str, ...]] | None, str]:
+    """Rows for the page, and deviations.md; without the published settings beside the parameters, why not."""
+    from relearn.report import deviations
+
+    paper = params.parent / "params" / "paper.yaml"
+    if not paper.is_file():
+        why = f"Not known: there is no {paper.name} with the published settings."
+        target.write_text(f"{why}\n", encoding="utf-8", newline="\n")
+        return None, why
+    published = deviations.read(paper)
+    target.write_text(deviations.markdown(values, published), encoding="utf-8", newline="\n")
+    rows = deviations.deviations(values, published)
+    shown = deviations.shown
+    return [(row.key, shown(row.value), shown(row.published), row.source) for row in rows], ""
+
+
+def _settings(params: Path, reported: Path, target: Path) -> list[Any]:
+    """The papers' tables of settings for the page, and settings.md; none without the published settings."""
+    from relearn.report import deviations, settings_page
+
+    paper = params.parent / "params" / "paper.yaml"
+    told = paper.is_file() and (reported / "settings.yaml").is_file()
+    tables = settings_page.load(reported, deviations.read(paper)) if told else []
+    target.write_text(settings_page.markdown(tables), encoding="utf-8", newline="\n")
+    return tables

@@ -1,0 +1,293 @@
+"""relearn robustness: how robust is a classifier of your own? One command for any network of timm's registry or a file of relearn.
+
+    relearn robustness --model resnet50 --weights mine.pth --set val=imagenet/val --set a=imagenet-a --pgd-eps 1/255 --out mine
+
+``--set NAME=PLACE``, as often as wanted: val, real, v2, c, a, r, nine (folders, see :mod:`relearn.studies.robustness.steps.folder_sets`), test (a file of
+``relearn prepare``). ``--corruptions`` makes corrupted images from test, or from val where there is no c. It prints a table and writes
+robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.cli.robustness_table import table
+from relearn.steps.csv_rows import write_rows
+from relearn.studies.robustness.steps import attacks as attack_rows
+from relearn.studies.robustness.steps import folder_sets
+from relearn.studies.robustness.steps import image_sets as set_rows
+
+if TYPE_CHECKING:
+    from relearn.models.vision_classifier import VisionClassifier
+    from relearn.studies.robustness.steps.measured import Measured
+
+TEST = "test"
+FILE = "robustness.json"
+BAD = ("set", "file", "fault")
+CROP_RATIO, INTERPOLATION = 0.875, "bicubic"  # where neither an option nor timm says another
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_argument_group("the network")
+    model.add_argument(
+        "--model", required=True, help="a name of timm's or relearn's, or a file that relearn wrote"
+    )
+    model.add_argument(
+        "--weights", type=Path, help="a checkpoint of the named network: .safetensors, .pth, .pt, .bin, .tar"
+    )
+    model.add_argument("--pretrained", action="store_true", help="timm's own weights of the name, downloaded")
+    model.add_argument("--classes", type=int, default=1000, help="outputs of the named network")
+    model.add_argument(
+        "--arguments", type=_json, default={}, help="more arguments of the named network, as JSON"
+    )
+    model.add_argument(
+        "--average", action="store_true", help="the moving average in the checkpoint, where it has one"
+    )
+    images = parser.add_argument_group("images")
+    images.add_argument(
+        "--set",
+        dest="sets",
+        type=_set,
+        action="append",
+        default=[],
+        metavar="NAME=PLACE",
+        help=f"{', '.join(folder_sets.NAMES)}, {TEST}",
+    )
+    images.add_argument("--images", type=int, default=0, help="of each set, at equal distances (0: all)")
+    images.add_argument("--size", type=int, help="side of the crop (default: the network's)")
+    images.add_argument(
+        "--crop-ratio", type=float, help="crop over resized shorter side (default: timm's, or 0.875)"
+    )
+    images.add_argument(
+        "--cropped-ratio", type=float, default=1.0, help="the same for c and nine, published as crops"
+    )
+    images.add_argument("--interpolation", help="bilinear, bicubic, lanczos (default: timm's, or bicubic)")
+    images.add_argument("--batch-size", type=int, default=128)
+    images.add_argument("--real-labels", type=Path, help="labels in ReaL's form (default: the official ones)")
+    for name, allowed in folder_sets.POLICIES.items():
+        images.add_argument(f"--{name.replace('_', '-')}", choices=allowed, default=allowed[0])
+    made = parser.add_argument_group("corruptions and attacks")
+    made.add_argument(
+        "--corruptions", default="", help="all, or names with commas; made by relearn's generator"
+    )
+    made.add_argument("--severities", type=_numbers, default=[1, 2, 3, 4, 5], help="with commas")
+    made.add_argument("--reference", type=Path, help="sets.csv of another network: mCE is relative to it")
+    made.add_argument(
+        "--pgd-eps", type=_radius, nargs="+", default=[], help="such as 1/255 or 0.01, of pixels in [0, 1]"
+    )
+    made.add_argument("--pgd-steps", type=int, default=20)
+    made.add_argument("--pgd-restarts", type=int, default=1)
+    made.add_argument("--pgd-images", type=int, default=1000)
+    made.add_argument(
+        "--pgd-unchecked", action="store_true", help="do not look for masked gradients (about 3 attacks less)"
+    )
+    made.add_argument("--autoattack-eps", type=_radius, nargs="+", default=[])
+    made.add_argument("--autoattack-images", type=int, default=1000)
+    parser.add_argument("--out", required=True, type=Path, help="folder of the results")
+    parser.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
+    parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Measure, print, write; see the module."""
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    import torch
+
+    from relearn.data.arrays import load_prepared
+    from relearn.runs.console import Progress
+    from relearn.runs.devices import acquire
+    from relearn.studies.robustness.steps.measured import measure
+
+    torch.set_num_threads(args.threads)
+    sets = dict(args.sets)
+    if len(sets) < len(args.sets):
+        raise ValueError("--set: a name twice; allowed: each once")
+    for name, there in sets.items():
+        if not there.exists():
+            raise FileNotFoundError(f"--set {name}: no folder or file {there}")
+    place = sets.pop(TEST, None)
+    data = load_prepared(place) if place else None
+    net, protocol = network(args)
+    args.out.mkdir(parents=True, exist_ok=True)
+    with acquire(args.device) as device, Progress("robustness") as progress:
+        found = measure(
+            net.to(device),
+            settings_of(args, protocol),
+            sets,
+            test=None if data is None else data.test(),
+            named="" if data is None else data.dataset,
+            reference=args.reference,
+            real_labels=args.real_labels,
+            seed=args.seed,
+            precision=args.precision,
+            progress=progress,
+        )
+    _write(args, net, protocol, found, device)
+    print(table(found), end="")
+    return 0
+
+
+def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]:
+    """The network, in eval mode, and the protocol of its images.
+
+    Raises:
+        ValueError: a name or a file that is none, no weights or two kinds of them, weights that do not fit.
+    """
+    from relearn.models import checkpoints, vision, vision_files
+
+    if Path(args.model).suffix in checkpoints.SUFFIXES:
+        if args.weights or args.pretrained:
+            raise ValueError(f"--model {args.model}: a file, and weights too; allowed: one of them")
+        if Path(args.model).suffix != ".safetensors":
+            raise ValueError(
+                f"--model {args.model}: does not say what it holds; allowed: --model NAME --weights FILE"
+            )
+        if not Path(args.model).is_file():
+            raise FileNotFoundError(f"--model {args.model}: no such file")
+        net = vision_files.load(Path(args.model))
+        return net, protocol_of(args, {"size": net.description["size"]})
+    told = of_timm(args.model)
+    protocol = protocol_of(args, told)
+    made = {"classes": args.classes, "size": protocol["size"], **args.arguments}
+    if args.pretrained and not args.weights:
+        mean, std = checkpoints.normalisation(args.model)
+        try:
+            net = vision.create(args.model, **made, mean=mean, std=std, pretrained=True)
+        except Exception as error:  # what hubs raise has no common base
+            raise ValueError(
+                f"--model {args.model}: no pretrained weights: {' '.join(str(error).split())[:300]}"
+            ) from None
+        return net.eval(), protocol
+    if args.weights is None or args.pretrained:
+        raise ValueError(f"--model {args.model}: needs weights; allowed: --weights FILE, or --pretrained")
+    if not args.weights.is_file():
+        raise FileNotFoundError(f"--weights {args.weights}: no such file")
+    return checkpoints.load(args.model, args.weights, average=args.average, **made), protocol
+
+
+def of_timm(name: str) -> dict[str, Any]:
+    """size, crop_ratio and interpolation that timm states for a network; {} for a name that it lacks."""
+    from importlib import import_module
+
+    from relearn.models import timm_names
+
+    timm_names.register()
+    known = import_module("timm")
+    if not known.is_model(name):
+        return {}
+    told = known.get_pretrained_cfg(name)
+    return {"size": told.input_size[-1], "crop_ratio": told.crop_pct, "interpolation": told.interpolation}
+
+
+def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
+    """:data:`relearn.studies.robustness.steps.folder_sets.KEYS`: what an option says, else what is told of the network, else 0.875 and bicubic."""
+    from relearn.data.central_crops import INTERPOLATIONS
+
+    said = {"size": args.size, "crop_ratio": args.crop_ratio, "interpolation": args.interpolation}
+    chosen = {"size": 224, "crop_ratio": CROP_RATIO, "interpolation": INTERPOLATION}
+    for source in (told, said):
+        chosen |= {name: value for name, value in source.items() if value}
+    if chosen["interpolation"] not in INTERPOLATIONS:
+        raise ValueError(f"--interpolation {chosen['interpolation']!r}; allowed: {', '.join(INTERPOLATIONS)}")
+    names = ("cropped_ratio", "batch_size", *folder_sets.POLICIES)
+    return {**chosen, **{name: getattr(args, name) for name in names}}
+
+
+def settings_of(args: argparse.Namespace, protocol: dict[str, Any]) -> dict[str, Any]:
+    """The settings of ``relearn withstand`` that the options say."""
+    names = (
+        args.corruptions if args.corruptions == "all" else [one for one in args.corruptions.split(",") if one]
+    )
+    pgd = {
+        "eps": args.pgd_eps,
+        "steps": args.pgd_steps,
+        "restarts": args.pgd_restarts,
+        "images": args.pgd_images,
+        "checks": not args.pgd_unchecked,
+    }
+    return {
+        "protocol": protocol,
+        "images": args.images,
+        "corruptions": names,
+        "severities": args.severities,
+        "pgd": pgd if args.pgd_eps else None,
+        "autoattack": {"eps": args.autoattack_eps, "images": args.autoattack_images}
+        if args.autoattack_eps
+        else None,
+    }
+
+
+def _write(args, net: VisionClassifier, protocol: dict[str, Any], found: Measured, device: str) -> None:
+    import torch
+
+    from relearn import __version__
+    from relearn.runs.atomic_files import digest, write
+
+    file = Path(args.model) if Path(args.model).is_file() else args.weights
+    body = {
+        "model": {
+            "name": net.description["name"],
+            "file": None if file is None else file.name,
+            "sha256": None if file is None else digest(file),
+            "parameters_count": sum(one.numel() for one in net.parameters()),
+            "mean": net.mean.flatten().tolist(),
+            "std": net.std.flatten().tolist(),
+        },
+        "protocol": protocol,
+        "seed": args.seed,
+        "device": device,
+        "precision": args.precision,
+        "versions": {"relearn": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "sets": [row.as_dict() for row in found.rows],
+        "attacks": [row.as_dict() for row in found.attacks],
+        "bad_images": [vars(one) for one in found.bad],
+        "metrics": found.metrics,
+        "notes": found.notes,
+    }
+    write_rows(args.out / "sets.csv", set_rows.SETS, (row.cells() for row in found.rows))
+    write_rows(args.out / "attacks.csv", attack_rows.ATTACKS, (row.cells() for row in found.attacks))
+    write_rows(args.out / "bad_images.csv", BAD, ((one.set, one.file, one.fault) for one in found.bad))
+    write(args.out / FILE, (json.dumps(body, indent=1) + "\n").encode())
+
+
+def _set(text: str) -> tuple[str, Path]:
+    name, equals, place = text.partition("=")
+    if not equals or not place or name not in (*folder_sets.NAMES, TEST):
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, allowed is name=place with a name of {', '.join((*folder_sets.NAMES, TEST))}"
+        )
+    return name, Path(place)
+
+
+def _radius(text: str) -> float:
+    try:
+        return float(Fraction(text))
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, allowed is a number such as 8/255 or 0.03"
+        ) from None
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed are whole numbers with commas") from None
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}: {error}") from None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed is a JSON object")
+    return found

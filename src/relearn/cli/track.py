@@ -1,0 +1,115 @@
+"""relearn track: bring the runs below results/ into MLflow, once, or again and again while a workflow runs.
+
+With --follow it ends after a last import, when the stop file appears or the process that started it is gone. When an
+engine that started it is killed, it ends without that import, within 10 seconds; the next import brings what is missing.
+The stop file may be there before the first run: then this is one import. Without MLflow's need nothing of
+MLflow is loaded: a follower waits for the first spool before it imports the library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ARTEFACTS = Path("workflow/reported/artefacts.yaml")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--root, --uri, --follow, --stop-file, --interval, --artefacts."""
+    parser.add_argument(
+        "--root",
+        type=Path,
+        action="append",
+        help="a scale's folder (default: every results/<scale> with runs)",
+    )
+    parser.add_argument(
+        "--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)"
+    )
+    parser.add_argument("--follow", action="store_true", help="keep importing until the stop file appears")
+    parser.add_argument("--stop-file", type=Path, help="file whose appearance ends --follow")
+    parser.add_argument("--interval", type=float, default=2.0, help="seconds between two imports of --follow")
+    parser.add_argument("--artefacts", type=Path, default=ARTEFACTS, help=argparse.SUPPRESS)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Import; a line of counts and one per unsound file.
+
+    Raises:
+        FileNotFoundError: a --root that does not exist, but for --follow, which waits for it.
+        TrackingError, Busy: the store cannot be used.
+    """
+    from relearn.runs import interrupt
+
+    interrupt.install_signal_handlers()
+    stop = _stop(args.stop_file)
+    if args.follow:
+        while not stop() and not anything(args.root or roots()):
+            interrupt.check()
+            time.sleep(0.2)
+    else:
+        check(args.root)
+    where = args.root or roots()
+    if not anything(where):
+        print("relearn track: nothing to import yet")
+        return 0
+    from relearn.tracking import importer as tracking
+
+    artefacts = load_artefacts(args.artefacts)
+    if args.follow:
+        told = tracking.follow(where, args.uri, stop=stop, artefacts=artefacts, interval_s=args.interval)
+    else:
+        told = tracking.import_spool(where, args.uri, artefacts=artefacts)
+    for problem in told.problems:
+        print(f"relearn track: {problem}", file=sys.stderr)
+    print(f"relearn track: {told}")
+    return 0
+
+
+def roots() -> list[Path]:
+    """Every results/<scale> that holds a spool or runs; what the project published is no such folder."""
+    found = [
+        path
+        for path in sorted(Path("results").glob("*"))
+        if (path / "spool").is_dir() or (path / "runs").is_dir()
+    ]
+    return [path for path in found if path.name != "published"]
+
+
+def load_artefacts(path: Path) -> Mapping[str, Any]:
+    """The report's artefacts (name → {"where": …}); none where the file is absent, as outside the project's
+    folder.
+    """
+    if not path.is_file():
+        return {}
+    from relearn.report import yaml_file
+
+    found = yaml_file.read(path) or {}
+    artefacts = found.get("artefacts", {})
+    if not isinstance(artefacts, dict):
+        raise ValueError(f"{path}: artefacts is {type(artefacts).__name__}, a mapping of names is allowed")
+    return artefacts
+
+
+def check(named: Sequence[Path] | None) -> None:
+    """Refuse a folder of --root that does not exist."""
+    for root in named or ():
+        if not root.is_dir():
+            raise FileNotFoundError(f"--root {root}: no such folder, allowed: a folder with runs/ or spool/")
+
+
+def anything(where: Sequence[Path]) -> bool:
+    """Whether one of the folders holds a run."""
+    for root in where:
+        if next((root / "spool").glob("*.jsonl"), None) or next((root / "runs").rglob("record.json"), None):
+            return True
+    return False
+
+
+def _stop(stop_file: Path | None) -> Callable[[], bool]:
+    parent = os.getppid()
+    return lambda: (stop_file is not None and stop_file.exists()) or os.getppid() != parent

@@ -1,0 +1,127 @@
+"""relearn ui: import what is not imported yet, then serve MLflow's pages on 127.0.0.1.
+
+Artifacts are served from beside the database. From another machine: ``ssh -L 5000:127.0.0.1:5000 host``. The pages
+have no password, so an address that other machines reach needs --expose. Whatever of MLflow's switches the user has
+set stays; the others are set to the careful side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+CAREFUL = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+}
+TRIES = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--port, --host, --expose, --uri, --root."""
+    parser.add_argument(
+        "--port", type=int, default=5000, help="first port to try; the next free one is taken"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument(
+        "--expose", action="store_true", help="allow an address that other machines can reach"
+    )
+    parser.add_argument(
+        "--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)"
+    )
+    parser.add_argument("--root", type=Path, action="append", help="as in relearn track")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Import, then run the server until it is stopped.
+
+    Raises:
+        ValueError: an exposed address without --expose.
+        FileNotFoundError: neither runs nor a database here, as in a wrong folder.
+        TrackingError: a store that is no SQLite file.
+    """
+    check_host(args.host, args.expose)
+    from relearn.cli import track
+    from relearn.tracking import importer as tracking
+    from relearn.tracking.store import TrackingError, artifact_folder, database, store_uri
+
+    uri = store_uri(args.uri)
+    file = database(uri)
+    if file is None:
+        raise TrackingError(
+            f"{uri.split('://')[0]} store: it has its own server, open that one; only sqlite is allowed"
+        )
+    where = args.root or track.roots()
+    track.check(args.root)
+    if not track.anything(where) and not file.exists():
+        raise FileNotFoundError(
+            f"no runs in {', '.join(map(str, where)) or 'results/'} and no {file.name}: start it in the root of the checkout,"
+            " after the first run, or name --root"
+        )
+    if where:
+        told = tracking.import_spool(where, uri, artefacts=track.load_artefacts(track.ARTEFACTS))
+        print(f"relearn ui: {told}", flush=True)
+    else:
+        tracking.open_store(uri)
+    port = free_port(args.host, args.port)
+    address = f"http://{f'[{args.host}]' if ':' in args.host else args.host}:{port}"
+    print("\n".join(addresses(address, tracking.MlflowClient(uri))), flush=True)
+    command = server_command(
+        uri, str(artifact_folder(uri) or os.environ["MLFLOW_ARTIFACTS_DESTINATION"]), args.host, port
+    )
+    try:
+        return subprocess.run(command, env=careful(dict(os.environ)), check=False).returncode
+    except KeyboardInterrupt:
+        return 0
+
+
+def addresses(address: str, client: Any) -> list[str]:
+    """The address of the pages, and of the runs of each experiment: MLflow itself opens on a view without runs."""
+    lines = [
+        f'relearn ui: {address} (Ctrl-C ends it); choose "Model training" there, or open the runs of a study:'
+    ]
+    for one in sorted(client.search_experiments(), key=lambda one: one.name):
+        if client.search_runs([one.experiment_id], max_results=1):
+            runs = f"{address}/#/experiments/{one.experiment_id}/runs?workflowType=machine_learning"
+            lines.append(f"  {one.name}: {runs}")
+    return lines
+
+
+def check_host(host: str, expose: bool) -> None:
+    """Refuse an address that other machines reach, unless the user says so."""
+    if host not in ("127.0.0.1", "localhost", "::1") and not expose:
+        raise ValueError(
+            f"--host {host}: without a password only 127.0.0.1 is allowed; add --expose to do it anyway"
+        )
+
+
+def careful(environment: dict[str, str]) -> dict[str, str]:
+    """The environment with MLflow's risky defaults off where the user has not chosen."""
+    return {**CAREFUL, **environment}
+
+
+def server_command(uri: str, artifacts: str, host: str, port: int) -> list[str]:
+    """MLflow's own server, with the artifacts' folder named, so that the project can lie anywhere."""
+    server = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+    quiet = ["--uvicorn-opts", "--log-level warning"]  # a line per request would push the addresses away
+    return [*server, *quiet, "--backend-store-uri", uri, "--artifacts-destination", artifacts]
+
+
+def free_port(host: str, first: int) -> int:
+    """The first port from `first` on that nobody listens on; ValueError when fifty in a row are taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in range(first, first + TRIES):
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            return port
+    raise ValueError(f"--port {first}: taken, and the next {TRIES - 1} too; choose another")

@@ -1,0 +1,46 @@
+"""validate: is this params.yaml one that can run?
+
+``relearn validate [--params FILE] [--scale SCALE]`` prints how many values are in force and which values of
+the file the overlay hides, or every problem in a line of its own (exit code 2). ``relearn validate --schema``
+prints the JSON schema that workflow/schemas/params.schema.json holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from relearn.params import reading as params
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--params", default=Path("params.yaml"), type=Path, help="the file; overlays lie in params/"
+    )
+    parser.add_argument("--scale", help=f"one of {', '.join(params.SCALES)}; by default the file's own")
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of params.yaml and end")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Exit code 0 where the parameters can run, 2 where they cannot."""
+    if args.schema:
+        print(schema_text(), end="")
+        return 0
+    try:
+        values = params.load(args.params, scale=args.scale)
+    except params.ParamsError as error:
+        print("\n".join(error.problems), file=sys.stderr)
+        return 2
+    print(f"ok: {args.params} at scale {values['scale']}: {len(params.leaves(values))} values")
+    if hidden := params.hidden_line(args.params, values["scale"]):
+        print(hidden)
+    return 0
+
+
+def schema_text() -> str:
+    """The JSON schema as the file in workflow/schemas holds it."""
+    from relearn.params import schema
+
+    return json.dumps(schema.json_schema(), indent=2) + "\n"

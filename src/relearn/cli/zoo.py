@@ -1,0 +1,131 @@
+"""zoo: the page docs/model-zoo.md, every network that this package enters into timm's registry, counted.
+
+    python -m relearn.cli.zoo > docs/model-zoo.md
+
+Nothing on the page is typed: parameters and multiply-adds come from :mod:`relearn.measures.model_counts`, printed numbers from
+its table of the papers' own and from that of :mod:`relearn.measures.vision_counts`, and a network that timm has under another
+name is counted beside its counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+TIMMS = {f"residual_deit_{size}": f"deit_{size}_patch16_224" for size in ("tiny", "small", "base")}
+"""Network → timm's own of the same size."""
+INTRODUCTION = """\
+# Model zoo
+
+Importing `relearn.models.timm_names` enters these networks into timm's registry, so that whatever trains, measures or exports a network
+of timm's takes them by name. All arguments of their classes can be given; there are no weights to download.
+
+```python
+import relearn.models.timm_names
+import timm
+import torch
+
+small = dict(img_size=32, patch_size=2, num_classes=10, depths=(1, 1, 2, 1))
+net = timm.create_model("lipsformer_cswin_tiny", **small)
+assert net(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+```
+
+For pixels in [0, 1], with the normalisation inside and a file that says what it holds:
+
+```python
+import torch
+from relearn.models.vision import create
+
+net = create("residual_deit_tiny", classes=10, size=32, patch_size=8, depth=2, mean=[0.5] * 3, std=[0.2] * 3)
+images = torch.rand(2, 3, 32, 32)
+assert net(images).shape == (2, 10) and net.features(images).shape == (2, 192)
+```
+
+Numbers below: 1,000 classes, images of 224 x 224; a multiply-add, which papers call FLOPs, is one product with its sum. This page is what
+`python -m relearn.cli.zoo` prints.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    from relearn.models.timm_names import NAMES
+
+    parts = [INTRODUCTION]
+    for place in dict.fromkeys(place for place, _ in NAMES.values()):
+        names = [name for name, (where, _) in NAMES.items() if where == place]
+        module, _, network = place.partition(":")
+        parts.append(f"## `{module}`, {network}\n\n{_table(_rows(names))}")
+    return "\n".join(parts)
+
+
+def _rows(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """A header and a row a network; columns that are empty throughout are left out."""
+    said = _printed()
+    head = (
+        "name",
+        "printed as",
+        "parameters",
+        "printed, M",
+        "in timm",
+        "multiply-adds, G",
+        "printed, G",
+        "timm's, G",
+        "note",
+    )
+    rows = []
+    for name in names:
+        count = _counted(name)
+        title, millions, giga, note = said.get(name, ("", "", "", ""))
+        other = _counted(TIMMS[name]) if name in TIMMS else None
+        rows.append(
+            (
+                f"`{name}`",
+                title,
+                f"{count['parameters']:,}",
+                millions,
+                f"{other['parameters']:,} (`{TIMMS[name]}`)" if other else "",
+                f"{count['multiply_adds'] / 1e9:.2f}",
+                giga,
+                f"{other['multiply_adds'] / 1e9:.2f}" if other else "",
+                note,
+            )
+        )
+    kept = [place for place in range(len(head)) if any(row[place] for row in rows)]
+    return [tuple(row[place] for place in kept) for row in (head, *rows)]
+
+
+def _printed() -> dict[str, tuple[str, str, str, str]]:
+    """Network → what a paper calls it, its millions and giga as printed, and a note."""
+    from relearn.measures.model_counts import PUBLISHED
+    from relearn.measures.vision_counts import PRINTED
+    from relearn.steps.count_params_flops import NETWORKS
+
+    found = {
+        name: (title, said.millions, said.giga or "", said.reason)
+        for title, name in NETWORKS.items()
+        if (said := PUBLISHED.get(title))
+    }
+    for title, row in PRINTED.items():
+        if row.size == 224:
+            found.setdefault(row.network, (title.partition(" [")[0].partition(" @")[0], *row[2:5]))
+    return found
+
+
+def _counted(name: str) -> dict[str, Any]:
+    from functools import partial
+    from importlib import import_module
+
+    import relearn.models.timm_names  # noqa: F401  (enters the names, once timm comes)
+    from relearn.measures.model_counts import model_counts
+
+    (row,) = model_counts({name: partial(import_module("timm").create_model, name, num_classes=1000)})
+    return row
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

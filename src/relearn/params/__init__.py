@@ -1,0 +1,1 @@
+"""params.yaml: strict reading, one-line errors, shared types, the root schema."""

@@ -1,0 +1,142 @@
+"""Check values against the schema; say each fault in one line: found, allowed, probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from relearn.params.strict_yaml import KeyPath
+
+Fault = tuple[KeyPath, str]
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+
+
+def check(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[KeyPath, str, bool]]]:
+    """The values with every type settled, and the faults: key path, text, whether the key is missing."""
+    from pydantic import ValidationError
+
+    from relearn.params import rules as schema_rules
+    from relearn.params import schema
+
+    tree = schema.json_schema()
+    settled = dict(values)
+    faults: list[tuple[KeyPath, str, bool]] = []
+    try:
+        settled = schema.Params.model_validate(settled).model_dump(by_alias=True)
+    except ValidationError as error:
+        for item in error.errors(include_url=False):
+            faults.append((item["loc"], _said(item, tree), item["type"] == "missing"))
+    broken = [path for path, _, _ in faults]
+
+    def get(key: str) -> Any:
+        path = tuple(key.split("."))
+        if any(bad[: len(path)] == path or path[: len(bad)] == bad for bad in broken):
+            raise KeyError(key)
+        value: Any = settled
+        for name in path:
+            value = value[name]
+        return value
+
+    for path, text in schema_rules.conflicts(get):
+        faults.append((path, text, False))
+    return settled, faults
+
+
+def shown(value: Any) -> str:
+    """A value as a person would name it in a message."""
+    if isinstance(value, str):
+        return f"{value[:60]!r} (text)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "nothing" if value is None else str(value)[:60]
+
+
+def guess(name: str, known: Sequence[str]) -> str:
+    """The known name that looks most like ``name``, or ""."""
+    close = difflib.get_close_matches(name, known, n=1)
+    folded = {item.lower(): item for item in known}
+    return close[0] if close else folded.get(name.lower(), "")
+
+
+def nearest(name: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
+    """What an unknown name may have meant (a neighbour, else a key elsewhere), and what is allowed."""
+    meant = guess(name, known)
+    if not meant:
+        last = {key.rpartition(".")[2]: key for key in elsewhere}
+        meant = last.get(guess(name, list(last)), "")
+    hint = f"nearest known name: {meant}; " if meant else ""
+    return f"unknown key, {hint}allowed here: {', '.join(known) or 'nothing below this key'}"
+
+
+def _said(item: Any, tree: dict[str, Any]) -> str:
+    path: KeyPath = item["loc"]
+    if item["type"] == "extra_forbidden":
+        known = list(_node(tree, path[:-1])["properties"])
+        # of equal names the one of the same study is meant
+        elsewhere = sorted(_keys(tree, tree), key=lambda key: key.partition(".")[0] == path[0])
+        return nearest(str(path[-1]), known, elsewhere)
+    node = _node(tree, path)
+    if item["type"] == "missing":
+        return f"missing, allowed: {allowed(node, tree)}"
+    found = f"found {shown(item['input'])}"
+    if item["type"] == "value_error":
+        return f"{found}, allowed: {item['ctx']['error']}"
+    meant = guess(str(item["input"]), [word for word in node.get("enum", ()) if isinstance(word, str)])
+    return f"{found}, allowed: {allowed(node, tree)}" + (f"; nearest: {meant}" if meant else "")
+
+
+def allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
+    """A node of the JSON schema in words."""
+    node = _resolved(node, tree)
+    if "enum" in node or "const" in node:
+        return ", ".join(map(str, node.get("enum", [node.get("const")])))
+    bounds = " and ".join(f"{sign} {_number(node[name])}" for name, sign in BOUNDS.items() if name in node)
+    kind = node["type"]
+    if kind == "array":
+        least, most = node.get("minItems", 0), node["maxItems"]
+        number = f"{least} to {most}" if least < most else f"{most}"
+        return f"a list of {number} values, each {allowed(node['items'], tree)}"
+    if kind == "object":
+        return f"a mapping of {', '.join(node['properties'])}"
+    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
+    form = f"that matches {node['pattern']}" if "pattern" in node else ""
+    return " ".join(filter(None, (words[kind], bounds, form)))
+
+
+def _number(value: float) -> str:
+    """A bound with all its digits."""
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
+
+
+def _resolved(node: Mapping[str, Any], tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in node:
+        node = tree["$defs"][node["$ref"].rpartition("/")[2]]
+    return node
+
+
+def _node(tree: Mapping[str, Any], path: KeyPath) -> Mapping[str, Any]:
+    """The schema of the value at a key path."""
+    node: Mapping[str, Any] = tree
+    for part in path:
+        node = _resolved(node, tree)
+        node = node["items"] if isinstance(part, int) else node["properties"][part]
+    return _resolved(node, tree)
+
+
+def _keys(node: Mapping[str, Any], tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Every dotted key path that the schema knows."""
+    for name, below in _resolved(node, tree).get("properties", {}).items():
+        key = f"{above}.{name}" if above else name
+        yield key
+        yield from _keys(below, tree, key)
+
+
+def known_keys() -> list[str]:
+    """Every dotted key path that the schema knows, sections included."""
+    from relearn.params import schema
+
+    tree = schema.json_schema()
+    return list(_keys(tree, tree))

@@ -1,0 +1,91 @@
+"""What the parts of the schema share: ranges, lists, and sections whose keys are all known and all present.
+
+Every number has an upper bound. Each bound is at least four times the largest value that params.yaml and its overlays
+use, so that it refuses slips of the keyboard and leaves room for experiments. What several keys need together is checked
+against memory, see ``relearn.params.forecast_memory``.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from relearn.data.facts import CLASSES
+
+
+def unique(items: list[Any]) -> list[Any]:
+    if len(set(items)) != len(items):
+        raise ValueError("values that differ from each other")
+    return items
+
+
+def ascending(items: list[Any]) -> list[Any]:
+    if any(low >= high for low, high in pairwise(items)):
+        raise ValueError("ascending values without repetition")
+    return items
+
+
+Count = Annotated[int, Field(ge=1, le=10_000)]
+"""Things that are repeated or listed: ten times the most that is used, 1,000 pairs of points."""
+Several = Annotated[int, Field(ge=0, le=10_000)]
+"""The same, or none."""
+Draws = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Random draws of one statistic: ten times the most that is used, 100,000."""
+EpochCount = Annotated[int, Field(ge=1, le=10_000)]
+"""Epochs: over thirty times the longest published training, 300."""
+Steps = Annotated[int, Field(ge=1, le=10_000_000)]
+"""Steps of an optimiser: over twenty times the longest published phase, 430,000."""
+StepsOrNone = Annotated[int, Field(ge=0, le=10_000_000)]
+"""The same, or none."""
+BatchSize = Annotated[int, Field(ge=1, le=65_536)]
+"""Examples of a batch: 32 times the largest published batch, 2,048."""
+Batch = Annotated[BatchSize, Field(ge=2)]
+"""The same where a batch of one has no variance."""
+SampleCount = Annotated[int, Field(ge=1, le=10_000_000)]
+"""Examples of a data set: nearly eight times ImageNet, the largest set of examples that is used, 1.3 million."""
+SamplesOrAll = Annotated[int, Field(ge=0, le=10_000_000)]
+"""The same; 0 is all."""
+CharactersOrAll = Annotated[int, Field(ge=0, le=1_000_000_000)]
+"""Characters of a text, 0 for all: ten times enwik8, the longest text that is used, 100 million."""
+Length = Annotated[int, Field(ge=1, le=131_072)]
+"""Positions of a sequence, and what is counted in them: four times the longest published context, 32,768."""
+LengthOrNone = Annotated[int, Field(ge=0, le=131_072)]
+"""The same; 0 is none."""
+Width = Annotated[int, Field(ge=1, le=65_536)]
+"""Channels of a layer: four times the widest published layer, 16,384 (ALBERT-xxlarge's feed-forward)."""
+Heads = Annotated[int, Field(ge=1, le=1_024)]
+"""Heads of an attention: 16 times the most that are published, 64 (ALBERT-xxlarge)."""
+Layers = Annotated[int, Field(ge=1, le=1_024)]
+"""Layers of a network: 28 times the deepest published one whose depth is a parameter, 36."""
+Vocabulary = Annotated[int, Field(ge=1, le=262_144)]
+"""Units of a vocabulary: over five times the largest published one, 50,265 (RoBERTa)."""
+Side = Annotated[int, Field(ge=1, le=1_024)]
+"""Pixels of a side: over four times ImageNet's 224."""
+SideOrNone = Annotated[int, Field(ge=0, le=1_024)]
+"""The same; 0 is none."""
+Padding = Annotated[int, Field(ge=0, le=16)]
+"""Pixels around an image before it is cropped: half a side of CIFAR-10, four times what is published."""
+Class = Annotated[int, Field(ge=0, lt=CLASSES)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+"""Rates, norms and factors: a thousand times the largest that is used, 1,000; squares stay far inside single precision."""
+NotNegative = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+"""The same, or 0."""
+Multiple = Annotated[float, Field(gt=0, le=4)]
+"""Multiples of published channels, blocks and rates."""
+
+LONGEST_LIST = 200
+"""Values of a list: five times the longest that is used, 38 runs."""
+Unique = Field(min_length=1, max_length=LONGEST_LIST, json_schema_extra={"uniqueItems": True})
+Unique0 = Field(max_length=LONGEST_LIST, json_schema_extra={"uniqueItems": True})
+Ascending = Unique0
+Milestones = Annotated[list[EpochCount], Ascending, AfterValidator(ascending)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(unique)]
+
+
+class Section(BaseModel):
+    """A mapping whose keys are all known and all present."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)

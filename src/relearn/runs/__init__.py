@@ -1,0 +1,1 @@
+"""One run and its record: files, checkpoints, devices, code version."""

@@ -1,0 +1,98 @@
+"""How the program ends: for every error that a user can cause, one line on stderr and an exit status.
+
+======  ==================================================================================================
+status  meaning
+======  ==================================================================================================
+0       done
+2       wrong use or wrong parameters
+3       wrong, missing, torn or unreachable data
+4       resource: disk, memory, device, lock, tracking store; the same command may succeed later
+5       numerical: what cannot be computed (a loss that is not finite is no error but an outcome in the record)
+130     interrupted by SIGINT
+141     whoever read the output has gone away
+143     interrupted by SIGTERM or SIGUSR1
+======  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+
+from relearn.runs import memory
+from relearn.runs.atomic_files import RESOURCE_FAULTS
+
+USE, DATA, RESOURCE, NUMERICAL, SIGINT, READER_GONE = 2, 3, 4, 5, 130, 141
+
+
+def guarded(command: str, call: Callable[[], int]) -> int:
+    """``call()``, its errors turned into a line and a status; with RELEARN_TRACEBACK set they stay errors."""
+    shown = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"relearn {command}: {_one_line(message)}\n"
+    try:
+        done = call()
+        sys.stdout.flush()  # here, where a closed pipe can still be told from a fault
+        return done
+    except KeyboardInterrupt:
+        print(f"relearn {command}: interrupted", file=sys.stderr)
+        return SIGINT
+    except BrokenPipeError:
+        _leave_the_pipe()
+        return READER_GONE
+    except Exception as error:
+        code = status(error)
+        if code is None or os.environ.get("RELEARN_TRACEBACK"):
+            raise
+        print(f"relearn {command}: {told(error)}", file=sys.stderr)
+        return code
+    finally:
+        warnings.formatwarning = shown
+
+
+def status(error: Exception) -> int | None:
+    """The exit status of an error; None for one that no user can have caused: its traceback is wanted."""
+    kind = type(error).__name__
+    if memory.out_of_memory(error):
+        return RESOURCE
+    if kind == "SafetensorError":
+        # its writer hides the operating system's error in a text
+        full = any(f"(os error {number})" in str(error) for number in RESOURCE_FAULTS)
+        return RESOURCE if full else DATA
+    if kind == "RecordError":
+        return RESOURCE if isinstance(error.__cause__, OSError) else DATA
+    if isinstance(error, (FileNotFoundError, PermissionError)) or kind == "DownloadError":
+        return DATA
+    if isinstance(error, ArithmeticError) or kind == "LinAlgError":
+        return NUMERICAL
+    if isinstance(error, (OSError, RuntimeError)):
+        return RESOURCE
+    return USE if isinstance(error, (ValueError, TypeError, KeyError, ImportError)) else None
+
+
+def told(error: Exception) -> str:
+    """An error in one line; out of memory with the peak that was reached."""
+    text = _one_line(error)
+    if type(error) is KeyError:  # its text is the key alone
+        text = f"the key {text} is missing"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    if memory.out_of_memory(error):
+        return f"out of memory, the peak was {memory.peak()} ({text[:160]})"
+    return text
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _leave_the_pipe() -> None:
+    """Nobody reads any more: what is still buffered must not raise again when Python ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -1,0 +1,36 @@
+"""Running out of memory: to tell it from other errors, to say how much there was."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+
+SAID = re.compile(
+    r"out of memory|not enough memory|can.?t allocate memory|cannot allocate memory|bad[ _]alloc", re.I
+)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the host's or the device's memory does not suffice.
+
+    torch raises its own class for CUDA and a plain RuntimeError for the host, NumPy a MemoryError.
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and SAID.search(str(error)) is not None
+
+
+def peak() -> str:
+    """The most memory that this process has held so far: resident bytes, and bytes on each CUDA device in use."""
+    from relearn.runs import provenance
+
+    told = f"{provenance.resident_peak() / 2**20:.0f} MiB of host memory"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        for index in range(torch.cuda.device_count()):
+            held = torch.cuda.max_memory_allocated(index)
+            told += f", {held / 2**20:.0f} MiB of cuda:{index}" if held else ""
+    return told

@@ -1,0 +1,135 @@
+"""The record's file: its fields, its checksum, and reading it with both. Standard library only."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relearn.runs.atomic_files import canonical, digest
+
+SCHEMA = 1
+NAME = "record.json"
+OUTCOMES = ("ok", "diverged", "not_converged")
+FIELDS = (
+    *("schema", "run", "study", "paper", "step", "labels", "scale", "seed", "settings", "inputs", "outputs"),
+    *(
+        "code",
+        "machine",
+        "cost",
+        "outcome",
+        "outcome_step",
+        "outcome_reason",
+        "metrics",
+        "threat_model",
+        "notes",
+    ),
+    "sha256",
+)
+Record = dict[str, Any]
+
+
+class RecordError(ValueError):
+    """A record is torn, edited or foreign, or a run is used against its contract; the message is one line."""
+
+
+def run_id(
+    study: str, step: str, labels: Mapping[str, str], scale: str, seed: int, settings: Mapping[str, Any]
+) -> str:
+    """First 16 hexadecimal digits of the sha256 over the canonical JSON of what defines a run."""
+    defining = {"study": study, "step": step, "labels": dict(labels), "scale": scale, "seed": seed}
+    return hashlib.sha256(canonical({**defining, "settings": dict(settings)}).encode()).hexdigest()[:16]
+
+
+def checksum(record: Mapping[str, Any]) -> str:
+    """sha256 over the canonical JSON of all fields but the checksum itself and `path`, which only a reader
+    adds.
+    """
+    rest = {key: value for key, value in record.items() if key not in ("sha256", "path")}
+    return hashlib.sha256(canonical(rest).encode()).hexdigest()
+
+
+def read(path: Path | str) -> Record:
+    """Read one record (its file or its folder) and verify it; the dict gains `path`, the folder it came from.
+
+    Raises RecordError, one line naming the file, when it is missing, torn, edited or of another schema.
+    """
+    file = Path(path)
+    file = file / NAME if file.is_dir() else file
+    try:
+        record = json.loads(file.read_bytes())
+    except OSError as error:
+        raise RecordError(f"{file}: {error.strerror}") from None
+    except ValueError:
+        raise RecordError(f"{file}: torn, it is no complete JSON; remove it and run its step again") from None
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        found = record.get("schema") if isinstance(record, dict) else type(record).__name__
+        raise RecordError(f"{file}: schema is {found!r}, only {SCHEMA} is allowed")
+    missing = [name for name in FIELDS if name not in record]
+    if missing:
+        raise RecordError(f"{file}: lacks {', '.join(missing)}")
+    if checksum(record) != record["sha256"]:
+        raise RecordError(
+            f"{file}: edited, its content does not match its sha256; remove it and run its step again"
+        )
+    record["path"] = file.parent.as_posix()
+    return record
+
+
+def read_all(folder: Path | str) -> tuple[list[Record], list[str]]:
+    """All sound records below `folder`, in the order of their paths, and one line for each that is not sound."""
+    records, problems = [], []
+    for file in sorted(Path(folder).rglob(NAME)):
+        try:
+            records.append(read(file))
+        except RecordError as error:
+            problems.append(str(error))
+    return records, problems
+
+
+def trials(record: Record, name: str = "trials.csv") -> list[dict[str, Any]]:
+    """The rows of a record's trials.csv: whole numbers as int, others as float, empty cells as None, the rest
+    as text.
+
+    Raises RecordError when the record has no such file, or when the file is missing, torn or edited.
+    """
+    file = Path(record["path"]) / name
+    if name not in record["outputs"]:
+        raise RecordError(
+            f"{file}: the record names no such output, it has {', '.join(record['outputs']) or 'none'}"
+        )
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{file}: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != record["outputs"][name]["sha256"]:
+        raise RecordError(f"{file}: torn or edited, its bytes do not match the record's sha256")
+    rows = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+    return [{key: _cell(value) for key, value in row.items()} for row in rows]
+
+
+def verify_outputs(record: Record) -> list[str]:
+    """One line for each output that is missing or does not match its sha256."""
+    problems = []
+    for name, output in record["outputs"].items():
+        file = Path(record["path"]) / name
+        if not file.is_file():
+            problems.append(f"{file}: missing")
+        elif digest(file) != output["sha256"]:
+            problems.append(f"{file}: torn or edited, its bytes do not match the record's sha256")
+    return problems
+
+
+def _cell(text: str) -> Any:
+    if text == "":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text

@@ -1,0 +1,192 @@
+"""The event spool of one run: JSON lines that a job appends while it works and `relearn.tracking.importer` reads at
+its own pace.
+
+Three kinds of line, `t` is seconds since 1970::
+
+    {"t": …, "event": "start", "attempt": 1, "started": "…", …what runs: labels, settings, inputs, code,
+    machine…} {"t": …, "step": 12, "metrics": {"loss": 0.31, "grad_norm": "nan"}} {"t": …, "event": "end",
+    "status": "FINISHED", "reason": null, …}
+
+A line is one write to a file opened for appending, so a kill can tear only the last line, and a torn line is
+skipped. The file's modification time is the heartbeat. A file holds one execution: attempts that resume each
+other append to it; a new execution (the last one finished, or code or inputs changed since) begins a new file
+in one rename. A step that two attempts logged counts once, with the later value. Non-finite values are the
+texts "nan", "inf", "-inf": they can be read by people and never taken for numbers. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relearn.runs import atomic_files as durable
+
+FINISHED, FAILED, KILLED, RUNNING = "FINISHED", "FAILED", "KILLED", "RUNNING"
+Event = dict[str, Any]
+
+
+class Spool:
+    """The writing side. Losing the disk loses lines, never the job: `lost` counts the lines that could not be
+    written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lost = 0
+        self.fault: str | None = None
+        self._torn = False
+        self._descriptor: int | None = None
+
+    def begin(self, start: Event, fresh: bool) -> None:
+        """Open the file with a start line: a new file (`fresh`) or one more attempt at the end of the old
+        one.
+
+        Raises OSError where the folder cannot be written to: better before the work than after it.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = _line({"t": time.time(), "event": "start", **start})
+        if fresh or not self.path.exists():
+            durable.write(self.path, line)
+            line = b""
+        elif not _ends_with_newline(self.path):
+            line = b"\n" + line  # a kill tore the last line: ours must not become its tail
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        if line:
+            os.write(self._descriptor, line)
+            os.fsync(self._descriptor)
+
+    def metrics(self, step: int, values: dict[str, float]) -> None:
+        """Append the values of one step."""
+        self._append({"t": time.time(), "step": step, "metrics": {k: _number(v) for k, v in values.items()}})
+
+    def end(self, status: str, reason: str | None = None, **more: Any) -> None:
+        """Append the end line, flush it to the disk and close."""
+        if self._descriptor is None:
+            return
+        self._append({"t": time.time(), "event": "end", "status": status, "reason": reason, **more})
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self.fault = str(error)
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _append(self, event: Event) -> None:
+        if self._descriptor is None:
+            raise ValueError(
+                f"{self.path.name}: the spool is closed, lines are taken between start and end only"
+            )
+        line = b"\n" * self._torn + _line(event)
+        try:
+            self._torn = os.write(self._descriptor, line) != len(line)  # a full disk takes a part
+            self.lost += self._torn
+        except OSError as error:
+            self.lost += 1
+            self.fault = os.strerror(error.errno) if error.errno else str(error)
+
+
+def _line(event: Event) -> bytes:
+    return (json.dumps(event, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+
+
+def _number(value: float) -> float | str:
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with open(path, "rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+@dataclass
+class Story:
+    """What a spool tells: see `tell`."""
+
+    start: Event  # the first start line: what runs
+    attempts: int
+    status: str  # FINISHED, FAILED, KILLED, or RUNNING while there is no end line after the last start
+    reason: str | None
+    ended: float | None  # seconds since 1970
+    heartbeat: float  # the file's modification time
+    points: dict[tuple[str, int], tuple[float, float]] = field(
+        default_factory=dict
+    )  # (key, step): (t, value)
+    strange: list[str] = field(default_factory=list)  # "loss is nan at step 12"
+    spent: dict[str, float] = field(
+        default_factory=dict
+    )  # wall_s, cpu_s of the attempts that have ended or died
+    size: int = 0  # bytes read, up to the last whole line
+
+
+def tell(path: Path, upto: int | None = None) -> Story | None:
+    """Read a spool (its first `upto` bytes): None when it has no start line or is not there. Torn lines are
+    skipped.
+    """
+    try:
+        with open(path, "rb") as file:
+            heartbeat = os.fstat(file.fileno()).st_mtime
+            content = file.read() if upto is None else file.read(upto)
+    except OSError:
+        return None
+    content = content[: content.rfind(b"\n") + 1]
+    story: Story | None = None
+    begun = latest = 0.0
+    strange: dict[tuple[str, int], str] = {}
+    for line in content.splitlines():
+        event = _event(line)
+        if event is None:
+            continue
+        t = float(event["t"])
+        kind = event.get("event")
+        if kind == "start":
+            if story is None:
+                story = Story(event, 0, RUNNING, None, None, heartbeat, size=len(content))
+            elif story.status == RUNNING:  # killed without a word: it lived until its last line
+                _spend(story, latest - begun, 0.0)
+            story.attempts += 1
+            story.status, story.reason, story.ended = RUNNING, None, None
+            begun = t
+        elif story is None:
+            continue
+        elif kind == "end":
+            story.status, story.reason, story.ended = str(event.get("status")), event.get("reason"), t
+            _spend(story, t - begun, float(event.get("cpu_s") or 0.0))
+        else:
+            for key, value in event["metrics"].items():
+                place = (key, int(event["step"]))
+                if isinstance(value, str):
+                    strange[place] = f"{key} is {value} at step {place[1]}"
+                    story.points.pop(place, None)
+                else:
+                    strange.pop(place, None)
+                    story.points[place] = (t, float(value))
+        latest = t
+    if story is not None:
+        story.strange = list(strange.values())
+        if story.status == RUNNING:
+            _spend(story, latest - begun, 0.0)
+    return story
+
+
+def _spend(story: Story, wall: float, cpu: float) -> None:
+    story.spent["wall_s"] = story.spent.get("wall_s", 0.0) + max(wall, 0.0)
+    story.spent["cpu_s"] = story.spent.get("cpu_s", 0.0) + cpu
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+        numbers = "event" in event or (isinstance(event["metrics"], dict) and isinstance(event["step"], int))
+        if numbers and isinstance(event["t"], (int, float)):
+            return dict(event)
+    except (ValueError, KeyError, TypeError):
+        pass
+    return None

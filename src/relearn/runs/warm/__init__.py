@@ -1,0 +1,1 @@
+"""A server that keeps imported modules warm for short jobs."""

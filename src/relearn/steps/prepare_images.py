@@ -1,0 +1,99 @@
+"""Prepare a data set: load it (downloading it where needed), split it, keep the images that the split uses.
+
+settings: ``dataset`` (a name of ``relearn.data.DATASETS``), ``pretrain_per_class``, ``fine_tune_per_class``,
+``pool_per_class`` (see ``relearn.data.split``).
+inputs: none. A folder of data sets at hand is named by the environment variable RELEARN_MIRROR (it holds one
+folder a data set, e.g. ``$RELEARN_MIRROR/cifar10``); it is not a setting, because where the bytes lie must
+not change what a run is.
+outputs: ``data.safetensors`` (see ``relearn.data.arrays``).
+metrics: images in each part; images known not to be bit-exact among them.
+
+No torch here: numpy suffices, and importing torch would cost more than all the work on small data.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.data.images import Images
+    from relearn.data.split import Split
+    from relearn.runs.record import Run
+
+NEEDS_TORCH = False
+PARTS = ("pretrain", "pool", "fine_tune", "test")
+
+
+def run(
+    run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
+) -> None:
+    """See the module. Device and precision play no part."""
+    from relearn import data
+    from relearn.data.mirror import mirror_of
+    from relearn.data.prepared_file import write
+    from relearn.data.split import split
+
+    name = settings["dataset"]
+    images = data.load(name, folder=mirror_of(name))
+    parts = split(
+        images.train_labels,
+        classes=images.class_names,
+        official_test=images.test_images is not None,
+        pretrain_per_class=settings["pretrain_per_class"],
+        fine_tune_per_class=settings["fine_tune_per_class"],
+        pool_per_class=settings["pool_per_class"],
+    )
+    tensors = used_tensors(images, parts)
+    write(run.output("data.safetensors"), tensors, dataset=name, classes=images.class_names)
+
+    inexact = tensors["source_index"][~tensors["exact"]]
+    test_exact = tensors.get("test_exact")
+    inexact_test = [] if test_exact is None else (~test_exact).nonzero()[0]
+    metrics = {
+        f"{part}_count": float(len(tensors[part])) for part in ("pretrain", "pool", "fine_tune", "test")
+    }
+    metrics |= {
+        "classes_count": float(len(images.class_names)),
+        "inexact_train_count": float(len(inexact)),
+        "inexact_test_count": float(len(inexact_test)),
+    }
+    notes = ["source: " + json.dumps(images.source, sort_keys=True)]
+    for part, index in (("training", inexact), ("test", inexact_test)):
+        if len(index):
+            notes.append(f"{part} images used that are not bit-exact: {' '.join(map(str, index))}")
+    run.finish(metrics=metrics, notes=notes)
+
+
+def used_tensors(images: Images, parts: Split) -> dict[str, Any]:
+    """The arrays of ``relearn.data.arrays``: used training images in their order, the parts as indices."""
+    import numpy as np
+
+    from relearn.data.images import channel_statistics
+
+    everything = [parts.pretrain, parts.pool] + ([] if parts.test is None else [parts.test])
+    used = np.sort(np.concatenate(everything))  # the parts are disjoint
+    kept = images.train_images[used]
+    tensors: dict[str, Any] = {
+        "images": kept,
+        "labels": images.train_labels[used],
+        "source_index": used,
+        "exact": images.train_exact[used],
+        "pretrain": np.searchsorted(used, parts.pretrain),
+        "pool": np.searchsorted(used, parts.pool),
+        "fine_tune": np.searchsorted(used, parts.fine_tune),
+    }
+    if parts.test is not None:
+        tensors["test"] = np.searchsorted(used, parts.test)
+    else:
+        assert images.test_images is not None
+        tensors |= {
+            "test": np.arange(len(images.test_images)),
+            "test_images": images.test_images,
+            "test_labels": images.test_labels,
+            "test_exact": images.test_exact,
+        }
+    # Of the pre-training images alone: a network knows no others, and no test image leaks into them.
+    tensors["mean"], tensors["std"] = channel_statistics(kept[tensors["pretrain"]])
+    return tensors

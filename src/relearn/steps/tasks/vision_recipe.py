@@ -1,0 +1,94 @@
+"""What the recipe of a vision network makes of its data: augmentation, mixtures, loss, images without augmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from relearn.data.evenly_spaced import evenly_spaced
+from relearn.methods.augmentation import Augment, Mix, compose
+from relearn.steps.tasks import open_task
+
+CHUNK = 512  # images at once where no gradient is taken
+
+
+def open_images(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], device: str) -> Any:
+    """The task of a run (:class:`~relearn.steps.tasks.images.Images` or ``Folder``) with at most ``train_images`` to train on.
+
+    Fewer images are evenly spaced ones, because those of a folder lie class by class.
+
+    Raises:
+        ValueError: a task without images.
+    """
+    name, count = settings["task"], settings["train_images"]
+    if name not in ("images", "folder"):
+        raise ValueError(f"task: found {name!r}, allowed: images, folder")
+    task: Any = open_task({"cutout": 0, **settings}, inputs, device)
+    if name == "images":
+        task.images, task.labels = evenly_spaced(task.images, count), evenly_spaced(task.labels, count)
+    elif 0 < count < len(task.train):
+        task.train = task.train.take(evenly_spaced(torch.arange(len(task.train)), count).tolist())
+    return task
+
+
+def describe(settings: Mapping[str, Any], task: Any) -> dict[str, Any]:
+    """The keyword arguments of :func:`relearn.models.vision.create` for a run's network on its task's images."""
+    size = task.size if settings["task"] == "folder" else task.images.shape[-1]
+    return {**task.describe(settings["network"]), "size": size}
+
+
+def augmentation(settings: Mapping[str, Any], task: Any) -> Augment | None:
+    """Crop and flip, then RandAugment (outside is the data's mean); the crop and flip of a folder's images are its source's."""
+    steps = [task.augment] if task.augment else []
+    if settings["randaugment"]:
+        from relearn.methods.randaugment import randaugment
+
+        steps.append(randaugment(**settings["randaugment"], fill=task.mean))
+    return compose(*steps) if steps else None
+
+
+def mixture(settings: Mapping[str, Any], classes: int) -> Mix | None:
+    """mixup, CutMix, for each batch one of the two, or nothing."""
+    from relearn.methods.mixing import cutmix, mixup, mixup_or_cutmix
+
+    blended, pasted = settings["mixup"], settings["cutmix"]
+    if blended and pasted:
+        return mixup_or_cutmix(blended, pasted, classes)
+    if blended or pasted:
+        return mixup(blended, classes) if blended else cutmix(pasted, classes)
+    return None
+
+
+def smoothed_loss(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Mean cross entropy in nats, of labels or probabilities, with label smoothing; half-precision logits in single precision."""
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        return cross_entropy(wide, labels, label_smoothing=smoothing)
+
+    return loss
+
+
+def plain_images(task: Any) -> Iterator[Tensor]:
+    """All images that are trained on, (n, C, H, W) uint8, without augmentation; those of a folder cropped in the middle."""
+    if not hasattr(task, "train"):
+        yield from task.images.split(CHUNK)
+        return
+    import numpy as np
+
+    from relearn.data.imagenet_folder import central, decoded
+    from relearn.steps.tasks.folder import RESIZE
+
+    def one(path: Path) -> Tensor:
+        image = central(decoded(path), size=task.size, resize=round(task.size * RESIZE))
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+    with ThreadPoolExecutor(task.workers) as pool:
+        for start in range(0, len(task.train), CHUNK):
+            yield torch.stack(list(pool.map(one, task.train.files[start : start + CHUNK])))

@@ -1,0 +1,1 @@
+"""One package per study; see STUDIES."""

@@ -1,0 +1,156 @@
+"""What adversarial training does to clean accuracy: on images beside the robust accuracy that it gains, on texts task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact
+from relearn.report.figures.over_seeds import spread
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, in_percent, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+from relearn.report.seeds import sample
+from relearn.studies.freelb import claims as claims_freelb
+
+FIELDS = (
+    *("panel", "series", "place", "seed", "x", "x_low", "x_high", "y", "y_low", "y_high"),
+    *("seeds", "counts", "runs"),
+)
+IMAGES, TEXTS = "images", "texts"
+REFERENCE = "vanilla"
+MARKS = "soD^"
+COLOUR = (MUTED, *(COLOURS[name] for name in ("start", "bullseye_polytope", "gradinit")))
+CLEAN = "contrast.acc_frac"
+NAMES = {
+    "rte": "RTE",
+    "cola": "CoLA",
+    "mrpc": "MRPC",
+    "sst2": "SST-2",
+    "stsb": "STS-B",
+    "qnli": "QNLI",
+    "qqp": "QQP",
+    "mnli": "MNLI",
+    "wnli": "WNLI",
+    "imdb": "IMDb",
+    "acceptability": "Acceptability",
+}
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a seed, and behind them (seed empty) their mean and range: of clean and robust accuracy, or of the change on a task.
+
+    A change is a dev score minus vanilla training's of the same seed; ``counts`` is 0 for a task that vanilla training does not learn.
+    """
+    robust, score = (column.quantity for column in artefact.columns)
+    found = []
+    for row in artefact.rows:
+        where = {"study": artefact.study, **row.where}
+        both = [sample(evidence, name, where, network=row.id) for name in (CLEAN, robust)]
+        seeds = sorted(both[0].values.keys() & both[1].values.keys())
+        pairs = [[one.values[seed] for one in both] for seed in seeds]
+        found += _rows(IMAGES, row.id, "", seeds, pairs, True, both[0].runs)
+    there = {run.labels["task"] for run in select(evidence.runs, artefact.columns[1].where)}
+    for task in (task for task in NAMES if task in there):
+        own = [{"task": task, **artefact.columns[1].where, **row.where} for row in artefact.rows]
+        scores = {
+            row.id: sample(evidence, score, where, network=row.id) for row, where in zip(artefact.rows, own)
+        }
+        base = scores.pop(REFERENCE)
+        for name, one in scores.items():
+            seeds = sorted(one.values.keys() & base.values.keys())
+            gaps = [[one.values[seed] - base.values[seed]] for seed in seeds]
+            runs = (*base.runs, *one.runs)
+            found += _rows(TEXTS, name, task, seeds, gaps, claims_freelb.counts(evidence, task), runs)
+    return found
+
+
+def _rows(
+    panel: str,
+    series: str,
+    place: str,
+    seeds: Sequence[int],
+    values: Sequence[Sequence[float]],
+    counts: bool,
+    runs: Sequence[str],
+) -> list[dict[str, Any]]:
+    if not seeds:
+        return []
+    named = {**dict.fromkeys(FIELDS), "panel": panel, "series": series, "place": place}
+    named |= {"counts": int(counts), "runs": " ".join(runs)}
+    rows = [{**named, "seed": seed, **dict(zip("xy", row)), "seeds": 1} for seed, row in zip(seeds, values)]
+    mean: dict[str, Any] = {**named, "seeds": len(seeds)}
+    for axis, column in zip("xy", zip(*values)):
+        mean[axis], mean[f"{axis}_low"], mean[f"{axis}_high"], _ = spread(list(column))
+    return [*rows, mean]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """One legend of methods over both panels."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    looks = dict(zip((row.id for row in artefact.rows), zip(COLOUR, MARKS)))
+    tasks = list(dict.fromkeys(point["place"] for point in points if point["panel"] == TEXTS))
+    with styled():
+        figure = empty_figure(9.2, max(3.9, 1.7 + 0.42 * len(tasks)))
+        grid = figure.subplots(1, 2, width_ratios=(1, 1.25))
+        for axes, column in zip(grid, artefact.columns):
+            here = [point for point in points if point["panel"] == column.id]
+            axes.set_title(column.title, fontsize=10)
+            despine(ax=axes, left=column.id == TEXTS)
+            if not here:
+                empty(axes)
+            elif column.id == IMAGES:
+                _images(axes, here, looks)
+            else:
+                _texts(axes, here, looks, tasks)
+        if points:
+            handles = [
+                Line2D([], [], color=colour, ls="", marker=mark, ms=7, label=row.title)
+                for row, (colour, mark) in zip(artefact.rows, looks.values())
+            ]
+            figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _images(axes: Any, points: Sequence[Mapping[str, Any]], looks: Mapping[str, tuple[str, str]]) -> None:
+    for point in points:
+        colour, mark = looks[point["series"]]
+        if point["seed"] is not None:
+            axes.plot(point["x"], point["y"], mark, color=colour, ms=3.5, alpha=0.45, mew=0, zorder=3)
+            continue
+        axes.plot([point["x_low"], point["x_high"]], [point["y"]] * 2, color=colour, lw=1.1, zorder=2)
+        axes.plot([point["x"]] * 2, [point["y_low"], point["y_high"]], color=colour, lw=1.1, zorder=2)
+        axes.plot(point["x"], point["y"], mark, color=colour, ms=8, mec="white", mew=0.8, zorder=4)
+    axes.set(xlabel="Clean accuracy", ylabel="Robust accuracy")
+    axes.margins(0.12)
+    in_percent(axes.xaxis)
+    in_percent(axes.yaxis)
+
+
+def _texts(
+    axes: Any,
+    points: Sequence[Mapping[str, Any]],
+    looks: Mapping[str, tuple[str, str]],
+    tasks: Sequence[str],
+) -> None:
+    """Tasks from top to bottom, the methods of a task beside each other."""
+    series = [name for name in looks if name != REFERENCE]
+    for point in points:
+        colour, mark = looks[point["series"]]
+        y = tasks.index(point["place"]) + 0.2 * (series.index(point["series"]) - (len(series) - 1) / 2)
+        inside = colour if point["counts"] else "white"
+        if point["seed"] is not None:
+            axes.plot(100 * point["x"], y, mark, color=colour, ms=3.2, alpha=0.45, mew=0, zorder=3)
+            continue
+        axes.plot([100 * point["x_low"], 100 * point["x_high"]], [y, y], color=colour, lw=1.1, zorder=2)
+        edge = "white" if point["counts"] else colour
+        axes.plot(100 * point["x"], y, mark, color=colour, mfc=inside, mec=edge, ms=7, mew=0.9, zorder=4)
+    axes.axvline(0, color=INK, lw=1, zorder=1)
+    axes.set_yticks(range(len(tasks)), [NAMES[task] for task in tasks])
+    axes.set_ylim(len(tasks) - 0.45, -0.55)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("Dev score minus vanilla training's, in points")

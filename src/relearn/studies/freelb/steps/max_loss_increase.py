@@ -1,0 +1,272 @@
+"""provoke: how much the loss near a text grows at most, for networks trained in several ways (zhu2022, section 3.5.3, table 3.5).
+
+Settings: task (see relearn.data.text_tasks; one of classes or candidates), samples (of its dev part, evenly spaced; 0: all); max_length
+(tokens, as in fine-tuning); references (inputs whose radii count: each sample is looked at in the largest ball tried within which this
+network stays right); eps_frac (the first radius, a share of ‖X‖_F, X the sample's word embeddings in the reference), shrink (by which
+share of the first the radius falls, as long as an attack on the reference succeeds); steps, step_size (in the embeddings' unit), starts
+(the first at X, the others random) of every attack; batch_size (samples, questions of a ranking task).
+Inputs: networks to compare, one model.safetensors of ``relearn finetune`` each, by name: vanilla, pgd, freelb.
+Output: increases.csv (id, reference, model, eps, increase_nats, loss_nats): the samples that all networks answer rightly; eps is 0 and
+increase_nats empty where no radius held.
+
+ε, found on the reference, is the same number for all networks. It favours the reference: hence more than one. Everything is computed
+in single precision, also where the run has bf16: the increases are differences far below a bf16 logit's last digit. Random starts hang
+on the seed and the sample's number, so that batches do not matter.
+
+Metrics: increase_<model>_<reference>_nats, median over the samples with a radius; loss_<model>_nats, median over the samples that all
+networks answer rightly, samples_count of them; dropped_count, the other samples of the part; unheld_<reference>_count of samples_count
+without a radius; eps_<reference>_frac, median radius as a share of ‖X‖_F; nonfinite_count, looks of all attacks without a finite loss.
+Outcome: ok; not_converged: no sample that all networks answer rightly, or none with a radius. Then there are no increases.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.data.examples import Examples
+    from relearn.studies.freelb.steps.compared_networks import Network, Some
+
+NEEDS_TORCH = True
+INCREASES = ("id", "reference", "model", "eps", "increase_nats", "loss_nats")
+KEYS = (
+    *("task", "samples", "max_length", "references", "eps_frac", "shrink"),
+    *("steps", "step_size", "starts", "batch_size"),
+)
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import contextlib
+
+    from relearn.measures.loss_increase import probed
+    from relearn.steps.csv_rows import write_rows
+    from relearn.studies.freelb.steps.compared_networks import Network
+
+    check(settings, inputs)
+    part, source = read(settings)
+    networks = {name: Network(name, paths[0], part, settings, device) for name, paths in inputs.items()}
+    with contextlib.ExitStack() as stack:
+        for network in networks.values():
+            stack.enter_context(probed(network.net))
+        found = Probe(run, settings, networks)
+        found.clean()
+        for reference in settings["references"]:
+            found.provoke(reference)
+    write_rows(run.output("increases.csv"), INCREASES, found.rows())
+    outcome: dict[str, Any] = {}
+    if not found.kept:
+        outcome = {"outcome_reason": f"no sample that all of {', '.join(networks)} answer rightly"}
+    elif not any(one["held"] for one in found.radii.values()):
+        outcome = {"outcome_reason": "no radius within which a reference stays right"}
+    run.finish(
+        found.metrics(),
+        **({"outcome": "not_converged", **outcome} if outcome else {}),
+        notes=[
+            f"{settings['task']}, {len(part)} samples of its dev part",
+            "source: " + json.dumps(source, sort_keys=True),
+        ],
+    )
+
+
+def check(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]]) -> None:
+    """Refuse, before anything is read, what would fail after it.
+
+    Raises:
+        ValueError: keys that are missing or unknown, numbers out of range, no network, a reference that is none of them.
+    """
+    if odd := sorted(set(settings) ^ set(KEYS)):
+        raise ValueError(f"{odd[0]}: missing or unknown (allowed: {', '.join(KEYS)})")
+    least = {"samples": 0, "max_length": 1, "steps": 0, "starts": 1, "batch_size": 1}
+    for key, bound in least.items():
+        if settings[key] < bound:
+            raise ValueError(f"{key}: {settings[key]} (allowed: at least {bound})")
+    for key in ("eps_frac", "step_size"):
+        if not 0 < settings[key] < math.inf:
+            raise ValueError(f"{key}: {settings[key]} (allowed: above 0)")
+    if not 0 < settings["shrink"] <= 1:
+        raise ValueError(f"shrink: {settings['shrink']} (allowed: above 0, at most 1)")
+    names = [name for name, paths in inputs.items() if paths]
+    if not names or len(names) < len(inputs):
+        raise ValueError(f"inputs: {len(names)} of {len(inputs)} with a file (allowed: one for each network)")
+    given = settings["references"]
+    wrong = [name for name in given if name not in names]
+    if wrong or not given or len(set(given)) < len(given):
+        raise ValueError(
+            f"references: {', '.join(given) or 'none'} (allowed: some of {', '.join(names)}, each once)"
+        )
+
+
+def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
+    """The dev part of the task, and where it comes from.
+
+    Raises:
+        ValueError: an unknown task, one without labels, one of values.
+    """
+    from relearn.data.mirror import mirror_of
+    from relearn.data.text_tasks import metric_of
+    from relearn.data.text_tasks import read as read_task
+
+    name = settings["task"]
+    if metric_of(name)[0] == "regression":
+        raise ValueError(
+            f"task: {name} asks for values, none of which is right or wrong (allowed: a task of classes or candidates)"
+        )
+    # of the other parts, which nobody looks at, as little as there is
+    task = read_task(name, {"train": 1, "dev": settings["samples"], "test": 1}, mirror_of)
+    if task.dev.labels is None or not len(task.dev):
+        raise ValueError(f"task: {name} has no labelled dev part (allowed: one that has)")
+    return task.dev, task.source
+
+
+class Probe:
+    """What is found, sample by sample; finished batches outlive a kill."""
+
+    def __init__(self, run: Any, settings: Mapping[str, Any], networks: Mapping[str, Network]) -> None:
+        from relearn.runs.checkpoint import Checkpoint
+
+        self.seed, self.settings, self.networks = run.seed, settings, networks
+        self.ids = next(iter(networks.values())).batches.examples.ids
+        self.checkpoint = Checkpoint(run.work / "batches")
+        self.done: dict[str, Any] = (self.checkpoint.load() or {}).get("batches", {})
+        self.losses: dict[str, list[float]] = {}
+        self.kept: list[int] = []
+        self.radii: dict[str, dict[str, Any]] = {}
+        self.increases: dict[tuple[str, str], dict[int, float]] = {}
+        self.nonfinite = 0
+
+    def groups(self, numbers: list[int]) -> list[Tensor]:
+        """Batches of samples that are about equally long."""
+        from itertools import groupby
+
+        import torch
+
+        own = next(iter(self.networks.values())).batches
+        candidates, lengths = own.candidates.tolist(), own.lengths.tolist()
+        order = sorted(numbers, key=lambda one: (candidates[one], lengths[one], one))
+        parts = [torch.tensor(list(some)) for _, some in groupby(order, key=lambda one: candidates[one])]
+        return [one for some in parts for one in some.split(self.settings["batch_size"])]
+
+    def clean(self) -> None:
+        """The losses at the samples themselves, and which samples all networks answer rightly."""
+        import torch
+
+        from relearn.measures.loss_increase import sample_losses
+
+        right = torch.ones(len(self.ids), dtype=torch.bool)
+        for name, network in self.networks.items():
+            losses = torch.zeros(len(self.ids), dtype=torch.float64)
+            for numbers in self.groups(list(range(len(self.ids)))):
+                given, labels = network.batches.batch(numbers)
+                with torch.no_grad():
+                    loss, answer = sample_losses(network.net(*given), labels)
+                losses[numbers] = loss.cpu()
+                right[numbers] &= (answer & loss.isfinite()).cpu()
+            self.losses[name] = losses.tolist()
+        self.kept = right.nonzero().flatten().tolist()
+
+    def provoke(self, reference: str) -> None:
+        """The radii of one reference, and the increases of all networks there."""
+        import torch
+
+        eps, held = torch.zeros(len(self.ids)), torch.zeros(len(self.ids), dtype=torch.bool)
+        shares = torch.zeros(len(self.ids), dtype=torch.float64)
+        for model in (reference, *(name for name in self.networks if name != reference)):
+            own = model == reference
+            todo = self.kept if own else [number for number in self.kept if held[number]]
+            increases = self.increases[reference, model] = {}
+            for numbers, found in self.batchwise(reference, model, todo, eps):
+                increases.update(zip(numbers.tolist(), found["increases"].tolist()))
+                self.nonfinite += int(found["nonfinite"].sum())
+                if own:
+                    eps[numbers], held[numbers], shares[numbers] = (
+                        found["eps"],
+                        found["held"],
+                        found["shares"],
+                    )
+        some = [number for number in self.kept if held[number]]
+        self.radii[reference] = {"eps": eps.tolist(), "held": some, "shares": shares[some].tolist()}
+
+    def batchwise(self, reference: str, model: str, todo: list[int], eps: Tensor) -> Any:
+        """Yield numbers and what their attacks found, batch after batch: those done before, then the others."""
+        from relearn.runs.console import Progress
+
+        before = 0
+        with Progress(f"provoke {model} in the balls of {reference}") as progress:
+            for place, numbers in enumerate(self.groups(todo)):
+                name = f"{reference}/{model}/{place}"
+                if name not in self.done:
+
+                    def told(share: float, before: int = before, size: int = len(numbers)) -> None:
+                        progress(before + int(size * share), len(todo))
+
+                    radius = None if model == reference else eps[numbers]
+                    self.done[name] = self.attack(self.networks[model].some(numbers), numbers, radius, told)
+                    self.checkpoint.save({"batches": self.done})
+                before += len(numbers)
+                yield numbers, self.done[name]
+
+    def attack(
+        self, some: Some, numbers: Tensor, eps: Tensor | None, told: Callable[[float], None]
+    ) -> dict[str, Any]:
+        """Radii and increases where ``eps`` is to be searched for, increases at ``eps`` otherwise; on the CPU."""
+        import torch
+
+        from relearn.measures.loss_increase import largest_increase, sample_norms
+        from relearn.measures.loss_radius import search_eps
+
+        attack: dict[str, Any] = {key: self.settings[key] for key in ("steps", "step_size", "starts")}
+        attack |= {"seed": self.seed, "numbers": numbers.tolist()}
+        attack["progress"] = lambda done, count: told(done / count)
+        if eps is not None:
+            every = some.losses_of(torch.arange(len(numbers)))
+            at = eps.to(some.embeds)
+            one = largest_increase(every, some.embeds, some.real, at, **attack)
+            return {"increases": one.increases.cpu(), "nonfinite": one.nonfinite.cpu()}
+        size = sample_norms(some.embeds, some.real)
+        first, shrink = self.settings["eps_frac"] * size, self.settings["shrink"]
+        found = search_eps(some.losses_of, some.embeds, some.real, first, shrink=shrink, **attack)
+        return {
+            **{key: value.cpu() for key, value in found._asdict().items() if key != "losses"},
+            "shares": (found.eps / size).double().cpu(),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For increases.csv."""
+        return [
+            {
+                "id": self.ids[number],
+                "reference": reference,
+                "model": model,
+                "eps": self.radii[reference]["eps"][number],
+                "increase_nats": increases.get(number),
+                "loss_nats": self.losses[model][number],
+            }
+            for (reference, model), increases in self.increases.items()
+            for number in self.kept
+        ]
+
+    def metrics(self) -> dict[str, float]:
+        """Medians and counts; no median of nothing."""
+        found = {
+            "samples_count": float(len(self.kept)),
+            "dropped_count": float(len(self.ids) - len(self.kept)),
+            "nonfinite_count": float(self.nonfinite),
+        }
+        for model, losses in self.losses.items() if self.kept else ():
+            found[f"loss_{model}_nats"] = statistics.median(losses[number] for number in self.kept)
+        for (reference, model), increases in self.increases.items():
+            values = [increases[number] for number in self.radii[reference]["held"]]
+            if values:
+                found[f"increase_{model}_{reference}_nats"] = statistics.median(values)
+        for reference, radii in self.radii.items():
+            found[f"unheld_{reference}_count"] = float(len(self.kept) - len(radii["held"]))
+            if radii["held"]:
+                found[f"eps_{reference}_frac"] = statistics.median(radii["shares"])
+        return found

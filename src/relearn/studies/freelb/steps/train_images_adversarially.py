@@ -1,0 +1,197 @@
+"""contrast: train a network for images plainly or with the adversarial gradients of chapter 3, and attack it (a contrast of ours).
+
+zhu2022 says of images that adversarial training costs clean accuracy, and of texts that it does not; it measures texts alone.
+
+Settings: network {name, width, depth} (of relearn.models); train {epochs, batch_size, lr, momentum, weight_decay, schedule (cosine, or
+step at half and three quarters), crop_padding, flip}; method {kind (vanilla | pgd | free_at | freelb), passes, step_size, eps,
+start_norm, project, norm (linf | l2)} in pixels of [0, 1] (see relearn.methods.gradient_strategies; vanilla has its kind alone);
+attack {eps, step_size, steps, restarts, images (evenly spaced test images; 0: all)}.
+Input: data (what `relearn prepare` wrote; everything that the split left for training is trained on).
+Output: weights.safetensors (see relearn.models.files), history.csv (a row an epoch), answers.csv (sample, label, predicted, fooled;
+fooled is empty where the image was not attacked).
+
+The attack is relearn.methods.pgd, an l-infinity ball whatever norm was trained with: other code and other starts than the
+training's, the network in eval mode, the worst point of all restarts. In training the perturbations are made in training mode, as
+the strategies do. With FreeAT each minibatch comes ``passes`` times, with the same crops, and every pass is a step: the schedule is
+``passes`` times as long, so that all adversarial methods cost the same passes and see the same minibatches. Runs of one seed share the
+network's start, the order of the images, their crops and the attack's starts, whatever the method.
+
+Metrics: acc_frac (all test images), robust_acc_frac (of the attacked images: right, and right at all points that the attack visits),
+attacked_acc_frac (clean, of the attacked images), most_frequent_frac, robust_images_count, train_loss_nats (mean of the last epoch, on what
+the method trains on), passes_count (forward and backward passes of the training), steps_count, skipped_count (perturbations left where
+they were, their gradient not being finite), parameters_count, step_s (CPU time of a step on a CPU, wall time on a
+GPU, of this process alone).
+Outcome: ok, diverged, or not_converged: clean accuracy not two standard errors above the most frequent class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NEEDS_TORCH = True
+KINDS = ("vanilla", "pgd", "free_at", "freelb")
+HISTORY = ("epoch", "step", "loss", "lr", "test_accuracy_frac")
+ANSWERS = ("sample", "label", "predicted", "fooled")
+CHUNK = 250  # images attacked at once
+
+
+def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import torch
+
+    from relearn.measures.accuracy import accuracy
+    from relearn.measures.embed import embed
+    from relearn.methods.batch_source import Resident
+    from relearn.methods.fit import fit
+    from relearn.methods.free_at import Replayed
+    from relearn.methods.gradient_strategies import passes_of
+    from relearn.models import files
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.runs.console import Progress
+    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.tasks.images import Images
+    from relearn.steps.trained.chance import above_chance, most_frequent
+    from relearn.steps.trained.clock import Clock
+    from relearn.steps.trained.seed import seed_of
+
+    recipe, method = dict(settings["train"]), settings["method"]
+    gradient = strategy_of(method)
+    crops = {key: recipe.pop(key) for key in ("crop_padding", "flip")}
+    size, epochs = recipe.pop("batch_size"), recipe["epochs"]
+    task = Images({**crops, "cutout": 0}, inputs["data"][0], device)
+    seed = seed_of({"step": "contrast"}, run.seed, "step")
+    torch.manual_seed(seed)  # the same start, however often the run is killed and whatever the method
+    net = task.create(settings["network"])
+    times = method["passes"] if method["kind"] == "free_at" else 1
+    # Crops are drawn by the source: all methods see the same, and a replayed minibatch its own again.
+    source = Replayed(Resident((task.images, task.labels), size), times, task.augment)
+    clock = Clock(device)
+
+    def tell(model: Any) -> Tensor:
+        with torch.no_grad():
+            return model.head(embed(model, task.test_images, precision=precision)).float().cpu()
+
+    def evaluate(model: Any) -> dict[str, float]:
+        clock.stop()
+        logits = tell(model)
+        clock.start()
+        return {"test_accuracy_frac": accuracy(logits, task.test_labels)} if logits.isfinite().all() else {}
+
+    with Progress(f"contrast {' '.join(run.labels.values())}") as progress:
+        clock.start()
+        fitted = fit(
+            net,
+            source,
+            loss=task.loss,
+            gradient=gradient,
+            milestones=(epochs // 2, epochs * 3 // 4),
+            evaluate=evaluate,
+            seed=seed,
+            precision=precision,
+            log=run.log,
+            progress=clock.counting(progress),
+            checkpoint=Checkpoint(run.work / "fit"),
+            checkpoint_every=max(1, epochs // 10),
+            **recipe,
+        )
+        clock.stop()
+    outcome, at, reason = fitted.outcome, fitted.outcome_step, None
+    logits, count = tell(net), settings["attack"]["images"]
+    if outcome == "diverged":
+        reason = "loss not finite"
+    elif not logits.isfinite().all():
+        outcome, at, reason = "diverged", fitted.steps, "outputs not finite"
+    chance = most_frequent(task.test_labels)
+    metrics = {
+        "most_frequent_frac": chance,
+        "passes_count": float(fitted.steps * passes_of(method["kind"], method.get("passes", 1))),
+        "steps_count": float(fitted.steps),
+        "skipped_count": float(getattr(gradient, "skipped_count", 0)),
+        "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
+    }
+    fooled: dict[int, bool] = {}
+    if outcome == "ok":
+        metrics["acc_frac"] = accuracy(logits, task.test_labels)
+        fooled = attacked(net, task, settings["attack"], seed, precision)
+        metrics |= robustness(logits, task.test_labels, fooled)
+        if not above_chance(metrics["acc_frac"], chance, len(task.test_labels)):
+            outcome, reason = "not_converged", "accuracy not better than a constant answer's"
+    if fitted.history:
+        metrics["train_loss_nats"] = fitted.history[-1]["loss"]
+    if clock.steps:
+        metrics["step_s"] = clock.spent / clock.steps
+    files.save(net, run.output("weights.safetensors"), net.description)  # type: ignore[arg-type]
+    write_rows(
+        run.output("history.csv"),
+        HISTORY,
+        ({name: row.get(name) for name in HISTORY} for row in fitted.history),
+    )
+    write_rows(run.output("answers.csv"), ANSWERS, answers(logits, task.test_labels, fooled))
+    run.finish(
+        {key: value for key, value in metrics.items() if math.isfinite(value)},
+        outcome=outcome,
+        outcome_step=at,
+        outcome_reason=reason,
+        notes=[f"robust: l-infinity, eps {settings['attack']['eps']:g}, {count or 'all'} test images"],
+    )
+
+
+def strategy_of(method: Mapping[str, Any]) -> Any:
+    """The gradient strategy, in pixel space.
+
+    Raises:
+        ValueError: another kind than :data:`KINDS`, what the method refuses.
+    """
+    from relearn.methods.gradient_strategies import strategy
+
+    own = dict(method)
+    kind = own.pop("kind")
+    if kind not in KINDS:
+        raise ValueError(f"method.kind: found {kind!r} (allowed: {', '.join(KINDS)})")
+    return strategy(kind, **own) if kind == "vanilla" else strategy(kind, **own, space="pixels")
+
+
+def attacked(net: Any, task: Any, attack: Mapping[str, Any], seed: int, precision: str) -> dict[int, bool]:
+    """Which of the attacked test images the network gets wrong somewhere in the ball, by their place in the test set."""
+    import torch
+
+    from relearn.data.evenly_spaced import evenly_spaced
+    from relearn.methods.pgd import pgd
+
+    places = evenly_spaced(torch.arange(len(task.test_labels)), attack["images"])
+    found = pgd(
+        net,
+        task.test_images[places],
+        task.test_labels[places],
+        eps=attack["eps"],
+        step_size=attack["step_size"],
+        steps=attack["steps"],
+        restarts=attack["restarts"],
+        seed=seed,
+        batch=CHUNK,
+        precision=precision,
+    )
+    return dict(zip(places.tolist(), found.fooled.tolist()))
+
+
+def robustness(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> dict[str, float]:
+    """Shares of the attacked images that are right where they are, and that stay right in the ball."""
+    right = (logits.argmax(1) == labels).tolist()
+    return {
+        "robust_acc_frac": sum(not wrong for wrong in fooled.values()) / len(fooled),
+        "attacked_acc_frac": sum(right[place] for place in fooled) / len(fooled),
+        "robust_images_count": float(len(fooled)),
+    }
+
+
+def answers(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> Iterator[list[Any]]:
+    """Rows of answers.csv; without an answer where an output is not finite."""
+    sound = logits.isfinite().all(1).tolist()
+    for place, (said, label) in enumerate(zip(logits.argmax(1).tolist(), labels.tolist())):
+        lost = fooled.get(place)
+        yield [place, label, said if sound[place] else None, None if lost is None else int(lost)]

@@ -1,0 +1,160 @@
+"""The predicates of zhu2022, chapter 4, that need no trained network: gradients at the start, costs, counts, equations."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relearn.report.comparisons import Exact, Finding, finding
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+from relearn.report.seeds import Sample, level, sample
+from relearn.report.verdicts import Above
+from relearn.studies.gradinit.claims.images import TABLE_4_4, TABLE_4_5, cost
+
+STATISTICS = {"step": "probe", "protocol": "gradient_statistics"}
+WEIGHTS = ("norm", "linear")  # kinds of tensor that the figures show
+LEAST_SHARE = 0.95  # of the layers
+LEAST_COST = 0.01  # of the training time
+EPOCHS = 200  # of the published training
+ITERATIONS = 390  # of the published initialisation: one epoch at a batch size of 128
+#: network, the start before and the start after, as figures 4.1 and 4.4 to 4.10 show them
+PROBED = (
+    *((name, "kaiming", "gradinit") for name in ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN")),
+    *((name, "kaiming", "gradinit") for name in ("DenseNet-100", "DenseNet-100-BN", "timm-ResNet-50-BN")),
+    ("post_ln", "xavier", "gradinit"),
+    ("post_ln", "xavier", "gradinit_sgd"),
+)
+
+
+def lower_gradient_variance(evidence: Evidence) -> Finding:
+    """On each network of figures 4.1 and 4.4 to 4.10, sigma(g) falls in at least 95% of the layers other than the last.
+
+    A layer is a weight of a linear map, a convolution or a normalisation, as in the figures; the last is the
+    last linear one. A sigma that is not finite counts as infinite.
+    """
+    parts = {}
+    for network, start, ours in PROBED:
+        name = f"{network}: share of layers with a smaller sigma(g), {ours} against {start}"
+        shares, runs, notes = _shares(evidence, network, start, ours)
+        parts[name] = level(
+            name, Sample(network, shares, runs), Above(LEAST_SHARE, strict=False), notes=notes
+        )
+    return finding(parts)
+
+
+def _shares(
+    evidence: Evidence, network: str, before: str, after: str
+) -> tuple[dict[int, float], tuple[str, ...], list[str]]:
+    """By seed the share of layers whose deviation falls, the runs, and a note on each seed."""
+    pairs: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
+    for run in select(evidence.runs, STATISTICS, {"network": network, "initialisation": [before, after]}):
+        pairs[run.labels.get("suite", ""), run.seed][run.labels["initialisation"]] = run
+    found: dict[int, list[float]] = defaultdict(list)
+    runs: list[str] = []
+    notes = []
+    for (_, seed), pair in sorted(pairs.items()):
+        if set(pair) != {before, after}:
+            continue
+        first, second = (_deviations(pair[start]) for start in (before, after))
+        layers = [name for name in first if name in second]
+        if not layers:
+            continue
+        fell = [name for name in layers if second[name] < first[name]]
+        found[seed].append(len(fell) / len(layers))
+        runs += [pair[start].folder for start in (before, after)]
+        rest = [name for name in layers if name not in fell]
+        notes.append(
+            f"seed {seed}: {len(fell)} of {len(layers)}" + (f"; not {', '.join(rest[:4])}" if rest else "")
+        )
+    return {seed: sum(own) / len(own) for seed, own in found.items()}, tuple(runs), notes
+
+
+def _deviations(run: Run) -> dict[str, float]:
+    """sigma(g) by layer, without the last linear one."""
+    rows = [row for row in run.rows("layers.csv") if row["kind"] in WEIGHTS] if run.file("layers.csv") else []
+    last = max((row["index"] for row in rows if row["kind"] == "linear"), default=None)
+    return {str(row["name"]): _number(row["gradient_std"]) for row in rows if row["index"] != last}
+
+
+def _number(value: Any) -> float:
+    number = math.inf if value is None else float(value)
+    return number if math.isfinite(number) else math.inf
+
+
+def cheap(evidence: Evidence) -> Finding:
+    """Seconds of GradInit < 1% of 200 epochs of training, on each network and seed that has both.
+
+    At full size where the network has its published width and depth and GradInit its published iterations.
+    """
+    parts, lacking = [], []
+    for network in TABLE_4_4 + TABLE_4_5:
+        where = {"suite": "grid", "network": network, "initialisation": "gradinit", "recipe": "sgd"}
+        epoch = sample(evidence, "learn.epoch_s", where, network=network)
+        ours = cost(evidence, "initialise_s", network, "gradinit")
+        seeds = sorted(epoch.values.keys() & ours.values.keys())
+        if not seeds:
+            lacking.append(network)
+            continue
+        shares = [ours.values[seed] / (EPOCHS * epoch.values[seed]) for seed in seeds]
+        starts = select(evidence.runs, {**where, "step": "initialise", "recipe": None})
+        parts.append(
+            Exact(
+                f"{network}: share of {EPOCHS} epochs below {100 * LEAST_COST:g}%",
+                len(seeds),
+                sum(share >= LEAST_COST for share in shares),
+                all(_full_size(run.settings) for run in starts),
+                (*ours.runs, *epoch.runs),
+                (f"shares {', '.join(f'{100 * share:.2f}%' for share in shares)}",),
+            )
+        )
+    return Finding(parts, [f"no runs for {network}" for network in lacking])
+
+
+def _full_size(settings: Mapping[str, Any]) -> bool:
+    network = settings.get("network") or {}
+    whole = network.get("width") == 1 and network.get("depth") == 1
+    return whole and (settings.get("iterations") or 0) >= ITERATIONS
+
+
+def bn_magnifies(evidence: Evidence) -> Finding:
+    """The measured variance of the gradient behind BN is that of the corrected equation 4.6, in every case.
+
+    Each case is a batch size and an input variance; a case holds within 4 standard errors. Nothing is trained,
+    so it is at full size everywhere.
+    """
+    runs = _probes(evidence, "batch_norm", "cases.csv")
+    if not runs:
+        return Finding(missing=["no runs for equation 4.6"])
+    rows = [row for run in runs for row in run.rows("cases.csv")]
+    wrong = sum(not row["printed_holds"] for row in rows)
+    notes = (f"the printed bound fails in {wrong} of {len(rows)} cases (erratum)",)
+    failures = sum(not row["holds"] for row in rows)
+    return Finding([Exact("corrected equation 4.6", len(rows), failures, True, _folders(runs), notes)])
+
+
+def parameter_counts(evidence: Evidence) -> Finding:
+    """Every network's number of parameters is the printed one after rounding; built at full size at every scale."""
+    runs = _probes(evidence, "parameter_counts", "counts.csv")
+    if not runs:
+        return Finding(missing=["no runs for the parameter counts"])
+    rows = [row for row in runs[-1].rows("counts.csv") if row["published_millions"] is not None]
+    wrong = [row for row in rows if not row["equal"]]
+    notes = tuple(
+        f"{row['network']}: {row['count']}, printed {row['published_millions']:g}M" for row in wrong
+    )
+    counted = {row["network"] for row in rows}
+    lacking = [name for name in TABLE_4_4 + TABLE_4_5 if name not in counted]
+    part = Exact("counts after rounding", len(rows), len(wrong), True, _folders(runs[-1:]), notes)
+    return Finding([part], [f"no count of {name}" for name in lacking])
+
+
+def _probes(evidence: Evidence, protocol: str, file: str) -> list[Run]:
+    found = select(evidence.runs, {"step": "probe", "protocol": protocol})
+    return [run for run in found if run.file(file)]
+
+
+def _folders(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(run.folder for run in runs)

@@ -1,0 +1,118 @@
+"""learn: train an image network from a start that `initialise` made, and test it after every epoch.
+
+Settings: the recipe: optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm, mixup (null: without),
+scalars (true: every weight learns a scalar factor beside it), test_images (0: all), augmentation. Input: data, start.
+Output: history.csv, a row an epoch; or, where steps are given, at most ten rows, the last of them with an accuracy.
+
+`task: folder` trains on images that lie in folders (ImageNet) and takes `size`, `schedule` and `milestones` (in epochs) too.
+
+The learning rate follows a cosine to 0 at the last step, unless a schedule is given; the first steps keep it constant, as they all but
+do within a published run's first epoch of 200. Normalisation layers decay no weights, as
+released; in FixUp's networks biases and scalars learn at a tenth of the rate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+NEEDS_TORCH = True
+FIXUP_RATES = {"*bias": 0.1, "*scale*": 0.1}
+BLOCKS = 10  # a run of steps, not epochs, writes its loss so often
+
+
+def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import torch
+
+    from relearn.measures.accuracy import accuracy
+    from relearn.measures.embed import embed
+    from relearn.methods.fit import fit
+    from relearn.methods.learned_scalars import learned_scalars
+    from relearn.methods.mixing import mixup
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.runs.console import Progress
+    from relearn.steps.tasks import open_task
+    from relearn.steps.trained.chance import most_frequent
+    from relearn.steps.trained.seed import seed_of
+
+    task: Any = open_task({"task": "images", **settings}, inputs, device)
+    model = task.network(inputs["start"][0])
+    seed = seed_of(run.labels, run.seed, "task", "network")  # the same order and augmentation for every start
+    streamed = settings.get("task") == "folder"  # batches come decoded from the disk
+    size = settings["batch_size"]
+    count = settings["test_images"] or len(task.test_labels)
+    test_images, test_labels = task.test_images[:count], task.test_labels[:count]
+    clocks = [time.perf_counter()]
+    seconds: list[float] = []
+
+    def evaluate(net: Any) -> dict[str, float]:
+        seconds.append(time.perf_counter() - clocks[-1])
+        with torch.no_grad():
+            logits = net.head(embed(net, test_images, precision=precision)).cpu()
+        clocks.append(time.perf_counter())
+        # Not finite: the last step broke the network, and no loss has told it yet. Then there is no accuracy.
+        return {"test_accuracy_frac": accuracy(logits, test_labels)} if logits.isfinite().all() else {}
+
+    steps, epochs = settings["steps"], settings["epochs"]
+    with (
+        Progress(f"learn {run.labels['network']} {run.labels['initialisation']}") as progress,
+        learned_scalars(model) if settings["scalars"] else contextlib.nullcontext(),
+    ):
+        fitted = fit(
+            model,
+            task.source(size) if streamed else (task.images, task.labels),
+            loss=task.loss,
+            epochs=epochs,
+            steps=steps,
+            batch_size=None if streamed else size,
+            lr=settings["lr"],
+            optimizer=settings["optimizer"],
+            momentum=settings["momentum"],
+            weight_decay=settings["weight_decay"],
+            decay="no_norm",
+            lr_scale=FIXUP_RATES if "FixUp" in run.labels["network"] else None,
+            clip_norm=settings["clip_norm"],
+            schedule=settings.get("schedule", "constant" if steps else "cosine"),
+            milestones=settings.get("milestones", ()),
+            augment=task.augment,
+            mix=mixup(settings["mixup"], task.classes) if settings["mixup"] else None,
+            evaluate=evaluate,
+            evaluate_every=BLOCKS if steps else 1,
+            history_steps=math.ceil(steps / BLOCKS) if steps else None,
+            seed=seed,
+            precision=precision,
+            log=run.log,
+            progress=progress,
+            checkpoint=Checkpoint(run.work / "fit"),
+        )
+    rows = fitted.history
+    fields = list(dict.fromkeys(key for row in rows for key in row)) or ["epoch"]
+    with run.output("history.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    tested = [row["test_accuracy_frac"] for row in rows if "test_accuracy_frac" in row]
+    reason = "loss not finite" if fitted.outcome == "diverged" else None
+    if fitted.outcome == "ok" and rows and "test_accuracy_frac" not in rows[-1]:
+        fitted.outcome, fitted.outcome_step, reason = "diverged", fitted.steps, "outputs not finite"
+    chance = most_frequent(test_labels)
+    # A run that diverges has been as good as it was before; one that never got so far answers one class.
+    metrics = {"accbest_frac": max(tested, default=chance), "steps_count": float(fitted.steps)}
+    if tested:
+        metrics["accfinal_frac"] = tested[-1]
+    if epochs and rows and "test_accuracy_frac" in rows[0]:
+        metrics["acc1_frac"] = rows[0]["test_accuracy_frac"]
+    if epochs and seconds:  # of this process alone, where a killed one went before
+        metrics["epoch_s"] = sum(seconds) / len(seconds)
+    if rows:
+        metrics |= {"loss_first_nats": rows[0]["loss"], "train_loss_nats": rows[-1]["loss"]}
+    run.finish(
+        metrics,
+        outcome=fitted.outcome,
+        outcome_step=fitted.outcome_step,
+        outcome_reason=reason,
+    )

@@ -1,0 +1,1 @@
+"""l2_attention"""

@@ -1,0 +1,64 @@
+"""The predicates of kim2020 by the ids of claims.yaml, and what makes a comparison of its language models underpowered.
+
+At least 3 seeds. The head of claims.yaml asks that text models beat the majority class, which for a model of
+characters is the unigram distribution of the training text. Here more is asked: some depth and recipe of each
+attention must have a test NLL below that of the training text's pairs of characters (``bigram_nats`` of the record
+of ``characters``). A network whose attentions do nothing can learn these pairs, so one that is no better says
+nothing about its attention.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from relearn.report.comparisons import Comparison, Finding
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+from relearn.studies.l2_attention.claims import exact, trained
+
+MIN_SEEDS = 3
+METRIC = trained.BEST.partition(".")[2]
+
+PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
+    "dp_not_lipschitz": exact.dp_not_lipschitz,
+    "l2_bound_holds": exact.l2_bound_holds,
+    "bound_is_tight": exact.bound_is_tight,
+    "invertible": exact.invertible,
+    "untied_not_lipschitz": exact.untied_not_lipschitz,
+    "expressive": trained.expressive,
+    "deeper_without_warmup": trained.deeper_without_warmup,
+    "same_cost": exact.same_cost,
+}
+
+
+def power(comparison: Comparison, evidence: Evidence) -> list[str]:
+    """Too few seeds, or an attention of which no model is better than the pairs of characters."""
+    seeds = len(comparison.seeds)
+    reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
+    floor = bigram(evidence)
+    if floor is None:
+        return [*reasons, "bigram NLL not measured"]
+    for attention in dict.fromkeys(name for name, _, _ in comparison.keys):
+        best = _best(evidence, attention)
+        if best is None or best >= floor:
+            found = "not measured" if best is None else f"{best:.3f} nats"
+            reasons.append(f"{attention} at {found}, needs less than {floor:.3f}, the bigram NLL")
+    return reasons
+
+
+def bigram(evidence: Evidence) -> float | None:
+    """The bigram NLL of the text; of several texts the lowest."""
+    runs = select(evidence.runs, {"step": "characters"})
+    known = [value for run in runs if (value := run.metrics.get("bigram_nats")) is not None]
+    return min(known, default=None)
+
+
+def _best(evidence: Evidence, attention: str) -> float | None:
+    """The lowest mean over seeds that a depth and recipe reach with this attention."""
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in select(evidence.runs, {"step": "language", "attention": attention}):
+        value = run.metrics.get(METRIC)
+        if value is not None:
+            groups[run.labels["layers"], run.labels["recipe"]].append(float(value))
+    return min((sum(values) / len(values) for values in groups.values()), default=None)

@@ -1,0 +1,186 @@
+"""The predicates of kim2020 over trained language models: NLL (negative log-likelihood) in nats a character.
+
+Where a model was trained with several recipes, the one of the lowest validation NLL counts, as the paper tunes
+them. The NLL compared is the paper's, the best on the test set along training; beside it stands the one at the
+step of the best validation NLL, which was not chosen on the test set.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from relearn.report.comparisons import Comparison, Finding
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+from relearn.report.seeds import Sample, difference, level, sample
+from relearn.report.verdicts import Above, Below, Side, Within
+from relearn.studies.l2_attention.claims import recipes
+
+BEST, HONEST = "language.test_nll_best_nats", "language.test_nll_nats"
+WORDS = {BEST: "best test NLL", HONEST: "test NLL at the best validation step"}
+NAMES = {"dp": "DP", "l2": "L2", "l2_tied": "tied L2", "contractive": "contractive L2"}
+WARMUP, FIXED = "warmup_*", "fixed_*"
+SHALLOW = 5  # layers, up to which table 2 compares DP and L2
+TENTH, DEEPEST = (
+    10,
+    18,
+)  # layers: the deepest DP that trains at a fixed rate, and the deepest model of table 3
+MARGIN = 0.02  # nats
+
+
+def language_runs(evidence: Evidence, attention: str, recipe: str) -> dict[int, list[Run]]:
+    """By number of layers, in order."""
+    found: dict[int, list[Run]] = defaultdict(list)
+    for run in select(evidence.runs, {"step": "language", "attention": attention, "recipe": recipe}):
+        found[int(run.labels["layers"])].append(run)
+    return dict(sorted(found.items()))
+
+
+def of(
+    evidence: Evidence, attention: str, layers: int, recipe: str, metric: str = BEST
+) -> tuple[str, Sample]:
+    """The recipe that counts and a metric of its trainings by seed; an empty sample where there is none."""
+    name, runs = recipes.best(language_runs(evidence, attention, recipe).get(layers, []))
+    if not runs:
+        return "", Sample(attention, {}, ())
+    where = {"attention": attention, "layers": str(layers), "recipe": name or recipe}
+    return name, sample(evidence, metric, where, network=attention)
+
+
+def expressive(evidence: Evidence) -> Finding:
+    """Under the warm-up: L2 - DP within 0.02, tied L2 - L2 > 0, contractive L2 at its deepest - at 5 layers < 0.
+
+    The first two are of each attention's best depth up to 5 layers, again by the validation NLL: depth by depth
+    the paper's own numbers differ by more than 0.02 (one layer). "Deepest" is the deepest that was run.
+    """
+    depth = {name: _best_depth(evidence, name) for name in ("dp", "l2", "l2_tied")}
+    deepest = max((n for n in language_runs(evidence, "contractive", WARMUP) if n > SHALLOW), default=0)
+    compared: list[tuple[str, int, str, int, Side]] = [
+        ("l2", depth["l2"], "dp", depth["dp"], Within(-MARGIN, MARGIN)),
+        ("l2_tied", depth["l2_tied"], "l2", depth["l2"], Above(0.0)),
+        ("contractive", deepest, "contractive", SHALLOW, Below(0.0)),
+    ]
+    parts: list[Comparison] = []
+    missing = []
+    for metric in (BEST, HONEST):
+        for left, m, right, n, claimed in compared:
+            (first, ours), (second, theirs) = (
+                of(evidence, kind, k, WARMUP, metric) for kind, k in ((left, m), (right, n))
+            )
+            name = (
+                f"{NAMES[left]} - {NAMES[right]}"
+                if left != right
+                else f"{NAMES[left]}: deepest - {SHALLOW} layers"
+            )
+            notes = [f"{NAMES[left]} of {m} layers, {first}; {NAMES[right]} of {n} layers, {second}"]
+            if left != right and metric == BEST:
+                notes += _by_depth(evidence, left, right)
+            part = difference(
+                *(f"{name}, {WORDS[metric]}", ours, theirs, claimed),
+                unit="nats",
+                role="language",
+                decides=metric == BEST,
+                notes=notes,
+            )
+            if part:
+                parts.append(part)
+            elif metric == BEST:
+                missing.append(f"no runs for {name}")
+    return Finding(parts, missing)
+
+
+def _best_depth(evidence: Evidence, attention: str) -> int:
+    """Up to 5 layers, the depth of the lowest validation NLL; 0 where nothing was run."""
+    means = {
+        layers: min(recipes.validation(runs).values(), default=None)
+        for layers, runs in language_runs(evidence, attention, WARMUP).items()
+        if layers <= SHALLOW
+    }
+    known = {layers: mean for layers, mean in means.items() if mean is not None}
+    return min(known, key=lambda layers: known[layers]) if known else 0
+
+
+def _by_depth(evidence: Evidence, left: str, right: str) -> list[str]:
+    said = []
+    for layers in range(1, SHALLOW + 1):
+        ours, theirs = (of(evidence, kind, layers, WARMUP)[1] for kind in (left, right))
+        part = difference("", ours, theirs, Above(0.0))
+        said += [f"{layers}: {part.interval.estimate:+.3f}"] if part else []
+    return [f"depth by depth: {', '.join(said)}"] if said else []
+
+
+def deeper_without_warmup(evidence: Evidence) -> Finding:
+    """At a fixed rate: every DP deeper than 10 layers fails, every tied and contractive L2 of 18 layers trains.
+
+    A DP fails if none of its recipes ends with outcome ok and a test NLL below that of the DP of 10 layers of
+    the same seed. An L2 trains if one of its recipes ends with outcome ok. Both are shares over seeds, so a
+    single exception is one. Beside them: how the NLL changes from 10 layers to 18.
+    """
+    parts: list[Comparison | None] = [
+        level(
+            "DP deeper than 10 layers: share of trainings that fail",
+            _failures(evidence),
+            Above(1.0, strict=False),
+            role="language",
+            notes=_outcomes(evidence, "dp"),
+        )
+    ]
+    missing = [] if parts[0] else ["no runs for DP at 10 layers and deeper"]
+    for attention in ("l2_tied", "contractive"):
+        name = f"{NAMES[attention]} of {DEEPEST} layers: share of trainings that end with outcome ok"
+        own = _ended(evidence, attention)
+        part = level(
+            name, own, Above(1.0, strict=False), role="language", notes=_outcomes(evidence, attention)
+        )
+        parts.append(part)
+        missing += [] if part else [f"no runs for {attention} at {DEEPEST} layers"]
+    for attention in ("dp", "l2_tied", "contractive"):
+        deep, tenth = (of(evidence, attention, layers, FIXED)[1] for layers in (DEEPEST, TENTH))
+        name = f"{NAMES[attention]}: {DEEPEST} layers - {TENTH} layers, {WORDS[BEST]}"
+        claimed: Side = Above(0.0, strict=False) if attention == "dp" else Below(0.0)
+        parts.append(difference(name, deep, tenth, claimed, unit="nats", role="language", decides=False))
+    return Finding([part for part in parts if part], missing)
+
+
+def _failures(evidence: Evidence) -> Sample:
+    """By seed, the share of the depths beyond 10 at which DP fails."""
+    runs = language_runs(evidence, "dp", FIXED)
+    _, tenth = of(evidence, "dp", TENTH, FIXED)
+    shares, used = {}, list(tenth.runs)
+    for seed, floor in tenth.values.items():
+        failed = []
+        for layers, deeper in runs.items():
+            own = [run for run in deeper if run.seed == seed]
+            if layers > TENTH and own:
+                failed.append(not any(_below(run, floor) for run in own))
+                used += [run.folder for run in own]
+        if failed:
+            shares[seed] = sum(failed) / len(failed)
+    return Sample("dp", shares, tuple(used))
+
+
+def _below(run: Run, floor: float) -> bool:
+    value = run.metrics.get(BEST.partition(".")[2])
+    return run.record["outcome"] == "ok" and value is not None and value < floor
+
+
+def _ended(evidence: Evidence, attention: str) -> Sample:
+    """By seed, 1 if a recipe at 18 layers ended with outcome ok and 0 if none did."""
+    runs = language_runs(evidence, attention, FIXED).get(DEEPEST, [])
+    ended = {
+        seed: float(any(run.record["outcome"] == "ok" for run in runs if run.seed == seed))
+        for seed in sorted({run.seed for run in runs})
+    }
+    return Sample(attention, ended, tuple(run.folder for run in runs))
+
+
+def _outcomes(evidence: Evidence, attention: str) -> Sequence[str]:
+    """A line a depth: how many trainings there were, how many diverged, and the best test NLL."""
+    lines = []
+    for layers, runs in language_runs(evidence, attention, FIXED).items():
+        lost = sum(run.diverged for run in runs)
+        values = [value for run in runs if (value := run.metrics.get(BEST.partition(".")[2])) is not None]
+        best = f", best test NLL {min(values):.3f}" if values else ""
+        lines.append(f"{layers} layers: {lost} of {len(runs)} diverged{best}")
+    return lines

@@ -1,0 +1,180 @@
+"""kim2020, figures 4, 9 and 11: NLL of the language models along training; a panel an attention, a line a depth."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report import published
+from relearn.report.artefacts import Artefact, Row
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import MUTED, empty_figure, sequential, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+from relearn.studies.l2_attention.claims import recipes
+
+FIELDS = ("panel", "series", "step", "nll", "low", "high", "seeds", "diverged", "recipe", "runs")
+#: drawn in every panel: cross entropies of the record of the text, by name of the metric without "_nats"
+FLOORS = {"unigram": (0, (6, 3)), "bigram": (0, (1.5, 2))}
+PAPER = "paper"
+TOP = 1.3  # of the greatest floor: where the axis ends, if there is one
+MARKERS = "osD^v"  # in turn, for the colours of neighbouring depths are alike
+FEW = 12  # evaluations that are marked
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row an attention, depth and step: mean over seeds, of the recipe that counts; then floors and what is printed.
+
+    A training that diverged before its first evaluation has one row without a number, so that it is named.
+    """
+    found = []
+    for row in artefact.rows:
+        by_depth: dict[int, list[Run]] = defaultdict(list)
+        for column in artefact.columns:
+            if row.applies(column.id):
+                for run in select(evidence.runs, artefact.common, row.where, column.where):
+                    if run.file("history.csv"):
+                        by_depth[int(run.labels["layers"])].append(run)
+        for depth, runs in sorted(by_depth.items()):
+            found += _line(artefact, row, depth, *recipes.best(runs))
+    if found:
+        found += _floors(evidence)
+    return found + _printed(artefact, reported)
+
+
+def _line(artefact: Artefact, row: Row, depth: int, recipe: str, runs: list[Run]) -> list[dict[str, Any]]:
+    value = artefact.columns[0].panel["value"]
+    by_step: dict[int, list[float]] = defaultdict(list)
+    for run in runs:
+        for one in run.rows("history.csv"):
+            if one.get(value) is not None:
+                by_step[one["step"]].append(float(one[value]))
+    lost, folders = sum(run.diverged for run in runs), " ".join(run.folder for run in runs)
+    lines: list[tuple[Any, ...]] = [
+        (step, sum(values) / len(values), min(values), max(values), len(values))
+        for step, values in sorted(by_step.items())
+    ]
+    return [
+        dict(zip(FIELDS, (row.id, depth, *line, lost, recipe, folders)))
+        for line in lines or [(None,) * 4 + (0,)]
+    ]
+
+
+def _floors(evidence: Evidence) -> list[dict[str, Any]]:
+    found = []
+    for run in select(evidence.runs, {"step": "characters"}):
+        for name in FLOORS:
+            value = run.metrics.get(f"{name}_nats")
+            if value is not None:
+                found.append(dict(zip(FIELDS, ("", name, None, value, value, value, 1, 0, "", run.folder))))
+    return found
+
+
+def _printed(artefact: Artefact, reported: Path) -> list[dict[str, Any]]:
+    """The stated values, each of a row of the artefact."""
+    found = []
+    for line in artefact.stated:
+        source = artefact.published["paper"]
+        title = next(row.published or row.title for row in artefact.rows if row.id == line["row"])
+        values = published.read(reported / source.file)
+        value = published.find(values, artefact=source.artefact, row=title, metric=line["metric"])
+        if value is not None and value.value is not None:
+            found.append(
+                dict(zip(FIELDS, (line["row"], PAPER, None, value.value, None, None, None, None, "", None)))
+            )
+    return found
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """Panels have one axis; who diverged is said above the panel, where no curve can hide it."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    curves = [point for point in points if isinstance(point["series"], int)]
+    floors = {point["series"]: point["nll"] for point in points if point["series"] in FLOORS}
+    colours = sequential(_depths(artefact, curves))
+    width = 2.05 if len(artefact.rows) > 3 else 3.1
+    with styled():
+        figure = empty_figure(width * len(artefact.rows) + 0.9, 3.7)
+        grid = figure.subplots(1, len(artefact.rows), squeeze=False)[0]
+        limits = _limits(curves, list(floors.values()), [p["nll"] for p in points if p["series"] == PAPER])
+        marks = {depth: MARKERS[at % len(MARKERS)] for at, depth in enumerate(colours)}
+        room = (
+            "\n" if any(_lost([p for p in curves if p["panel"] == row.id]) for row in artefact.rows) else ""
+        )
+        for axes, row in zip(grid, artefact.rows):
+            here = [point for point in curves if point["panel"] == row.id]
+            axes.set_title(row.title + room, fontsize=10)
+            axes.text(0, 1.02, _lost(here), transform=axes.transAxes, fontsize=8, color=MUTED, va="bottom")
+            axes.set_xlabel("Training step")
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            for depth, colour in colours.items():
+                line = [p for p in here if p["series"] == depth and p["step"] is not None]
+                _curve(axes, line, colour, marks[depth])
+            for name, value in floors.items():
+                axes.axhline(value, color=MUTED, lw=1, ls=FLOORS[name], zorder=2)
+            for point in points:
+                if (point["panel"], point["series"]) == (row.id, PAPER):
+                    axes.axhline(point["nll"], color=MUTED, lw=1, zorder=2)
+            axes.set_ylim(limits)
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
+        grid[0].set_ylabel("NLL, nats a character")
+        there = {point["series"] for point in curves}
+        few = len({point["step"] for point in curves}) <= FEW
+        handles = [
+            Line2D(
+                [], [], color=colours[depth], lw=2, marker=marks[depth] if few else None, ms=4, label=depth
+            )
+            for depth in colours
+            if depth in there
+        ]
+        if handles:
+            figure.legend(handles=handles, loc="outside center right", title="Layers", frameon=False)
+        lines: list[tuple[Any, str]] = [(FLOORS[name], name.capitalize()) for name in floors]
+        lines += [("-", line["words"]) for line in artefact.stated] if curves else []
+        handles = [Line2D([], [], color=MUTED, lw=1, ls=style, label=words) for style, words in lines]
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _depths(artefact: Artefact, curves: list[dict[str, Any]]) -> list[int]:
+    """Of the columns that name one, and of the curves."""
+    named = {int(column.where["layers"]) for column in artefact.columns if "layers" in column.where}
+    return sorted(named | {point["series"] for point in curves})
+
+
+def _limits(curves: list[dict[str, Any]], floors: list[float], printed: list[float]) -> tuple[float, float]:
+    """What did not diverge fits, with floors and printed values; no curve that explodes hides the others."""
+    drawn = [p for p in curves if p["step"] is not None]
+    sound = [p for p in drawn if not p["diverged"]] or drawn
+    low = min([p["low"] for p in sound] + floors + printed, default=0.0)
+    high = max([p["high"] for p in sound] + floors + printed, default=1.0)
+    if floors:
+        high = min(high, TOP * max(floors))
+    edge = 0.06 * (high - low) or 0.1
+    return low - edge, high + edge
+
+
+def _curve(axes: Any, points: list[dict[str, Any]], colour: Any, marker: str) -> None:
+    steps, values, low, high = ([p[name] for p in points] for name in ("step", "nll", "low", "high"))
+    if max((p["seeds"] for p in points), default=0) > 1:
+        axes.fill_between(steps, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
+    shown = marker if len(points) <= FEW else None
+    axes.plot(steps, values, color=colour, lw=1.4, marker=shown, ms=3.5, zorder=3)
+
+
+def _lost(points: list[dict[str, Any]]) -> str:
+    """``12, 14 layers diverged``."""
+    lost = [
+        depth
+        for depth in dict.fromkeys(p["series"] for p in points)
+        if any(p["diverged"] for p in points if p["series"] == depth)
+    ]
+    if not lost:
+        return ""
+    return f"{', '.join(map(str, lost))} layer{'s' if lost != [1] else ''} diverged"

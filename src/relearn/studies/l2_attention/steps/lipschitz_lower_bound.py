@@ -1,0 +1,195 @@
+"""ascend: how large the norm of an attention layer's Jacobian gets by gradient ascent on its input. kim2020, figures 2, 7 and 8.
+
+Settings: attention (dp | l2_tied), p (inf | two), length, dim, heads, weights (identity | random | trained), starts, steps, lr, spread,
+top.
+Input: network, if weights is trained. Each start is X_ij ~ U[-c, c] with its own c ~ U[0, spread] (appendix I); Adam at the rate lr.
+
+p = inf maximises the norm of one block row of the Jacobian, that of token 0: all tokens are alike, so its supremum is that of the whole
+(appendix F.2), at a cost of order N a step. p = two maximises the norm of the whole, at N² a step. `row_steps`, ours and 0 where left out,
+is for p = two: so many steps on the block row of token 0 first, whose norm is a lower bound too and costs next to nothing.
+
+Values are computed anew in float64 where the largest was found: the norm of that block row, or of the whole.
+
+Outputs:
+- ascents.csv: rank (1 is the largest), start, value, first_value (at the start), steps, above_bound (1 or 0; empty without a bound).
+- curve.csv: step, rank, value: the way of the `top` best, about a hundred steps of each, in float32.
+
+Metrics: largest, top_mean, growth (largest to its own first value), late_rise_frac (how much the largest still rose in the last tenth
+of the steps), starts_count, steps_count. For l2_tied: bound, the valid one for this p, and ratio; for p = two also bound_printed,
+bound_corrected and bound_tight. Where D = H = 1 and weights is identity, structured: the value of the two-point construction, which
+takes no ascent.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+from relearn.steps.csv_rows import write_rows
+
+NEEDS_TORCH = True
+ATTENTIONS = ("dp", "l2_tied")
+NORMS = ("inf", "two")
+ASCENTS = ("rank", "start", "value", "first_value", "steps", "above_bound")
+CURVE = ("step", "rank", "value")
+POINTS = 100  # of a curve
+ENTRIES = (
+    1 << 18
+)  # of the attention weights of all starts that are computed at once: more does not fit a processor's cache
+ROUNDING = 1e-9
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.runs.console import Progress
+
+    if settings["attention"] not in ATTENTIONS:
+        raise ValueError(f"attention is {settings['attention']!r}; allowed: {', '.join(ATTENTIONS)}")
+    if settings["p"] not in NORMS:
+        raise ValueError(f"p is {settings['p']!r}; allowed: {', '.join(NORMS)}")
+    layer = _layer(settings, inputs, run.seed, device)
+    starts = _starts(settings, run.seed, device)
+    with Progress(
+        f"ascend {run.labels.get('suite', '')} {settings['attention']} {settings['length']}"
+    ) as progress:
+        found, curve, rise = _ascents(layer, starts, settings, run.seed, progress)
+    bounds = _bounds(layer, settings)
+    bound = bounds.get("bound")
+    order = found.values.argsort(descending=True)
+    values, first = found.values[order].tolist(), found.first_values[order].tolist()
+    write_rows(
+        run.output("ascents.csv"),
+        ASCENTS,
+        [
+            (
+                rank,
+                start,
+                value,
+                at_first,
+                len(curve),
+                None if bound is None else int(value > bound * (1 + ROUNDING)),
+            )
+            for rank, (start, value, at_first) in enumerate(zip(order.tolist(), values, first), 1)
+        ],
+    )
+    top = min(settings["top"], len(values))
+    last = max(len(curve) - 1, 0)
+    steps = sorted({round(i * last / (POINTS - 1)) for i in range(POINTS)}) if len(curve) else []
+    write_rows(
+        run.output("curve.csv"),
+        CURVE,
+        [
+            (step, rank, _number(curve[step, start]))
+            for rank, start in enumerate(order[:top].tolist(), 1)
+            for step in steps
+        ],
+    )
+    metrics = {
+        **bounds,
+        "largest": values[0],
+        "top_mean": math.fsum(values[:top]) / top,
+        "growth": values[0] / first[0] if first[0] else math.inf,
+        "late_rise_frac": rise,
+        "starts_count": len(values),
+        "steps_count": len(curve),
+    }
+    if bound:
+        metrics["ratio"] = values[0] / bound
+    notes = ["ascent in float32, values in float64"]
+    if precision != "fp32":
+        notes.append(f"precision {precision} plays no part here")
+    run.finish(metrics, notes=notes)
+
+
+def _layer(settings: dict[str, Any], inputs: dict[str, list[Path]], seed: int, device: str) -> Any:
+    """The layer in float64, without a fused kernel."""
+    import torch
+
+    from relearn.layers.attention_kinds import attention
+    from relearn.studies.l2_attention.steps.layer_under_test import layer_of
+
+    if settings["weights"] == "identity":
+        layer: Any = attention(settings["attention"], settings["dim"], settings["heads"]).to(
+            device, torch.float64
+        )
+        layer.eval().requires_grad_(False)
+        for weight in layer.parameters():
+            torch.nn.init.eye_(weight)
+    else:
+        layer = layer_of(settings, inputs, seed, device)
+    layer.fused = False
+    return layer
+
+
+def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
+    """(S, N, D) in float32. The first of many starts are those of few; weights and attention play no part."""
+    import torch
+
+    from relearn.steps.trained.seed import seed_of
+
+    shape = (settings["length"], settings["dim"])
+    drawn = []
+    for number in range(settings["starts"]):
+        which = {"start": f"{number} of {shape[0]}x{shape[1]}"}
+        generator = torch.Generator().manual_seed(seed_of(which, seed, "start"))
+        reach = settings["spread"] * torch.rand((), generator=generator, dtype=torch.float64)
+        drawn.append(reach * (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1))
+    return torch.stack(drawn).to(device, torch.float32)
+
+
+def _ascents(
+    layer: Any, starts: Any, settings: dict[str, Any], seed: int, progress: Any
+) -> tuple[Any, Any, float]:
+    """What `ascend` found, the whole way (steps, S), and how much of it came late."""
+    from dataclasses import replace
+
+    import torch
+
+    from relearn.measures.lipschitz import ascend
+
+    quick = copy.deepcopy(layer).float()
+    norm, steps, before = settings["p"], settings["steps"], settings.get("row_steps", 0)
+    common: dict[str, Any] = {"p": norm, "lr": settings["lr"], "seed": seed}
+    row: dict[str, Any] = {"f": lambda x: quick.row(x, 0), "exact": lambda x: layer.row(x, 0)}
+    if norm == "inf":
+        found = ascend(starts=starts, steps=steps, progress=progress, **row, **common)
+        return found, found.curve, found.late_rise
+    whole: dict[str, Any] = {"f": quick, "exact": layer, "tolerance": 1e-3}
+    whole["batch"] = max(1, ENTRIES // (layer.heads * settings["length"] ** 2))
+    if not before:
+        found = ascend(starts=starts, steps=steps, progress=progress, **whole, **common)
+        return found, found.curve, found.late_rise
+    first = ascend(starts=starts, steps=0, **whole, **common).first_values
+    one = ascend(starts=starts, steps=before, **row, **common)
+    found = ascend(starts=one.inputs, steps=steps, progress=progress, **whole, **common)
+    lower = first > found.values  # the row of token 0 may lead away from another token's
+    found = replace(
+        found,
+        first_values=first,
+        values=torch.where(lower, first, found.values),
+        curve=torch.cat([one.curve, found.curve]),
+    )
+    return found, found.curve, found.late_rise
+
+
+def _bounds(layer: Any, settings: dict[str, Any]) -> dict[str, float]:
+    """Upper bounds of the tied layer without a mask, and the structured lower bound."""
+    from relearn.measures.lipschitz import two_point
+
+    if settings["attention"] != "l2_tied":
+        return {}
+    length, norm = settings["length"], settings["p"]
+    more: dict[str, Any] = {} if norm == "inf" else {"masked": False}
+    found = {"bound": float(layer.lipschitz_bound(length, norm, **more))}
+    if norm == "two":
+        for form in ("printed", "corrected", "tight"):
+            found[f"bound_{form}"] = float(layer.lipschitz_bound(length, norm, form=form, **more))
+    if settings["weights"] == "identity" and (layer.dim, layer.heads) == (1, 1) and length > 1:
+        found["structured"] = two_point(length, norm).value
+    return found
+
+
+def _number(value: Any) -> float | None:
+    """None, an empty cell, for what is not finite."""
+    return float(value) if math.isfinite(value) else None

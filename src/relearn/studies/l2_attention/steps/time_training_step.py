@@ -1,0 +1,131 @@
+"""clock: the time of a training step of a character Transformer, with one kind of attention beside dot products.
+
+Settings: attention (as in language, lstm too), layers (a list of depths), dim, heads, ffn, batch_size (lines),
+max_length (characters of the longest line; the network reads one place more, the start mark), pairs (at least 7).
+Input: characters.
+Output: times.csv (layers, pair, own_s, dp_s).
+
+A step is forward, loss, backward and Adam, without dropout, on one batch of the training part: that whose length is
+nearest to the mean over the epoch's batches. Steps of the two networks alternate, and every second pair runs in the
+opposite order, so that a drift of the machine touches both alike; one pair before the first is not counted. Times are
+CPU time of this process on a CPU (a shared machine distorts wall time), wall time that waits for the device on a GPU.
+kim2020 (table 1) gives wall time of an epoch.
+
+Metrics, n each depth: layers{n}_step_s, the median over the pairs; layers{n}_epoch_s, that times the steps of an epoch;
+layers{n}_dp_ratio, the median over the pairs of own_s / dp_s. steps_count of an epoch, length_count places of the
+batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.steps.trained.step_time import timed
+
+if TYPE_CHECKING:
+    import torch
+
+    from relearn.data.character_batches import Batch, CharacterBatches
+
+NEEDS_TORCH = True
+LEAST_PAIRS = 7
+COLUMNS = ("layers", "pair", "own_s", "dp_s")
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.data.character_batches import CharacterBatches
+    from relearn.data.characters import load_characters
+    from relearn.models.character_lm import create
+    from relearn.runs.console import Progress
+
+    pairs, depths = settings["pairs"], settings["layers"]
+    if pairs < LEAST_PAIRS:
+        raise ValueError(
+            f"pairs: {pairs} (allowed: at least {LEAST_PAIRS}, for a median that means something)"
+        )
+    if not depths or len(set(depths)) < len(depths):
+        raise ValueError(f"layers: {depths} (allowed: one or more depths, each once)")
+    prepared = load_characters(inputs["characters"][0])
+    if prepared.max_length > settings["max_length"]:
+        raise ValueError(
+            f"max_length: {settings['max_length']} (allowed: at least {prepared.max_length}, as {prepared.dataset} was prepared)"
+        )
+    lines = CharacterBatches(prepared.part("train"), batch_size=settings["batch_size"], device=device)
+    batch = lines.batch(mean_rows(lines))
+    sizes = {key: settings[key] for key in ("dim", "heads", "ffn")}
+    sizes |= {"vocabulary": prepared.vocabulary, "max_length": settings["max_length"] + 1, "dropout": 0.0}
+    rows: list[dict[str, float]] = []
+    metrics: dict[str, float] = {}
+    with Progress(f"clock {settings['attention']}") as progress:
+        for layers in depths:
+            own, dp = (
+                training_step(create(attention=kind, layers=layers, **sizes), batch, device, precision)
+                for kind in (settings["attention"], "dp")
+            )
+            own()
+            dp()
+            here = []
+            for pair in range(pairs):
+                if pair % 2:
+                    dp_s = timed(dp, device)
+                    own_s = timed(own, device)
+                else:
+                    own_s = timed(own, device)
+                    dp_s = timed(dp, device)
+                here.append({"layers": layers, "pair": pair, "own_s": own_s, "dp_s": dp_s})
+                progress(len(rows) + len(here), pairs * len(depths))
+            rows += here
+            step = statistics.median(row["own_s"] for row in here)
+            metrics[f"layers{layers}_step_s"] = step
+            metrics[f"layers{layers}_epoch_s"] = step * lines.batches_per_epoch
+            metrics[f"layers{layers}_dp_ratio"] = statistics.median(
+                row["own_s"] / row["dp_s"] for row in here
+            )
+    with run.output("times.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    metrics |= {"steps_count": lines.batches_per_epoch, "length_count": batch[0].shape[1]}
+    what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
+    run.finish(
+        metrics, notes=[f"{what}; a batch of {batch[0].shape[0]} lines and {batch[0].shape[1]} places"]
+    )
+
+
+def mean_rows(lines: CharacterBatches) -> torch.Tensor:
+    """Which lines make the batch whose length is nearest to the mean over an epoch's, a full one where there is one."""
+    cuts = [rows for rows, _ in lines.in_order()]
+    lengths = [int(lines.lines.lengths[rows].max()) for rows in cuts]
+    mean = sum(lengths) / len(lengths)
+    full = [i for i, rows in enumerate(cuts) if len(rows) == lines.batch_size] or range(len(cuts))
+    return cuts[min(full, key=lambda i: abs(lengths[i] - mean))]
+
+
+def training_step(net: torch.nn.Module, batch: Batch, device: str, precision: str) -> Callable[[], None]:
+    """A call that trains ``net`` by one step of Adam on ``batch``, at a rate too small to change what a step takes."""
+    import torch
+
+    from relearn.methods.token_loss import token_loss
+
+    net.to(device).train()
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-6)
+    tokens, targets = batch
+    autocast: Any = contextlib.nullcontext
+    if precision == "bf16":
+
+        def autocast() -> Any:
+            return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        with autocast():
+            loss = token_loss(net(tokens), targets, smoothing=0.0)
+        loss.backward()
+        optimiser.step()
+
+    return step

@@ -1,0 +1,142 @@
+"""retest: top-1 accuracy of a checkpoint on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (qi2023, table 8).
+
+Settings: network ({"name": of timm's registry, …its arguments}), classes, val and v2 (folders of RELEARN_MIRROR with one
+folder a class; null: not that set), real (true: also the labels of ReaL for the images of val), size, crop_ratio,
+interpolation (bilinear | bicubic | lanczos), average (true: the moving average of the weights, where a training program
+wrote one beside them; a file of ours has none), batch_size, test_images (of each set, spread evenly over it; 0: all).
+Inputs: weights, a file of ours (`relearn classify`, whose header says what to build: then the network's name and the size
+must be the file's, and arguments and classes are) or a checkpoint of the named network; real, labels in the form of ReaL
+(without it the official ones).
+Output: retest.csv (set: val | real | v2, top1_frac, samples).
+Metrics: val_acc_frac, real_acc_frac, v2_acc_frac, of the sets that were asked for; parameters_count.
+
+Which folder is which class: :mod:`relearn.data.imagenet_classes`; ReaL: :mod:`relearn.data.imagenet_real`. Images of val
+without a right class count for val and not for real.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.steps.csv_rows import write_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.data.imagenet_folder import Listing
+    from relearn.models.vision_classifier import VisionClassifier
+
+NEEDS_TORCH = True
+COLUMNS = ("set", "top1_frac", "samples")
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.data.imagenet_real import load, of_files
+    from relearn.measures.real_accuracy import real_accuracy
+
+    if settings["val"] is None and (settings["real"] or settings["v2"] is None):
+        raise ValueError("val is null; allowed: a folder, or null with a v2 folder and real false")
+    net = network(settings, inputs["weights"][0]).to(device)
+    classes = net.description["classes"]
+    rows: list[tuple[str, float, int]] = []
+    for name in ("val", "v2"):
+        if settings[name] is None:
+            continue
+        images = _some(_found(settings[name], classes), settings["test_images"])
+        # before the pass over all images, so that names which say nothing are told at once
+        real = None
+        if name == "val" and settings["real"]:
+            given = inputs.get("real")
+            real = of_files(images.files, load(given[0] if given else None))
+        predicted = predictions(net, images, settings, precision)
+        right = (predicted == images.labels).double()
+        rows.append((name, float(right.mean()), len(images)))
+        if real is not None:
+            rows.append(("real", *real_accuracy(predicted, real)))
+    write_rows(run.output("retest.csv"), COLUMNS, rows)
+    count = sum(one.numel() for one in net.parameters())
+    run.finish({**{f"{name}_acc_frac": share for name, share, _ in rows}, "parameters_count": float(count)})
+
+
+def network(settings: dict[str, Any], weights: Path) -> VisionClassifier:
+    """Of a file of ours by its header, else of ``network`` with a checkpoint's weights."""
+    from relearn.models import checkpoints, vision_files
+
+    arguments = dict(settings["network"])
+    name = arguments.pop("name")
+    if weights.suffix == ".safetensors" and vision_files.HEADER in _header(weights):
+        net = vision_files.load(weights)
+        if net.description["name"] != name:
+            raise ValueError(f"network: {name}; allowed: {net.description['name']}, which {weights} holds")
+        if net.description["size"] != settings["size"]:
+            raise ValueError(f"size is {settings['size']}; allowed: {net.description['size']}, of {weights}")
+        if settings["average"]:
+            raise ValueError(f"average is true; allowed: false, for {weights} holds one state")
+        return net
+    return checkpoints.load(
+        name,
+        weights,
+        classes=settings["classes"],
+        size=settings["size"],
+        average=settings["average"],
+        **arguments,
+    )
+
+
+def predictions(
+    net: VisionClassifier, images: Listing, settings: dict[str, Any], precision: str = "fp32"
+) -> Tensor:
+    """The class with the largest logit for each image (N,), on the CPU."""
+    import torch
+
+    from relearn.data.central_crops import batches
+    from relearn.runs.console import Progress
+
+    names = ("size", "crop_ratio", "interpolation", "batch_size")
+    own = getattr(os, "sched_getaffinity", None)
+    workers = max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
+    where, found, done = next(net.parameters()).device, [], 0
+    with Progress("retest") as progress, torch.inference_mode():
+        for pixels, _ in batches(images, **{name: settings[name] for name in names}, workers=workers):
+            x = pixels.to(where).float() / 255.0
+            with torch.autocast(where.type, torch.bfloat16, enabled=precision == "bf16"):
+                logits = net(x)
+            if not torch.isfinite(logits).all():
+                raise ValueError(
+                    f"{net.description['name']}: logits that are not finite; allowed: finite ones"
+                )
+            found.append(logits.float().argmax(1).cpu())
+            done += len(pixels)
+            progress(done, len(images))
+    return torch.cat(found)
+
+
+def _header(path: Path) -> dict[str, str]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{path}: no safetensors file: {error}") from None
+
+
+def _found(name: str, classes: int) -> Listing:
+    from relearn.data.imagenet_classes import labelled
+    from relearn.data.mirror import mirror_of
+
+    folder = mirror_of(name)
+    if folder is None:
+        raise ValueError(
+            f"{name}: no such images here; allowed: RELEARN_MIRROR names a folder that holds {name}/<class>/*.JPEG"
+        )
+    return labelled(folder, classes=classes)
+
+
+def _some(images: Listing, count: int) -> Listing:
+    """``count`` of them at equal distances: a listing is in the order of classes, so the first ones are of few."""
+    if not 0 < count < len(images):
+        return images
+    return images.take([number * len(images) // count for number in range(count)])

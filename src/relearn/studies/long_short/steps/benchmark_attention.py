@@ -1,0 +1,217 @@
+"""cost: time and memory of long-short attention against the length, or of every efficient attention on a task's length.
+
+Settings, protocol ``curve`` (zhu2022, figure 5.5): the character model's layers, dim, heads, ffn, window, segment, rank,
+vocabulary; attentions (full, long_short), lengths and batches (batch sizes), every combination of which is measured; longest
+({attention: the longest length that it is measured at}, attentions that are not in it at all lengths); cached (whether there is a cache
+as long as the input), repeats, memory (whether peaks are measured).
+Settings, protocol ``latency`` (table 5.6): the encoder's layers, dim, heads, ffn, vocabulary, classes; tasks, {name: {length, batch_size,
+pairs, arguments: {attention: own arguments}}}; attentions, of relearn.layers.efficient.KINDS; arguments ({attention: own arguments},
+for all tasks); repeats.
+No input: tokens are random.
+Output: cost.csv (attention, length, batch, step_s, peak_memory_mb, repeats) or latency.csv (task, attention, length, batch,
+forward_s, train_s).
+
+A step of the curve is forward, loss and backward; ``forward_s`` is a forward pass in eval mode, ``train_s`` forward, loss and backward. No
+dropout and no optimiser: the paper's caption says "forward-backprop". Times are medians over ``repeats`` rounds; a round takes every
+combination once, and every second one in the opposite order, so that a drift of the machine touches all alike. They are CPU time of this
+process on a CPU (a shared machine distorts wall time), wall time that waits for the device on a GPU. Memory is the allocator's peak on a
+GPU; on a CPU the most resident bytes during a step, in a process of its own, less those before the network was made. A combination that
+a GPU has no memory for has empty cells, and so has one of a longer length.
+
+Metrics, ``curve``: full_time_slope, long_short_time_slope, full_memory_slope, long_short_memory_slope: log-log slopes by least squares
+over the longer half of an attention's lengths, at the first of ``batches``; {attention}_longest_step_s and {attention}_longest_count.
+``latency``: {task}_{attention}_forward_s and {task}_{attention}_train_s.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.steps.trained.step_time import timed
+
+NEEDS_TORCH = True
+PROTOCOLS = ("curve", "latency")
+CURVE = ("attention", "length", "batch", "step_s", "peak_memory_mb", "repeats")
+LATENCY = ("task", "attention", "length", "batch", "forward_s", "train_s")
+Call = Callable[[], None]
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.steps.csv_rows import write_rows
+
+    protocol = settings["protocol"]
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"protocol: {protocol!r} (allowed: {', '.join(PROTOCOLS)})")
+    if settings["repeats"] < 1:
+        raise ValueError(f"repeats: {settings['repeats']} (allowed: at least 1)")
+    common = {"device": device, "precision": precision}
+    if protocol == "curve":
+        rows = curve(settings, common)
+        write_rows(run.output("cost.csv"), CURVE, rows)
+        metrics = slopes(rows, settings["batches"][0])
+    else:
+        rows = latency(settings, common)
+        write_rows(run.output("latency.csv"), LATENCY, rows)
+        metrics = {
+            f"{row['task']}_{row['attention']}_{mode}_s": row[f"{mode}_s"]
+            for row in rows
+            for mode in ("forward", "train")
+        }
+    what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
+    run.finish(
+        {key: value for key, value in metrics.items() if value is not None},
+        notes=[f"{what}; median of {settings['repeats']} rounds; {precision}; random tokens"],
+    )
+
+
+def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of ``cost.csv``.
+
+    Raises:
+        ValueError: nothing to measure, an attention of ``longest`` that is not measured, a size below 1.
+    """
+    from relearn.studies.long_short.steps.cost_cases import CurveCase
+    from relearn.studies.long_short.steps.peak_memory import peaks
+
+    for key in ("attentions", "lengths", "batches"):
+        found = settings[key]
+        if not found or len(set(found)) < len(found):
+            raise ValueError(f"{key}: {found} (allowed: one or more, each once)")
+    for key in ("lengths", "batches"):
+        if min(settings[key]) < 1:
+            raise ValueError(f"{key}: {settings[key]} (allowed: at least 1 each)")
+    if unknown := sorted(set(settings["longest"]) - set(settings["attentions"])):
+        raise ValueError(f"longest: {', '.join(unknown)} (allowed: {', '.join(settings['attentions'])})")
+    sizes = {key: settings[key] for key in CurveCase.SIZES}
+    cases = [
+        CurveCase(
+            **common, **sizes, attention=attention, length=length, batch=batch, cached=settings["cached"]
+        )
+        for attention in settings["attentions"]
+        for batch in settings["batches"]
+        for length in sorted(settings["lengths"])
+        if length <= settings["longest"].get(attention, length)
+    ]
+    if missing := sorted(set(settings["attentions"]) - {case.attention for case in cases}):
+        raise ValueError(
+            f"longest: no length for {', '.join(missing)} (allowed: at least {min(settings['lengths'])})"
+        )
+    took = rounds([case.make for case in cases], settings["repeats"], common["device"], "cost curve")
+    most = peaks(cases) if settings["memory"] else [None] * len(cases)
+    return [
+        {
+            "attention": case.attention,
+            "length": case.length,
+            "batch": case.batch,
+            "step_s": step_s,
+            "peak_memory_mb": None if bytes_ is None else bytes_ / 1e6,
+            "repeats": settings["repeats"],
+        }
+        for case, step_s, bytes_ in zip(cases, took, most, strict=True)
+    ]
+
+
+def latency(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of ``latency.csv``.
+
+    Raises:
+        ValueError: no task or attention, or what the encoder refuses.
+    """
+    from relearn.studies.long_short.steps.cost_cases import LatencyCase
+
+    for key in ("tasks", "attentions"):
+        if not settings[key]:
+            raise ValueError(f"{key}: none (allowed: at least one)")
+    sizes = {key: settings[key] for key in LatencyCase.SIZES}
+    cases = [
+        LatencyCase(
+            **common,
+            **sizes,
+            task=task,
+            attention=attention,
+            length=told["length"],
+            batch=told["batch_size"],
+            pairs=told["pairs"],
+            arguments={
+                **settings["arguments"].get(attention, {}),
+                **told.get("arguments", {}).get(attention, {}),
+            },
+            train=train,
+        )
+        for task, told in settings["tasks"].items()
+        for attention in settings["attentions"]
+        for train in (False, True)
+    ]
+    took = rounds([case.make for case in cases], settings["repeats"], common["device"], "cost latency")
+    return [
+        {
+            "task": case.task,
+            "attention": case.attention,
+            "length": case.length,
+            "batch": case.batch,
+            "forward_s": forward_s,
+            "train_s": train_s,
+        }
+        for case, forward_s, train_s in zip(cases[::2], took[::2], took[1::2], strict=True)
+    ]
+
+
+def rounds(makers: Sequence[Callable[[], Call]], repeats: int, device: str, title: str) -> list[float | None]:
+    """The median time of each maker's call over ``repeats`` rounds; None where a GPU has no memory for it.
+
+    With several rounds one more comes first and is not counted. A single round counts, after the first two cases have been called once,
+    which loads the libraries.
+    """
+    import torch
+
+    from relearn.runs.console import Progress
+
+    times: list[list[float]] = [[] for _ in makers]
+    lost: set[int] = set()
+    if repeats == 1:
+        for make in makers[:2]:
+            make()()
+    with Progress(title) as progress:
+        for number in range(-1 if repeats > 1 else 0, repeats):
+            order = range(len(makers)) if number % 2 == 0 else range(len(makers) - 1, -1, -1)
+            for at in order:
+                if at in lost:
+                    continue
+                try:
+                    spent = timed(makers[at](), device)
+                except torch.OutOfMemoryError:
+                    lost.add(at)
+                    torch.cuda.empty_cache()
+                    continue
+                if number >= 0:
+                    times[at].append(spent)
+            progress(max(number + 1, 0), repeats)
+    return [None if at in lost else statistics.median(times[at]) for at in range(len(makers))]
+
+
+def slopes(rows: Sequence[Mapping[str, Any]], batch: int) -> dict[str, float | None]:
+    """The metrics of a curve at one batch size; an attention with fewer than two lengths has no slope."""
+    found: dict[str, float | None] = {}
+    for attention in dict.fromkeys(row["attention"] for row in rows):
+        own = [row for row in rows if row["attention"] == attention and row["batch"] == batch]
+        for key, word in (("step_s", "time"), ("peak_memory_mb", "memory")):
+            points = sorted((row["length"], row[key]) for row in own if row[key] is not None)
+            found[f"{attention}_{word}_slope"] = slope(points[len(points) // 2 if len(points) > 3 else 0 :])
+        measured = [row for row in own if row["step_s"] is not None]
+        if measured:
+            longest = max(measured, key=lambda row: row["length"])
+            found[f"{attention}_longest_step_s"] = longest["step_s"]
+            found[f"{attention}_longest_count"] = float(longest["length"])
+    return found
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float | None:
+    r"""Least-squares slope of :math:`\log y` over :math:`\log x`; None below two points or where a value is not positive."""
+    if len(points) < 2 or min(min(point) for point in points) <= 0:
+        return None
+    xs, ys = ([math.log(value) for value in side] for side in zip(*points, strict=True))
+    return statistics.linear_regression(xs, ys).slope

@@ -1,0 +1,274 @@
+"""adapt: convert a pretrained encoder to long-short attention, go on with masked language modelling, fine-tune it on texts.
+
+zhu2022, section 5.3.1 and table 5.4: "the pretraining procedure of Longformer", on RoBERTa. Three stages, each in its own words
+``{steps, warmup_steps, batch_size, lr, weight_decay}``: ``pretrain`` makes a checkpoint where there is none, of hidden tokens of the
+training texts; ``convert_pretrain`` goes on with that behind the conversion (null: without; 0 steps: as well); ``finetune``.
+
+Settings: attention (full | long_short); dataset (imdb | python, see relearn.data.lra.text), train_samples, valid_samples, test_samples
+(0: all), max_bytes (of a passage of python); checkpoint (null, or a RoBERTa model with masked language modelling: a name on the hub,
+whose cache and offline switch count, or a folder; its own tokenizer is used); config {layers, dim, heads, ffn, dropout, vocabulary,
+max_length} (of the network and the tokenizer that are made where checkpoint is null); max_length (tokens after the conversion; the
+checkpoint's own before, and of full attention); window, rank; mask_frac (of tokens to be guessed); the stages; betas, adam_eps, schedule,
+clip_norm of all of them; evaluations (so many in finetune, evenly spaced, the last one at the end).
+Inputs: none. ``$RELEARN_MIRROR/imdb`` may hold the reviews.
+Output: history.csv (stage, step, loss, dev_accuracy_frac, lr), predictions.csv (sample, label, predicted), model.safetensors (the
+network at its best dev accuracy, the earliest of equals; see relearn.models.long_short_roberta_files).
+
+The loss is in nats, a hidden token in the first two stages, a text in the last; ``step`` counts each stage's own. The norms of
+long-short attention start from one batch of valid texts (relearn.models.long_short_roberta.convert). Runs of one seed share start,
+batches, hidden tokens and the head's start, whatever the attention (where both read texts of the same length).
+
+Not the paper's: a checkpoint is not trained on texts "similar to RoBERTa's" but on the training texts alone; the paper says neither
+window nor rank, nor how it fine-tunes. An optimiser keeps nothing from one stage to the next.
+
+Metrics: acc_frac, dev_acc_frac of the kept network, last_acc_frac of the last one, most_frequent_frac; mlm_loss_start_nats (before any
+training here), mlm_loss_pretrained_nats (before the conversion), mlm_loss_converted_nats (right after it; long_short only),
+mlm_loss_nats (before fine-tuning), all on the same hidden tokens of the valid texts, as the network reads them;
+train_loss_nats (of the history's last row), parameters_count, steps_count (of all stages), tokens_longest_count, cut_frac (texts of
+the test part that were cut), step_s (of fine-tuning: CPU time on a CPU, wall time on a GPU, of this process alone).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
+from relearn.studies.long_short.steps.convert_start import (
+    STAGES,
+    check,
+    length_of,
+    read,
+    start,
+    token_batches,
+)
+from relearn.studies.long_short.steps.mlm_losses import CLASSES, accuracy, better, class_error, predict
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.data.masked_batches import TokenBatches
+    from relearn.methods.fit import Fitted
+
+NEEDS_TORCH = True
+HISTORY = ("stage", "step", "loss", "dev_accuracy_frac", "lr")
+SAVED = 50  # steps from one checkpoint to the next, at least
+
+
+def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import torch
+
+    from relearn.models import long_short_roberta_files as files
+    from relearn.models.long_short_roberta import classifier, convert
+    from relearn.models.roberta_calls import Classes, Guesses
+    from relearn.runs.atomic_files import write
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.trained.clock import Clock
+    from relearn.steps.trained.seed import seed_of
+
+    check(settings)
+    texts, source = read(settings)
+    torch.manual_seed(run.seed)  # the same start, however often the run is killed
+    net, tokenizer = start(settings, texts["train"][0])
+    before, long = length_of(net), settings["attention"] == "long_short"
+    after = max(before, settings["max_length"]) if long else before
+    done = Checkpoint(run.work / "stages")  # whole stages; what happens inside one is fit's own
+    state = done.load() or {"done": 0, "history": [], "steps": 0, "metrics": {}}
+    history, metrics, steps = list(state["history"]), dict(state["metrics"]), int(state["steps"])
+    outcome, at, reason = "ok", None, None
+    clock = Clock(device)
+
+    def batches(part: str, size: int, longest: int, hidden: float | None) -> TokenBatches:
+        return token_batches(texts[part], tokenizer, longest, size, hidden, device)
+
+    def mlm(longest: int) -> float:
+        rows = batches("valid", settings["pretrain"]["batch_size"], longest, settings["mask_frac"])
+        return guess_loss(Guesses(net).eval(), rows, precision)
+
+    def stage(name: str, model: Any, part: TokenBatches, loss: Any, **more: Any) -> Fitted:
+        nonlocal steps
+        fitted = train(run, settings, name, model, part, loss, steps, clock, precision, **more)
+        history.extend(
+            {"stage": name, **{key: row.get(key) for key in HISTORY[1:]}} for row in fitted.history
+        )
+        steps += fitted.steps
+        return fitted
+
+    def finished(count: int) -> None:
+        kept = {"done": count, "history": history, "steps": steps, "metrics": metrics}
+        done.save({**kept, "net": net.state_dict()})
+
+    def loaded() -> None:
+        net.load_state_dict(state["net"])
+        net.to(device)
+
+    net = net.to(device)
+    if state["done"] == 1:
+        loaded()
+    if state["done"] < 1:
+        metrics["mlm_loss_start_nats"] = mlm(before)
+        if settings["checkpoint"] is None:
+            size = settings["pretrain"]["batch_size"]
+            part = batches("train", size, before, settings["mask_frac"])
+            fitted = stage("pretrain", Guesses(net), part, guess_error)
+            outcome, at = fitted.outcome, fitted.outcome_step
+        if outcome == "ok":
+            metrics["mlm_loss_pretrained_nats"] = metrics["mlm_loss_nats"] = mlm(before)
+            finished(1)
+    if long and outcome == "ok":
+        (sample, real), _ = next(batches("valid", 32, before, None).in_order())
+        sizes = {key: settings[key] for key in ("window", "rank")}
+        torch.manual_seed(seed_of({"stage": "convert"}, run.seed, "stage"))
+        convert(net, **sizes, max_length=after, sample=(sample, real))
+        if state["done"] == 2:
+            loaded()
+        else:
+            metrics["mlm_loss_converted_nats"] = metrics["mlm_loss_nats"] = mlm(after)
+            if (own := settings["convert_pretrain"]) and own["steps"]:
+                part = batches("train", own["batch_size"], after, settings["mask_frac"])
+                fitted = stage("convert_pretrain", Guesses(net), part, guess_error)
+                outcome, at = fitted.outcome, fitted.outcome_step
+                if outcome == "ok":
+                    metrics["mlm_loss_nats"] = mlm(after)
+            if outcome == "ok":
+                finished(2)
+    after = length_of(net)  # diverged before its conversion, it has the positions that it had
+    torch.manual_seed(seed_of({"stage": "head"}, run.seed, "stage"))
+    whole = Classes(classifier(net, CLASSES).to(device))
+    best, kept = (
+        run.work / "best.json",
+        run.work / "best.safetensors",
+    )  # outlive a kill, as the checkpoint does
+    size = settings["finetune"]["batch_size"]
+    valid, test = (batches(part, size, after, None) for part in ("valid", "test"))
+
+    def keep(model: Any, right: float) -> None:
+        half = kept.with_suffix(".part")
+        files.save(model.net, half)
+        half.replace(kept)
+        write(best, json.dumps(right).encode())
+
+    def evaluate(model: Any) -> dict[str, float]:
+        clock.stop()
+        found = predict(model, valid, precision)
+        right = None if found is None else accuracy(found, valid.labels)
+        if right is not None and right > (json.loads(best.read_bytes()) if best.exists() else -1.0):
+            keep(model, right)
+        clock.start()
+        return {} if right is None else {"dev_accuracy_frac": right}
+
+    if outcome == "ok":
+        clock.spent, clock.steps = 0.0, 0
+        head = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
+        fitted = stage("finetune", whole, batches("train", size, after, None), class_error, evaluate=evaluate)
+        outcome, at = fitted.outcome, fitted.outcome_step
+        if outcome == "ok" and "dev_accuracy_frac" not in fitted.history[-1]:
+            outcome, at, reason = "diverged", fitted.steps, "outputs not finite"
+        last = predict(whole, test, precision)
+        if not kept.exists():  # diverged before the first evaluation: it has never been better than its start
+            whole.load_state_dict(head)
+            right = predict(whole.eval(), valid, precision)
+            keep(whole, math.nan if right is None else accuracy(right, valid.labels))
+    else:  # a broken encoder has nothing to fine-tune
+        last = None
+        keep(whole.eval(), 0.0)
+    if outcome == "diverged" and reason is None:
+        reason = "loss not finite"
+    found = predict(Classes(files.load(kept, device)), test, precision)
+    chance = float(test.labels.bincount().max()) / len(test)
+    metrics |= {
+        "most_frequent_frac": chance,
+        "parameters_count": float(sum(parameter.numel() for parameter in whole.parameters())),
+        "steps_count": float(steps),
+        "tokens_longest_count": float(max(len(row) for row in test.rows)),
+        "cut_frac": sum(len(row) == after for row in test.rows) / len(test),
+    }
+    if found is not None:
+        metrics["acc_frac"] = accuracy(found, test.labels)
+    if last is not None:
+        metrics["last_acc_frac"] = accuracy(last, test.labels)
+    dev = [row["dev_accuracy_frac"] for row in history if row["dev_accuracy_frac"] is not None]
+    if dev:
+        metrics["dev_acc_frac"] = max(dev)
+    if history and history[-1]["stage"] == STAGES[2] and history[-1]["loss"] is not None:
+        metrics["train_loss_nats"] = history[-1]["loss"]
+        learned = found is not None and better(metrics, chance, len(test))
+        if outcome == "ok" and not learned:
+            outcome, reason = "not_converged", "neither loss nor accuracy better than a constant answer"
+    if clock.steps and outcome != "diverged":
+        metrics["step_s"] = clock.spent / clock.steps
+    write_rows(run.output("history.csv"), HISTORY, history)
+    write_rows(
+        run.output("predictions.csv"),
+        ("sample", "label", "predicted"),
+        (
+            [place, int(label), None if found is None else int(found[place])]
+            for place, label in enumerate(test.labels)
+        ),
+    )
+    run.output("model.safetensors").write_bytes(kept.read_bytes())
+    run.finish(
+        {key: value for key, value in metrics.items() if math.isfinite(value)},
+        outcome=outcome,
+        outcome_step=at,
+        outcome_reason=reason,
+        notes=[
+            f"{settings['dataset']}, {len(tokenizer)} tokens, at most {after} a text",
+            "source: " + json.dumps(source, sort_keys=True),
+        ],
+    )
+
+
+def train(
+    run: Any,
+    settings: Mapping[str, Any],
+    name: str,
+    model: Any,
+    part: TokenBatches,
+    loss: Callable[..., Tensor],
+    before: int,
+    clock: Any,
+    precision: str,
+    evaluate: Any = None,
+) -> Fitted:
+    """One stage, after ``before`` steps of the stages before it; trains ``model`` in place."""
+    from relearn.methods.fit import fit
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.runs.console import Progress
+    from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.spacing import spacing
+
+    own = settings[name]
+    row, every = spacing(own["steps"], settings["evaluations"])
+    with Progress(f"adapt {settings['attention']} {name}") as progress:
+        clock.start()
+        fitted = fit(
+            model,
+            part,
+            loss=loss,
+            terms=terms if part.hidden_frac is not None else None,
+            steps=own["steps"],
+            lr=own["lr"],
+            warmup_steps=own["warmup_steps"],
+            weight_decay=own["weight_decay"],
+            optimizer="adamw",
+            betas=settings["betas"],
+            eps=settings["adam_eps"],
+            schedule=settings["schedule"],
+            clip_norm=settings["clip_norm"],
+            seed=seed_of({"stage": name}, run.seed, "stage"),  # the same batches for every attention
+            precision=precision,
+            evaluate=evaluate,
+            evaluate_every=every,
+            history_steps=row,
+            log=lambda step, **values: run.log(before + step, **values),
+            progress=clock.counting(progress),
+            checkpoint=Checkpoint(run.work / name),
+            checkpoint_steps=max(SAVED, own["steps"] // 10),
+        )
+        clock.stop()
+    return fitted

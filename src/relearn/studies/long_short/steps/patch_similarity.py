@@ -1,0 +1,96 @@
+"""similarity: how alike the patches of one image become, layer by layer, in a trained network and in the one it started as.
+
+Settings: task (images | folder: what the network was trained on), images (of the test images, evenly spaced; 0: all), batch_size,
+absolute (the modulus of each pair's cosine). Inputs: data (as `relearn classify` has it), network (its model.safetensors).
+Output: similarity.csv (moment: start | end, layer from 1, cosine; see :mod:`relearn.measures.patch_similarity`).
+Metrics: deep_cosine and start_deep_cosine, means over the deeper half of the layers (the last ⌊L/2⌋ of L), cosine_first,
+cosine_last, layers_count, images_count.
+
+The start is drawn again: what the file says of the network, with the run's seed, which is the one that `relearn classify` of the same
+seed starts from. A network whose patches are not finite ends as diverged, its cells empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.steps.csv_rows import write_rows
+
+if TYPE_CHECKING:
+    from relearn.models.vision_classifier import VisionClassifier
+
+NEEDS_TORCH = True
+COLUMNS = ("moment", "layer", "cosine")
+KEYS = ("task", "images", "batch_size", "absolute")
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.data.evenly_spaced import evenly_spaced
+    from relearn.measures.patch_similarity import patch_similarity
+    from relearn.models import vision_files
+    from relearn.runs.console import Progress
+    from relearn.steps.tasks import open_task
+
+    if odd := sorted(set(settings) ^ set(KEYS)):
+        raise ValueError(f"{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
+    if settings["task"] not in ("images", "folder"):
+        raise ValueError(f"task: found {settings['task']!r}, allowed: images, folder")
+    net = vision_files.load(inputs["network"][0], device)
+    plain = {"crop_padding": 0, "flip": False, "cutout": 0, "size": net.description["size"]}
+    task: Any = open_task({**plain, "task": settings["task"]}, inputs, device)
+    images = evenly_spaced(task.test_images, settings["images"])
+    found: dict[str, list[float]] = {}
+    with Progress(f"similarity {' '.join(run.labels.values())}") as progress:
+        for number, (moment, one) in enumerate((("start", started(net, run.seed)), ("end", net)), 1):
+            found[moment] = patch_similarity(
+                one.to(device),
+                images,
+                batch_size=settings["batch_size"],
+                absolute=settings["absolute"],
+                precision=precision,
+            )
+            progress(number, 2)
+    write_rows(
+        run.output("similarity.csv"),
+        COLUMNS,
+        (
+            {"moment": moment, "layer": layer, "cosine": cosine if math.isfinite(cosine) else None}
+            for moment, cosines in found.items()
+            for layer, cosine in enumerate(cosines, 1)
+        ),
+    )
+    metrics = {"layers_count": float(len(found["end"])), "images_count": float(len(images)), **summary(found)}
+    odd_ones = [moment for moment, cosines in found.items() if not all(map(math.isfinite, cosines))]
+    run.finish(
+        {name: value for name, value in metrics.items() if math.isfinite(value)},
+        outcome="diverged" if odd_ones else "ok",
+        outcome_reason="patches that are not finite" if odd_ones else None,
+        notes=[
+            "modulus of each pair's cosine" if settings["absolute"] else "cosine of each pair with its sign"
+        ],
+    )
+
+
+def started(net: VisionClassifier, seed: int) -> VisionClassifier:
+    """The network as `relearn classify` of this seed starts it."""
+    import torch
+
+    from relearn.models import vision
+
+    torch.manual_seed(seed)
+    return vision.create(**net.description)
+
+
+def summary(found: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Means over the deeper half of the layers; one layer is its own half."""
+    deep = {moment: list(rows)[-max(len(rows) // 2, 1) :] for moment, rows in found.items()}
+    mean = {moment: math.fsum(rows) / len(rows) for moment, rows in deep.items()}
+    return {
+        "deep_cosine": mean["end"],
+        "start_deep_cosine": mean["start"],
+        "cosine_first": found["end"][0],
+        "cosine_last": found["end"][-1],
+    }

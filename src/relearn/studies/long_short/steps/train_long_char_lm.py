@@ -1,0 +1,300 @@
+"""predict: train a character model on long contexts in phases of growing length, and take its bits per character.
+
+Settings: the model: attention (long_short | full), dual_norm, as_released, layers, dim, heads, ffn, dropout, window, segment, rank;
+phases, a list of {length, steps, warmup_steps, batch_size, lr}: a phase reads lanes of the training part in segments of ``length``, each
+with a cache as long, at a rate that is constant once it is warm, with an optimiser of its own; the recipe of all phases: optimizer,
+betas, adam_eps, weight_decay, clip_norm (null: without), diverged_above (a loss in bits beyond it ends the run; null: only one that
+is not finite does); evaluations (so many a phase, evenly spaced, the last one at its end) and history_characters, how much of the
+validation part they read; evaluation: {form: windows | cached, context, step, batch_size (windows at once), characters (so many from a
+part's beginning; 0 for all)}, see relearn.measures.bits_per_character.
+Input: stream (of `relearn stream`).
+Output: history.csv (phase, step, length, loss_bits, valid_bits, lr), norms.csv (moment, layer, ratio, value_ratio), model.safetensors
+(the network at the end, see relearn.models.long_short_files).
+
+``step`` counts on over the phases. loss_bits is the mean over the training batches since the row before, dropout included; valid_bits is
+the cached form, pieces and cache as long as the phase's segments. norms.csv (long_short only) holds the mean l2 norm of window keys
+over that of compressed keys, and the same of values, on the first validation batch, before and after training (zhu2022, figure 5.3).
+
+Metrics: valid_bpc, test_bpc, train_bpc by ``evaluation`` (of train at most as many characters as valid has); valid_history_bpc, the last
+valid_bits; parameters_count, steps_count, tokens_count (characters trained on), step_s: the mean time of a training step without
+evaluations, CPU time on a CPU, wall time on a GPU, of this process alone and without its first step; norm_ratio_start_max and
+norm_ratio_start_min over layers, keys and values.
+
+zhu2022 (section 5.3.2) says neither which weights are evaluated (here: the last ones) nor what an optimiser keeps from one phase to the
+next (here: nothing). A run that diverges has no bits per character.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.data.prepared_stream import PreparedStream
+    from relearn.methods.fit import Fitted
+    from relearn.models.long_short_lm import LongShortLM
+    from relearn.steps.trained.clock import Clock
+
+NEEDS_TORCH = True
+COLUMNS = ("phase", "step", "length", "loss_bits", "valid_bits", "lr")
+NORM_COLUMNS = ("moment", "layer", "ratio", "value_ratio")
+PHASE = ("length", "steps", "warmup_steps", "batch_size", "lr")
+MODEL = (
+    *("attention", "dual_norm", "as_released", "layers", "dim", "heads", "ffn", "dropout"),
+    *("window", "segment", "rank"),
+)
+FORMS = ("windows", "cached")
+
+
+def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import torch
+
+    from relearn.data.prepared_stream import load_prepared_stream
+    from relearn.models import long_short_files
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.trained.clock import Clock
+
+    stream = load_prepared_stream(inputs["stream"][0])
+    check(settings, stream)
+    parts = {name: torch.from_numpy(ids).to(device) for name, ids in stream.parts.items()}
+    net = network(settings, stream.vocabulary).to(device)
+    norms = norm_rows("start", net, parts["valid"], settings)
+    clock = Clock(device)
+    done = Checkpoint(run.work / "phases")  # whole phases; what happens inside one is fit's own
+    state = done.load() or {"phase": 0, "steps": 0, "history": []}
+    if state["phase"]:
+        net.load_state_dict(state["net"])
+    history, steps, outcome, at = list(state["history"]), int(state["steps"]), "ok", None
+    for number in range(int(state["phase"]), len(settings["phases"])):
+        fitted = train(run, settings, number, net, parts, steps, clock, precision)
+        history += rows(fitted, settings["phases"][number], number + 1, steps)
+        if fitted.outcome != "ok":
+            outcome, at = fitted.outcome, steps + (fitted.outcome_step or 0)
+            steps += fitted.steps
+            break
+        steps += fitted.steps
+        done.save({"phase": number + 1, "steps": steps, "history": history, "net": net.state_dict()})
+    metrics: dict[str, float] = {
+        "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
+        "steps_count": float(steps),
+        "tokens_count": float(tokens(settings["phases"], steps)),
+    }
+    if start := [row[key] for row in norms for key in ("ratio", "value_ratio")]:
+        metrics |= {"norm_ratio_start_max": max(start), "norm_ratio_start_min": min(start)}
+    if clock.steps:  # none where a finished training is only written down
+        metrics["step_s"] = clock.spent / clock.steps
+    if outcome == "ok":
+        norms += norm_rows("end", net, parts["valid"], settings)
+        metrics |= {
+            f"{part}_bpc": bits(net, ids, settings, len(parts["valid"])) for part, ids in parts.items()
+        }
+        metrics["valid_history_bpc"] = history[-1]["valid_bits"]
+    write_rows(run.output("history.csv"), COLUMNS, history)
+    write_rows(run.output("norms.csv"), NORM_COLUMNS, norms)
+    long_short_files.save(net, run.output("model.safetensors"))
+    way = settings["evaluation"]
+    run.finish(
+        metrics,
+        outcome=outcome,
+        outcome_step=at,
+        outcome_reason=None if outcome == "ok" else "loss not finite, or beyond diverged_above",
+        notes=[
+            f"{stream.dataset}: {way['form']}, context {way['context']}, step {way['step']}, "
+            f"{scored(len(parts['valid']), way)} valid and {scored(len(parts['test']), way)} test characters scored"
+        ],
+    )
+
+
+def check(settings: Mapping[str, Any], stream: PreparedStream) -> None:
+    """Refuse, before anything is trained, what would fail after it.
+
+    Raises:
+        ValueError: no phase, a phase's unknown or missing word, an evaluation that cannot be made.
+    """
+    from relearn.measures.bits_per_character import windows
+
+    if not settings["phases"]:
+        raise ValueError("phases: none (allowed: at least one)")
+    for number, phase in enumerate(settings["phases"], 1):
+        if set(phase) != set(PHASE):
+            raise ValueError(
+                f"phases: phase {number} has {', '.join(sorted(phase))} (allowed: {', '.join(PHASE)})"
+            )
+        if phase["steps"] < 1:
+            raise ValueError(f"phases: phase {number} has {phase['steps']} steps (allowed: at least 1)")
+    for key, least in (("evaluations", 1), ("history_characters", 2)):
+        if settings[key] < least:
+            raise ValueError(f"{key}: {settings[key]} (allowed: at least {least})")
+    way = settings["evaluation"]
+    if way["form"] not in FORMS:
+        raise ValueError(f"evaluation.form: {way['form']!r} (allowed: {', '.join(FORMS)})")
+    shortest = min(scored(len(ids), way) + 1 for ids in stream.parts.values())
+    step = way["step"] if way["form"] == "windows" else min(way["step"], way["context"])
+    windows(shortest, context=way["context"], step=step)
+
+
+def network(settings: Mapping[str, Any], vocabulary: int) -> LongShortLM:
+    """The model of a run's settings, its start drawn from torch's global generator."""
+    from relearn.models.long_short_lm import create
+
+    return create(vocabulary=vocabulary, **{key: settings[key] for key in MODEL})
+
+
+def train(
+    run: Any,
+    settings: Mapping[str, Any],
+    number: int,
+    net: LongShortLM,
+    parts: Mapping[str, Tensor],
+    before: int,
+    clock: Clock,
+    precision: str,
+) -> Fitted:
+    """Phase ``number`` (0-based), after ``before`` steps of the phases before it; trains ``net`` in place."""
+    from relearn.data.stream_batches import StreamBatches
+    from relearn.measures.bits_per_character import cached
+    from relearn.methods.fit import fit
+    from relearn.models.carried_cache import CarriedCache
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.runs.console import Progress
+    from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.spacing import spacing
+
+    phase = settings["phases"][number]
+    length, batch_size = phase["length"], phase["batch_size"]
+    some = parts["valid"][: settings["history_characters"]]
+    device = some.device
+
+    def evaluate(model: Any) -> dict[str, float]:
+        clock.stop()
+        found = cached(reader(model.net, length), some, step=length)
+        clock.start()
+        return {"valid_bits": found}
+
+    above = settings["diverged_above"]
+    row, apart = spacing(phase["steps"], settings["evaluations"])
+    with Progress(f"predict phase {number + 1}") as progress:
+        clock.start()
+        fitted = fit(
+            CarriedCache(net, batch_size=batch_size, length=length),
+            StreamBatches(parts["train"], length=length, batch_size=batch_size, device=device),
+            loss=loss,
+            steps=phase["steps"],
+            lr=phase["lr"],
+            warmup_steps=phase["warmup_steps"],
+            schedule="constant",
+            optimizer=settings["optimizer"],
+            betas=settings["betas"],
+            eps=settings["adam_eps"],
+            weight_decay=settings["weight_decay"],
+            clip_norm=settings["clip_norm"],
+            diverged_above=None if above is None else above * math.log(2),
+            seed=seed_of({"phase": str(number)}, run.seed, "phase"),  # the same dropout for every variant
+            precision=precision,
+            evaluate=evaluate,
+            evaluate_every=apart,
+            history_steps=row,
+            log=lambda step, **values: run.log(before + step, **values),
+            progress=but_the_first(clock, progress),
+            checkpoint=Checkpoint(run.work / f"phase{number + 1}"),
+            checkpoint_steps=max(50, phase["steps"] // 10),
+        )
+        clock.stop()
+    return fitted
+
+
+def but_the_first(clock: Clock, progress: Any) -> Any:
+    """``progress``, with the clock set back after the process's first step, which loads what an optimiser needs."""
+    counted, first = clock.counting(progress), clock.steps == 0
+
+    def told(done: int, total: int) -> None:
+        nonlocal first
+        counted(done, total)
+        if first:
+            first, clock.spent, clock.steps = False, 0.0, 0
+            clock.start()
+
+    return told
+
+
+def loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy in nats, in at least single precision."""
+    from torch.nn.functional import cross_entropy
+
+    wide = logits.float() if logits.element_size() < 4 else logits
+    return cross_entropy(wide.flatten(0, 1), targets.flatten())
+
+
+def rows(fitted: Fitted, phase: Mapping[str, Any], number: int, before: int) -> list[dict[str, Any]]:
+    """A phase's rows of the history."""
+    return [
+        {
+            "phase": number,
+            "step": before + int(row["step"]),
+            "length": phase["length"],
+            "loss_bits": row["loss"] / math.log(2),
+            "valid_bits": row.get("valid_bits"),
+            "lr": row["lr"],
+        }
+        for row in fitted.history
+    ]
+
+
+def tokens(phases: list[Mapping[str, Any]], steps: int) -> int:
+    """Characters that so many steps have trained on."""
+    count = 0
+    for phase in phases:
+        here = min(steps, phase["steps"])
+        count, steps = count + here * phase["batch_size"] * phase["length"], steps - here
+    return count
+
+
+def scored(characters: int, way: Mapping[str, Any]) -> int:
+    """Characters of a part that are scored: all but the first, or as many as ``characters`` says."""
+    return min(way["characters"] or characters, characters) - 1
+
+
+def bits(net: LongShortLM, ids: Tensor, settings: Mapping[str, Any], most: int) -> float:
+    """Bits per character of a part by the run's ``evaluation``, of at most ``most`` characters."""
+    import torch
+
+    from relearn.measures.bits_per_character import cached, windowed
+
+    way = settings["evaluation"]
+    some = ids[: min(scored(len(ids), way) + 1, most)]
+    net.eval()
+    with torch.no_grad():
+        if way["form"] == "cached":
+            return cached(reader(net, way["context"]), some, step=way["step"])
+        sizes = {key: way[key] for key in ("context", "step", "batch_size")}
+        return windowed(lambda tokens: net(tokens)[0], some, **sizes)
+
+
+def reader(net: LongShortLM, context: int) -> Any:
+    """``net`` as ``cached`` reads it, keeping ``context`` characters."""
+
+    def read(tokens: Tensor, kept: Any) -> Any:
+        return net(tokens, cache=kept, keep=context)
+
+    return read
+
+
+def norm_rows(
+    moment: str, net: LongShortLM, ids: Tensor, settings: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The norm ratios layer by layer, on the first batch of the first phase's form that a part has; none for full attention."""
+    from relearn.data.stream_batches import StreamBatches
+    from relearn.measures.window_norms import norm_ratios
+
+    if settings["attention"] == "full":
+        return []
+    phase = settings["phases"][0]
+    length = min(phase["length"], len(ids) - 1)
+    lanes = min(phase["batch_size"], (len(ids) - 1) // length)
+    (inputs, _), _ = StreamBatches(ids, length=length, batch_size=lanes, device=ids.device).batch(0)
+    return [{"moment": moment, **row} for row in norm_ratios(net, inputs)]

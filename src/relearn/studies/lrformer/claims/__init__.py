@@ -1,0 +1,86 @@
+"""The predicates of ye2023 by the ids of claims.yaml: LayerNorm, Lipschitz-regularised attention; trained ones are elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from relearn.report.cases import Cases, cases
+from relearn.report.comparisons import Comparison, Finding
+from relearn.report.quantities import Evidence
+from relearn.studies.lrformer.claims import trained
+
+COUNTER_EXAMPLES = {"reversed": "Y2", "probability": "Y3", "score": "Y3", "row_sum": "Y4"}
+ROUNDING = 1e-8
+
+
+def layernorm_bound(evidence: Evidence) -> Finding:
+    """No norm is above the printed bound at p = inf, nor above max|gamma| / sqrt(eps) at p = 2, which is attained."""
+    found = cases(evidence, "layer_norm")
+    if not found.rows:
+        return Finding(missing=["no runs for LayerNorm"])
+    inf, two = found.where(p=math.inf), found.where(p="two")
+    attained = two.where(gamma="ones", input="constant")
+    wrong = [row for row in inf.rows if row["printed_holds"] is not None and not row["printed_holds"]]
+    step = [
+        f"a step of the proof fails at N = {row['dim']}: {row['rank_one']:.4f} > {row['rank_one_printed']:g} (erratum Y1)"
+        for row in wrong[:1]
+    ]
+    share = f"largest share of the printed bound {inf.most('norm', 'printed'):.4f}"
+    return Finding(
+        [
+            inf.part(
+                "p = inf: norm <= printed",
+                lambda row: row["norm"] <= row["printed"] * (1 + ROUNDING),
+                [share, *step],
+            ),
+            two.part(
+                "p = 2: norm <= max|gamma| / sqrt(eps)",
+                lambda row: row["norm"] <= row["corrected"] * (1 + ROUNDING),
+            ),
+            attained.part(
+                "p = 2, gamma = 1: attained at constant inputs",
+                lambda row: abs(row["norm"] / row["corrected"] - 1) <= ROUNDING,
+            ),
+            found.part("the exact constants hold, and are attained", lambda row: bool(row["holds"])),
+        ]
+    )
+
+
+def lrsa_bound(evidence: Evidence) -> Finding:
+    """The printed bounds are exceeded on the counter-examples; the corrected ones hold in every case."""
+    found = cases(evidence, "lrsa")
+    if not found.rows:
+        return Finding(missing=["no runs for LRSA"])
+    against = Cases([row for row in found.rows if row["case"] in COUNTER_EXAMPLES], found.runs)
+    notes = [
+        f"{COUNTER_EXAMPLES[row['case']]}, {row['case']}: {row['norm']:.6g} > {row['printed']:.6g}"
+        for row in against.rows
+        if not row["printed_holds"]
+    ]
+    return Finding(
+        [
+            against.part(
+                "the printed bounds are exceeded on the counter-examples",
+                lambda row: not row["printed_holds"],
+                notes,
+            ),
+            found.part(
+                "the corrected, conditional bounds hold",
+                lambda row: bool(row["holds"]),
+                [f"largest share {found.most('norm', 'bound'):.4f}"],
+            ),
+        ]
+    )
+
+
+PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
+    "layernorm_bound": layernorm_bound,
+    "lrsa_bound": lrsa_bound,
+    "gp_is_distance_aware": trained.gp_is_distance_aware,
+}
+
+
+def power(comparison: Comparison, evidence: Evidence) -> list[str]:
+    """What a comparison of trained classifiers lacks; the others of this section are exact."""
+    return trained.power(comparison, evidence)

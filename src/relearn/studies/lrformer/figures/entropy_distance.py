@@ -1,0 +1,94 @@
+"""ye2023, our addition: the entropy of predictions along rays that leave the data; a panel a space and depth, a line a variant."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import empty_figure, in_percent, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+from relearn.studies.lrformer.figures.heads import stroke
+
+FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "variance", "seeds", "runs")
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, variant and distance: entropy over its greatest value, mean over seeds and range; mean variance."""
+    return [
+        point
+        for column in artefact.columns
+        for row in artefact.rows
+        for point in _line(artefact, row, column, evidence)
+    ]
+
+
+def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
+    chosen = select(evidence.runs, artefact.common, row.where, column.where)
+    runs = [run for run in chosen if run.file("distance.csv") and not run.diverged]
+    shares: dict[float, list[float]] = defaultdict(list)
+    spreads: dict[float, list[float]] = defaultdict(list)
+    for run in runs:
+        for line in run.rows("distance.csv"):
+            if line["space"] == column.panel["space"]:
+                shares[float(line["distance"])].append(float(line["entropy_max_share"]))
+                if line["variance"] is not None:
+                    spreads[float(line["distance"])].append(float(line["variance"]))
+    folders = " ".join(run.folder for run in runs)
+    return [
+        dict(
+            zip(
+                FIELDS,
+                (
+                    *(column.id, row.id, distance, _mean(values), min(values), max(values)),
+                    *(_mean(spreads[distance]), len(values), folders),
+                ),
+            )
+        )
+        for distance, values in sorted(shares.items())
+    ]
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """One axis for all panels, from 0 to the entropy of a uniform prediction; distances on a log axis that has a 0."""
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import NullLocator
+    from seaborn import despine
+
+    with styled():
+        figure = empty_figure(2.7 * len(artefact.columns) + 0.6, 3.4)
+        grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
+        for axes, column in zip(grid, artefact.columns):
+            here = [point for point in points if point["panel"] == column.id]
+            axes.set_title(column.title.replace(", ", "\n"), fontsize=10)
+            axes.set_xlabel("Distance, σ")
+            axes.set_ylim(-0.03, 1.03)
+            in_percent(axes.yaxis)
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            for row in artefact.rows:
+                line = [point for point in here if point["series"] == row.id]
+                xs, ys, low, high = (
+                    [p[k] for p in line] for k in ("distance", "entropy_share", "low", "high")
+                )
+                if max((point["seeds"] for point in line), default=0) > 1:
+                    axes.fill_between(xs, low, high, color=stroke(row.id)["color"], alpha=0.15, lw=0)
+                axes.plot(xs, ys, zorder=3, clip_on=False, **stroke(row.id))
+            distances = sorted({point["distance"] for point in here})
+            nearest = next((value for value in distances if value > 0), 1.0)
+            axes.set_xscale("symlog", base=2, linthresh=nearest, linscale=0.7)
+            axes.set_xticks(distances, [f"{value:g}" for value in distances])
+            axes.xaxis.set_minor_locator(NullLocator())
+        grid[0].set_ylabel("Entropy, share of uniform")
+        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in artefact.rows]
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+    return figure

@@ -1,0 +1,86 @@
+"""ye2023, our addition: accuracy against confidence; a panel a depth, a line a variant."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.panels import empty
+from relearn.report.figures.style import MUTED, empty_figure, in_percent, styled
+from relearn.report.quantities import Evidence
+from relearn.report.runs import select
+from relearn.studies.lrformer.figures.heads import stroke
+
+FIELDS = ("panel", "series", "bin", "confidence", "accuracy", "share", "runs")
+LEAST = 0.005  # of all samples: a bin with fewer is not drawn, its accuracy is chance
+
+
+def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+    """A row a panel, variant and bin that holds samples, of all seeds together; ``share`` is the bin's of all samples."""
+    return [
+        point
+        for column in artefact.columns
+        for row in artefact.rows
+        for point in _line(artefact, row, column, evidence)
+    ]
+
+
+def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
+    chosen = select(evidence.runs, artefact.common, row.where, column.where)
+    runs = [run for run in chosen if run.file("calibration.csv") and not run.diverged]
+    counts: dict[int, float] = defaultdict(float)
+    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for run in runs:
+        for line in run.rows("calibration.csv"):
+            if line["samples"]:
+                counts[line["bin"]] += line["samples"]
+                for place, name in enumerate(("confidence", "accuracy")):
+                    sums[line["bin"]][place] += line["samples"] * float(line[name])
+    total, folders = sum(counts.values()), " ".join(run.folder for run in runs)
+    return [
+        dict(
+            zip(
+                FIELDS,
+                (column.id, row.id, at, *(one / count for one in sums[at]), count / total, folders),
+            )
+        )
+        for at, count in sorted(counts.items())
+    ]
+
+
+def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
+    """On the diagonal confidence is right; below it the network is too sure. A point's area is its bin's share of the samples."""
+    from matplotlib.lines import Line2D
+    from seaborn import despine
+
+    with styled():
+        figure = empty_figure(3.4 * len(artefact.columns) + 1.9, 3.7)
+        grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
+        for axes, column in zip(grid, artefact.columns):
+            here = [p for p in points if p["panel"] == column.id and p["share"] >= LEAST]
+            axes.set_title(column.title)
+            axes.set_xlabel("Confidence of the prediction")
+            despine(ax=axes, left=True)
+            if not here:
+                empty(axes)
+                continue
+            axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls=(0, (1, 2)), zorder=2)
+            for row in artefact.rows:
+                line = [p for p in here if p["series"] == row.id]
+                look = stroke(row.id)
+                xs, ys = ([p[name] for p in line] for name in ("confidence", "accuracy"))
+                axes.plot(xs, ys, color=look["color"], lw=look["lw"], ls=look["ls"], zorder=3)
+                areas = [10 + 140 * p["share"] for p in line]
+                face = look.get("mfc", look["color"])
+                axes.scatter(xs, ys, areas, facecolor=face, edgecolor=look["color"], lw=1.2, zorder=4)
+            low = min(min(p["confidence"], p["accuracy"]) for p in here)
+            axes.set(xlim=(max(0.0, low - 0.05), 1.03), ylim=(max(0.0, low - 0.05), 1.03))
+            in_percent(axes.xaxis)
+            in_percent(axes.yaxis)
+        grid[0].set_ylabel("Accuracy")
+        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in artefact.rows]
+        handles.append(Line2D([], [], color=MUTED, lw=1, ls=(0, (1, 2)), label="Calibrated"))
+        figure.legend(handles=handles, loc="outside center right", frameon=False)
+    return figure

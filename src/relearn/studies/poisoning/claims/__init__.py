@@ -1,0 +1,31 @@
+"""The predicates of zhu2022, chapter 2, by the ids of claims.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relearn.report.comparisons import Comparison, Finding
+from relearn.report.quantities import Evidence
+from relearn.report.verdicts import shortcomings
+from relearn.studies.poisoning.claims import attacks, knn
+
+PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
+    "cp_beats_fc": attacks.cp_beats_fc,
+    "cp_black_box": attacks.cp_black_box,
+    "dropout_transfers": attacks.dropout_transfers,
+    "overlap_not_needed": attacks.overlap_not_needed,
+    "multilayer_end_to_end": attacks.multilayer_end_to_end,
+    "attack_is_invisible": attacks.attack_is_invisible,
+    "knn_removes_poisons": knn.knn_removes_poisons,
+    "knn_keeps_accuracy": knn.knn_keeps_accuracy,
+    "knn_beats_baselines": knn.knn_beats_baselines,
+    "k_rule": knn.k_rule,
+    "replication_helps": knn.replication_helps,
+    "hull_proposition": attacks.hull_proposition,
+}
+
+
+def power(comparison: Comparison, evidence: Evidence) -> list[str]:
+    """Too few targets, victims or pairs, or victims of too low an accuracy."""
+    accuracies = evidence.victim_accuracies(comparison.role)
+    return shortcomings(comparison.pairs, accuracies, comparison.victims_needed)

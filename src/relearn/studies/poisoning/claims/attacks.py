@@ -1,0 +1,142 @@
+"""The predicates of zhu2022, section 2.2, over records: what the attacks do to victims without a defence.
+
+Where a claim speaks of several attacks it needs all of them: each is compared by itself at 95%, and the claim
+is as good as its weakest comparison.
+"""
+
+from __future__ import annotations
+
+from relearn.report.comparisons import DIFFERENCE, Exact, Finding, finding, paired_difference
+from relearn.report.quantities import Evidence, Trial
+from relearn.report.runs import select
+from relearn.report.verdicts import Above, Below, Within
+from relearn.studies.poisoning.claims.victim_loss import victim_losses
+
+ATTACKS = ("feature_collision", "convex_polytope")
+POINT = 0.01
+HULL_SIZE = {
+    "dimension": 2048,
+    "poisons": 5,
+}  # the widest penultimate layer but DPN92's, the published poisons
+
+
+def undefended(evidence: Evidence, quantity: str, attack: str, setting: str = "transfer") -> list[Trial]:
+    """The trials of one attack on victims without a defence; ``clean`` is the same bases unperturbed."""
+    return evidence.trials(quantity, {"setting": setting, "attack": attack, "defence": "none"})
+
+
+def cp_beats_fc(evidence: Evidence) -> Finding:
+    """Mean of success(convex polytope) - success(feature collision) is above 0."""
+    name = "convex polytope - feature collision"
+    part = paired_difference(
+        name,
+        undefended(evidence, "attack_success", "convex_polytope"),
+        undefended(evidence, "attack_success", "feature_collision"),
+        Above(0.0),
+        bounds=DIFFERENCE,
+    )
+    return finding({name: part})
+
+
+def cp_black_box(evidence: Evidence) -> Finding:
+    """On victims that are no substitute, success(convex polytope) - success(unperturbed bases) is above 0."""
+    name = "convex polytope - unperturbed bases, black-box victims"
+    victims = evidence.black_box_victims("convex_polytope")
+    part = paired_difference(
+        name,
+        [t for t in undefended(evidence, "attack_success", "convex_polytope") if t.victim in victims],
+        undefended(evidence, "attack_success", "clean"),
+        Above(0.0),
+        bounds=DIFFERENCE,
+        notes=[f"black-box victims: {', '.join(sorted(victims)) or 'none'}"],
+        victims_needed=2,
+    )
+    return finding({name: part})
+
+
+def attack_is_invisible(evidence: Evidence) -> Finding:
+    """|test accuracy(poisoned) - test accuracy(unperturbed bases)| is within one point, for both attacks."""
+    clean = undefended(evidence, "test_accuracy", "clean")
+    return finding(
+        {
+            f"{attack} - unperturbed bases": paired_difference(
+                f"{attack} - unperturbed bases",
+                undefended(evidence, "test_accuracy", attack),
+                clean,
+                Within(-POINT, POINT),
+            )
+            for attack in ATTACKS
+        }
+    )
+
+
+def dropout_transfers(evidence: Evidence) -> Finding:
+    """Loss in the victim at the final poisons, crafted with Dropout - without, is below 0, for both attacks.
+
+    The loss is the attack's own objective, in victims that craft watched with their Dropout off; watching
+    does not guide the attack.
+    """
+    parts = {}
+    for attack in ATTACKS:
+        name = f"{attack}: victim loss with Dropout - without"
+        with_dropout = victim_losses(evidence, attack)
+        without = victim_losses(evidence, f"{attack}_no_dropout")
+        means = [
+            f"mean loss {words}: {sum(t.value for t in trials) / len(trials):.4g}"
+            for words, trials in (("with", with_dropout), ("without", without))
+            if trials
+        ]
+        parts[name] = paired_difference(name, with_dropout, without, Below(0.0), notes=means, unit="loss")
+    return finding(parts)
+
+
+def overlap_not_needed(evidence: Evidence) -> Finding:
+    """With no training image shared, success(convex polytope) - success(unperturbed bases) is above 0."""
+    name = "convex polytope - unperturbed bases, no training image shared"
+    setting = "overlap_disjoint"
+    attacked = undefended(evidence, "attack_success", "convex_polytope_half", setting)
+    clean = undefended(evidence, "attack_success", "clean", setting)
+    part = paired_difference(name, attacked, clean, Above(0.0), bounds=DIFFERENCE, role="victim_disjoint")
+    return finding({name: part})
+
+
+def multilayer_end_to_end(evidence: Evidence) -> Finding:
+    """Against end-to-end victims, success(several layers) - success(last layer) is above 0.
+
+    Judged on the objective as the paper writes it. The released code computes another one (its pooled
+    features enter as feature collision); that form stands beside the claim and does not decide.
+    """
+    last = undefended(evidence, "attack_success", "convex_polytope", "end_to_end")
+    parts = {}
+    for attack, words in (("multi_layer", "paper"), ("multi_layer_as_released", "as released")):
+        name = f"several layers ({words}) - last layer"
+        several = undefended(evidence, "attack_success", attack, "end_to_end")
+        part = paired_difference(
+            name, several, last, Above(0.0), bounds=DIFFERENCE, decides=attack == "multi_layer"
+        )
+        if part or attack == "multi_layer":
+            parts[name] = part
+    return finding(parts)
+
+
+def hull_proposition(evidence: Evidence) -> Finding:
+    """No linear separator for a target inside the poisons' hull, one for every target outside."""
+    runs = select(evidence.runs, {"step": "evaluate", "protocol": "hull"})
+    if not runs:
+        return Finding(missing=["no runs of evaluate with protocol hull"])
+    inside = outside = failures = 0
+    notes: list[str] = []
+    for run in runs:
+        counts = {name: int(value or 0) for name, value in run.metrics.items()}
+        inside += counts["inside_count"]
+        outside += counts["outside_count"]
+        failures += counts["inside_separators_count"]
+        failures += counts["outside_count"] - counts["outside_separators_count"]
+        for name, words in (("constructed", "corrected"), ("printed", "printed")):
+            if f"outside_{name}_count" in counts:
+                separated = f"{counts[f'outside_{name}_count']} of {counts['outside_count']}"
+                notes.append(f"the proof's classifier, as {words}, separates {separated} (erratum Z2)")
+    notes.insert(0, f"{inside} targets inside the hull, {outside} outside")
+    full = all(run.settings.get(name, 0) >= size for run in runs for name, size in HULL_SIZE.items())
+    folders = tuple(run.folder for run in runs)
+    return Finding([Exact("linear program", inside + outside, failures, full, folders, tuple(notes))])

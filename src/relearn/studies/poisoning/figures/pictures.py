@@ -1,0 +1,67 @@
+"""What figures of images share: the gallery beside a craft record, and panels without axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relearn.report.artefacts import Artefact, Row
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, select
+from relearn.runs.record import digest
+
+GALLERY = "gallery.safetensors"
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The first targets' images of one attack, of its lowest seed: uint8, channels last, as pictures want.
+
+    ``target`` (G, H, W, C), ``base`` (k, H, W, C), ``poison`` (G, k, H, W, C); ``numbers`` are the targets'.
+    """
+
+    run: Run
+    numbers: list[int]
+    target: NDArray[np.uint8]
+    base: NDArray[np.uint8]
+    poison: NDArray[np.uint8]
+
+
+def gallery(artefact: Artefact, row: Row, evidence: Evidence) -> Gallery | None:
+    """The images of a row's attack, None where nothing was crafted or crafting diverged.
+
+    Raises:
+        ValueError: naming the file, if its bytes are not those that the record names.
+    """
+    from safetensors.numpy import load_file
+
+    runs = [run for run in select(evidence.runs, *artefact.where, row.where) if not run.diverged]
+    for run in sorted(runs, key=lambda run: run.seed):
+        path = run.file(GALLERY)
+        if path:
+            if digest(path) != run.record["outputs"][GALLERY]["sha256"]:
+                raise ValueError(
+                    f"{run.folder}/{GALLERY}: torn or edited, its bytes do not match the record's sha256"
+                )
+            found = {name: np.moveaxis(images, -3, -1) for name, images in load_file(path).items()}
+            numbers = [int(one["target"]) for one in run.trials[: len(found["target"])]]
+            return Gallery(run, numbers, *(found[name] for name in ("target", "base", "poison")))
+    return None
+
+
+def image(axes: Any, pixels: NDArray[Any]) -> None:
+    """One picture, grey where it has one channel; no smoothing between pixels."""
+    if pixels.shape[-1] == 1:
+        axes.imshow(pixels[..., 0], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    else:
+        axes.imshow(pixels, interpolation="nearest")
+    bare(axes)
+
+
+def bare(axes: Any) -> None:
+    axes.set(xticks=[], yticks=[])
+    for side in axes.spines.values():
+        side.set_visible(False)

@@ -1,0 +1,96 @@
+"""harden: adversarial training of a pre-trained network on the pre-training split, a defence of its features (zhu2022, 2.3.3).
+
+Settings: architecture, training (the recipe), adversarial {eps, steps, step_size}. Inputs: data, start (the weights it starts from).
+Output: weights.safetensors. The text asks for "an adversarially trained feature extractor"; we go on from the trained victim instead
+of starting afresh, so that both victims share their start and a short training is enough.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+NEEDS_TORCH = True
+
+
+def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from relearn.data.arrays import load_prepared
+    from relearn.measures.accuracy import accuracy
+    from relearn.measures.embed import embed
+    from relearn.methods.adversarial_training import AdversarialGradient
+    from relearn.methods.fit import crop_and_flip, fit
+    from relearn.models import files
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.runs.console import Progress
+
+    recipe = dict(settings["training"])
+    data = load_prepared(inputs["data"][0])
+    images, labels = (tensor.to(device) for tensor in data.pretrain())
+    test_images, test_labels = data.test()
+    start = inputs["start"][0]
+    description = describe(start)
+    if description["name"] != settings["architecture"]:
+        raise ValueError(f"{start}: holds a {description['name']}; allowed: {settings['architecture']}")
+    net = files.load(start, device)
+
+    def clean_accuracy() -> float:
+        with torch.no_grad():
+            return accuracy(net.head(embed(net, test_images, precision=precision)).cpu(), test_labels)
+
+    before = clean_accuracy()
+    augment = crop_and_flip(recipe.pop("crop_padding"), recipe.pop("flip"))
+    epochs = recipe["epochs"]
+    with Progress(f"harden {settings['architecture']}") as progress:
+        fitted = fit(
+            net,
+            (images, labels),
+            loss=lambda logits, y: cross_entropy(logits.float(), y),
+            gradient=AdversarialGradient(**settings["adversarial"]),
+            milestones=(epochs // 2, epochs * 3 // 4),
+            augment=augment,
+            seed=zlib.crc32("/".join((*sorted(run.labels.values()), str(run.seed))).encode()),
+            precision=precision,
+            log=run.log,
+            progress=progress,
+            checkpoint=Checkpoint(run.work / "fit"),
+            checkpoint_every=max(1, epochs // 10),
+            **recipe,
+        )
+    files.save(net, run.output("weights.safetensors"), description)
+    run.finish(
+        {
+            "test_accuracy_frac": clean_accuracy(),
+            "start_test_accuracy_frac": before,
+            "adversarial_train_loss_nats": fitted.history[-1]["loss"] if fitted.history else float("nan"),
+            "parameters_count": sum(parameter.numel() for parameter in net.parameters()),
+            "steps_count": fitted.steps,
+        },
+        outcome=fitted.outcome,
+        outcome_step=fitted.outcome_step,
+        outcome_reason="loss not finite" if fitted.outcome == "diverged" else None,
+        notes=[
+            "the attack of each step: l-infinity, one random start, network in eval mode; zhu2022 loses eps"
+        ],
+    )
+
+
+def describe(path: Path) -> dict:
+    """The arguments of :func:`relearn.models.create` that a file of weights holds.
+
+    Raises:
+        ValueError: a file that holds none.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get("network")
+    except SafetensorError as error:
+        raise ValueError(f"{path}: not the weights of a network: {str(error).splitlines()[0]}") from None
+    if text is None:
+        raise ValueError(f"{path}: no description of a network in it (allowed: files written by relearn)")
+    return dict(json.loads(text))

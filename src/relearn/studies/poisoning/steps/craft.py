@@ -1,0 +1,136 @@
+"""craft: the poisons of one attack for all targets, against all substitutes at once.
+
+Settings: attack (the method's name), its own arguments (eps, lr, iterations, dropout and what else it takes),
+poison_class, target_class, poisons, targets; with watched victims also watch_every and watched (their names).
+Inputs: data, substitutes (the weights of each), watch (the weights of each watched victim).
+Outputs: poisons.safetensors (8-bit images; `rejected` marks those that are no attack; `centres` where the ball is not
+around the bases), gallery.safetensors (the first targets' images, for pictures), history.csv, trials.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+NEEDS_TORCH = True
+STUDY = ("attack", "poison_class", "target_class", "poisons", "targets", "watch_every", "watched")
+GALLERY = 2
+
+
+def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import inspect
+
+    from safetensors.torch import save_file
+
+    from relearn.data import setups
+    from relearn.data.arrays import load_prepared
+    from relearn.measures.attack_success import ThreatModel, rejections
+    from relearn.methods import ATTACKS, load
+    from relearn.methods.crafting import quantise
+    from relearn.models import files
+    from relearn.runs.checkpoint import Checkpoint
+    from relearn.runs.console import Progress
+
+    data = load_prepared(inputs["data"][0])
+    trials = data.trials(
+        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
+    )
+    bases = trials.base_images.to(device).float() / 255.0
+    targets = trials.target_images.to(device).float() / 255.0
+    substitutes = [files.load(path, device) for path in inputs["substitutes"]]
+    watched = [files.load(path, device) for path in inputs.get("watch", ())]
+    attack = load(ATTACKS, settings["attack"])
+    arguments = {key: value for key, value in settings.items() if key not in STUDY}
+    if "poison_class" in inspect.signature(attack).parameters:
+        arguments["poison_class"] = settings["poison_class"]
+    with Progress(f"craft {settings['attack']}") as progress:
+        crafted = attack(
+            substitutes,
+            bases,
+            targets,
+            **arguments,
+            seed=run.seed,
+            precision=precision,
+            watch=(settings["watch_every"], watched) if watched else None,
+            progress=progress,
+            log=run.log,
+            checkpoint=Checkpoint(run.work / "craft"),
+            checkpoint_every=max(1, min(100, settings["iterations"] // 10)),
+        )
+    finite = crafted.poisons.flatten(1).isfinite().all(1)
+    poisons = quantise(crafted.poisons.nan_to_num(0.0), crafted.bases, settings["eps"]).cpu()
+    centres = (crafted.bases * 255.0).round().byte().cpu()  # the bases, unless the attack starts elsewhere
+    labels = data.fine_tune()[1]
+    threat = ThreatModel(
+        knowledge="white_box" if settings["attack"].startswith("white_box") else "transfer",
+        eps=settings["eps"],
+        poisons_count=settings["poisons"],
+        class_count=int(labels.bincount().max()),
+        fine_tune_count=len(labels),
+        setting="transfer",
+    )
+    rejected = rejections(poisons, centres, threat)
+    for t in (~finite.cpu()).nonzero().flatten().tolist():
+        rejected[t] = "not finite"
+    numbers = trials.target_index.tolist()
+    flags = finite.cpu().logical_not().byte()
+    for t in rejected:
+        flags[t] = 1
+    tensors = {"poisons": poisons.contiguous(), "rejected": flags}
+    if not bool((centres == trials.base_images).all()):
+        tensors["centres"] = centres.contiguous()
+    save_file(tensors, run.output("poisons.safetensors"))
+    gallery = {
+        "target": trials.target_images[:GALLERY],
+        "base": trials.base_images,
+        "poison": poisons[:GALLERY],
+    }
+    save_file({key: value.contiguous() for key, value in gallery.items()}, run.output("gallery.safetensors"))
+    _write_history(run.output("history.csv"), crafted.history, settings.get("watched", []))
+
+    final = crafted.final_loss.cpu()
+    change = (poisons.float() - trials.base_images.float()).abs()
+    rows: list[dict[str, Any]] = []
+    for t, index in enumerate(numbers):
+        row = {
+            "target": int(index),
+            "loss": float(final[t]),
+            "loss_model_mean": float(final[t]) / len(substitutes),
+            "linf_255": float(change[t].max()),
+            "l1_mean_255": float(change[t].mean()),
+            "rejected": rejected.get(t, ""),
+        }
+        for v, name in enumerate(settings.get("watched", [])):
+            row[f"victim_loss_{name}"] = float(crafted.watched[v][t])
+        rows.append(row)
+    run.finish(
+        {
+            "loss": float(final.mean()),
+            "loss_model_mean": float(final.mean()) / len(substitutes),
+            "linf_255": float(change.max()),
+            "l1_mean_255": float(change.mean()),
+            "targets_count": len(rows),
+            "substitutes_count": len(substitutes),
+            "rejected_count": len(rejected),
+        },
+        trials=(list(rows[0]), [list(row.values()) for row in rows]),
+        outcome=crafted.outcome,
+        outcome_step=crafted.outcome_step,
+        outcome_reason=crafted.outcome_reason,
+        threat_model=threat.to_dict(),
+        notes=[
+            f"set-up: {setups.matching(data, settings) or 'of its own'}",
+            *(f"target {numbers[t]} rejected: {why}" for t, why in rejected.items()),
+        ],
+    )
+
+
+def _write_history(path: Path, history: list[dict[str, Any]], watched: list[str]) -> None:
+    """iteration, loss_mean, and the loss in each watched victim in those rows that have it."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["iteration", "loss_mean", *(f"watch_{name}" for name in watched)])
+        for row in history:
+            seen = row.get("watch", [""] * len(watched))
+            writer.writerow([row["iteration"], row["loss_mean"], *seen])

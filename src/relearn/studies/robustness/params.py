@@ -1,0 +1,88 @@
+"""What params.yaml may say of ``robustness`` (zhu2022, section 5.3.4)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from relearn.params.types import (
+    BatchSize,
+    Count,
+    SamplesOrAll,
+    Section,
+    Side,
+    Unique,
+    Unique0,
+    ascending,
+    unique,
+)
+from relearn.studies.long_short.params import Network, Some
+
+Corruption = Literal[
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+]
+Fault = Literal["fail", "skip"]
+
+
+class Pgd(Section):
+    """0 images: without."""
+
+    eps: Annotated[
+        list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(unique), AfterValidator(ascending)
+    ]
+    steps: Count
+    restarts: Count
+    images: SamplesOrAll
+    checks: bool
+
+
+class Protocol(Section):
+    size: Annotated[Side, Field(ge=32)]
+    crop_ratio: Annotated[float, Field(gt=0, le=1)]
+    cropped_ratio: Annotated[float, Field(gt=0, le=1)]
+    interpolation: Literal["bilinear", "bicubic", "lanczos"]
+    batch_size: BatchSize
+    on_bad_image: Fault
+    on_missing_class: Fault
+
+
+class Sets(Section):
+    """Folders of RELEARN_MIRROR, by the set that they hold; an empty name: without."""
+
+    val: str
+    real: str
+    v2: str
+    c: str
+    a: str
+    r: str
+    nine: str
+
+
+class Withstand(Section):
+    networks: Some
+    reference: Network
+    images: SamplesOrAll
+    corruptions: Annotated[list[Corruption], Unique0, AfterValidator(unique)]
+    severities: Annotated[list[Annotated[int, Field(ge=1, le=5)]], Unique, AfterValidator(ascending)]
+    pgd: Pgd
+    sets: Sets
+    protocol: Protocol
+
+
+class RobustnessStudy(Section):
+    withstand: Withstand

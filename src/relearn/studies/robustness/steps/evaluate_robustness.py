@@ -1,0 +1,143 @@
+"""withstand: what a trained network still gets right on corrupted, attacked and derived test images.
+
+Settings: images (of each set, at equal distances; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and
+severities, made from the test images (or those of val) by this package's generator, and read where ``sets`` has ``c``; sets (name →
+folder of RELEARN_MIRROR, see :mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry: without) and their protocol (may be null without
+sets): size, crop_ratio (crop over resized shorter side), cropped_ratio (the same for sets published as crops, c and nine),
+interpolation, batch_size, on_bad_image and on_missing_class (fail | skip); pgd (null, or eps in [0,1] pixel scale, ascending; steps,
+restarts, images, checks for masked gradients); autoattack (null, or eps, images); network (null: the file says what it holds; else
+{"name": of timm's registry, "classes", "average", …its arguments} for a checkpoint of that network, its images protocol.size wide).
+Inputs: network (model.safetensors of ``relearn classify``, or a checkpoint); data (what ``relearn prepare`` wrote; or ``relearn
+folder``, whose val is then the set val; may be missing where ``sets`` are asked for); reference (sets.csv of another network's run on
+the same images: mCE is relative to it); real (labels in the form of ReaL; without it the official ones).
+
+Outputs: sets.csv (set, corruption, severity, samples_count, correct_count, accuracy_frac, protocol), sets test (clean), corrupted
+(generator) and those of the folders; attacks.csv (attack, norm, eps, steps, restarts, samples_count, accuracy_frac, protocol);
+bad_images.csv (set, file, fault), what could not be decoded and was left out.
+Metrics: parameters_count; acc_frac of test, or val where there is none; corruption_acc_frac, mean over corruptions of the mean over
+severities, of corrupted, or c where there is none; mce_frac, only relative to AlexNet on all of c, or to ``reference`` (where both are,
+the latter is reference_mce_frac; none where the reference diverged or makes no errors); pgd_acc_frac at the largest ε and one of each;
+{set}_acc_frac of the folders' sets; nine_gap_frac. Outcome as in ``relearn classify``: diverged (logits not finite), not_converged
+(test images no better than chance).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.steps.csv_rows import write_rows
+from relearn.studies.robustness.steps.attacks import ATTACKS
+from relearn.studies.robustness.steps.image_sets import SETS, NotFinite
+from relearn.studies.robustness.steps.measured import Measured, measure
+
+if TYPE_CHECKING:
+    from relearn.models.vision_classifier import VisionClassifier
+
+NEEDS_TORCH = True
+BAD = ("set", "file", "fault")
+KEYS = ("sets", "protocol", "images", "corruptions", "severities", "pgd", "autoattack", "network")
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.data.arrays import load_prepared
+    from relearn.runs.console import Progress
+
+    if odd := sorted(set(settings) ^ set(KEYS)):
+        raise ValueError(f"{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
+    net = opened(inputs["network"][0], settings["network"], settings["protocol"]).to(device)
+    sets = {name: _folder(name, where) for name, where in settings["sets"].items() if where}
+    given = _first(inputs, "data")
+    if given is not None and given.suffix == ".json":
+        sets, given = {"val": _listed(given), **sets}, None
+    data = None if given is None else load_prepared(given)
+    try:
+        with Progress("withstand") as progress:
+            found = measure(
+                net,
+                settings,
+                sets,
+                test=None if data is None else data.test(),
+                named="" if data is None else data.dataset,
+                reference=_first(inputs, "reference"),
+                real_labels=_first(inputs, "real"),
+                seed=run.seed,
+                precision=precision,
+                progress=progress,
+            )
+    except NotFinite as fault:
+        _write(run, Measured())
+        run.finish({}, outcome="diverged", outcome_reason=str(fault))
+        return
+    _write(run, found)
+    learned = {} if found.learned else {"outcome": "not_converged", "outcome_reason": "no better than chance"}
+    run.finish(found.metrics, notes=found.notes, **learned)
+
+
+def opened(
+    path: Path, network: Mapping[str, Any] | None, protocol: Mapping[str, Any] | None
+) -> VisionClassifier:
+    """The network of a file that describes itself, or a checkpoint of the one that is named.
+
+    Raises:
+        ValueError: a file without a description and no name for it, weights that do not fit, and what the readers refuse.
+    """
+    from relearn.models import checkpoints, vision_files
+
+    if network is None:
+        if path.suffix != ".safetensors":
+            raise ValueError(
+                f"{path}: does not say what network it holds; allowed: network, or a file of relearn"
+            )
+        return vision_files.load(path)
+    if protocol is None:
+        raise ValueError("protocol is null; allowed with network: a protocol, whose size is the network's")
+    arguments = dict(network)
+    return checkpoints.load(
+        arguments.pop("name"),
+        path,
+        classes=arguments.pop("classes"),
+        size=protocol["size"],
+        average=arguments.pop("average"),
+        **arguments,
+    )
+
+
+def _folder(name: str, where: str) -> Path:
+    from relearn.data.mirror import mirror_of
+
+    folder = mirror_of(where)
+    if folder is None:
+        raise ValueError(
+            f"sets.{name}: {where}: no such folder here; allowed: RELEARN_MIRROR names one that holds it"
+        )
+    return folder
+
+
+def _listed(listing: Path) -> Path:
+    """The test images of a folder that ``relearn folder`` has listed.
+
+    Raises:
+        ValueError: it is missing, or holds other files than then.
+    """
+    from relearn.data.class_folders import root_of, sha256_of
+
+    told = json.loads(listing.read_text(encoding="utf-8"))
+    root = root_of(told["dataset"])
+    if sha256_of(root) != told["sha256"]:
+        raise ValueError(
+            f"{root}: files are not those of {listing} (allowed: the same; without it they are listed anew)"
+        )
+    return root / "val"
+
+
+def _first(inputs: Mapping[str, list[Path]], name: str) -> Path | None:
+    return next(iter(inputs.get(name, [])), None)
+
+
+def _write(run, found: Measured) -> None:
+    write_rows(run.output("sets.csv"), SETS, (row.cells() for row in found.rows))
+    write_rows(run.output("attacks.csv"), ATTACKS, (row.cells() for row in found.attacks))
+    write_rows(run.output("bad_images.csv"), BAD, ((one.set, one.file, one.fault) for one in found.bad))

@@ -1,0 +1,253 @@
+"""ImageNet and the sets derived from it, as folders: their images, masks and labels, and a network's rows on each.
+
+=====  =====================================  ==============================  =====================================
+set    folder                                 rows                            classes
+=====  =====================================  ==============================  =====================================
+val    <class>/*.JPEG                         val                             all of the network
+real   the same images                        real                            ReaL's lists; images without one: left out
+v2     <0 to 999>/*.JPEG                      v2                              all of the network
+c      <corruption>/<severity>/<class>/…      c, 15 × 5 of them               all of the network
+a      <class>/*.JPEG                         a (masked), a_unmasked          200 of 1,000
+r      <class>/*.JPEG                         r (masked), r_unmasked          200 of 1,000
+nine   <variant>/[val/]<group>/*.JPEG         nine_original, _same, _rand     9 groups of 370 of 1,000
+=====  =====================================  ==============================  =====================================
+
+Images of c and nine are published at 224 × 224, already resized and cropped: they have a crop ratio of their own (1: the crop is the
+whole image).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.studies.robustness.steps.folder_pixels import Bad, pixels, sound, told
+from relearn.studies.robustness.steps.image_sets import Row, answers, counted, spread
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.data.imagenet_folder import Listing
+    from relearn.models.vision_classifier import VisionClassifier
+
+NAMES = ("val", "real", "v2", "c", "a", "r", "nine")
+THOUSAND = ("real", "a", "r", "nine")  # sets that say nothing of a network without ImageNet's classes
+KEYS = (
+    "size",
+    "crop_ratio",
+    "cropped_ratio",
+    "interpolation",
+    "batch_size",
+    "on_bad_image",
+    "on_missing_class",
+)
+POLICIES = {"on_bad_image": ("fail", "skip"), "on_missing_class": ("fail", "skip")}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images that one pass answers."""
+
+    name: str
+    images: Listing
+    source: str
+    wanted: Sequence[int]
+    """The classes that the set has."""
+    mask: Sequence[int] | None = None
+    corruption: str | None = None
+    severity: int | None = None
+    real: bool = False
+    """Also by ReaL's labels."""
+
+
+@dataclass
+class Found:
+    """Rows of all sets, and what could not be decoded."""
+
+    rows: list[Row] = field(default_factory=list)
+    bad: list[Bad] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def check(sets: Mapping[str, Any], protocol: Mapping[str, Any] | None, *, classes: int, size: int) -> None:
+    """Refuse sets of other names, protocols that lack a key, sets of ImageNet's classes for another network; nothing without sets.
+
+    Raises:
+        ValueError: naming it.
+    """
+    for name in sets:
+        if name not in NAMES:
+            raise ValueError(f"set {name!r} is unknown; allowed: {', '.join(NAMES)}")
+        if name in THOUSAND and classes != 1000:
+            raise ValueError(f"set {name}: the network has {classes} classes; allowed: ImageNet's 1000")
+    if not sets:
+        return
+    if protocol is None:
+        raise ValueError(f"protocol is null; allowed with sets: {', '.join(KEYS)}")
+    if odd := sorted(set(protocol) ^ set(KEYS)):
+        raise ValueError(f"protocol.{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
+    for name, allowed in POLICIES.items():
+        if protocol[name] not in allowed:
+            raise ValueError(f"protocol.{name} is {protocol[name]!r}; allowed: {', '.join(allowed)}")
+    if protocol["size"] != size:
+        raise ValueError(f"protocol.size is {protocol['size']}; allowed: {size}, of the network")
+
+
+def parts(
+    sets: Mapping[str, Path], *, classes: int, names: Sequence[str], severities: Sequence[int]
+) -> Iterator[Part]:
+    """Every folder to be answered; ``real`` has a part of its own only where ``val`` is another folder or none.
+
+    Raises:
+        ValueError, OSError: what the readers refuse.
+    """
+    from relearn.data import imagenet_c, imagenet_nine, imagenet_subsets
+    from relearn.data.imagenet_classes import labelled
+
+    everything = range(classes)
+    # a network of other classes has a test folder of its own
+    title = "ImageNet validation" if classes == 1000 else "images in class folders"
+    real = "real" in sets and sets.get("val") == sets["real"]
+    if "val" in sets:
+        yield Part("val", labelled(sets["val"], classes=classes), title, everything, real=real)
+    if "real" in sets and not real:
+        yield Part("real", labelled(sets["real"], classes=classes), title, everything, real=True)
+    if "v2" in sets:
+        yield Part("v2", labelled(sets["v2"], classes=classes), "ImageNet-V2", everything)
+    if "c" in sets:
+        for (name, level), folder in imagenet_c.corrupted_folders(
+            sets["c"], names=names, severities=severities
+        ).items():
+            images = labelled(folder, classes=classes)
+            yield Part("c", images, "ImageNet-C, released files", everything, None, name, level)
+    for name, title in (("a", "ImageNet-A"), ("r", "ImageNet-R")):
+        if name in sets:
+            mask = imagenet_subsets.classes_of(name)
+            yield Part(name, labelled(sets[name], classes=classes), title, mask, mask)
+    if "nine" in sets:
+        for name in imagenet_nine.VARIANTS:
+            images = imagenet_nine.variant(sets["nine"], name)
+            yield Part(name, images, f"ImageNet-9 {imagenet_nine.VARIANTS[name]}", range(9))
+
+
+def listed(
+    sets: Mapping[str, Path],
+    protocol: Mapping[str, Any],
+    *,
+    classes: int,
+    images: int,
+    names: Sequence[str],
+    severities: Sequence[int],
+    found: Found,
+) -> list[Part]:
+    """The parts with the images that are to be answered: all listings before the first pass, so that a wrong folder is told at once.
+
+    Args:
+        sets: name → folder.
+        protocol: :data:`KEYS`.
+        classes: of the network.
+        images: of each folder, at equal distances; 0: all.
+        names, severities: of ImageNet-C.
+        found: takes a note for each set with missing classes.
+
+    Raises:
+        ValueError: missing classes where the policy is to fail, and what the readers refuse.
+    """
+    every = []
+    for one in parts(sets, classes=classes, names=names, severities=severities):
+        _look_for_missing(one, protocol["on_missing_class"], classes, found)
+        every.append(replace(one, images=spread(one.images, images)))
+    return every
+
+
+def batches_of(every: Sequence[Part], protocol: Mapping[str, Any]) -> int:
+    """How often :func:`evaluate` ticks, if every image can be decoded."""
+    return sum(-(-len(one.images) // protocol["batch_size"]) for one in every)
+
+
+def evaluate(
+    net: VisionClassifier,
+    every: Sequence[Part],
+    protocol: Mapping[str, Any],
+    found: Found,
+    *,
+    real_labels: Path | None = None,
+    precision: str = "fp32",
+    tick: Callable[[], object] = lambda: None,
+) -> None:
+    """All rows of all parts, into ``found``.
+
+    Args:
+        every: what :func:`listed` gave.
+        protocol: :data:`KEYS`.
+        found: takes the rows and what cannot be decoded.
+        real_labels: a file in ReaL's form; None: the official one.
+        tick: called after each batch.
+
+    Raises:
+        ValueError: an image that cannot be decoded where the policy is to fail, none that can, logits that are not finite.
+    """
+    for one in every:
+        _part(net, one, protocol, real_labels, precision, tick, found)
+
+
+def _look_for_missing(one: Part, policy: str, classes: int, found: Found) -> None:
+    from relearn.data.imagenet_subsets import missing, name_of
+
+    gone = missing(one.images, one.wanted)
+    if gone:
+        what = (
+            f"set {one.name}: {len(gone)} of {len(one.wanted)} classes missing, the first is "
+            f"{name_of(gone[0], classes)}"
+        )
+        place = one.images.files[0].parents[1]
+        if policy == "fail":
+            raise ValueError(f"{place}: {what}; allowed: all of them, or on_missing_class skip")
+        found.notes.append(what)
+
+
+def _part(
+    net: VisionClassifier,
+    one: Part,
+    protocol: Mapping[str, Any],
+    real_labels: Path | None,
+    precision: str,
+    tick: Callable[[], object],
+    found: Found,
+) -> None:
+    """Answer one part and add its rows."""
+    import torch
+
+    from relearn.data import imagenet_real
+    from relearn.data.imagenet_nine import group_of_class
+    from relearn.measures.background_gap import group_accuracy
+    from relearn.measures.real_accuracy import real_accuracy
+
+    images = one.images
+    # before the pass over all images, so that names which say nothing are told at once
+    allowed = imagenet_real.of_files(images.files, imagenet_real.load(real_labels)) if one.real else ()
+    faults: dict[int, str] = {}
+    labels: list[Tensor] = []
+
+    def batches() -> Iterator[Tensor]:
+        for batch, wanted in pixels(images, protocol, one.name, faults):
+            labels.append(wanted)
+            yield batch
+            tick()
+
+    free, bound = answers(net, batches(), precision=precision, mask=one.mask)
+    kept = sound(images, faults, one.name, found.bad)
+    y, how = torch.cat(labels), told(kept, protocol, one.name, one.source, len(faults))
+    if one.mask is not None:
+        found.rows.append(counted(one.name, bound == y, how.masked(f"{len(one.mask)} classes")))
+        found.rows.append(counted(f"{one.name}_unmasked", free == y, how))
+    elif one.name.startswith("nine"):
+        right = round(group_accuracy(free, y, group_of_class()) * len(y))
+        found.rows.append(Row(one.name, len(y), right, how.masked("none, the class's group of 9")))
+    elif one.name != "real":
+        found.rows.append(counted(one.name, free == y, how, corruption=one.corruption, severity=one.severity))
+    if one.real:
+        share, count = real_accuracy(free, [one for place, one in enumerate(allowed) if place not in faults])
+        found.rows.append(Row("real", count, round(share * count), how.masked("none, any of ReaL's labels")))

@@ -1,0 +1,235 @@
+"""Everything that is measured of one network: clean, corrupted and derived images, and attacks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.studies.robustness.steps import attacks as attack_rows
+from relearn.studies.robustness.steps import folder_pixels, folder_sets
+from relearn.studies.robustness.steps.image_sets import (
+    Protocol,
+    Row,
+    answers,
+    counted,
+    hash_of_pixels,
+    logits_of,
+    spread,
+)
+from relearn.studies.robustness.steps.metrics import metrics_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relearn.models.vision_classifier import VisionClassifier
+
+BATCH = 500
+
+
+@dataclass
+class Measured:
+    """All numbers of one network."""
+
+    rows: list[Row] = field(default_factory=list)
+    attacks: list[attack_rows.Attack] = field(default_factory=list)
+    bad: list[folder_pixels.Bad] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    learned: bool = True
+    """False: the test images are answered no better than by chance."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """Images in memory that are corrupted and attacked."""
+
+    images: Tensor
+    """(n, C, H, W) uint8."""
+    labels: Tensor
+    protocol: Protocol
+
+
+def measure(
+    net: VisionClassifier,
+    settings: Mapping[str, Any],
+    sets: Mapping[str, Path],
+    *,
+    test: tuple[Tensor, Tensor] | None,
+    named: str,
+    reference: Path | None = None,
+    real_labels: Path | None = None,
+    seed: int = 0,
+    precision: str = "fp32",
+    progress: Any = None,
+) -> Measured:
+    """Everything that the settings ask for; see the module.
+
+    Args:
+        sets: name → folder, in the place of ``settings["sets"]``.
+        test: images (n, C, H, W) uint8 and labels (n,); None: only folders.
+        named: what the test images are called.
+        progress: called as ``progress(done, total)``.
+
+    Raises:
+        NotFinite: logits that are not. ValueError: nothing to measure, and what the parts refuse.
+    """
+    from relearn.data.corruptions import check
+
+    names, severities = _corruptions(settings["corruptions"]), settings["severities"]
+    made = net.description
+    folder_sets.check(sets, settings["protocol"], classes=made["classes"], size=made["size"])
+    for name in attack_rows.KEYS:
+        if settings[name] is not None:
+            attack_rows.check(name, settings[name])
+    if test is None and not sets:
+        raise ValueError("sets is empty and there is no data; allowed: at least one of them")
+    generated = names if test is not None or "c" not in sets else []
+    for name, severity in itertools.product(generated, severities):
+        check(name, severity)
+    found, folders = Measured(), folder_sets.Found()
+    every = folder_sets.listed(
+        sets,
+        settings["protocol"],
+        classes=made["classes"],
+        images=settings["images"],
+        names=names,
+        severities=severities,
+        found=folders,
+    )
+    total = len(generated) + sum(attack_rows.count(name, settings[name]) for name in attack_rows.KEYS)
+    total += folder_sets.batches_of(every, settings["protocol"]) if every else 0
+    ticks = itertools.count(1)
+
+    def tick() -> None:
+        if progress is not None:
+            progress(next(ticks), total)
+
+    if test is not None:
+        _fits(net, test)
+        _clean(net, _some(test, settings["images"], named), precision, found)
+    folder_sets.evaluate(
+        net,
+        every,
+        settings["protocol"],
+        folders,
+        real_labels=real_labels,
+        precision=precision,
+        tick=tick,
+    )
+    found.rows += folders.rows
+    found.bad += folders.bad
+    found.notes += folders.notes
+    for attack in ("pgd", "autoattack"):
+        if settings[attack] is None:
+            continue
+        how = dict(settings[attack])
+        count = how.pop("images")
+        base = _base(net, settings, sets, test, named, count)
+        more = {"precision": precision} if attack == "pgd" else {}
+        attacked = getattr(attack_rows, attack)(
+            net, base.images, base.labels, base.protocol, **how, seed=seed, tick=tick, **more
+        )
+        found.attacks += attacked.rows
+        found.metrics |= attacked.metrics
+        found.notes += attacked.notes
+    if generated:
+        base = _base(net, settings, sets, test, named, settings["images"])
+        _generated(net, base, generated, severities, seed, precision, tick, found)
+    metrics, notes = metrics_of(found.rows, reference)
+    found.metrics |= metrics
+    found.metrics["parameters_count"] = float(sum(one.numel() for one in net.parameters()))
+    found.notes += notes
+    return found
+
+
+def _clean(net: VisionClassifier, base: Base, precision: str, found: Measured) -> None:
+    """The row of the test images, and whether they are answered better than by chance."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from relearn.steps.trained.chance import learned
+
+    with torch.inference_mode():
+        logits = torch.cat([logits_of(net, part, precision) for part in base.images.split(BATCH)])
+    row = counted("test", logits.argmax(1) == base.labels, base.protocol)
+    found.rows.append(row)
+    loss = float(cross_entropy(logits, base.labels))
+    found.learned = learned(loss, row.accuracy_frac, base.labels, logits.shape[1])
+
+
+def _generated(net, base: Base, names, severities, seed, precision, tick, found: Measured) -> None:
+    """Each corruption at each severity, by this package's generator."""
+    import torch
+
+    from relearn.data.corruptions import SYNTHESISED, corrupt
+
+    side = min(base.images.shape[2:])
+    for name in names:
+        words = f"{base.protocol.source}, corrupted by relearn.data.corruptions with CIFAR-10-C's constants, seed {seed}"
+        words += "" if side == 32 else f", lengths times {side}/32"
+        words += ", texture synthesised" if name in SYNTHESISED else ""
+        for level in severities:
+            changed = torch.from_numpy(corrupt(base.images.numpy(), name, level, seed=seed))
+            free, _ = answers(net, changed.split(BATCH), precision=precision)
+            how = Protocol(**{**base.protocol.as_dict(), "source": words})
+            found.rows.append(counted("corrupted", free == base.labels, how, corruption=name, severity=level))
+        tick()
+
+
+def _base(net, settings, sets, test, named: str, count: int) -> Base:
+    """Images to corrupt or attack: the test images, else those of the first folder that has plain ones."""
+    import torch
+
+    if test is not None:
+        return _some(test, settings["images"], named, count)
+    from relearn.data.imagenet_classes import labelled
+
+    name = next((one for one in ("val", "real", "v2", "a", "r") if one in sets), None)
+    if name is None:
+        raise ValueError(
+            "corruptions and attacks need images; allowed: data, or one of the sets val, real, v2, a, r"
+        )
+    images = spread(labelled(sets[name], classes=net.description["classes"]), count)
+    faults: dict[int, str] = {}
+    batches = list(folder_pixels.pixels(images, settings["protocol"], name, faults))
+    kept = folder_pixels.sound(images, faults, name, [])
+    protocol = folder_pixels.told(kept, settings["protocol"], name, f"set {name}", len(faults))
+    return Base(
+        torch.cat([pixels for pixels, _ in batches]), torch.cat([labels for _, labels in batches]), protocol
+    )
+
+
+def _some(test: tuple[Tensor, Tensor], count: int, named: str, fewer: int = 0) -> Base:
+    """At most ``count`` test images at equal distances, and of them at most ``fewer``; 0: all."""
+    from relearn.data.evenly_spaced import evenly_spaced
+
+    images, labels = (evenly_spaced(evenly_spaced(rows, count), fewer) for rows in test)
+    return Base(images, labels, Protocol(f"test images of {named}", subset=hash_of_pixels(images, labels)))
+
+
+def _fits(net: VisionClassifier, test: tuple[Tensor, Tensor]) -> None:
+    """Refuse a network for other images.
+
+    Raises:
+        ValueError: naming what it is for and what the data are.
+    """
+    made, (images, labels) = net.description, test
+    network = (made["in_channels"], made["size"])
+    if network != (images.shape[1], images.shape[-1]) or made["classes"] <= int(labels.max()):
+        raise ValueError(
+            f"network {made['name']}: for {network[0]} x {network[1]} x {network[1]} pixels and {made['classes']} classes; the data "
+            f"have {' x '.join(map(str, images.shape[1:]))} pixels and {int(labels.max()) + 1} classes"
+        )
+
+
+def _corruptions(names: str | Sequence[str]) -> list[str]:
+    from relearn.data.corruptions import NAMES
+
+    if names == "all":
+        return list(NAMES)
+    if isinstance(names, str):
+        raise ValueError(f"corruptions is {names!r}; allowed: all, or a list of names")
+    return list(names)

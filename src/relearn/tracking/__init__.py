@@ -1,0 +1,1 @@
+"""The one importer of finished and running runs into MLflow."""

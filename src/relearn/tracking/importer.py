@@ -1,0 +1,409 @@
+"""The one file that imports MLflow: brings spools and records into its store, exactly once and in order.
+
+Jobs never open the store; this importer does, one at a time by a lock. Each write of an import is idempotent,
+and what has been imported stands in the run's own tags, so a kill between any two writes is healed by the
+next import, and the final state is a function of the files alone:
+
+================  ========================================================================================
+tag               meaning
+================  ========================================================================================
+relearn.run       the run id (settings, labels, scale, seed): runs are found by it, never by name
+relearn.started   the execution; a newer one takes the place of an older one (moved to MLflow's trash)
+relearn.intent    bytes of the spool whose points may be in the store: written before the points
+relearn.spooled   bytes of the spool whose points are in the store: written after them
+relearn.runs.record    sha256 of the record whose numbers are in the store
+relearn.imported  fingerprint of all of it: equal means nothing to do
+relearn.replaced  this run is superseded and on its way to the trash
+================  ========================================================================================
+
+A resumed run logs some steps a second time. Equal values (strict mode) are skipped; if a value differs from a
+point that is in the store already, a new MLflow run with the later values takes the place of the old one,
+because MLflow cannot take a point back. A run that a person deleted in the UI stays deleted.
+
+Artifacts are copied to ``mlartifacts/`` beside the database, from where ``mlflow server`` serves them as
+``mlflow-artifacts:/``: no absolute path is stored, so the folder can move. Stores other than SQLite get them
+through MLflow's client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.runs import interrupt, spool
+from relearn.runs.atomic_files import Busy, Lock, digest, sweep, write
+from relearn.runs.record_file import RecordError
+from relearn.tracking.run_view import (
+    PREFIX,
+    STALE_S,
+    Source,
+    Summary,
+    Tracked,
+    batches,
+    contradicts,
+    sources,
+    tracked,
+)
+from relearn.tracking.store import TrackingError, artifact_folder, database, prepare, store_uri, upgrade
+
+# Before the import, and only where the user has not chosen: no telemetry, and a lost server is noticed in
+# seconds.
+for _name, _value in {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from mlflow import MlflowClient  # noqa: E402
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag, ViewType  # noqa: E402
+from mlflow.entities import Run as Stored  # noqa: E402
+from mlflow.exceptions import MlflowException  # noqa: E402
+
+NOTE = "mlflow.note.content"
+# MLflow takes 1000 entities a call, 100 of them parameters
+METRICS_A_CALL, PARAMS_A_CALL, RUNS_A_PAGE = 800, 100, 1000
+BULK = 30  # more runs than this are looked up together
+Roots = Path | str | Sequence[Path | str]
+
+
+def import_spool(
+    root: Roots,
+    uri: str | None = None,
+    *,
+    artefacts: Mapping[str, Any] | None = None,
+    stale_s: float = STALE_S,
+    wait_s: float = 120.0,
+) -> Summary:
+    """Import all runs below `root` (``results/<scale>``, or several) that are not in the store yet, or not
+    completely.
+
+    Args:
+        uri: MLflow's tracking URI; `store_uri` has the default.
+        artefacts: name → {"where": [label filters]}, from which each run's tag `artefact` is made.
+        stale_s: a run without an end line, silent for so long and with a free lock, is KILLED.
+        wait_s: how long to wait for another importer; then Busy, naming its pid.
+
+    Raises TrackingError (one line) when the store cannot be used; a malformed SQLite file is put aside and
+    rebuilt.
+    """
+    return Importer(root, uri, artefacts, stale_s, wait_s).run()
+
+
+def follow(
+    root: Roots,
+    uri: str | None = None,
+    *,
+    stop: Callable[[], bool],
+    artefacts: Mapping[str, Any] | None = None,
+    interval_s: float = 2.0,
+    stale_s: float = STALE_S,
+    wait_s: float = 120.0,
+) -> Summary:
+    """Import again and again until `stop()`, then once more from scratch; a fault in between is one line."""
+    importer: Importer | None = None
+    while not stop():
+        try:
+            importer = importer or Importer(root, uri, artefacts, stale_s, wait_s)
+            importer.run()
+        except (TrackingError, Busy, OSError) as error:
+            print(f"relearn track: {error}; trying again", file=sys.stderr, flush=True)
+            importer = None
+        deadline = time.monotonic() + interval_s
+        while time.monotonic() < deadline and not stop():
+            interrupt.check()
+            time.sleep(min(0.2, interval_s))
+    return import_spool(root, uri, artefacts=artefacts, stale_s=stale_s, wait_s=wait_s)
+
+
+class Importer:
+    """Repeated imports into one store; remembers the files it has seen, so a pass over unchanged files costs
+    little.
+    """
+
+    def __init__(
+        self,
+        root: Roots,
+        uri: str | None = None,
+        artefacts: Mapping[str, Any] | None = None,
+        stale_s: float = STALE_S,
+        wait_s: float = 120.0,
+    ) -> None:
+        self.roots = [Path(one) for one in ([root] if isinstance(root, (str, Path)) else root)]
+        self.uri, self.artefacts, self.stale_s = store_uri(uri), artefacts or {}, stale_s
+        file = database(self.uri)
+        place = file.with_name(file.name + ".lock") if file else self.roots[0] / "spool" / ".track.lock"
+        self._lock = Lock(place, wait_s)
+        self._client: Any = None
+        self._seen: dict[tuple[Path, str], tuple[Any, str]] = {}  # run → its files' signature, its status
+        self._experiments: dict[str, str] = {}
+
+    def run(self, tries: int = 3) -> Summary:
+        """One pass; no store is opened when no file has changed. A database that others keep busy is tried
+        again.
+        """
+        for left in reversed(range(tries)):
+            try:
+                return self._pass()
+            except TrackingError as error:
+                if "locked" not in str(error) or not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _pass(self) -> Summary:
+        summary, now = Summary(), time.time()
+        changed: list[tuple[Source, Any]] = []
+        for root in self.roots:
+            found, problems = sources(root)
+            summary.problems += problems
+            for source in found:
+                signature = source.signature()
+                if self._seen_before(source, signature, now):
+                    summary.unchanged += 1
+                else:
+                    changed.append((source, signature))
+        if not changed:
+            return summary
+        with self._lock, _one_line(self.uri):
+            first = self._client is None
+            self._client = self._client or open_store(self.uri)
+            self._import(changed, summary, now)
+            if first:
+                self._close_orphans()
+        return summary
+
+    def _seen_before(self, source: Source, signature: Any, now: float) -> bool:
+        before, status = self._seen.get((source.root, source.id), (None, ""))
+        silent = now - max((time_ns for time_ns, _ in signature), default=0) / 1e9
+        return before == signature and (status != spool.RUNNING or silent <= self.stale_s)
+
+    def _import(self, changed: list[tuple[Source, Any]], summary: Summary, now: float) -> None:
+        read: list[tuple[Source, Any, Tracked]] = []
+        for source, signature in changed:
+            interrupt.check()
+            try:
+                read.append((source, signature, tracked(source, self.artefacts, self.stale_s, now)))
+            except (RecordError, ValueError, KeyError) as error:
+                summary.problems.append(f"{source.id}: {error}")
+        ids: dict[str, list[str]] = {}
+        for _, _, run in read:
+            ids.setdefault(run.experiment, []).append(run.id)
+        stored = {name: self._stored(name, many) for name, many in ids.items()}
+        for source, signature, run in read:
+            interrupt.check()
+            self._one(run, stored[run.experiment].get(run.id, []), summary)
+            summary.statuses[run.status] = summary.statuses.get(run.status, 0) + 1
+            self._seen[source.root, source.id] = (signature, run.status)
+
+    def _one(self, run: Tracked, stored: list[Stored], summary: Summary) -> None:
+        """Find or make the MLflow run of this execution, fill it, and put those that it supersedes into the
+        trash.
+        """
+        live = [one for one in stored if one.info.lifecycle_stage == "active"]
+        if any(one.data.tags[PREFIX + "started"] > run.started for one in live):
+            summary.unchanged += 1  # the store knows a newer execution, brought from elsewhere
+            return
+        same = [one for one in stored if one.data.tags[PREFIX + "started"] == run.started]
+        same = [one for one in same if PREFIX + "replaced" not in one.data.tags]
+        current = next((one for one in same if one in live), None)
+        if current is None and same:
+            summary.deleted_by_hand += 1
+            return
+        if current is not None and contradicts(current.data.tags, run):
+            self._client.set_tag(current.info.run_id, PREFIX + "replaced", "yes")
+            current = None
+        old = [one for one in live if one is not current]
+        if (
+            current is not None
+            and not old
+            and current.data.tags.get(PREFIX + "imported") == run.fingerprint()
+        ):
+            summary.unchanged += 1
+            return
+        if current is None:
+            current = self._create(run)
+            summary.created += not old
+        else:
+            summary.updated += not old
+        summary.replaced += bool(old)
+        self._fill(current, run)
+        for one in old:
+            self._client.delete_run(one.info.run_id)
+
+    def _create(self, run: Tracked) -> Stored:
+        # one transaction: the run never exists without the tags by which it is found again
+        tags = {
+            PREFIX + "run": run.id,
+            PREFIX + "started": run.started,
+            PREFIX + "intent": str(run.size),
+            **run.tags,
+        }
+        experiment = self._experiment(run)
+        return self._client.create_run(experiment, start_time=run.start_ms, tags=tags, run_name=run.name)
+
+    def _fill(self, current: Stored, run: Tracked) -> None:
+        """Any write here may be the last before a kill; the next import repeats those that the tags do not
+        vouch for.
+        """
+        client, key, tags = self._client, current.info.run_id, current.data.tags
+        for name in ("reason", "strange"):
+            if name in tags and name not in run.tags:
+                client.delete_tag(key, name)
+        fresh = {name: value for name, value in run.tags.items() if tags.get(name) != value}
+        if NOTE in tags:
+            fresh.pop(NOTE, None)  # a person may have added to it
+        params = [Param(*one) for one in run.params.items() if one[0] not in current.data.params]
+        for batch in batches(tags, run):
+            for one in batch.before.items():
+                client.set_tag(key, *one)
+            metrics = [Metric(*point) for point in batch.points]
+            while len(metrics) > METRICS_A_CALL or len(params) > PARAMS_A_CALL:
+                client.log_batch(key, metrics=metrics[:METRICS_A_CALL], params=params[:PARAMS_A_CALL])
+                metrics, params = metrics[METRICS_A_CALL:], params[PARAMS_A_CALL:]
+            # within one call MLflow commits the metrics before the tags that vouch for them
+            vouching = [RunTag(*one) for one in {**fresh, **batch.after}.items()]
+            client.log_batch(key, metrics=metrics, params=params, tags=vouching)
+            params = []
+        if run.inputs and not (current.inputs and current.inputs.dataset_inputs):
+            client.log_inputs(key, [_dataset(*one) for one in run.inputs])
+        self._artifacts(current, run.files)
+        if run.status != spool.RUNNING:
+            client.set_terminated(key, run.status, run.end_ms)
+        elif current.info.status != spool.RUNNING:
+            client.update_run(key, status=spool.RUNNING)
+        client.set_tag(key, PREFIX + "imported", run.fingerprint())
+
+    def _artifacts(self, current: Stored, files: list[Path]) -> None:
+        served, folder = "mlflow-artifacts:/", artifact_folder(self.uri)
+        location = current.info.artifact_uri
+        for file in files:
+            if not location.startswith(served) or folder is None:
+                self._client.log_artifact(current.info.run_id, str(file))
+                continue
+            target = folder / location.removeprefix(served).lstrip("/") / file.name
+            sweep(target.parent)  # what a killed importer left
+            if not target.exists() or digest(target) != digest(file):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                write(target, file.read_bytes())
+
+    def _experiment(self, run: Tracked) -> str:
+        name = run.experiment
+        if name not in self._experiments:
+            found = self._client.get_experiment_by_name(name)
+            if found is None:
+                about = {PREFIX + key: run.tags[key] for key in ("paper", "study", "scale")}
+                location = "mlflow-artifacts:/" + "-".join(about.values()) if database(self.uri) else None
+                self._experiments[name] = self._client.create_experiment(name, location, about)
+            else:
+                if found.lifecycle_stage == "deleted":
+                    self._client.restore_experiment(found.experiment_id)
+                self._experiments[name] = found.experiment_id
+        return self._experiments[name]
+
+    def _stored(self, experiment: str, ids: list[str]) -> dict[str, list[Stored]]:
+        """MLflow's runs of these run ids, those in the trash too."""
+        found = self._client.get_experiment_by_name(experiment)
+        conditions = [f"tags.`{PREFIX}run` = '{one}'" for one in ids]
+        if len(ids) > BULK:
+            conditions = [f"tags.`{PREFIX}run` != ''"]
+        stored: dict[str, list[Stored]] = {}
+        for condition in conditions if found is not None else ():
+            for run in self._search(found.experiment_id, condition, ViewType.ALL):
+                stored.setdefault(run.data.tags[PREFIX + "run"], []).append(run)
+        return stored
+
+    def _search(self, experiment: str, condition: str, view: int) -> Iterator[Stored]:
+        token: str | None = None
+        while True:
+            page = self._client.search_runs([experiment], condition, view, RUNS_A_PAGE, page_token=token)
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _close_orphans(self) -> None:
+        """Runs that the store calls RUNNING and whose files are gone will never end by themselves."""
+        ids = {run for _, run in self._seen}
+        for root in self.roots:
+            here = f"tags.`{PREFIX}scale` = '{root.name}'"
+            for experiment in self._client.search_experiments(filter_string=here):
+                running = "attributes.status = 'RUNNING'"
+                for run in self._search(experiment.experiment_id, running, ViewType.ACTIVE_ONLY):
+                    if run.data.tags.get(PREFIX + "run", "") not in ids | {""}:
+                        self._client.set_tag(run.info.run_id, "reason", "its files are gone")
+                        self._client.set_terminated(run.info.run_id, spool.KILLED)
+
+
+def _dataset(name: str, path: str, sha256: str) -> DatasetInput:
+    source = json.dumps({"uri": path})
+    return DatasetInput(Dataset(path, sha256[:16], "local", source), [InputTag("mlflow.data.context", name)])
+
+
+def open_store(uri: str) -> Any:
+    """A client of a store whose schema is up to date; an absent SQLite file is created, an older one
+    upgraded.
+
+    Call it under the importer's lock. Raises TrackingError with one line.
+    """
+    for logger in ("mlflow", "alembic"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # every fault is told in our one line
+    with _one_line(uri):
+        file = database(uri)
+        if file is not None:
+            _release(uri)
+            message = prepare(file, _create_database)
+            if message:
+                print(f"relearn track: {message}", file=sys.stderr, flush=True)
+        try:
+            return _connected(uri)
+        except MlflowException as error:
+            if file is None or "out-of-date" not in str(error):
+                raise
+            _release(uri)
+            upgrade(file)
+            return _connected(uri)
+
+
+def _connected(uri: str) -> Any:
+    client = MlflowClient(uri)
+    client.search_experiments(max_results=1)
+    return client
+
+
+def _create_database(file: Path) -> None:
+    _connected(f"sqlite:///{file}")
+    _release(f"sqlite:///{file}")
+
+
+def _release(uri: str) -> None:
+    """Close MLflow's pooled connections to a file that is about to be renamed."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    with contextlib.suppress(
+        AttributeError
+    ):  # no public way; without it, only a rebuilt file in a live process suffers
+        engine = SqlAlchemyStore._engine_map.get(uri)
+        if engine is not None:
+            engine.dispose()
+
+
+@contextlib.contextmanager
+def _one_line(uri: str) -> Iterator[None]:
+    """MLflow's and SQLite's faults as a TrackingError of one line, without the statement that SQLAlchemy
+    prints.
+    """
+    try:
+        yield
+    except MlflowException as error:
+        file = database(uri)
+        lines = [line for line in str(error).splitlines() if line.strip()] or ["no message"]
+        text = next((line for line in lines if re.match(r"\(\w+\.\w*Error\)", line)), lines[0])
+        raise TrackingError(f"{file.name if file else 'tracking server'}: {text}") from error

@@ -1,0 +1,254 @@
+"""Only records that are what the DAG asks are taken, all or none; times follow the DAG."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from relearn.cli.adopt import arrivals, place, put_in_order, refuse, survey
+from relearn.cli.jobs import Job
+from relearn.runs import record
+
+RUNS = "results/mini/runs/poisoning"
+
+
+def job_at(step: str, artefact: str, named_inputs: dict[str, tuple[str, ...]], **changes: Any) -> Job:
+    folder = f"{RUNS}/{step}/seed0"
+    plain = Job(
+        rule=step,
+        command=f"relearn {step}",
+        inputs=tuple(path for paths in named_inputs.values() for path in paths),
+        outputs=(f"{folder}/record.json", f"{folder}/{artefact}"),
+        logs=(),
+        record=f"{folder}/record.json",
+        study="poisoning",
+        step=step,
+        labels={"network": "ResNet18"},
+        scale="mini",
+        seed=0,
+        settings={"training": {"epochs": 5, "lr": 0.1}},
+        code="0123456789abcdef",
+        named_inputs=named_inputs,
+    )
+    return replace(plain, **changes)
+
+
+PRETRAIN = job_at("pretrain", "weights.safetensors", {})
+CRAFT = job_at(
+    "craft", "poisons.safetensors", {"substitutes": (f"{RUNS}/pretrain/seed0/weights.safetensors",)}
+)
+PLAN = [PRETRAIN, CRAFT]
+
+
+def make(job: Job, root: Path, text: str = "bytes") -> None:
+    """Run a job below ``root`` for real, with tiny artefacts."""
+    assert job.record is not None
+    run = record.Run(
+        root / job.folder,
+        study=job.study,
+        paper="zhu2022",
+        step=job.step,
+        labels=job.labels,
+        scale=job.scale,
+        seed=job.seed,
+        settings=job.settings,
+        inputs={name: [root / path for path in paths] for name, paths in job.named_inputs.items()},
+        code_version=job.code,
+    )
+    with run:
+        for path in job.outputs[1:]:
+            letters = np.frombuffer(f"{job.step} {text}".encode(), dtype=np.uint8)
+            save_file({"letters": letters}, run.output(Path(path).name))
+        run.finish({"poisons_count": 5})
+
+
+@dataclass
+class Machines:
+    """Here: the current folder, with a checkout's results. There: where the records come from."""
+
+    here: Path
+    there: Path
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for job in PLAN:
+        make(job, there)
+    return Machines(here, there)
+
+
+def take(folder: Path, plan: list[Job]) -> dict[str, Any]:
+    """What the verb does, less Snakemake."""
+    coming = arrivals(folder, plan)
+    fitting, faults = survey(plan, coming)
+    refuse([fault for path, fault in faults.items() if path in coming])
+    for path, found in coming.items():
+        place(found, Path(path).parent)
+    return fitting
+
+
+def fault_of(folder: Path, plan: list[Job]) -> str:
+    with pytest.raises(ValueError, match=r".") as caught:
+        take(folder, plan)
+    assert "\n" not in str(caught.value)
+    assert not Path("results").exists()  # nothing was placed
+    return str(caught.value)
+
+
+def test_what_the_dag_asks_is_placed_whole(machines: Machines) -> None:
+    fitting = take(machines.there, PLAN)
+    assert sorted(fitting) == sorted(str(job.record) for job in PLAN)
+    for job in PLAN:
+        for path in job.outputs:
+            assert (machines.here / path).read_bytes() == (machines.there / path).read_bytes()
+        assert record.verify_outputs(record.read(str(job.record))) == []
+        spool = f"results/mini/spool/{job.run}.jsonl"
+        assert (machines.here / spool).read_bytes() == (machines.there / spool).read_bytes()
+    assert [path.name for path in machines.here.rglob("*.tmp")] == []
+
+
+def test_a_part_is_taken_where_the_rest_is_here(machines: Machines) -> None:
+    take(machines.there / RUNS / "pretrain", PLAN)
+    fitting = take(machines.there / RUNS / "craft", PLAN)
+    assert len(fitting) == 2
+
+
+def test_what_lies_here_already_is_not_written_again(machines: Machines) -> None:
+    take(machines.there, PLAN)
+    before = {path: os.stat(path).st_ino for path in machines.here.rglob("*") if path.is_file()}
+    take(machines.there, PLAN)
+    assert {path: os.stat(path).st_ino for path in machines.here.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (
+            {"settings": {"training": {"epochs": 6, "lr": 0.1}}},
+            "settings.training.epochs: found 5, the DAG asks 6",
+        ),
+        (
+            {"settings": {"training": {"epochs": 5, "lr": 0.1, "flip": True}}},
+            "settings.training.flip: found nothing, the DAG asks True",
+        ),
+        ({"settings": {"training": {"epochs": 5}}}, "settings.training.lr: found 0.1, the DAG asks nothing"),
+        ({"settings": {"training": {"epochs": 5.0, "lr": 0.1}}}, "run: found"),
+        ({"code": "fedcba9876543210"}, "code.version: found 0123456789abcdef, the DAG asks fedcba9876543210"),
+        ({"labels": {"network": "SENet18"}}, "labels: no job of the DAG is poisoning craft network=ResNet18"),
+        ({"seed": 1}, "labels: no job of the DAG is poisoning craft network=ResNet18 seed=0"),
+        ({"scale": "small"}, "labels: no job of the DAG is"),
+        ({"named_inputs": {}}, "inputs: found ['substitutes'], the DAG asks []"),
+        (
+            {"named_inputs": {"substitutes": CRAFT.inputs * 2}},
+            "inputs.substitutes: found 1 files, the DAG asks 2",
+        ),
+        (
+            {"outputs": (*CRAFT.outputs, f"{CRAFT.folder}/trials.csv")},
+            "outputs: found ['poisons.safetensors']",
+        ),
+    ],
+)
+def test_a_record_of_another_job_is_refused_by_its_key(
+    machines: Machines, change: dict[str, Any], key: str
+) -> None:
+    line = fault_of(machines.there, [PRETRAIN, replace(CRAFT, **change)])
+    assert f"craft/seed0/record.json: {key}" in line
+
+
+def test_inputs_of_other_bytes_are_refused(machines: Machines, tmp_path: Path) -> None:
+    """The same settings on another machine can give other weights: poisons made from those are not ours."""
+    other = tmp_path / "other"
+    make(PRETRAIN, other, "other bytes")
+    make(CRAFT, other)
+    craft = machines.there / RUNS / "craft"
+    for path in (other / RUNS / "craft").rglob("*"):
+        if path.is_file():
+            (craft / path.relative_to(other / RUNS / "craft")).write_bytes(path.read_bytes())
+    assert "craft/seed0/record.json: inputs.substitutes (results/mini" in fault_of(machines.there, PLAN)
+
+
+def test_inputs_that_no_current_run_makes_are_refused(machines: Machines) -> None:
+    line = fault_of(machines.there / RUNS / "craft", PLAN)
+    assert "inputs.substitutes" in line
+    assert "a run that fits, there is none" in line
+
+
+def test_what_was_made_from_a_stale_network_is_stale(machines: Machines) -> None:
+    """The bytes are the same, but the network's own settings are not today's."""
+    take(machines.there, PLAN)
+    plan = [replace(PRETRAIN, code="fedcba9876543210"), CRAFT]
+    fitting, faults = survey(plan, {})
+    assert fitting == {}
+    assert "code.version" in faults[str(PRETRAIN.record)]
+    assert "a run that fits, there is none" in faults[str(CRAFT.record)]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda craft: (craft / "poisons.safetensors").write_text("x"), "torn or edited"),
+        (lambda craft: (craft / "poisons.safetensors").unlink(), "missing"),
+        (lambda craft: (craft / "record.json").write_text("{"), "torn"),
+        (
+            lambda craft: (craft / "record.json").write_text(
+                json.dumps(
+                    json.loads((craft / "record.json").read_text()) | {"metrics": {"poisons_count": 6.0}}
+                )
+            ),
+            "edited",
+        ),
+    ],
+)
+def test_damage_is_refused(machines: Machines, spoil: Callable[[Path], object], says: str) -> None:
+    spoil(machines.there / CRAFT.folder)
+    line = fault_of(machines.there, PLAN)
+    assert "craft/seed0" in line
+    assert says in line
+
+
+def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, tmp_path: Path) -> None:
+    make(PRETRAIN, machines.there / "copy")
+    assert "the same run as" in fault_of(machines.there, PLAN)
+    assert "holds no record.json" in fault_of(tmp_path / "nowhere", PLAN)
+
+
+def test_several_faults_are_counted() -> None:
+    refuse([])
+    with pytest.raises(ValueError, match=r"^a \(and 2 more\)$"):
+        refuse(["a", "b", "c"])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 10**9), min_size=2, max_size=6))
+def test_times_follow_the_dag_and_are_changed_only_where_they_do_not(
+    tmp_path_factory: pytest.TempPathFactory, starts: list[int]
+) -> None:
+    """A chain of jobs with any modification times: afterwards no output is older than its input."""
+    folder = tmp_path_factory.mktemp("times")
+    paths = [folder / str(n) for n in range(len(starts))]
+    for path, start in zip(paths, starts):
+        path.touch()
+        os.utime(path, ns=(start * 10**6, start * 10**6))
+    chain = [replace(PRETRAIN, inputs=(), outputs=(str(paths[0]),))]
+    chain += [replace(PRETRAIN, inputs=(str(a),), outputs=(str(b),)) for a, b in itertools.pairwise(paths)]
+    put_in_order(chain)
+    after = [os.stat(path).st_mtime_ns for path in paths]
+    assert all(a <= b for a, b in itertools.pairwise(after))
+    newest = 0
+    for start, now in zip(starts, after):
+        assert (now == start * 10**6) == (start * 10**6 >= newest)
+        newest = max(newest, now)

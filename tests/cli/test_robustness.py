@@ -1,0 +1,224 @@
+"""relearn robustness: one command, its table and files, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from relearn import cli
+from relearn.cli import robustness
+from relearn.cli.robustness import of_timm
+from relearn.models import checkpoints, vision_files
+from relearn.steps import prepare_images as prepare
+
+from ..studies.robustness.networks import VIT, folder, network, slow_logits, some_identifiers
+from ..studies.robustness.test_folder_sets import GROUPS, NUMBER
+
+ARGUMENTS = json.dumps({name: value for name, value in VIT.items() if name != "name"})
+NAMED = ["--model", VIT["name"], "--size", "16", "--arguments", ARGUMENTS]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """state.pth of a network with timm's normalisation, ours.safetensors, and folders."""
+    path = tmp_path_factory.mktemp("place")
+    mean, std = checkpoints.normalisation(VIT["name"])
+    net = network(mean=mean, std=std)
+    with torch.no_grad():
+        net.head.bias[12:] -= 100
+    torch.save(net.trunk.state_dict(), path / "state.pth")
+    vision_files.save(net, path / "ours.safetensors")
+    folder(path / "val", some_identifiers(range(12)), 3)
+    for variant in ("original", "mixed_same", "mixed_rand"):
+        folder(path / "nine" / variant, GROUPS, size=(16, 16))
+    return path
+
+
+def run(out: Path, *words: str) -> int:
+    return cli.main(["robustness", *words, "--device", "cpu", "--out", str(out)])
+
+
+def read(out: Path) -> dict[str, Any]:
+    return json.loads((out / "robustness.json").read_text())
+
+
+def test_a_checkpoint_of_a_timm_network(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--set", f"val={place / 'val'}", "--set", f"nine={place / 'nine'}", "--on-missing-class", "skip"]
+    words += ["--pgd-eps", "1/255", "0.03", "--pgd-steps", "2", "--pgd-images", "6", "--pgd-unchecked"]
+    words += ["--corruptions", "fog,snow", "--severities", "1,3"]
+    assert run(tmp_path, *NAMED, "--weights", str(place / "state.pth"), *words) == 0
+    shown = capsys.readouterr().out
+    told = read(tmp_path)
+    net = vision_files.load(place / "ours.safetensors")
+    paths = sorted((place / "val").rglob("*.png"))
+    ratio = of_timm(VIT["name"])["crop_ratio"]
+    answers = slow_logits(net, paths, ratio).argmax(1).tolist()
+    right = sum(answer == NUMBER[path.parent.name] for answer, path in zip(answers, paths))
+    val = told["sets"][0]
+    assert (val["set"], val["correct_count"], val["samples_count"]) == ("val", right, 36) and right > 0
+    assert val["protocol"]["resize"] == int(16 / ratio) and val["protocol"]["crop"] == 16
+    assert len(val["protocol"]["subset"]) == 64 and val["protocol"]["mask"] == "none"
+    assert told["metrics"]["acc_frac"] == right / 36 and "nine_gap_frac" in told["metrics"]
+    assert [one["eps"] for one in told["attacks"]] == [1 / 255, 0.03]
+    assert told["model"]["parameters_count"] == sum(one.numel() for one in net.parameters())
+    with (tmp_path / "sets.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["correct_count"]) for row in rows] == [one["correct_count"] for one in told["sets"]]
+    lines = shown.splitlines()
+    assert lines[0].split() == ["set", "images", "accuracy,", "%", "protocol"]
+    assert (
+        lines[1].split()[:3] == ["val", "36", f"{100 * right / 36:.2f}"]
+        and val["protocol"]["subset"][:12] in lines[1]
+    )
+    assert (
+        any(line.startswith("corrupted fog severity 1,3 ") for line in lines) and "ImageNet-9 gap: " in shown
+    )
+    assert (
+        "set val: 988 of 1000 classes missing" in shown
+        and str(place) not in (tmp_path / "robustness.json").read_text()
+    )
+
+
+def test_a_file_of_ours_says_itself_what_it_is(place: Path, tmp_path: Path) -> None:
+    words = [
+        "--set",
+        f"val={place / 'val'}",
+        "--on-missing-class",
+        "skip",
+        "--images",
+        "12",
+        "--crop-ratio",
+        "0.9",
+    ]
+    assert run(tmp_path, "--model", str(place / "ours.safetensors"), *words) == 0
+    told = read(tmp_path)
+    assert told["protocol"]["size"] == 16 and told["protocol"]["crop_ratio"] == 0.9
+    assert told["sets"][0]["samples_count"] == 12 and told["model"]["name"] == VIT["name"]
+
+
+def test_prepared_test_images(tmp_path: Path) -> None:
+    from relearn.runs import record
+
+    what: dict[str, Any] = {"study": "poisoning", "paper": "zhu2022", "step": "prepare", "scale": "mini"}
+    split = {"dataset": "digits", "pretrain_per_class": 10, "fine_tune_per_class": 1, "pool_per_class": 1}
+    with record.Run(tmp_path / "data", **what, labels={}, seed=0, settings=split) as one:
+        prepare.run(one, split, {}, "cpu", "fp32")
+    net = network(10, in_channels=1, size=8, patch_size=4, mean=[0.5], std=[0.5])
+    vision_files.save(net, tmp_path / "net.safetensors")
+    words = [
+        "--model",
+        str(tmp_path / "net.safetensors"),
+        "--set",
+        f"test={tmp_path / 'data/data.safetensors'}",
+    ]
+    assert run(tmp_path / "a", *words, "--images", "20", "--corruptions", "all", "--severities", "5") == 0
+    assert [row["set"] for row in read(tmp_path / "a")["sets"]] == ["test"] + 15 * ["corrupted"]
+    assert run(tmp_path / "b", *words, "--images", "20", "--corruptions", "fog", "--seed", "1") == 0
+    again = [str(tmp_path / "b/sets.csv"), "--corruptions", "fog", "--seed", "1"]
+    assert run(tmp_path / "c", *words, "--images", "20", "--reference", *again) == 0
+    assert read(tmp_path / "c")["metrics"]["mce_frac"] == pytest.approx(1)
+
+
+def test_bad_images_are_counted_and_listed(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    val = folder(tmp_path / "val", some_identifiers(range(3)), 3)
+    torn = sorted(val.rglob("*.png"))[4]
+    torn.write_bytes(torn.read_bytes()[:50])
+    words = ["--model", str(place / "ours.safetensors"), "--set", f"val={val}", "--on-missing-class", "skip"]
+    assert run(tmp_path / "a", *words) == 2
+    fault = capsys.readouterr().err.strip().splitlines()[-1]
+    assert fault.startswith("relearn robustness: ") and torn.name in fault
+    assert run(tmp_path / "b", *words, "--on-bad-image", "skip") == 0
+    assert "could not be decoded and were left out: 1, see bad_images.csv" in capsys.readouterr().out
+    told = read(tmp_path / "b")
+    assert told["sets"][0]["samples_count"] == 8 and told["sets"][0]["protocol"]["left_out"] == 1
+    with (tmp_path / "b/bad_images.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["file"] == f"{torn.parent.name}/{torn.name}" and row["set"] == "val"
+
+
+def test_one_line_for_whatever_is_wrong(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    val, state, ours = (str(place / name) for name in ("val", "state.pth", "ours.safetensors"))
+    for words, code, said in (
+        ([*NAMED, "--set", f"val={val}"], 2, "needs weights; allowed: --weights FILE, or --pretrained"),
+        (
+            ["--model", "resnet18", "--weights", state, "--set", f"val={val}"],
+            2,
+            "not weights of resnet18 for 1000 classes",
+        ),
+        (
+            ["--model", "resnet8x", "--weights", state, "--set", f"val={val}"],
+            2,
+            "network: 'resnet8x' (allowed: a name",
+        ),
+        (
+            ["--model", state, "--set", f"val={val}"],
+            2,
+            "does not say what it holds; allowed: --model NAME --weights",
+        ),
+        (
+            ["--model", ours, "--weights", state, "--set", f"val={val}"],
+            2,
+            "a file, and weights too; allowed: one",
+        ),
+        (["--model", "none.safetensors", "--set", f"val={val}"], 3, "none.safetensors: no such file"),
+        ([*NAMED, "--weights", "none.pth", "--set", f"val={val}"], 3, "--weights none.pth: no such file"),
+        (["--model", ours, "--set", "val=nowhere"], 3, "--set val: no folder or file nowhere"),
+        (
+            ["--model", ours, "--set", f"val={val}"],
+            2,
+            "988 of 1000 classes missing, the first is 12 (n01532829)",
+        ),
+        (["--model", ours, "--set", f"val={val}", "--set", f"val={val}"], 2, "--set: a name twice"),
+        (["--model", ours, "--set", f"c={val}"], 2, "is no corruption"),
+        (["--model", ours, "--set", f"nine={val}"], 2, "no folder original; allowed"),
+        (["--model", ours, "--size", "24", "--set", f"val={val}"], 2, "protocol.size is 24; allowed: 16"),
+        (
+            ["--model", ours, "--interpolation", "nearest", "--set", f"val={val}"],
+            2,
+            "--interpolation 'nearest'; allowed",
+        ),
+        (["--model", ours], 2, "sets is empty and there is no data"),
+        (
+            ["--model", ours, "--set", f"val={val}", "--corruptions", "fogs"],
+            2,
+            "corruption 'fogs' is unknown; did you mean 'fog'? allowed: gaussian_noise",
+        ),
+        (
+            ["--model", ours, "--set", f"val={val}", "--corruptions", "fog", "--severities", "6"],
+            2,
+            "severity is 6; allowed: 1",
+        ),
+        (["--model", ours, "--set", f"val={val}", "--pgd-eps", "0"], 2, "pgd.eps is [0.0]; allowed"),
+    ):
+        capsys.readouterr()
+        assert run(tmp_path, *words) == code, words
+        told = capsys.readouterr().err.strip().splitlines()
+        assert len(told) == 1 and said in told[0], told
+    assert not (tmp_path / robustness.FILE).exists()
+
+
+@pytest.mark.parametrize("word", ["v3=x", "val", "val=", "=x"])
+def test_sets_of_other_names_are_refused(
+    word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run(tmp_path, "--model", "resnet18", "--set", word)
+    assert (
+        "allowed is name=place with a name of val, real, v2, c, a, r, nine, test" in capsys.readouterr().err
+    )
+
+
+def test_timms_own_protocol_is_the_default() -> None:
+    assert of_timm("vit_tiny_patch16_224") == {"size": 224, "crop_ratio": 0.9, "interpolation": "bicubic"}
+    assert of_timm("resnet50")["size"] == 224 and of_timm("no network") == {}

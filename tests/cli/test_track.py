@@ -1,0 +1,98 @@
+"""`relearn track`: what it imports by default, when it stops following, and that it is cheap where there is nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn import cli
+from relearn.cli import track
+from relearn.runs import provenance, record
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(provenance, "_git", lambda *_: None)
+    yield tmp_path
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    track.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_every_scale_with_runs_is_imported_and_nothing_published() -> None:
+    for name in ("mini/spool", "small/runs", "published/mini/runs", "published/runs", "logs"):
+        (Path("results") / name).mkdir(parents=True)
+    assert track.roots() == [Path("results/mini"), Path("results/small")]
+
+
+def test_where_there_is_nothing_nothing_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    program = "import sys; from relearn.cli import main; code = main(['track']); print(code, 'mlflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "relearn track: nothing to import yet\n0 False\n"
+    assert list(Path().iterdir()) == []
+
+
+def test_a_follower_without_runs_waits_for_its_stop_file(capsys: pytest.CaptureFixture[str]) -> None:
+    stop = Path("stop")
+    threading.Timer(0.3, stop.touch).start()
+    assert track.main(parsed("--follow", "--stop-file", "stop")) == 0
+    assert stop.exists() and capsys.readouterr().out == "relearn track: nothing to import yet\n"
+
+
+def test_a_follower_ends_with_the_process_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = iter([7, 7, 7, 1])
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    stop = track._stop(None)
+    assert [stop(), stop(), stop()] == [False, False, True]
+
+
+def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    with record.Run(
+        "results/mini/runs/a", study="s", paper="p", step="t", labels={}, scale="mini", seed=0, settings={}
+    ) as run:
+        run.finish({})
+    Path("stop").touch()
+    Path("artefacts.yaml").write_text("artefacts: {p.table1.1: {where: {step: t}}}\n")
+    asked: list[Any] = []
+    pytest.importorskip("mlflow")
+    from relearn.tracking import importer as tracking
+
+    def note(root: Any, uri: Any, *, stop: Any, artefacts: Any, interval_s: float) -> tracking.Summary:
+        asked.append((root, uri, stop(), artefacts, interval_s))
+        return tracking.Summary(created=1, problems=["one line"])
+
+    monkeypatch.setattr(tracking, "follow", note)
+    words = ("--follow", "--stop-file", "stop", "--uri", "sqlite:///x.db", "--artefacts", "artefacts.yaml")
+    assert track.main(parsed(*words)) == 0
+    artefacts = {"p.table1.1": {"where": {"step": "t"}}}
+    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, artefacts, 2.0)]
+
+
+def test_the_project_s_own_artefacts_can_be_read() -> None:
+    file = Path(__file__).parents[2] / track.ARTEFACTS
+    found = track.load_artefacts(file)
+    assert found and all("where" in artefact for artefact in found.values())
+    assert track.load_artefacts(Path("absent.yaml")) == {}
+    Path("wrong.yaml").write_text("artefacts: [a]\n")
+    with pytest.raises(ValueError, match=r"wrong\.yaml: artefacts is list"):
+        track.load_artefacts(Path("wrong.yaml"))
+
+
+def test_a_folder_that_does_not_exist_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["track", "--root", "results/foo"]) == 3
+    assert capsys.readouterr().err.startswith("relearn track: --root results/foo: no such folder")

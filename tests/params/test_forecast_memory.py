@@ -1,0 +1,289 @@
+"""The forecast of memory against what networks really hold, and that it refuses what does not fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from relearn.models.character_lm import CharacterTransformer
+from relearn.models.long_short_lm import LongShortLM
+from relearn.models.lra_encoder import LRAEncoder
+from relearn.models.residual_vit import ResidualViT
+from relearn.params import forecast_memory
+from relearn.params import reading as params
+from relearn.params import rules as schema_rules
+from relearn.params.forecast_memory import LIMIT, TRAINED, Need, Tensor, transformer
+from relearn.params.strict_yaml import dotted
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZES = {"layers": 3, "dim": 32, "ffn": 96, "heads": 4}
+V = 50
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "character_lm": lambda: CharacterTransformer(attention="l2_tied", vocabulary=V, **SIZES),
+    "lra_encoder": lambda: LRAEncoder("full", vocabulary=V, classes=10, max_length=64, **SIZES),
+    "long_short_lm": lambda: LongShortLM(vocabulary=V, window=8, segment=4, rank=1, **SIZES),
+    "residual_vit": lambda: ResidualViT(
+        num_classes=10, embed_dim=32, num_heads=4, depth=3, mlp_ratio=3.0, img_size=8, patch_size=2
+    ),
+}
+
+
+def weights(tensors: tuple[Tensor, ...]) -> int:
+    """Numbers that are trained."""
+    return sum(tensor.bytes for tensor in tensors if tensor.each == TRAINED) // TRAINED
+
+
+def kept(network: nn.Module, tokens: torch.Tensor) -> int:
+    """Bytes that a forward pass keeps for the backward pass, each storage once, weights left out."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
+    found: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        network(tokens)
+    return sum(storage.nbytes() for storage in found.values())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_forecast_of_weights_is_close_to_the_network_and_never_above_it(name: str) -> None:
+    network = NETWORKS[name]()
+    real = sum(parameter.numel() for parameter in network.parameters())
+    forecast = weights(
+        transformer(**SIZES, length=16, batch=1, vocabulary=0 if name == "residual_vit" else V)
+    )
+    assert real / 2 < forecast <= real
+
+
+@pytest.mark.parametrize(("batch", "length"), [(2, 16), (2, 256)])
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_forecast_of_activations_is_what_a_step_keeps_at_least(
+    batch: int, length: int, fused: bool
+) -> None:
+    """At long sequences the attention weights are most of it, unless a fused kernel spares them."""
+    network = CharacterTransformer(V, attention="dp", **SIZES)
+    for layer in network.attention_layers():
+        layer.fused = fused
+    parts = {
+        tensor.what: tensor.bytes
+        for tensor in transformer(**SIZES, length=length, batch=batch, vocabulary=V)
+        if tensor.each != TRAINED
+    }
+    scores = parts.pop("attention weights of a layer")
+    real = kept(network, torch.zeros(batch, length, dtype=torch.long))
+    least = sum(parts.values()) + (0 if fused else scores)
+    assert real / 12 < least <= real
+    if length == 256:
+        assert (real > SIZES["layers"] * scores) is not fused
+
+
+def test_terms_grow_as_their_formulas_say() -> None:
+    """Twice the length is four times the attention, twice the activations and no more weights."""
+    once, twice = (
+        {tensor.what: tensor.bytes for tensor in transformer(**SIZES, length=n, batch=2, vocabulary=V)}
+        for n in (64, 128)
+    )
+    assert {what: twice[what] / once[what] for what in once} == {
+        "weights of the layers": 1,
+        "embedding": 1,
+        "activations": 2,
+        "logits": 2,
+        "attention weights of a layer": 4,
+    }
+    shared = transformer(**SIZES, length=64, batch=2, shared=True)
+    assert weights(shared) * SIZES["layers"] == once["weights of the layers"] // TRAINED
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    for size, number in ((LIMIT, 0), (LIMIT + 1, 1)):
+        need = Need(
+            ("a", 0), 7, (Tensor("thing", (("size", size),), 1), Tensor("nothing", (("size", 0),), 1))
+        )
+        assert len(list(forecast_memory.refused(iter([need])))) == number
+    (found,) = forecast_memory.refused(iter([need]))
+    assert found == (
+        ("a", 0),
+        f"found 7, allowed: at most 2048 GiB at this size, not 2048 GiB; most: thing (size {LIMIT + 1} x 1 bytes)",
+    )
+
+
+# forecast: (values that are each in range and together too large, the key that is named, a word of the largest tensor)
+BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
+    "schema_rules_gradinit._folder_memory": (
+        {"gradinit.imagenet.batch_size": 65_536, "gradinit.imagenet.size": 1024},
+        "gradinit.imagenet.batch_size",
+        "channels 64",
+    ),
+    "schema_rules_gradinit._translation_memory": (
+        {
+            "gradinit.translation.network.ffn": 65_536,
+            "gradinit.translation.network.layers": 1024,
+            "gradinit.translation.train.max_tokens": 131_072,
+        },
+        "gradinit.translation.train.max_tokens",
+        "activations",
+    ),
+    "schema_rules_gradinit._beam_memory": (
+        {
+            "gradinit.translation.beam.size": 10_000,
+            "gradinit.translation.beam.extra": 10_000,
+            "gradinit.translation.network.dim": 4096,
+            "gradinit.translation.network.layers": 8,
+        },
+        "gradinit.translation.beam.size",
+        "units so far",
+    ),
+    "schema_rules_l2_attention._language_memory": (
+        {"l2_attention.network.dim": 65_536, "l2_attention.depths.fixed.dp": [1024]},
+        "l2_attention.network.dim",
+        "weights of the layers",
+    ),
+    "schema_rules_l2_attention._clock_memory": (
+        {"l2_attention.clock.batch_size": 65_536, "l2_attention.clock.layers": [1024]},
+        "l2_attention.clock.dim",
+        "activations",
+    ),
+    "schema_rules_l2_attention._ascent_memory": (
+        {
+            "l2_attention.figure_8.length": 131_072,
+            "l2_attention.figure_8.dim": 64,
+            "l2_attention.figure_8.heads": 64,
+        },
+        "l2_attention.figure_8.starts",
+        "attention weights",
+    ),
+    "schema_rules_l2_attention._inversion_memory": (
+        {"l2_attention.inversion.lengths": [16, 131_072]},
+        "l2_attention.inversion.batch",
+        "attention weights",
+    ),
+    "schema_rules_l2_attention._examine_memory": (
+        {"l2_attention.examine.lengths": [3, 2048], "l2_attention.examine.dims": [2, 1024]},
+        "l2_attention.examine.dims[1]",
+        "Jacobian",
+    ),
+    "schema_rules_lipsformer._theorems_memory": (
+        {"lipsformer.examine.theorem_2.lengths": [131_072], "lipsformer.examine.theorem_2.dims": [16]},
+        "lipsformer.examine.theorem_2.dims[0]",
+        "Jacobian",
+    ),
+    "schema_rules_lipsformer._spectral_memory": (
+        {"lipsformer.examine.spectral_start.channels": [8, 65_536]},
+        "lipsformer.examine.spectral_start.channels[1]",
+        "frequencies",
+    ),
+    "schema_rules_lipsformer._throughput_memory": (
+        {"lipsformer.throughput.batch_size": 65_536, "lipsformer.throughput.size": 1024},
+        "lipsformer.throughput.batch_size",
+        "activations",
+    ),
+    "schema_rules_vision._vit_memory": (
+        {"layer_scale.network.dim": 12_288, "layer_scale.grid.depths": [1024]},
+        "layer_scale.network.dim",
+        "weights of the layers",
+    ),
+    "schema_rules_vision._examine_memory": (
+        {"lrformer.examine.lrsa.lengths": [1024], "lrformer.examine.lrsa.dims": [3, 1024]},
+        "lrformer.examine.lrsa.dims[1]",
+        "Jacobian",
+    ),
+    "schema_rules_long_short._data_memory": (
+        {
+            "long_short.sequences.listops.train_samples": 10_000_000,
+            "long_short.sequences.listops.test_samples": 10_000_000,
+            "long_short.sequences.listops.max_length": 131_072,
+        },
+        "long_short.sequences.listops.train_samples",
+        "sequences",
+    ),
+    "schema_rules_long_short._understand_memory": (
+        {"long_short.sequences.text.max_length": 131_072},
+        "long_short.sequences.text.max_length",
+        "attention weights",
+    ),
+    "schema_rules_long_short._predict_memory": (
+        {
+            "long_short.predict.evaluation.context": 131_072,
+            "long_short.predict.evaluation.batch_size": 65_536,
+        },
+        "long_short.predict.evaluation.context",
+        "activations",
+    ),
+    "schema_rules_long_short._curve_memory": (
+        {
+            "long_short.cost.curve.lengths": [131_072],
+            "long_short.cost.curve.full_longest": 131_072,
+            "long_short.cost.curve.batches": [64],
+        },
+        "long_short.cost.curve.full_longest",
+        "attention weights",
+    ),
+    "schema_rules_long_short._latency_memory": (
+        {"long_short.cost.latency.lengths.text": 131_072, "long_short.cost.latency.batch_size": 32},
+        "long_short.cost.latency.lengths.text",
+        "attention weights",
+    ),
+    "schema_rules_long_short._adapt_memory": (
+        {
+            "long_short.adapt.config.vocabulary": 262_144,
+            "long_short.adapt.finetune.batch_size": 32,
+            "long_short.adapt.max_length": 131_072,
+        },
+        "long_short.adapt.max_length",
+        "logits",
+    ),
+    "schema_rules_freelb._encoder_memory": (
+        {"freelb.encoders.bert.dim": 65_536, "freelb.encoders.bert.layers": 24},
+        "freelb.encoders.bert.dim",
+        "weights of the layers",
+    ),
+}
+
+
+def nested(changes: dict[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, value in changes.items():
+        *above, last = key.split(".")
+        branch = tree
+        for name in above:
+            branch = branch.setdefault(name, {})
+        branch[last] = value
+    return tree
+
+
+def test_every_forecast_is_tried() -> None:
+    known = [f"{one.__module__.rpartition('.')[2]}.{one.__name__}" for one in schema_rules.NEEDS]
+    assert known == list(BEYOND)
+
+
+@pytest.mark.parametrize("forecast", BEYOND)
+def test_what_does_not_fit_is_refused_in_one_line(forecast: str) -> None:
+    """By this forecast and by no bound of a single key."""
+    changes, key, word = BEYOND[forecast]
+    with pytest.raises(params.ParamsError) as caught:
+        params.load(ROOT / "params.yaml", overrides=nested(changes))
+    assert all("at most 2048 GiB at this size" in line for line in caught.value.problems), caught.value
+    line = next(line for line in caught.value.problems if f": {key}: found " in line)
+    assert word in line.partition("most: ")[2]
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("scale", params.SCALES)
+def test_every_scale_fits_with_room(scale: str) -> None:
+    values = params.load(ROOT / "params.yaml", scale=scale)
+    forecasts = {
+        dotted(one.path): one.bytes for one in schema_rules.needs(functools.partial(params.section, values))
+    }
+    assert len(forecasts) > 20
+    assert max(forecasts.values()) * 30 < LIMIT

@@ -1,0 +1,115 @@
+"""The prepare step from settings to record, on the real digits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relearn import data
+from relearn.data.arrays import load_prepared
+from relearn.runs import record
+from relearn.steps import prepare_images as prepare
+
+SETTINGS = {"dataset": "digits", "pretrain_per_class": 70, "fine_tune_per_class": 50, "pool_per_class": 70}
+
+
+def run(out: Path, **changes: object) -> dict:
+    settings = SETTINGS | changes
+    with record.Run(
+        out,
+        study="poisoning",
+        paper="zhu2022",
+        step="prepare",
+        labels={"dataset": str(settings["dataset"])},
+        scale="mini",
+        seed=0,
+        settings=settings,
+    ) as one:
+        prepare.run(one, settings, {}, "cpu", "fp32")
+    return record.read(out)
+
+
+def test_digits_from_settings_to_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELEARN_MIRROR", raising=False)
+    done = run(tmp_path / "runs/poisoning/prepare/digits")
+    assert record.verify_outputs(done) == []
+    whole = data.load("digits")
+    rest = 1797 - 10 * 140
+    counts = {"pretrain": 700, "pool": 700, "fine_tune": 500, "test": rest, "classes": 10}
+    counts |= {"inexact_train": 0, "inexact_test": 0}
+    assert done["metrics"] == {f"{name}_count": count for name, count in counts.items()}
+    assert json.loads(done["notes"][0].removeprefix("source: ")) == whole.source
+
+    got = load_prepared(tmp_path / "runs/poisoning/prepare/digits/data.safetensors")
+    assert got.dataset == "digits" and got.classes == whole.class_names
+    np.testing.assert_array_equal(got.images.numpy(), whole.train_images)
+    for part in ("pretrain", "pool", "fine_tune", "test"):
+        assert len(getattr(got, part)()[1]) == counts[part]
+    trials = got.trials(target_class=6, targets=20, poison_class=8, poisons=5)
+    sixes = np.flatnonzero(whole.train_labels == 6)
+    assert trials.target_index.tolist() == sixes[120:140].tolist()
+
+
+def test_equal_settings_make_equal_bytes(tmp_path: Path) -> None:
+    shas = {run(tmp_path / name)["outputs"]["data.safetensors"]["sha256"] for name in ("one", "two")}
+    other = run(tmp_path / "other", pretrain_per_class=69)["outputs"]["data.safetensors"]["sha256"]
+    assert len(shas) == 1 and other not in shas
+
+
+def test_too_few_images_leave_no_record(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"class 0 \(0\) has 178 images; needed: .* = 271"):
+        run(tmp_path / "digits", pretrain_per_class=200)
+    assert not (tmp_path / "digits" / "record.json").exists()
+
+
+def test_the_step_imports_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
+    code = """
+import sys
+from types import SimpleNamespace
+from pathlib import Path
+from relearn.steps import prepare
+assert prepare.NEEDS_TORCH is False
+run = SimpleNamespace(output=lambda name: Path(sys.argv[1]) / name, finish=lambda metrics, notes: None)
+prepare.run(run, eval(sys.argv[2]), {}, "cpu", "fp32")
+heavy = {"torch", "sklearn", "pandas", "pooch", "pydantic"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path), str(SETTINGS)], check=True)
+    assert (tmp_path / "data.safetensors").is_file()
+
+
+MIRROR = os.environ.get("RELEARN_MIRROR", "")
+
+
+@pytest.mark.skipif(
+    not MIRROR or not (Path(MIRROR) / "cifar10").is_dir(),
+    reason="RELEARN_MIRROR names no folder with real CIFAR-10 images",
+)
+def test_real_cifar10_subsampled(tmp_path: Path) -> None:
+    done = run(
+        tmp_path, dataset="cifar10", pretrain_per_class=300, fine_tune_per_class=50, pool_per_class=200
+    )
+    counts = {"pretrain": 3000, "pool": 2000, "fine_tune": 500, "test": 10000, "classes": 10}
+    for name, count in counts.items():
+        assert done["metrics"][f"{name}_count"] == count
+    got = load_prepared(tmp_path / "data.safetensors")
+    whole = data.load("cifar10", folder=Path(MIRROR) / "cifar10")
+    used = got.tensors["source_index"].numpy()
+    assert len(used) == 5000  # unused images are not stored
+    np.testing.assert_array_equal(got.images.numpy(), whole.train_images[used])
+    np.testing.assert_array_equal(got.test()[0].numpy(), whole.test_images)
+    trials = got.trials(target_class=6, targets=50, poison_class=8, poisons=5)
+    frogs, ships = (np.flatnonzero(whole.train_labels == label) for label in (6, 8))
+    assert used[trials.target_index].tolist() == frogs[350:400].tolist()
+    np.testing.assert_array_equal(trials.base_images.numpy(), whole.train_images[ships[300:305]])
+    inexact = used[~whole.train_exact[used]]
+    assert done["metrics"]["inexact_train_count"] == len(inexact)
+    assert done["metrics"]["inexact_test_count"] == (~whole.test_exact).sum()
+    if len(inexact):
+        assert done["notes"][1].endswith(" ".join(map(str, inexact)))

@@ -1,0 +1,122 @@
+"""Ranges of ``gradinit`` in params.yaml and rules between its keys, written by hand; ``test_schema`` tries them."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from relearn.studies.gradinit import params as schema_gradinit
+
+G = "gradinit"
+T = f"{G}.translation"
+COUNTS = ([1, 7], [0, -1, 2.0, "3", 2**64])
+POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
+SHARE = ([0, 0.99], [1, -0.1, float("nan")])
+NETWORKS = ([[], ["VGG-19", "WRN-28-10"]], [["ResNet18"], ["VGG-19", "VGG-19"], "VGG-19", [1]])
+STARTS = ([[], ["post_ln/xavier", "w_skip/admin"]], [["pre_ln/xavier"], ["post_ln/kaiming"], ["post_ln"]])
+RANGES: dict[str, tuple[list[Any], list[Any]]] = {
+    f"{G}.images.dataset": (["digits"], ["imagenet", "Digits"]),
+    f"{G}.images.train_per_class": ([130, 164], [1, 0, 2.0]),
+    f"{G}.corpus.dataset": (["multi30k", "iwslt14"], ["wmt", None]),
+    f"{G}.corpus.vocabulary": ([50, 200], [49, 50.0]),
+    f"{G}.corpus.max_length": ([4, 60], [3, 4.0]),
+    f"{G}.corpus.train_pairs": ([0, 10], [-1, 1.0]),
+    f"{G}.corpus.test_pairs": ([0, 10], [-1, 1.0]),
+    f"{G}.network.deep_depth": ([0.01, 1, 4], [0, 4.1]),
+    f"{G}.initialise.batch_size": ([2, 64], [1, 2.0]),
+    f"{G}.initialise.iterations": COUNTS,
+    f"{G}.initialise.eta": POSITIVE,
+    f"{G}.initialise.gamma": POSITIVE,
+    f"{G}.initialise.overlap": ([0, 0.5, 1], [-0.1, 1.1]),
+    f"{G}.initialise.min_scale": SHARE,
+    f"{G}.initialise.normalised": ([True, False], [0, "true"]),
+    **{f"{G}.initialise.tau.{name}": POSITIVE for name in get_args(schema_gradinit.NetworkName)},
+    **{f"{G}.initialise.free_tau.{name}": POSITIVE for name in ("half", "same", "same_large")},
+    f"{G}.initialise.penalties": ([[], [0.5, 0.1]], [[0], [1.0, 1.0], 0.1]),
+    f"{G}.initialise.metainit.momentum": SHARE,
+    f"{G}.initialise.lsuv.tolerance": POSITIVE,
+    f"{G}.train.cutout": ([0, 16], [-1, 1.0]),
+    f"{G}.train.clip_norm": POSITIVE,
+    f"{G}.train.mixup": POSITIVE,
+    f"{G}.scalars.low_lr": POSITIVE,
+    **{f"{G}.networks.{name}": NETWORKS for name in schema_gradinit.ImageGrid.model_fields},
+    f"{G}.adamw_networks": NETWORKS,
+    f"{G}.scalar_networks": NETWORKS,
+    f"{G}.first_steps.networks": NETWORKS,
+    f"{G}.first_steps.initialisations": ([[], ["kaiming"]], [["none"], ["kaiming", "kaiming"]]),
+    **{  # networks that the grid of mini does not have
+        f"{G}.imagenet.networks.{name}": ([[], ["ResNet-1202", "ResNet-110-SkipInit"]], NETWORKS[1])
+        for name in schema_gradinit.FolderStarts.model_fields
+    },
+    f"{G}.imagenet.size": ([8, 224], [7, 32.0]),
+    f"{G}.imagenet.epochs": ([2, 90], [0, 2.0]),
+    f"{G}.imagenet.batch_size": ([2, 256], [1, 2.0]),
+    f"{G}.imagenet.lr": POSITIVE,
+    f"{G}.imagenet.milestones": ([[], [1]], [[0], [2, 1], [1, 1], 1]),
+    f"{G}.imagenet.mixup": POSITIVE,
+    f"{G}.imagenet.initialise.batch_size": ([2, 128], [1, 2.0]),
+    f"{G}.imagenet.initialise.iterations": COUNTS,
+    f"{G}.imagenet.initialise.gamma": POSITIVE,
+    f"{G}.probe.networks": NETWORKS,
+    f"{G}.probe.batches": ([2], [1, 2.0]),
+    f"{G}.probe.variance_draws": ([100], [99]),
+    **{f"{T}.network.{name}": COUNTS for name in ("ffn", "layers")},
+    f"{T}.network.heads": ([1, 2], [0, 2.0]),
+    f"{T}.network.dim": ([8, 48], [0, 8.0]),
+    f"{T}.train.steps": ([1, 100], [0, 1.0]),
+    f"{T}.train.warmup_steps": ([1], [0, 1.0]),
+    f"{T}.train.schedule_steps": ([100, 1000], [0, 100.0]),
+    f"{T}.initialise.tau": POSITIVE,
+    f"{T}.train.sgd_lr": POSITIVE,
+    f"{T}.train.betas": ([[0, 0.99]], [[0.9], [0.9, 1.0], [0.9, 0.9, 0.9], 0.9]),
+    f"{T}.train.evaluations": COUNTS,
+    f"{T}.beam.size": COUNTS,
+    f"{T}.beam.length_penalty": ([0, 1.5], [-0.1]),
+    f"{T}.beam.extra": COUNTS,
+    f"{T}.beam.factor": ([0.5, 10], [0, 10.1, float("nan")]),
+    f"{T}.runs": ([[], ["post_ln/xavier/adam"]], [["post_ln/xavier"], ["post_ln/xavier/sgdw"], ["a/b/c"]]),
+    f"{T}.grid.runs": STARTS,
+    f"{T}.grid.lr": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),
+    f"{T}.grid.beta2": ([[], [0.9]], [[1.0], [0.9, 0.9]]),
+    f"{T}.probe.runs": STARTS,
+}
+
+RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {f"{G}.images.train_per_class": 164},
+        {f"{G}.images.train_per_class": 165},
+        f"{G}.images.train_per_class",
+    ),
+    *(
+        (
+            {f"{G}.{section}.batch_size": most},
+            {f"{G}.{section}.batch_size": most + 1},
+            f"{G}.{section}.batch_size",
+        )
+        for section, most in (("train", 1300), ("probe", 1300), ("initialise", 866), ("first_steps", 866))
+    ),
+    (
+        {f"{G}.initialise.overlap": 1.0, f"{G}.initialise.batch_size": 1300},
+        {f"{G}.initialise.overlap": 1.0, f"{G}.initialise.batch_size": 1301},
+        f"{G}.initialise.batch_size",
+    ),
+    (
+        {f"{G}.imagenet.epochs": 7, f"{G}.imagenet.milestones": [3, 6]},
+        {f"{G}.imagenet.epochs": 7, f"{G}.imagenet.milestones": [3, 7]},
+        f"{G}.imagenet.milestones[1]",
+    ),
+    (  # one network, one data set
+        {f"{G}.imagenet.networks.fixup": ["timm-ResNet-50-BN"]},
+        {
+            f"{G}.imagenet.networks.gradinit": ["VGG-19", "timm-ResNet-50-BN"],
+            f"{G}.networks.gradinit": ["timm-ResNet-50-BN"],
+        },
+        f"{G}.imagenet.networks.gradinit[1]",
+    ),
+    ({f"{G}.train.test_images": 497}, {f"{G}.train.test_images": 498}, f"{G}.train.test_images"),
+    ({f"{T}.network.dim": 8}, {f"{T}.network.dim": 10}, f"{T}.network.dim"),
+    ({f"{T}.network.heads": 1}, {f"{T}.network.heads": 1, f"{T}.network.dim": 7}, f"{T}.network.dim"),
+    ({f"{T}.initialise.max_tokens": 183}, {f"{T}.initialise.max_tokens": 182}, f"{T}.initialise.max_tokens"),
+    ({f"{T}.train.max_tokens": 61}, {f"{T}.train.max_tokens": 60}, f"{T}.train.max_tokens"),
+    ({f"{T}.train.steps": 100}, {f"{T}.train.steps": 101}, f"{T}.train.steps"),
+    ({f"{T}.train.warmup_steps": 99}, {f"{T}.train.warmup_steps": 100}, f"{T}.train.warmup_steps"),
+]

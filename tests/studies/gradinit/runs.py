@@ -1,0 +1,182 @@
+"""Tiny runs of the study gradinit: digits prepared once, starts and trainings as records below one folder."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import csv
+import functools
+import json
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import relearn.methods.fit as fitting
+from relearn.params import reading as params
+from relearn.runs import record
+from relearn.steps.tasks import open_task
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
+COUNT = 200  # images to train on
+AUGMENTATION = {"crop_padding": 1, "flip": False, "cutout": 2}
+NETWORK = {"name": "ResNet-110-BN", "width": 0.25, "depth": 0.06}
+START = {"task": "images", "network": NETWORK, "batch_size": 32, "iterations": 3, **AUGMENTATION}
+RECIPE: dict[str, Any] = {
+    **AUGMENTATION,
+    "batch_size": 48,
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 1.0e-4,
+    "epochs": 3,
+    "test_images": 100,
+    "optimizer": "sgd",
+    "steps": None,
+    "clip_norm": None,
+    "mixup": None,
+    "scalars": False,
+}
+GRADINIT = {"optimizer": "sgd", "tau": 0.05, "eta": 0.1, "gamma": 1.0, "overlap": 0.5, "normalised": True}
+
+
+class Runs:
+    """``initialise`` and ``learn`` on the same 200 digits; ``root / name`` is a run's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "results/mini/runs"
+        self.data = self.root / "images/data.safetensors"
+        self.step("prepare", "images", SPLIT, {})
+
+    def step(
+        self,
+        step: str,
+        name: str,
+        settings: Mapping[str, Any],
+        labels: Mapping[str, str],
+        seed: int = 0,
+        **inputs: Path,
+    ) -> dict:
+        given = {key: [path] for key, path in inputs.items()}
+        what: dict[str, Any] = {"study": "gradinit", "paper": "zhu2022", "step": step, "scale": "mini"}
+        with record.Run(
+            self.root / name, **what, labels=labels, seed=seed, settings=settings, inputs=given
+        ) as one:
+            import_module(f"relearn.steps.{step}").run(one, dict(settings), given, "cpu", "fp32")
+        done = record.read(self.root / name)
+        assert record.verify_outputs(done) == []
+        return done
+
+    def initialise(
+        self,
+        name: str,
+        method: str | None,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        network: Mapping[str, Any] = NETWORK,
+        **changes: Any,
+    ) -> dict:
+        """A start in the folder ``name``, which is its label `initialisation` too."""
+        settings = {
+            **START,
+            "network": network,
+            "method": method,
+            "arguments": dict(arguments or {}),
+            **changes,
+        }
+        labels = {"task": "images", "network": network["name"], "initialisation": name}
+        return self.step("initialise", name, settings, labels, seed, data=self.data)
+
+    def learn(
+        self, name: str, start: str, *, seed: int = 0, network: str = NETWORK["name"], **changes: Any
+    ) -> dict:
+        labels = {"task": "images", "network": network, "initialisation": start, "recipe": "sgd"}
+        return self.step(
+            "learn", name, {**RECIPE, **changes}, labels, seed, data=self.data, start=self.weights(start)
+        )
+
+    def weights(self, name: str) -> Path:
+        return self.root / name / "weights.safetensors"
+
+    def state(self, name: str) -> dict[str, Tensor]:
+        return load_file(self.weights(name))
+
+    def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
+        with (self.root / name / file).open(newline="", encoding="utf-8") as table:
+            return list(csv.DictReader(table))
+
+    def task(self, **changes: Any) -> Any:
+        return open_task({**START, **changes}, {"data": [self.data]}, "cpu")
+
+
+@functools.cache
+def parameters(scale: str) -> dict[str, Any]:
+    """The shipped parameters, read once a scale: not to be changed."""
+    return params.load(str(CHECKOUT / "params.yaml"), scale=scale)
+
+
+class Rules(dict):
+    """The functions of workflow/settings/gradinit.smk over one file of parameters, without Snakemake."""
+
+    def __init__(self, scale: str) -> None:
+        def expand(pattern, **values):
+            return [pattern] if not values else []
+
+        super().__init__(
+            PARAMS=copy.deepcopy(parameters(scale)),
+            ROOT=f"results/{scale}",
+            expand=expand,
+            network_module=lambda name: name,
+            os=os,
+            Path=Path,
+            __name__="rules",
+        )
+        text = (CHECKOUT / "workflow/settings/gradinit.smk").read_text(encoding="utf-8")
+        exec(compile(ast.parse(text), "gradinit.smk", "exec"), self)
+
+    def runs(self, pattern: str, folders: str) -> list[dict[str, str]]:
+        """The wildcards of the listed folders, each once whatever the seed."""
+        names, found = self[pattern].split("/"), []
+        for folder in self[folders]:
+            parts = {name: part for name, part in zip(names, folder.split("/"), strict=True) if "{" in name}
+            found.append({name.strip("{}"): part for name, part in parts.items() if "seed" not in name})
+        return [dict(one) for one in dict.fromkeys(tuple(one.items()) for one in found)]
+
+    def settings(self, function: str, wildcards: Mapping[str, str]) -> dict:
+        return json.loads(record.canonical(self[function](SimpleNamespace(**wildcards))))
+
+
+class Spy:
+    """What reaches `fit`, what it draws and what it leaves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.images: list[Tensor] = []
+        self.labels: list[Tensor] = []
+        real = fitting.fit
+
+        def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
+            self.images.append(self.given["augment"](images, generator))
+            return self.images[-1]
+
+        def lost(logits: Tensor, labels: Tensor) -> Tensor:
+            self.labels.append(labels)
+            return self.given["loss"](logits, labels)
+
+        def fit(model: nn.Module, data: object, **given: object) -> fitting.Fitted:
+            self.model, self.given = model, given
+            self.names = [name for name, _ in model.named_parameters()]
+            self.start = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+            return real(model, data, **given | {"augment": augmented, "loss": lost})
+
+        monkeypatch.setattr(fitting, "fit", fit)
+
+    def drawn(self) -> list[Tensor]:
+        return self.images + self.labels

@@ -1,0 +1,370 @@
+"""Every claim of chapter 4 is reached by records that deserve its verdict, by effects done by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from relearn.report import claims, claims_formats
+from relearn.report.statistics import student_mean
+from relearn.studies.gradinit.claims import PREDICATES
+
+from ...report.conftest import REPORTED, evidence_of
+from . import fake_records as pretend
+
+DEFINED = claims.load(REPORTED / "claims.yaml")
+SEEDS = (0, 1, 2)
+GOOD = {"accbest_frac": 0.9, "accfinal_frac": 0.9}
+
+
+def judged(evidence, name=None):
+    section = {"gradinit": DEFINED["gradinit"]}
+    found = {claim.id: claim for claim in claims.judge_all(section, {"gradinit": evidence})}
+    return found[name] if name else found
+
+
+def trained(root, network, start, metric, values, *, outcome="ok", **more):
+    """Trainings of seeds 0, 1, …, good in all but the metric."""
+    for seed, value in enumerate(values):
+        metrics = {**GOOD, metric: value}
+        pretend.learn(root, network, start, metrics, seed=seed, outcome=outcome, **more)
+
+
+def part(claim, begin):
+    (found,) = [one for one in claim.parts if one.name.startswith(begin)]
+    return found
+
+
+def test_every_claim_of_the_chapter_has_a_predicate_and_every_predicate_a_claim():
+    assert set(PREDICATES) == set(DEFINED["gradinit"]) and len(PREDICATES) == 12
+
+
+def test_no_records_at_all(tmp_path):
+    found = judged(evidence_of(tmp_path))
+    assert {claim.verdict for claim in found.values()} == {"not_run"}
+    assert "no runs for SGD: GradInit - Admin" in found["no_warmup_sgd"].missing
+
+
+def test_the_chapter_as_it_pretends_to_be(gradinit):
+    found = judged(gradinit)
+    assert {name: claim.verdict for name, claim in found.items()} == {
+        **dict.fromkeys(PREDICATES, "reproduced"),
+        "overlap_half": "inconclusive",  # all overlaps give the same
+        "no_warmup_sgd": "contradicted",  # Admin is 0.1 BLEU better
+    }
+    assert [name for name, claim in found.items() if claim.provisional] == ["parameter_counts"]
+    # accuracy of Kaiming 0.25, of GradInit 0.35; best 0.9 and 0.925
+    assert found["faster_start"].main.interval.estimate == pytest.approx(0.1)
+    assert found["better_end"].main.interval.estimate == pytest.approx(0.025)
+    assert len(found["better_end"].parts) == 9 and len(found["beats_metainit"].parts) == 8 * 3
+
+
+def test_students_interval_by_hand():
+    values = [0.1, 0.3, 0.2, 0.7]
+    half = stats.t.ppf(0.975, 3) * np.std(values, ddof=1) / 2
+    found = student_mean(values)
+    assert (found.estimate, found.low, found.high) == pytest.approx((0.325, 0.325 - half, 0.325 + half))
+    lone = student_mean([0.4])
+    assert (lone.estimate, lone.low, lone.high) == (0.4, -math.inf, math.inf)
+    same = student_mean([0.3 - 0.1, 0.2, 0.5 - 0.3])
+    assert same.low == same.estimate == same.high == 0.2
+    with pytest.raises(ValueError, match="found no values"):
+        student_mean([])
+
+
+@pytest.mark.slow
+def test_students_interval_covers_the_truth_nineteen_times_in_twenty():
+    rng = np.random.default_rng(3)
+    held = [
+        found.low <= 0.5 <= found.high for found in (student_mean(rng.normal(0.5, 1, 4)) for _ in range(4000))
+    ]
+    assert np.mean(held) == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 4000))
+
+
+@pytest.mark.parametrize(
+    ("differences", "word"),
+    [
+        ((0.10, 0.11, 0.12), "reproduced"),
+        ((0.01, 0.30, -0.02), "direction"),
+        ((-0.01, -0.30, 0.02), "inconclusive"),
+        ((-0.10, -0.11, -0.12), "contradicted"),
+    ],
+)
+def test_every_verdict_is_reached_seed_by_seed(tmp_path, differences, word):
+    starts = (0.2, 0.6, 0.4)  # far apart: only paired by seed are the differences small
+    trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", starts)
+    trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [a + d for a, d in zip(starts, differences)])
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert claim.verdict == word and not claim.reasons
+    assert claim.main.interval.estimate == pytest.approx(np.mean(differences))
+    assert claim.provisional and len(claim.missing) == 4  # the other networks
+    assert claim.count() == {"networks": 1, "seeds": 3, "trials": 3}
+    assert claims_formats.numbers(claim) == "3 seeds"
+
+
+def test_a_claim_on_several_networks_is_as_good_as_the_weakest(tmp_path):
+    for network, better in (("VGG-19", 0.1), ("ResNet-110", -0.1)):
+        trained(tmp_path, network, "kaiming", "acc1_frac", [0.30, 0.31, 0.32])
+        trained(tmp_path, network, "gradinit", "acc1_frac", [0.30 + better, 0.31 + better, 0.32 + better])
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert claim.verdict == "contradicted" and claim.main.name.startswith("ResNet-110")
+
+
+def test_seeds_that_only_one_side_has_are_left_out(tmp_path):
+    trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", [0.3, 0.3])
+    trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4, 0.5, 0.9, 0.9])
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert claim.main.interval.estimate == pytest.approx(0.15)
+    assert len(claim.runs) == 4 and claim.count()["seeds"] == 2
+    assert (claim.verdict, claim.reasons) == ("underpowered", ("2 seeds, needs 3",))
+
+
+def test_one_seed_is_underpowered_and_the_numbers_are_still_said(tmp_path):
+    trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", [0.3])
+    trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4])
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert (claim.verdict, claim.numbers_say) == ("underpowered", "direction")
+    assert claims_formats.effect(claim.main) == "+10.0 [none, none] points"
+
+
+def test_a_network_that_no_start_brings_to_quality_is_underpowered(tmp_path):
+    for seed in SEEDS:
+        for start, first in (("kaiming", 0.3), ("gradinit", 0.4)):
+            metrics = {"acc1_frac": first, "accbest_frac": 0.55}
+            pretend.learn(tmp_path, "VGG-19", start, metrics, seed=seed)
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert (claim.verdict, claim.reasons) == ("underpowered", ("VGG-19 at 55.0% best accuracy, needs 60%",))
+    for seed in SEEDS:  # another start reaches it: the network can learn
+        pretend.learn(tmp_path, "VGG-19", "metainit", {"accbest_frac": 0.61}, seed=seed)
+    assert judged(evidence_of(tmp_path), "faster_start").verdict == "reproduced"
+
+
+def test_a_training_that_diverges_before_its_first_epoch_has_the_accuracy_of_one_class(tmp_path):
+    trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4, 0.4, 0.4])
+    for seed in SEEDS:
+        lost = {"accbest_frac": 0.1}
+        pretend.learn(tmp_path, "VGG-19", "kaiming", lost, seed=seed, outcome="diverged")
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert claim.verdict == "reproduced" and claim.main.interval.estimate == pytest.approx(0.3)
+
+
+def test_other_suites_and_recipes_do_not_decide(tmp_path):
+    for start, value in (("kaiming", 0.3), ("gradinit", 0.4)):
+        more = {"suite": "first_steps", "recipe": "steps"}
+        trained(tmp_path, "VGG-19-BN", start, "accfinal_frac", [value] * 3, **more)
+        trained(tmp_path, "VGG-19-BN", start, "acc1_frac", [value] * 3, recipe="adamw")
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert claim.verdict == "not_run"
+    trained(tmp_path, "VGG-19-BN", "kaiming", "acc1_frac", [0.5] * 3)
+    trained(tmp_path, "VGG-19-BN", "gradinit", "acc1_frac", [0.4] * 3)
+    claim = judged(evidence_of(tmp_path), "faster_start")
+    assert claim.verdict == "contradicted"
+    beside = part(claim, "VGG-19-BN: accfinal_frac")
+    assert not beside.decides and beside.interval.estimate == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("away", "word"), [(0.0, "reproduced"), (-0.01, "contradicted")])
+def test_at_least_as_high_holds_at_equality(tmp_path, away, word):
+    trained(tmp_path, "DenseNet-100", "kaiming", "accbest_frac", [0.9, 0.8, 0.7])
+    trained(tmp_path, "DenseNet-100", "gradinit", "accbest_frac", [0.9 + away, 0.8 + away, 0.7 + away])
+    assert judged(evidence_of(tmp_path), "better_end").verdict == word
+
+
+@pytest.mark.parametrize(
+    ("slower", "heavier", "word"), [(0.5, 0.5, "reproduced"), (0.5, 1.2, "contradicted")]
+)
+def test_metainit_must_be_beaten_in_accuracy_time_and_memory(tmp_path, slower, heavier, word):
+    for seed in SEEDS:
+        for start, time, memory in (("metainit", 1.0, 1.0), ("gradinit", slower, heavier)):
+            pretend.learn(tmp_path, "ResNet-110", start, GOOD, seed=seed)
+            costs = {"initialise_s": time * 2**seed, "peak_memory_bytes": memory * 1e9}
+            pretend.initialise(tmp_path, "ResNet-110", start, costs, seed=seed)
+    claim = judged(evidence_of(tmp_path), "beats_metainit")
+    assert claim.verdict == word
+    seconds = part(claim, "ResNet-110: seconds")
+    assert seconds.interval.estimate == pytest.approx(slower) and not seconds.role
+    assert claims_formats.effect(part(claim, "ResNet-110: peak")) == f"{heavier:g} [{heavier:g}, {heavier:g}]"
+
+
+def test_a_ratio_is_the_geometric_mean_over_seeds(tmp_path):
+    for seed, (ours, theirs) in enumerate(((1.0, 2.0), (4.0, 2.0), (0.0, 2.0))):
+        pretend.initialise(tmp_path, "VGG-19", "gradinit", {"initialise_s": ours}, seed=seed)
+        pretend.initialise(tmp_path, "VGG-19", "metainit", {"initialise_s": theirs}, seed=seed)
+    seconds = part(judged(evidence_of(tmp_path), "beats_metainit"), "VGG-19: seconds")
+    assert seconds.interval.estimate == pytest.approx(math.sqrt(0.5 * 2.0))  # the third pair has no ratio
+    half = stats.t.ppf(0.975, 1) * math.log(2)
+    assert seconds.interval.high == pytest.approx(math.exp(half))
+
+
+def test_a_cost_that_was_not_measured_is_missing_and_says_why(tmp_path):
+    for start in ("gradinit", "metainit"):
+        costs = {"initialise_s": 1.0, "peak_memory_bytes": 0.0}
+        pretend.initialise(tmp_path, "VGG-19", start, costs)
+    claim = judged(evidence_of(tmp_path), "beats_metainit")
+    assert (
+        "VGG-19: peak memory, GradInit / MetaInit: every pair has a number that is not above 0"
+        in claim.missing
+    )
+    assert "no runs for ResNet-110: peak memory, GradInit / MetaInit" in claim.missing
+
+
+def test_depth_is_compared_between_two_networks(tmp_path):
+    trained(tmp_path, "ResNet-1202-BN", "gradinit", "accbest_frac", [0.91, 0.92, 0.94])
+    trained(tmp_path, "ResNet-110-BN", "gradinit", "accbest_frac", [0.90, 0.90, 0.91])
+    claim = judged(evidence_of(tmp_path), "depth_1202")
+    assert claim.main.interval.estimate == pytest.approx(0.02)
+    assert claims_formats.numbers(claim) == "3 seeds, 2 networks"
+
+
+@pytest.mark.parametrize(
+    ("constraint", "seconds", "word"),
+    [(0.899, 5.0, "reproduced"), (0.890, 5.0, "contradicted"), (0.899, 9.0, "contradicted")],
+)
+def test_the_constraint_against_the_best_penalty(tmp_path, constraint, seconds, word):
+    for seed in SEEDS:
+        for start, best, cost in (
+            ("gradinit_penalty_1e-4", 0.9, 4.0),
+            ("gradinit_penalty_1", 0.7, 8.0),
+            ("gradinit", constraint, seconds),
+        ):
+            pretend.learn(tmp_path, "VGG-19", start, {"accbest_frac": best}, seed=seed)
+            pretend.initialise(tmp_path, "VGG-19", start, {"initialise_s": cost}, seed=seed)
+    claim = judged(evidence_of(tmp_path), "constraint_not_penalty")
+    assert claim.verdict == word
+    assert part(claim, "VGG-19: seconds").interval.estimate == pytest.approx(seconds / 6.0)
+    accuracy = part(claim, "VGG-19: best")
+    assert accuracy.interval.estimate == pytest.approx(constraint - 0.9)
+    assert accuracy.notes == ("best strength 1e-4, of 1e-4: 90.00%, 1: 70.00%",)
+
+
+def test_half_an_overlap_against_none(tmp_path):
+    for start, first in (("gradinit", 0.3), ("gradinit_overlap_0", 0.2), ("gradinit_overlap_1", 0.5)):
+        trained(tmp_path, "VGG-19", start, "acc1_frac", [first] * 3)
+        trained(tmp_path, "VGG-19-BN", start, "acc1_frac", [1 - first] * 3)
+    claim = judged(evidence_of(tmp_path), "overlap_half")
+    assert claim.verdict == "reproduced" and claim.main.interval.estimate == pytest.approx(0.1)
+    assert [one.decides for one in claim.parts] == [True, False, False, False]
+
+
+def adam(root, ours, warm, cold):
+    for seed in SEEDS:
+        pretend.translate(root, "post_ln", "gradinit", "adam", ours - 5 + seed / 10, seed=seed)
+        pretend.translate(root, "post_ln", "gradinit", "adam_lr0.0005_b0.98", ours + seed / 10, seed=seed)
+        pretend.translate(root, "post_ln", "gradinit", "adam_warmup", 99.0, seed=seed)
+        pretend.translate(root, "post_ln", "xavier", "radam_warmup", warm + seed / 10, seed=seed)
+        lost = "diverged" if cold is None else "ok"
+        pretend.translate(root, "post_ln", "xavier", "adam", cold, seed=seed, outcome=lost)
+
+
+@pytest.mark.parametrize(
+    ("ours", "warm", "cold", "word"),
+    [
+        (35.0, 35.4, None, "reproduced"),
+        (36.0, 35.0, 34.0, "reproduced"),
+        (34.0, 35.0, None, "contradicted"),
+        (35.0, 35.0, 35.5, "contradicted"),
+    ],
+)
+def test_no_warmup_under_adam(tmp_path, ours, warm, cold, word):
+    adam(tmp_path, ours, warm, cold)
+    claim = judged(evidence_of(tmp_path), "no_warmup_adam")
+    assert claim.verdict == word
+    near, worse = claim.parts
+    assert near.interval.estimate == pytest.approx(ours - warm)
+    assert near.notes == ("adam_lr0.0005_b0.98 against radam_warmup",)
+    assert worse.interval.estimate == pytest.approx((cold or -0.1) - ours, abs=0.11)
+
+
+def test_a_network_that_cannot_translate_is_underpowered(tmp_path):
+    adam(tmp_path, 9.0, 9.0, 1.0)
+    claim = judged(evidence_of(tmp_path), "no_warmup_adam")
+    # the run with a warm-up from GradInit has 99 BLEU: it counts, so the network itself is good enough
+    assert claim.verdict == "reproduced"
+    for seed in SEEDS:
+        pretend.translate(tmp_path / "weak", "post_ln", "gradinit", "adam", 9.0, seed=seed)
+        pretend.translate(tmp_path / "weak", "post_ln", "xavier", "adam_warmup", 9.1, seed=seed)
+    claim = judged(evidence_of(tmp_path / "weak"), "no_warmup_adam")
+    assert (claim.verdict, claim.reasons) == ("underpowered", ("post_ln at 9.1 BLEU, needs 10",))
+
+
+def test_no_warmup_under_sgd(tmp_path):
+    for seed in SEEDS:
+        pretend.translate(tmp_path, "post_ln", "gradinit_sgd", "sgd", 35.0 + seed, seed=seed)
+        pretend.translate(tmp_path, "w_skip", "admin", "sgd", 33.0 + seed, seed=seed)
+        pretend.translate(tmp_path, "post_ln", "gradinit", "sgd", 1.0, seed=seed)
+    claim = judged(evidence_of(tmp_path), "no_warmup_sgd")
+    assert claim.verdict == "reproduced" and claim.main.interval.estimate == pytest.approx(2.0)
+    assert claims_formats.effect(claim.main) == "2 [2, 2] BLEU"
+
+
+def test_the_share_of_layers_whose_deviation_falls(tmp_path):
+    def rows(after, worse):
+        found = pretend.layers("VGG-19", after)
+        for row in found[:worse]:
+            row["gradient_std"] *= 100
+        return found
+
+    for seed, worse in enumerate((0, 1, 2)):
+        pretend.probe(tmp_path, "VGG-19", "kaiming", rows(False, 0), seed=seed)
+        pretend.probe(tmp_path, "VGG-19", "gradinit", rows(True, worse), seed=seed)
+    claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
+    # 16 layers count; the last, of which the deviation doubles, does not
+    assert claim.main.interval.estimate == pytest.approx((16 + 15 + 14) / 48)
+    assert claim.main.interval.high == 1.0 and claim.verdict == "inconclusive"
+    assert claim.main.notes[1] == "seed 1: 15 of 16; not conv0.weight"
+
+
+def test_biases_are_no_layers_and_an_infinite_deviation_does_not_fall(tmp_path):
+    before, after = pretend.layers("VGG-19-BN", False), pretend.layers("VGG-19-BN", True)
+    for row in after:
+        if row["kind"] == "bias":
+            row["gradient_std"] *= 100
+    before[0]["gradient_std"] = None
+    after[1]["gradient_std"] = None
+    for seed in SEEDS:
+        pretend.probe(tmp_path, "VGG-19-BN", "kaiming", before, seed=seed, outcome="diverged")
+        pretend.probe(tmp_path, "VGG-19-BN", "gradinit", after, seed=seed)
+    claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
+    assert claim.main.interval.estimate == pytest.approx(31 / 32)
+    assert claim.verdict == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "word"), [(1, 30.0, "reproduced"), (0.5, 30.0, "partial"), (1, 50.0, "contradicted")]
+)
+def test_the_share_of_the_training_time(tmp_path, size, seconds, word):
+    pretend.initialise(tmp_path, "VGG-19", "gradinit", {"initialise_s": seconds}, size=size)
+    pretend.learn(tmp_path, "VGG-19", "gradinit", {"epoch_s": 20.0})
+    claim = judged(evidence_of(tmp_path), "cheap")
+    assert claim.verdict == word
+    assert claim.main.notes == (f"shares {seconds / 40:.2f}%",)
+
+
+def test_batch_norm_cases_and_the_printed_bound(tmp_path):
+    pretend.cases(tmp_path)
+    claim = judged(evidence_of(tmp_path), "bn_magnifies")
+    assert claim.verdict == "reproduced" and claim.count() == {"cases": 3}
+    assert claim.main.notes == ("the printed bound fails in 1 of 3 cases (erratum)",)
+    pretend.cases(tmp_path / "wrong", wrong=1)
+    assert judged(evidence_of(tmp_path / "wrong"), "bn_magnifies").verdict == "contradicted"
+
+
+def test_counts_after_rounding(tmp_path):
+    pretend.counts(tmp_path, [("VGG-19", 20_029_514, 20.03), ("ResNet-110", 1_731_000, 1.72)])
+    claim = judged(evidence_of(tmp_path), "parameter_counts")
+    assert claim.verdict == "contradicted" and claim.main.notes == ("ResNet-110: 1731000, printed 1.72M",)
+    assert "no count of WRN-28-10" in claim.missing and len(claim.missing) == 7
+
+
+def test_claims_of_both_chapters_are_written_and_read_again(gradinit, evidence):
+    found = claims.judge_all(DEFINED, {"gradinit": gradinit, "poisoning": evidence})
+    page = claims_formats.markdown(found, "mini")
+    assert "| `depth_1202` |" in page and "| `cp_beats_fc` |" in page
+    assert "20 targets x 4 victims, 1 seed" in page and "| 3 seeds, 2 networks |" in page
+    plain = {one["id"]: one for one in json.loads(claims_formats.as_json(found, "mini"))["claims"]}
+    assert plain["no_warmup_sgd"]["unit"] == "bleu"
+    assert plain["no_warmup_sgd"]["n"] == {"networks": 2, "seeds": 3, "trials": 6}

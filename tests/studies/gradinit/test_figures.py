@@ -1,0 +1,197 @@
+"""The figures of chapter 4 show what the records say, in the paper's panels, and say what was not run."""
+
+from __future__ import annotations
+
+import importlib
+import math
+
+import pytest
+
+from relearn.report import coverage, figures
+from relearn.studies.gradinit.figures import heat_map, layer_profile, learning_curves
+
+from ...report.conftest import REPORTED, chapter, evidence_of
+from . import fake_records as pretend
+
+FIGURES = {name: one for name, one in chapter("gradinit").items() if one.kind == "figure"}
+PANELS = {
+    "zhu2022.fig4.1": 8,
+    "zhu2022.fig4.2": 4,
+    "zhu2022.fig4.3": 6,
+    "zhu2022.fig4.4": 4,
+    "zhu2022.fig4.5": 4,
+    "zhu2022.fig4.6": 4,
+    "zhu2022.fig4.7": 2,
+    "zhu2022.fig4.8": 4,
+    "zhu2022.fig4.9": 14,
+    "zhu2022.fig4.10": 14,
+}
+
+
+def words(drawn):
+    return [text.get_text() for text in drawn.findobj(lambda item: hasattr(item, "get_text"))]
+
+
+def panels(drawn):
+    return [axes for axes in drawn.axes if axes.get_visible()]
+
+
+def test_every_figure_of_the_chapter_is_there():
+    assert set(FIGURES) == set(PANELS)
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_every_figure_is_drawn_with_and_without_runs(name, gradinit, tmp_path):
+    artefact = FIGURES[name]
+    module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
+    said = []
+    for known in (evidence_of(tmp_path), gradinit):
+        points = module.points(artefact, known, REPORTED)
+        assert all(set(point) == set(module.FIELDS) for point in points)
+        drawn = module.draw(artefact, points)
+        assert len(panels(drawn)) == PANELS[name]
+        said.append(sum(text == "not run" for text in words(drawn)))
+    # of the heat maps the printed half is always there
+    assert said == [PANELS[name] // 2 if artefact.renderer == "heat_map" else PANELS[name], 0]
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_cells_of_a_figure_are_its_lines_or_its_squares(name, gradinit, tmp_path):
+    cells = 36 if name == "zhu2022.fig4.3" else 2 * PANELS[name]
+    found = coverage.cover(FIGURES[name], gradinit)
+    assert (found.measured, found.defined) == (cells, cells)
+    assert coverage.cover(FIGURES[name], evidence_of(tmp_path)).measured == 0
+
+
+@pytest.mark.parametrize("name", ["zhu2022.fig4.2", "zhu2022.fig4.3", "zhu2022.fig4.7"])
+def test_equal_records_give_equal_files(name, gradinit, tmp_path):
+    both = [figures.render(FIGURES[name], gradinit, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    for one, other in zip(*both):
+        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
+
+
+def profile(name, evidence, panel, series):
+    points = layer_profile.points(FIGURES[name], evidence, REPORTED)
+    return [p for p in points if (p["panel"], p["series"]) == (panel, series)]
+
+
+def test_a_profile_is_of_one_kind_of_tensor_from_shallow_to_deep(tmp_path):
+    rows = pretend.layers("VGG-19-BN", False)
+    for seed, factor in ((0, 1.0), (1, 3.0)):
+        scaled = [{**row, "gradient_std": factor * row["gradient_std"]} for row in rows]
+        pretend.probe(
+            tmp_path, "VGG-19-BN", "kaiming", scaled[::-1], seed=seed
+        )  # the order of rows is no matter
+    pretend.probe(tmp_path, "VGG-19", "kaiming", pretend.layers("VGG-19", False))
+    known = evidence_of(tmp_path)
+    line = profile("zhu2022.fig4.4", known, "VGG-19-BN/norm/gradient_std", "before")
+    norms = [row for row in rows if row["kind"] == "norm"]
+    assert [p["name"] for p in line] == [row["name"] for row in norms]
+    assert [p["layer"] for p in line] == list(range(1, 17))
+    assert [p["value"] for p in line] == pytest.approx([2 * row["gradient_std"] for row in norms])
+    assert [p["high"] / p["low"] for p in line] == pytest.approx([3.0] * 16)
+    linear = profile("zhu2022.fig4.4", known, "VGG-19-BN/linear/weight_abs_mean", "before")
+    assert len(linear) == 17 and linear[-1]["name"] == "head.weight"  # 16 convolutions and the last layer
+    assert not profile("zhu2022.fig4.4", known, "VGG-19-BN/linear/weight_abs_mean", "gradinit")
+
+
+def test_a_layer_without_a_number_keeps_its_place(tmp_path):
+    rows = pretend.layers("VGG-19", False)
+    rows[1]["gradient_std"] = None
+    rows[2]["gradient_std"] = math.inf
+    pretend.probe(tmp_path, "VGG-19", "kaiming", rows, outcome="diverged")
+    line = profile("zhu2022.fig4.6", evidence_of(tmp_path), "VGG-19/linear/gradient_std", "before")
+    assert [p["layer"] for p in line] == [1, *range(4, 18)]
+
+
+def test_the_transformers_panels_are_groups_of_tensors(gradinit):
+    numbers = {
+        panel: len(profile("zhu2022.fig4.9", gradinit, f"{panel}/gradient_std", "gradinit"))
+        for panel in ("layer_norm", "out", "fc1", "fc2", "q", "k", "v")
+    }
+    # 6 encoder layers of 2 norms, 6 decoder layers of 3; attention once and twice; feed-forward once
+    assert numbers == {"layer_norm": 30, "out": 18, "fc1": 12, "fc2": 12, "q": 18, "k": 18, "v": 18}
+    names = [p["name"] for p in profile("zhu2022.fig4.9", gradinit, "q/gradient_std", "before")]
+    assert names[:2] == ["encoder.0.self.q", "encoder.1.self.q"]
+    assert names[6:8] == ["decoder.0.self.q", "decoder.0.cross.q"]
+
+
+def test_adam_and_sgd_are_two_starts(tmp_path):
+    pretend.probe(tmp_path, "post_ln", "gradinit_sgd", pretend.layers("post_ln", True))
+    known = evidence_of(tmp_path)
+    assert not profile("zhu2022.fig4.9", known, "q/gradient_std", "gradinit")
+    assert profile("zhu2022.fig4.10", known, "q/gradient_std", "gradinit")
+
+
+def test_profiles_are_drawn_as_lines_on_log_axes(gradinit):
+    artefact = FIGURES["zhu2022.fig4.7"]
+    drawn = layer_profile.draw(artefact, layer_profile.points(artefact, gradinit, REPORTED))
+    weights, deviations = panels(drawn)
+    assert (weights.get_ylabel(), deviations.get_ylabel()) == ("‖W‖₁ / d", "σ(g)")
+    assert {axes.get_yscale() for axes in drawn.axes} == {"log"}
+    before, after = deviations.get_lines()
+    rows = [pretend.layers("DenseNet-100", after) for after in (False, True)]
+    for line, own in zip((before, after), rows):
+        assert list(line.get_ydata()) == pytest.approx([row["gradient_std"] for row in own])
+    assert before.get_color() != after.get_color()
+
+
+def test_curves_are_means_over_the_seeds_that_got_so_far(tmp_path):
+    for seed, accuracies in enumerate(((0.2, 0.6, 0.8), (0.4, 0.8))):
+        rows = [
+            {"epoch": epoch, "loss": 1.0, "test_accuracy_frac": accuracy}
+            for epoch, accuracy in enumerate(accuracies, 1)
+        ]
+        rows.insert(1, {"epoch": 1.5, "loss": 1.0, "test_accuracy_frac": None})  # a row between two epochs
+        more = {"seed": seed, "files": {"history.csv": rows}, "outcome": "diverged" if seed else "ok"}
+        pretend.learn(tmp_path, "VGG-19-BN", "kaiming", {}, **more)
+        pretend.learn(tmp_path, "VGG-19-BN", "kaiming", {}, recipe="adamw", **more)
+    artefact = FIGURES["zhu2022.fig4.2"]
+    points = learning_curves.points(artefact, evidence_of(tmp_path), REPORTED)
+    assert [(p["epoch"], p["accuracy"], p["low"], p["high"], p["seeds"]) for p in points] == [
+        (1, pytest.approx(0.3), 0.2, 0.4, 2),
+        (2, pytest.approx(0.7), 0.6, 0.8, 2),
+        (3, pytest.approx(0.8), 0.8, 0.8, 1),
+    ]
+    assert {p["panel"] for p in points} == {"VGG-19-BN/sgd"}
+    assert "Kaiming: 1 diverged" in words(learning_curves.draw(artefact, points))
+
+
+def test_the_panel_of_adamw_takes_gradinit_for_adam(tmp_path):
+    row = {"epoch": 1, "test_accuracy_frac": 0.5}
+    for start in ("gradinit", "gradinit_adam"):
+        for recipe in ("sgd", "adamw"):
+            files = {"history.csv": [row]}
+            pretend.learn(tmp_path, "ResNet-110-BN", start, {}, recipe=recipe, files=files)
+    points = learning_curves.points(FIGURES["zhu2022.fig4.2"], evidence_of(tmp_path), REPORTED)
+    assert [(p["panel"], p["runs"].split("/")[-3:-1]) for p in points] == [
+        ("ResNet-110-BN/sgd", ["gradinit", "sgd"]),
+        ("ResNet-110-BN/adamw", ["gradinit_adam", "adamw"]),
+    ]
+
+
+def test_maps_have_every_printed_value_and_measured_ones_of_their_own_rates(tmp_path):
+    for seed, bleu in enumerate((20.0, 21.0)):
+        pretend.translate(tmp_path, "w_skip", "admin", "adam_lr0.002_b0.98", bleu, seed=seed)
+    pretend.translate(tmp_path, "w_skip", "admin", "adam_lr0.002_b0.995", 0.0, outcome="diverged")
+    pretend.translate(tmp_path, "w_skip", "admin", "adam", 30.0)
+    artefact = FIGURES["zhu2022.fig4.3"]
+    points = heat_map.points(artefact, evidence_of(tmp_path), REPORTED)
+    printed = [p for p in points if p["source"] == "paper"]
+    assert len(printed) == 36
+    chosen = {(p["series"], p["lr"], p["beta2"]): p["bleu"] for p in printed}
+    assert chosen["gradinit", 5e-4, 0.995] == 8.9 and chosen["admin", 4e-4, 0.995] == 27.1
+    measured = [p for p in points if p["source"] == "measured"]
+    assert [(p["lr"], p["beta2"], p["bleu"], p["seeds"], p["diverged"]) for p in measured] == [
+        (0.002, 0.98, 20.5, 2, 0),
+        (0.002, 0.995, 0.0, 1, 1),
+    ]
+    found = words(heat_map.draw(artefact, points))
+    assert "20.5" in found and "0.0\n1 diverged" in found and "2e-3" in found and "27.1" in found
+    assert coverage.cover(artefact, evidence_of(tmp_path)).measured == 0  # the paper shows no such rate
+
+
+@pytest.mark.parametrize("rate", [2e-4, 5e-4, 1e-3, 0.0015, 0.15])
+def test_rates_are_written_as_the_paper_writes_them(rate):
+    made = heat_map._rate(rate)
+    assert float(made) == pytest.approx(rate) and len(made) <= 6

@@ -1,0 +1,107 @@
+"""The corpus step from settings to record, on the number words and on real sentences where they are at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relearn.data.corpus import load_corpus
+from relearn.data.sentence_pairs import load_pairs
+from relearn.runs import record
+from relearn.studies.gradinit.steps import prepare_translation as corpus
+
+SETTINGS = {
+    "dataset": "number_words",
+    "vocabulary": 100,
+    "max_length": 60,
+    "train_pairs": 500,
+    "test_pairs": 40,
+}
+
+
+def run(out: Path, **changes: object) -> dict:
+    settings = SETTINGS | changes
+    with record.Run(
+        out,
+        study="gradinit",
+        paper="zhu2022",
+        step="corpus",
+        labels={"dataset": str(settings["dataset"])},
+        scale="mini",
+        seed=0,
+        settings=settings,
+    ) as one:
+        corpus.run(one, settings, {}, "cpu", "fp32")
+    return record.read(out)
+
+
+def test_number_words_from_settings_to_record(tmp_path: Path) -> None:
+    out = tmp_path / "runs/gradinit/corpus/number_words"
+    done = run(out)
+    assert record.verify_outputs(done) == []
+    got, raw = load_corpus(out / "corpus.safetensors"), load_pairs("number_words")
+    metrics = done["metrics"]
+    counts = {"train": 500, "valid": 40, "test": 40}
+    for part, count in counts.items():
+        assert metrics[f"{part}_pairs_count"] == len(got.pairs(part)) == count
+    assert metrics["vocabulary_count"] == got.vocabulary == 100
+    assert metrics["test_source_unknown_frac"] == metrics["test_sources_in_train_count"] == 0
+    assert set(zip(got.texts("test", "source"), got.texts("test"))) <= set(raw.test)
+    assert json.loads(done["notes"][0].removeprefix("source: ")) == raw.source
+
+
+def test_equal_settings_make_equal_bytes_and_little_text_is_said(tmp_path: Path) -> None:
+    shas = {run(tmp_path / name)["outputs"]["corpus.safetensors"]["sha256"] for name in ("one", "two")}
+    other = run(tmp_path / "other", vocabulary=5000)
+    assert len(shas) == 1 and other["outputs"]["corpus.safetensors"]["sha256"] not in shas
+    assert other["metrics"]["vocabulary_count"] < 5000
+    assert any(note.startswith("vocabulary: ") for note in other["notes"])
+
+
+def test_a_fault_leaves_no_record(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="corpus 'europarl' is unknown; allowed: number_words"):
+        run(tmp_path / "one", dataset="europarl")
+    assert not (tmp_path / "one" / "record.json").exists()
+
+
+def test_the_step_needs_no_torch(tmp_path: Path) -> None:
+    code = """
+import sys
+from types import SimpleNamespace
+from pathlib import Path
+from relearn.steps import corpus
+assert corpus.NEEDS_TORCH is False
+assert "tokenizers" not in sys.modules
+run = SimpleNamespace(output=lambda name: Path(sys.argv[1]) / name, finish=lambda metrics, notes: None)
+corpus.run(run, eval(sys.argv[2]), {}, "cpu", "fp32")
+heavy = {"torch", "sklearn", "pandas", "pooch", "pydantic", "transformers"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path), str(SETTINGS)], check=True)
+    assert (tmp_path / "corpus.safetensors").is_file()
+
+
+MIRROR = os.environ.get("RELEARN_MIRROR", "")
+
+
+@pytest.mark.skipif(
+    not MIRROR or not (Path(MIRROR) / "multi30k").is_dir(),
+    reason="RELEARN_MIRROR names no folder with the real Multi30k",
+)
+def test_real_multi30k(tmp_path: Path) -> None:
+    done = run(tmp_path, dataset="multi30k", vocabulary=2000, max_length=80, train_pairs=3000, test_pairs=0)
+    metrics, got = done["metrics"], load_corpus(tmp_path / "corpus.safetensors")
+    assert (metrics["valid_pairs_count"], metrics["test_pairs_count"]) == (1014, 1000)
+    assert metrics["train_pairs_count"] + metrics["dropped_long_count"] == 3000
+    raw = load_pairs("multi30k", folder=Path(MIRROR) / "multi30k")
+    assert list(zip(got.texts("test", "source"), got.texts("test"))) == raw.test
+    pairs = got.pairs("test")
+    known = [i for i in range(len(pairs)) if not any((side == 3).any() for side in pairs[i])]
+    assert len(known) > 900
+    for i in known:
+        assert tuple(got.decode(side.tolist()) for side in pairs[i]) == raw.test[i]

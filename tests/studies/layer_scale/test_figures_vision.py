@@ -1,0 +1,240 @@
+"""The figures of qi2023 and touvron2021 over trainings show what the records say, and say what was not run."""
+
+from __future__ import annotations
+
+import importlib
+import math
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from relearn.report import coverage, figures
+from relearn.report.quantities import Evidence
+
+from ...report import fake_vision as pretend
+from ...report.conftest import REPORTED, chapter, evidence_of
+
+ALL = chapter("lipsformer") | chapter("layer_scale")
+#: panels without runs and of the whole study, cells of the published figure
+SIZES = {
+    "qi2023.fig4": (2, 2, 4),
+    "qi2023.fig5": (1, 4, 4),
+    "addition.layer_scale_accuracy": (4, 4, 14),
+    "addition.layer_scale_branches": (4, 4, 20),
+}
+FIGURES = {name: ALL[name] for name in SIZES}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    pretend.quicken(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        pretend.quicken(patched)
+        small = type("Small", (pretend.Study,), {"seeds": (0, 1), "depths": (12, 24)})()
+        return evidence_of(small.write(tmp_path_factory.mktemp("vision")))
+
+
+def points_of(name, evidence):
+    artefact = FIGURES[name]
+    own = Evidence(run for run in evidence.runs if run.study == artefact.study)
+    return importlib.import_module(f"relearn.report.figures.{artefact.renderer}").points(
+        artefact, own, REPORTED
+    )
+
+
+def drawn_of(name, evidence):
+    module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    return module.draw(FIGURES[name], points_of(name, evidence))
+
+
+def words(drawn):
+    return [text.get_text() for text in drawn.findobj(lambda item: hasattr(item, "get_text"))]
+
+
+def labels(drawn):
+    return [text.get_text() for legend in drawn.legends for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_figure_is_drawn_with_and_without_runs(name, whole, tmp_path):
+    empty, full, _ = SIZES[name]
+    module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    for known, panels, said in ((evidence_of(tmp_path), empty, empty), (whole, full, 0)):
+        assert all(set(point) == set(module.FIELDS) for point in points_of(name, known))
+        drawn = drawn_of(name, known)
+        assert len(drawn.axes) == panels
+        assert sum(text == "not run" for text in words(drawn)) == said
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_legends_and_titles_cover_no_panel_and_no_other(name, whole):
+    drawn = drawn_of(name, whole)
+    FigureCanvasAgg(drawn).draw()
+    areas = [axes.get_window_extent() for axes in drawn.axes]
+    outside = [legend.get_window_extent() for legend in drawn.legends]
+    for axes in drawn.axes:
+        title = axes.get_title(loc="left")
+        outside += [t.get_window_extent() for t in axes.findobj(Text) if title and t.get_text() == title]
+        outside += [axes.get_legend().get_window_extent()] if axes.get_legend() else []
+    for at, box in enumerate(outside):
+        assert not any(box.overlaps(area) for area in areas)
+        assert not any(box.overlaps(other) for other in outside[at + 1 :])
+        assert box.x0 >= 0 and box.x1 <= drawn.bbox.width and box.y0 >= 0
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_cells_are_counted(name, whole, tmp_path):
+    cells = SIZES[name][2]
+    found = coverage.cover(FIGURES[name], whole)
+    assert (found.measured, found.defined) == (cells, cells)
+    assert coverage.cover(FIGURES[name], evidence_of(tmp_path)).measured == 0
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_equal_records_give_equal_files(name, whole, tmp_path):
+    both = [figures.render(FIGURES[name], whole, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    for one, other in zip(*both):
+        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
+
+
+# figure 4
+
+
+def line(name, evidence, panel, series):
+    return [p for p in points_of(name, evidence) if (p["panel"], p["series"]) == (panel, series)]
+
+
+def test_a_curve_is_the_mean_over_seeds_and_a_training_that_diverged_has_its_own(tmp_path):
+    for seed, accuracy in enumerate((0.5, 0.7)):
+        pretend.pair(tmp_path, "Swin-T", accuracy, seed=seed)
+    pretend.pair(tmp_path, "Swin-T", 0.6, seed=2, outcome="diverged")
+    known = evidence_of(tmp_path)
+    sound, lost = (
+        [p for p in line("qi2023.fig4", known, "accuracy", "Swin-T") if p["diverged"] == one]
+        for one in (0, 1)
+    )
+    share = 1 - math.exp(-3.0)
+    assert len(sound) == pretend.EPOCHS and sound[-1]["epoch"] == 12.0 and sound[-1]["seeds"] == 2
+    assert [sound[-1][key] for key in ("low", "value", "high")] == pytest.approx(
+        [0.1 + share * (accuracy - 0.1) for accuracy in (0.5, 0.6, 0.7)]
+    )
+    assert [p["epoch"] for p in lost] == [1.0, 2.0] and lost[0]["runs"].endswith("seed2")
+    losses = [p["value"] for p in line("qi2023.fig4", known, "loss", "Swin-T") if p["diverged"]]
+    assert losses[-1] == 31.0
+    drawn = drawn_of("qi2023.fig4", known)
+    assert drawn.axes[0].get_ylim()[1] < 3  # not 31
+    assert "Swin-T (1 diverged)" in labels(drawn)
+
+
+def test_a_training_that_diverged_at_once_is_named(tmp_path):
+    pretend.pair(tmp_path, "LipsFormer-Swin-T", 0.5)
+    pretend.pair(tmp_path, "Swin-T", None, outcome="diverged", rows=[])
+    drawn = drawn_of("qi2023.fig4", evidence_of(tmp_path))
+    assert labels(drawn) == ["LipsFormer-Swin-T", "Swin-T (1 diverged)"]
+
+
+def test_trainings_of_the_ablation_are_no_pairs(tmp_path):
+    pretend.ablation(tmp_path, "base", 0.5)
+    assert not points_of("qi2023.fig4", evidence_of(tmp_path))
+
+
+# figure 5
+
+
+def test_alphas_of_a_stage_with_their_spread_after_each_epoch(tmp_path):
+    for seed, factor in enumerate((1.0, 3.0)):
+        rows = [
+            {**row, "alpha_mean": factor * row["alpha_mean"], "alpha_std": factor * row["alpha_std"]}
+            for row in pretend.alphas()
+        ]
+        pretend.pair(tmp_path, "LipsFormer-Swin-T", 0.5, seed=seed, files={"alphas.csv": rows})
+    found = line("qi2023.fig5", evidence_of(tmp_path), "LipsFormer-Swin-T", "3")
+    wanted = [row for row in pretend.alphas() if row["stage"] == 2]
+    assert [p["epoch"] for p in found] == [row["epoch"] for row in wanted]
+    assert [p["mean"] for p in found] == pytest.approx([2 * row["alpha_mean"] for row in wanted])
+    assert [p["std"] for p in found] == pytest.approx([2 * row["alpha_std"] for row in wanted])
+    drawn = drawn_of("qi2023.fig5", evidence_of(tmp_path))
+    assert labels(drawn) == [f"Stage {n}" for n in (1, 2, 3, 4)] and len(drawn.axes) == 1
+
+
+def test_a_network_without_alphas_is_not_shown(tmp_path):
+    pretend.pair(tmp_path, "LipsFormer-Swin-S", 0.5, files={"alphas.csv": []})
+    assert [axes.get_title(loc="left") for axes in drawn_of("qi2023.fig5", evidence_of(tmp_path)).axes] == [
+        "LipsFormer-Swin-T"
+    ]
+
+
+# accuracy over depth
+
+
+def by_depth(root):
+    return {
+        (p["series"], p["depth"]): p for p in points_of("addition.layer_scale_accuracy", evidence_of(root))
+    }
+
+
+def test_accuracy_over_depth_says_what_was_lost(tmp_path):
+    for seed, accuracy in enumerate((0.5, 0.6, 0.9)):
+        pretend.deep(tmp_path, "rezero", 36, accuracy, seed=seed)
+        pretend.deep(tmp_path, "rezero", 4, accuracy, seed=seed)
+    pretend.deep(tmp_path, "fixup", 36, None, outcome="diverged")
+    pretend.deep(tmp_path, "post_norm", 36, 0.1, outcome="not_converged")
+    pretend.deep(tmp_path, "linear", 36, 0.9, suite="drop_path")
+    found = by_depth(tmp_path)
+    assert [key for key in found if key[0] == "rezero"] == [("rezero", 4), ("rezero", 36)]
+    one = found["rezero", 36]
+    assert (one["value"], one["low"], one["high"]) == pytest.approx((2 / 3, 0.5, 0.9)) and one["seeds"] == 3
+    lost = {
+        name: (found[name, 36]["diverged"], found[name, 36]["not_converged"])
+        for name in ("fixup", "post_norm", "rezero")
+    }
+    assert lost == {"fixup": (1, 0), "post_norm": (0, 1), "rezero": (0, 0)}
+    assert found["fixup", 36]["value"] == pretend.CHANCE
+    drawn = drawn_of("addition.layer_scale_accuracy", evidence_of(tmp_path))
+    marks = {item.get_marker() for axes in drawn.axes for item in axes.get_lines()}
+    hollow = [item for item in drawn.axes[0].get_lines() if item.get_markerfacecolor() == "white"]
+    assert "X" in marks and len(hollow) == 1
+    assert [text.get_text() for text in drawn.axes[3].get_xticklabels()] == ["4", "36"]
+
+
+# branches
+
+
+def test_branches_are_of_the_greatest_depth_that_both_have(tmp_path):
+    for depth in (12, 24):
+        pretend.deep(tmp_path, "pre_norm", depth, 0.5)
+    for depth in (12, 24, 36):
+        pretend.deep(tmp_path, "layer_scale_1e-4", depth, 0.5)
+    found = line("addition.layer_scale_branches", evidence_of(tmp_path), "mlp_end", "pre_norm")
+    assert {p["depth"] for p in found} == {24} and [p["layer"] for p in found] == list(range(1, 25))
+    assert [p["value"] for p in found] == pytest.approx([1 / math.sqrt(n) for n in range(1, 25)])
+    start = line(
+        "addition.layer_scale_branches", evidence_of(tmp_path), "attention_start", "layer_scale_1e-4"
+    )
+    assert {p["value"] for p in start} == {0.5e-4}
+    drawn = drawn_of("addition.layer_scale_branches", evidence_of(tmp_path))
+    assert labels(drawn) == ["Pre-norm", "LayerScale, 1e-4"] and "Block of 24" in words(drawn)
+
+
+def test_a_ratio_that_is_not_finite_is_left_out(tmp_path):
+    rows = pretend.layers("pre_norm", 3)
+    rows[-1]["ratio"] = math.nan
+    pretend.deep(tmp_path, "pre_norm", 3, None, outcome="diverged", files={"layers.csv": rows})
+    found = line("addition.layer_scale_branches", evidence_of(tmp_path), "mlp_end", "pre_norm")
+    assert [p["layer"] for p in found] == [1, 2]
+
+
+@pytest.mark.parametrize(("value", "said"), [(0.775, "77.5%"), (0.3, "30%"), (1.0, "100%"), (0.0, "0%")])
+def test_ticks_in_percent_are_not_rounded(value, said):
+    from matplotlib.figure import Figure
+
+    from relearn.report.figures.style import in_percent
+
+    axis = Figure().subplots().yaxis
+    in_percent(axis)
+    assert axis.get_major_formatter()(value, 0) == said

@@ -1,0 +1,169 @@
+"""Tables and claims of ``lipsformer`` and ``lrformer`` without training: each published count in one cell, each predicate able to fail."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from relearn.report import claims, coverage, grid, published, table, table_formats
+
+from ...report.conftest import REPORTED, chapter, evidence_of
+from . import fake_records as pretend
+
+ARTEFACTS = {
+    name: one
+    for name, one in (chapter("lipsformer") | chapter("lrformer")).items()
+    if one.where[0]["step"] in ("count", "examine")
+}
+DEFINED = {"qi2023.table2": 18, "qi2023.table4": 3, "qi2023.table5": 5, "qi2023.table7": 16}
+ACTIVATIONS = {"qi2023.appendix_a1", "qi2023.fig2"}  # test_activations.py
+ADDITIONS = {f"addition.{study}_constructions" for study in ("lipsformer", "lrformer")}
+SECTIONS = {
+    name: one for name, one in claims.load(REPORTED / "claims.yaml").items() if name in pretend.PAPERS
+}
+EXACT = {name for section in SECTIONS.values() for name, one in section.items() if one["kind"] == "exact"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no record has to survive a power cut
+
+
+def cells_of(name, evidence):
+    return {(c.row.id, c.column.id): c for c in table.build(ARTEFACTS[name], evidence, REPORTED)}
+
+
+def judged(root):
+    known = evidence_of(root)
+    return {claim.id: claim for claim in claims.judge_all(SECTIONS, dict.fromkeys(SECTIONS, known))}
+
+
+def test_the_tables_are_those_of_the_counts_and_one_of_constructions_a_paper():
+    assert set(ARTEFACTS) == set(DEFINED) | ACTIVATIONS | ADDITIONS
+    assert {one.category for name, one in ARTEFACTS.items() if name in DEFINED} == {"Lipschitz networks"}
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_every_published_count_of_these_networks_stands_in_one_cell(name, tmp_path):
+    cells = cells_of(name, evidence_of(tmp_path)).values()
+    shown = [value for cell in cells for value in cell.printed.values()]
+    values = published.read(REPORTED / f"{name}.csv")
+    networks = {row.published or row.title for row in ARTEFACTS[name].rows}
+    wanted = [v for v in values if v.row in networks and v.metric in ("params_m", "flops_g")]
+    assert sorted(map(repr, shown)) == sorted(map(repr, wanted)) and len(shown) == DEFINED[name]
+    # no network that could be built is left out
+    assert {v.row.removesuffix(" (ours)") for v in values if "Lips" in v.row or "win-" in v.row} == {
+        row.title for row in ARTEFACTS[name].rows
+    } or name not in ("qi2023.table2", "qi2023.table7")
+
+
+def test_cells_are_counted_and_stand_beside_the_printed_numbers(tmp_path):
+    known = evidence_of(pretend.study(tmp_path))
+    cover = coverage.cover(ARTEFACTS["qi2023.table5"], known)
+    assert (cover.measured, cover.defined) == (5, 5)
+    cell = cells_of("qi2023.table2", known)["LipsFormer-CSwin-S", "multiply_adds"]
+    assert (cell.mean, cell.published) == (7.44, {"paper": 7.6})
+    header, lines = table_formats.shown(
+        ARTEFACTS["qi2023.table7"], table.build(ARTEFACTS["qi2023.table7"], known, REPORTED)
+    )
+    assert header == [
+        "Network",
+        "Parameters, M",
+        "Paper",
+        "Deviation",
+        "Multiply-adds, G",
+        "Paper",
+        "Deviation",
+    ]
+    assert lines[0] == ["Swin-T", "28.29 (1)", "29", "-0.71", "4.49 (1)", "4.5", "-0.01"]
+    assert lines[2][:2] == ["Swin-S", "not run"]
+
+
+def test_constructions_are_counted_beside_the_shares_of_their_bounds(tmp_path):
+    known = evidence_of(pretend.study(tmp_path))
+    for study, row, cases, fails in (("lipsformer", "theorem_2", 5, 3), ("lrformer", "lrsa", 4, 2)):
+        cells = cells_of(f"addition.{study}_constructions", known)
+        said = [grid.text(cells[row, name]) for name in ("cases", "holds", "printed", "bound_share")]
+        assert said == [f"{cases} (1)", f"{cases} (1)", f"{fails} (1)", "1.00 (1)"]
+
+
+def test_all_exact_claims_are_reproduced_and_the_trained_ones_are_not_run(tmp_path):
+    found = judged(pretend.study(tmp_path))
+    assert {name for name, claim in found.items() if claim.verdict == "reproduced"} == EXACT
+    assert not any(found[name].missing for name in EXACT)
+    rest = set(found) - EXACT
+    assert {found[name].verdict for name in rest} == {"not_run"} and rest
+    assert not any("no predicate in this version" in found[name].reasons for name in rest)
+
+
+def test_without_runs_nothing_is_said(tmp_path):
+    found = judged(tmp_path)
+    assert {found[name].verdict for name in EXACT} == {"not_run"}
+
+
+def test_notes_name_the_counter_examples_and_what_a_theorem_leaves_out(tmp_path):
+    found = judged(pretend.study(tmp_path))
+    notes = {name: " | ".join(n for part in found[name].parts for n in part.notes) for name in EXACT}
+    assert "norm 36, printed bound 24.16" in notes["theorem_1"]
+    for word in ("CenterNorm", "blocks", "modulus"):
+        assert word in notes["theorem_2"]
+    assert "depth_wise, 8 channels, kernel 7: norm 1.900" in notes["spectral_init"]
+    assert "1.3333 > 1 (erratum Y1)" in notes["layernorm_bound"]
+    assert "Y2, reversed: 35.36 > 9.8" in notes["lrsa_bound"]
+    assert "beside it: Swin-T: 28.29 M, printed 29 M (rounded up)" in notes["parameter_counts"]
+    assert "to the unit: 1 of 1" in notes["parameter_counts"]
+    assert "-2.1%, LipsFormer-CSwin-S" in notes["flops"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "protocol", "row"),
+    [
+        ("theorem_1", "theorem_1", pretend.theorem_1("random", "two", 50.0, printed_holds=0)),
+        ("theorem_1", "theorem_1", pretend.theorem_1("random", "inf", 50.0, holds=0)),
+        ("theorem_1", "theorem_1", pretend.theorem_1("transposes", "inf", 20.0)),
+        ("theorem_2", "theorem_2", pretend.theorem_2("lipsformer", 3.0, 2.0)),
+        ("theorem_2", "theorem_2", pretend.theorem_2("identity", 9.0, 2.0, holds=0)),
+        ("spectral_init", "spectral_start", pretend.spectral("patches", "flattened", 1.01, 2.0)),
+        ("spectral_init", "spectral_start", pretend.spectral("dense", "flattened", 7.1, 7.0)),
+        ("layernorm_bound", "layer_norm", pretend.layer_norm("inf", "normal", 3.1)),
+        ("layernorm_bound", "layer_norm", pretend.layer_norm("two", "normal", 2.1)),
+        ("layernorm_bound", "layer_norm", pretend.layer_norm("two", "constant", 1.9)),
+        ("layernorm_bound", "layer_norm", pretend.layer_norm("inf", "normal", 1.0, holds=0)),
+        ("lrsa_bound", "lrsa", pretend.lrsa("probability", 1.0, 2.0, 3.0)),
+        ("lrsa_bound", "lrsa", pretend.lrsa("random", 4.0, 5.0, 3.0)),
+    ],
+)
+def test_one_case_contradicts(claim, protocol, row, tmp_path, monkeypatch):
+    write = pretend.cases
+    monkeypatch.setattr(
+        pretend,
+        "cases",
+        lambda root, study, name, rows: write(root, study, name, [*rows, row] if name == protocol else rows),
+    )
+    found = judged(pretend.study(tmp_path))
+    assert {name for name in EXACT if found[name].verdict == "contradicted"} == {claim}
+
+
+@pytest.mark.parametrize(("claim", "changed"), [("parameter_counts", {"equal": 0}), ("flops", {"within": 0})])
+def test_one_network_contradicts(claim, changed, tmp_path):
+    for name in pretend.SIZES:
+        pretend.count(tmp_path, name, **(changed if name == "LipsFormer-Swin-L" else {}))
+    found = judged(tmp_path)
+    assert found[claim].verdict == "contradicted" and found[claim].main.failures == 1
+    other = {"parameter_counts": "flops", "flops": "parameter_counts"}[claim]
+    assert found[other].verdict == "reproduced"
+
+
+def test_a_network_that_was_not_counted_makes_the_verdict_provisional(tmp_path):
+    pretend.count(tmp_path, "LipsFormer-Swin-T")
+    found = judged(tmp_path)
+    assert found["flops"].provisional and "no run for LipsFormer-Swin-L" in found["flops"].missing
+    assert found["flops"].main.cases == 1
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in ARTEFACTS.items() if one.kind == "table"))
+def test_all_formats_are_written(name, tmp_path):
+    known = evidence_of(pretend.study(tmp_path / "runs_of"))
+    paths = table_formats.write(ARTEFACTS[name], table.build(ARTEFACTS[name], known, REPORTED), tmp_path)
+    assert all(path.stat().st_size for path in paths) and len(paths) >= 3

@@ -1,0 +1,518 @@
+"""The claims of zhu2022, chapter 5: each predicate reproduced, contradicted, missing and underpowered."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from relearn.report import claims, claims_formats, published
+from relearn.report.quantities import Evidence
+from relearn.studies.long_short.claims import PREDICATES
+from relearn.studies.robustness.claims import PRINTED, SETS
+
+from ...report.conftest import REPORTED, evidence_of
+from . import fake_records as pretend
+
+ALL = claims.load(REPORTED / "claims.yaml")
+OURS = {section: ALL[section] for section in ("long_short", "robustness")}
+EXACT = {"linear_cost", "dual_norm_aligns", "lra_flops"}
+TRAINED = {"dual_norm_helps", "beats_full_on_lra", "dynamic_is_robust", "bpc", "less_oversmoothing"}
+SEEDS = (0, 1, 2)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    pretend.quicken(monkeypatch)
+
+
+def judged(root, name=None):
+    runs = evidence_of(root).runs
+    known = {study: Evidence(run for run in runs if run.study == study) for study in OURS}
+    found = {claim.id: claim for claim in claims.judge_all(OURS, known)}
+    return found[name] if name else found
+
+
+def part(claim, begin):
+    (found,) = [one for one in claim.parts if one.name.startswith(begin)]
+    return found
+
+
+def test_every_claim_has_a_predicate():
+    assert set(PREDICATES) == set(OURS["long_short"]) == EXACT | TRAINED
+    assert {name for name, one in OURS["long_short"].items() if one["kind"] == "exact"} == EXACT
+    assert set(claims.SECTIONS["robustness"].predicates) == set(OURS["robustness"]) == {"derived_sets"}
+
+
+def test_the_chapter_as_the_paper_has_it(tmp_path):
+    found = judged(pretend.Chapter().write(tmp_path, noise=lambda seed: 0.001 * seed))
+    assert {name: claim.verdict for name, claim in found.items() if name in EXACT | TRAINED} == dict.fromkeys(
+        EXACT | TRAINED, "reproduced"
+    )
+    assert found["derived_sets"].verdict == "not_run"  # no run on ImageNet's sets
+    assert not any(found[name].missing for name in EXACT | TRAINED)
+    page = claims_formats.markdown(list(found.values()), "mini")
+    assert "| `lra_flops` |" in page and "one product with its sum counts one (fvcore's convention)" in page
+
+
+def test_without_records_nothing_is_said(tmp_path):
+    found = judged(tmp_path)
+    assert {claim.verdict for claim in found.values()} == {"not_run"}
+    assert all(claim.missing for claim in found.values())
+
+
+@pytest.mark.parametrize("seeds", [(0,), (1, 2)])
+def test_too_few_seeds_are_underpowered_whatever_they_say(tmp_path, seeds):
+    few = type("Few", (pretend.Chapter,), {"seeds": seeds})()
+    found = judged(few.write(tmp_path))
+    for name in TRAINED:
+        assert found[name].verdict == "underpowered"
+        assert found[name].reasons == (f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, needs 3",)
+    assert {found[name].verdict for name in EXACT} == {"reproduced"}
+
+
+def test_where_nothing_learns_nothing_is_said(tmp_path):
+    idle = {
+        "accuracy": lambda *_: (0.11, "not_converged"),
+        "bits": lambda *_: (5.0, "not_converged"),
+        "networks": (),
+    }
+    found = judged(type("Idle", (pretend.Chapter,), idle)().write(tmp_path))
+    for name in ("dual_norm_helps", "beats_full_on_lra", "dynamic_is_robust", "bpc"):
+        assert found[name].verdict == "underpowered", name
+        assert "at chance level, seeds 0, 1, 2" in found[name].reasons[0]
+    assert "linformer on text at chance level, seeds 0, 1, 2" in found["dynamic_is_robust"].reasons
+
+
+# exact
+
+
+@pytest.mark.parametrize(
+    ("slopes", "longest", "word"),
+    [
+        ({}, 16384, "reproduced"),
+        ({}, 4096, "partial"),
+        ({"long_short_time_slope": 1.16}, 16384, "contradicted"),
+        ({"long_short_memory_slope": 1.2}, 16384, "contradicted"),
+        ({"full_time_slope": 1.69}, 16384, "contradicted"),
+        ({"full_memory_slope": 0.9}, 16384, "reproduced"),  # of full attention's memory nothing is claimed
+    ],
+)
+def test_cost_grows_with_the_length(tmp_path, slopes, longest, word):
+    pretend.curve(tmp_path, slopes=slopes, lengths=(1024, longest))
+    claim = judged(tmp_path, "linear_cost")
+    assert (claim.verdict, claim.provisional) == (word, False)
+    assert f"lengths: long_short to {longest}, full to {longest}" in claim.parts[0].notes
+
+
+def test_memory_that_was_not_measured_is_missing(tmp_path):
+    pretend.curve(tmp_path, slopes={"long_short_memory_slope": None})
+    claim = judged(tmp_path, "linear_cost")
+    assert claim.provisional and claim.missing == ("no slope long_short_memory",)
+    assert claim.parts[0].cases == 1
+
+
+@pytest.mark.parametrize(
+    ("ratios", "values", "parameters", "word"),
+    [
+        ((1.0, 1.2), None, 44.2e6, "reproduced"),
+        ((1.0, 1.2), None, 110.4e6, "reproduced"),
+        ((1.0, 1.2), None, 2e6, "partial"),
+        ((1.02, 1.2), None, 44.2e6, "contradicted"),
+        ((1.0, 1.01), None, 44.2e6, "contradicted"),
+        ((1.0, 1.2), (1.0, 1.015), 44.2e6, "contradicted"),  # values as well as keys
+        ((1.0, 1.2), (1.011, 1.2), 44.2e6, "contradicted"),
+    ],
+)
+def test_norms_are_aligned_before_training(tmp_path, ratios, values, parameters, word):
+    for at, variant in enumerate(("dual_norm", "no_dual_norm")):
+        rows = [
+            {"moment": moment, "layer": layer, "ratio": ratio, "value_ratio": other}
+            for layer in range(1, 4)
+            for moment, ratio, other in (("start", ratios[at], (values or ratios)[at]), ("end", 7.0, 7.0))
+        ]
+        pretend.predict(tmp_path, "text8", variant, 1.0, parameters=parameters, files={"norms.csv": rows})
+    claim = judged(tmp_path, "dual_norm_aligns")
+    assert (claim.verdict, claim.provisional) == (word, False)
+    assert [one.cases for one in claim.parts] == [6, 6]
+
+
+def test_one_half_of_the_norms_is_provisional(tmp_path):
+    pretend.predict(tmp_path, "text8", "dual_norm", 1.0, parameters=44e6)
+    claim = judged(tmp_path, "dual_norm_aligns")
+    assert claim.provisional and claim.missing == ("no runs for without: above 1.02 at every layer",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "word", "missing"),
+    [
+        ({}, "reproduced", 0),
+        ({("full", "text"): 4.57 * 1.099}, "reproduced", 0),
+        ({("full", "text"): 4.57 * 1.101}, "contradicted", 0),
+        ({("long_short", "retrieval"): 0.8 * 0.89}, "contradicted", 0),
+        ({("reformer", "text"): 9.0}, "reproduced", 0),  # beside the claim
+        ({("full", "listops"): None}, "reproduced", 1),
+    ],
+)
+def test_multiply_adds_of_table_5_1(tmp_path, changed, word, missing):
+    pretend.count_lra(tmp_path, changed)
+    claim = judged(tmp_path, "lra_flops")
+    assert (claim.verdict, len(claim.missing)) == (word, missing)
+    assert claim.main.cases == 6 - missing and claim.main.full_size
+    near = 2 if ("reformer", "text") in changed else 3
+    assert f"beside it, of the other rows of table 5.1: {near} of 3 within 10%" in claim.main.notes
+
+
+def test_the_printed_multiply_adds_are_those_of_the_claim():
+    values = {
+        (v.row, v.column): v.value
+        for v in published.read(REPORTED / "zhu2022.table5.1.csv")
+        if v.metric == "flops_g"
+    }
+    for row, name in (("Full Attention [164]", "full"), ("Transformer-LS (w,r=8,32)", "long_short")):
+        assert (
+            tuple(values[row, f"LRA {task}"] for task in ("ListOps", "Text", "Retrieval"))
+            == pretend.PRINTED[name]
+        )
+
+
+# trained
+
+
+def characters(root, dataset="enwik8", with_it=1.0, without=1.1, **more):
+    for variant, given in (("dual_norm", with_it), ("no_dual_norm", without)):
+        several = given if isinstance(given, list) else [given] * 3
+        for seed, bits in enumerate(several):
+            outcome = "diverged" if bits is None else "ok"
+            pretend.predict(root, dataset, variant, bits, seed=seed, outcome=outcome, **more)
+
+
+@pytest.mark.parametrize(
+    ("without", "word"),
+    [
+        (1.1, "reproduced"),
+        (0.99, "contradicted"),
+        (1.0, "inconclusive"),  # no difference at all
+        ([1.3, 0.99, 1.05], "direction"),
+        ([None, 1.2, 1.1], "direction"),  # 8 bits: far off, and the interval with it
+        (None, "reproduced"),
+    ],
+)
+def test_loss_with_dual_norm(tmp_path, without, word):
+    characters(tmp_path, without=without)
+    claim = judged(tmp_path, "dual_norm_helps")
+    assert (claim.verdict, claim.provisional) == (word, False)
+
+
+def test_a_model_that_diverged_knows_nothing_of_a_byte(tmp_path):
+    characters(tmp_path, without=None)
+    assert judged(tmp_path, "dual_norm_helps").main.interval.estimate == pytest.approx(1.0 - 8.0)
+
+
+def test_every_stream_counts_and_one_without_its_rival_is_missing(tmp_path):
+    characters(tmp_path)
+    characters(tmp_path, "text8", without=0.9)
+    pretend.predict(tmp_path, "warandpeace", "dual_norm", 1.0)
+    pretend.predict(tmp_path, "own_text", "full", 1.0)
+    claim = judged(tmp_path, "dual_norm_helps")
+    assert claim.verdict == "contradicted" and claim.main.name == "text8: with DualLN - without"
+    assert claim.missing == ("no runs for warandpeace: with DualLN - without",)
+
+
+def lra(root, tasks=("listops", "text", "retrieval"), seeds=SEEDS, flops=True, **accuracies):
+    base = dict.fromkeys(("full", "reformer", "linformer", "performer", "nystromformer"), 0.6)
+    for attention, given in {"long_short": 0.7, **base, **accuracies}.items():
+        for seed in seeds:
+            value = given[seed] if isinstance(given, list) else given
+            for task in tasks:
+                outcome = "diverged" if value is None else "ok"
+                pretend.understand(root, task, attention, value, seed=seed, outcome=outcome)
+    if flops:
+        pretend.count_lra(root)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, "reproduced"),
+        ({"full": 0.71}, "contradicted"),
+        ({"performer": 0.71}, "contradicted"),
+        ({"performer": [0.71, 0.5, 0.6]}, "direction"),
+        ({"linear": 0.9}, "reproduced"),  # no rival of table 5.1
+        ({"long_short_best": 0.9}, "reproduced"),
+        ({"long_short": 0.5, "long_short_best": 0.9}, "contradicted"),  # the best setting does not decide
+        ({"reformer": None}, "reproduced"),
+    ],
+)
+def test_mean_accuracy_beats_every_rival(tmp_path, changes, word):
+    lra(tmp_path, **changes)
+    claim = judged(tmp_path, "beats_full_on_lra")
+    assert (claim.verdict, claim.provisional) == (word, False)
+    assert [one.decides for one in claim.parts].count(True) == 6
+
+
+def test_the_mean_is_over_tasks_and_paired_by_seed(tmp_path):
+    lra(tmp_path, flops=False, tasks=("listops", "text"))
+    for seed, accuracy in enumerate((0.6, 0.7, 0.9)):
+        pretend.understand(tmp_path, "retrieval", "long_short", accuracy, seed=seed)
+        pretend.understand(tmp_path, "retrieval", "full", 0.5, seed=seed)
+    claim = judged(tmp_path, "beats_full_on_lra")
+    gaps = [(0.1 + 0.1 + gap) / 3 for gap in (0.1, 0.2, 0.4)]
+    found = part(claim, "long_short - full")
+    half = stats.t.ppf(0.975, 2) * np.std(gaps, ddof=1) / math.sqrt(3)
+    assert found.interval.estimate == pytest.approx(np.mean(gaps))
+    assert found.interval.low == pytest.approx(np.mean(gaps) - half)
+    assert "long_short - reformer: no runs of both on retrieval" in claim.missing and claim.provisional
+
+
+def test_a_seed_without_one_of_the_tasks_is_left_out(tmp_path):
+    lra(tmp_path, tasks=("listops", "text"))
+    lra(tmp_path, tasks=("retrieval",), seeds=(0, 2))
+    claim = judged(tmp_path, "beats_full_on_lra")
+    assert claim.verdict == "underpowered" and claim.reasons == ("2 seeds, needs 3",)
+    assert part(claim, "long_short - full").seeds == {0, 2} and not claim.missing
+
+
+def test_more_multiply_adds_than_full_attention_contradict(tmp_path):
+    lra(tmp_path, flops=False)
+    pretend.count_lra(tmp_path, {("long_short", "retrieval"): 20.0})
+    claim = judged(tmp_path, "beats_full_on_lra")
+    assert claim.verdict == "contradicted" and claim.main.interval.estimate == pytest.approx(2 / 3)
+
+
+def test_counts_alone_are_no_comparison(tmp_path):
+    pretend.count_lra(tmp_path)
+    assert judged(tmp_path, "beats_full_on_lra").verdict == "not_run"
+
+
+def test_images_are_no_task_of_the_mean(tmp_path):
+    lra(tmp_path)
+    for seed in SEEDS:
+        pretend.understand(tmp_path, "image", "full", 0.99, seed=seed)
+    assert judged(tmp_path, "beats_full_on_lra").verdict == "reproduced"
+
+
+def robust(root, falls, accuracy=0.8, tasks=("text", "retrieval"), seeds=SEEDS, **more):
+    """``falls``: of an attention by insertion and deletion."""
+    for task in tasks:
+        for attention, (insertion, deletion) in falls.items():
+            for seed in seeds:
+                pretend.understand(
+                    root,
+                    task,
+                    attention,
+                    accuracy,
+                    insertion=accuracy - insertion,
+                    deletion=accuracy - deletion,
+                    seed=seed,
+                    **more,
+                )
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "word"),
+    [
+        ((0.1, 0.2), "reproduced"),
+        ((0.31, 0.2), "contradicted"),
+        ((0.1, 0.41), "contradicted"),
+        ((0.295, 0.2), "direction"),  # one sample of 200
+    ],
+)
+def test_accuracy_falls_less_under_dynamic_projection(tmp_path, dynamic, word):
+    robust(tmp_path, {"dynamic": dynamic, "linformer": (0.25 if word == "contradicted" else 0.3, 0.35)})
+    claim = judged(tmp_path, "dynamic_is_robust")
+    assert (claim.verdict, claim.provisional, len(claim.parts)) == (word, False, 4)
+    assert claim.count() == {"networks": 2, "seeds": 3, "trials": 6}
+
+
+def test_a_fall_is_paired_by_test_sample(tmp_path):
+    robust(tmp_path, {"dynamic": (0.1, 0.1), "linformer": (0.2, 0.2)})
+    found = part(judged(tmp_path, "dynamic_is_robust"), "text, insertion")
+    # of 200 samples 160 are right at first; 20 of them fall under Linformer alone
+    gaps = np.array([-1.0] * 20 + [0.0] * 180)
+    half = stats.t.ppf(0.975, 199) * gaps.std(ddof=1) / math.sqrt(200)
+    assert found.interval.estimate == pytest.approx(-0.1)
+    assert (found.interval.low, found.interval.high) == pytest.approx((-0.1 - half, -0.1 + half))
+    assert found.notes[:2] == ("200 test samples", "dynamic, seed 0: 80.0% to 70.0%")
+
+
+def test_seeds_are_averaged_sample_by_sample(tmp_path):
+    for seed, fall in enumerate((0.1, 0.3, 0.2)):
+        robust(tmp_path, {"dynamic": (fall, fall)}, seeds=(seed,))
+    robust(tmp_path, {"linformer": (0.2, 0.2)})
+    found = part(judged(tmp_path, "dynamic_is_robust"), "retrieval, deletion")
+    gaps = np.array([1 / 3] * 20 + [-1 / 3] * 20 + [0.0] * 160)
+    assert found.interval.estimate == pytest.approx(0.0, abs=1e-12)
+    half = stats.t.ppf(0.975, 199) * gaps.std(ddof=1) / math.sqrt(200)
+    assert found.interval.high == pytest.approx(half)
+
+
+def test_a_network_at_chance_has_nothing_to_lose(tmp_path):
+    robust(tmp_path, {"dynamic": (0.1, 0.1)})
+    robust(tmp_path, {"linformer": (0.0, 0.0)}, accuracy=0.5, outcome="not_converged")
+    claim = judged(tmp_path, "dynamic_is_robust")
+    assert claim.verdict == "underpowered" and claim.numbers_say == "contradicted"
+    assert claim.reasons == tuple(
+        f"linformer on {t} at chance level, seeds 0, 1, 2" for t in ("text", "retrieval")
+    )
+
+
+def test_texts_that_were_not_perturbed_are_missing(tmp_path):
+    robust(tmp_path, {"dynamic": (0.1, 0.1), "linformer": (0.3, 0.3)}, tasks=("text",))
+    pretend.understand(tmp_path, "retrieval", "dynamic", 0.8)
+    pretend.understand(tmp_path, "retrieval", "linformer", 0.8)
+    claim = judged(tmp_path, "dynamic_is_robust")
+    assert claim.verdict == "reproduced" and claim.provisional and len(claim.missing) == 2
+
+
+@pytest.mark.parametrize(
+    ("bits", "word"),
+    [
+        ([0.96, 0.961, 0.962], "reproduced"),
+        ([0.99, 1.0, 1.01], "inconclusive"),
+        ([1.1, 1.1, 1.11], "contradicted"),
+    ],
+)
+def test_bits_per_character_at_the_published_size(tmp_path, bits, word):
+    for seed, value in enumerate(bits):
+        pretend.predict(tmp_path, "enwik8", "dual_norm", value, seed=seed, parameters=44.4e6)
+    pretend.count_language(tmp_path)
+    claim = judged(tmp_path, "bpc")
+    assert (claim.verdict, claim.provisional) == (word, False)
+    assert claim.parts[0].interval.estimate == pytest.approx(np.mean(bits) + 0.02)  # of the test part
+
+
+@pytest.mark.parametrize(
+    ("small", "word"), [(43.6e6, "reproduced"), (44.6e6, "contradicted"), (41e6, "contradicted")]
+)
+def test_the_published_model_has_the_printed_parameters(tmp_path, small, word):
+    for seed in SEEDS:
+        pretend.predict(tmp_path, "enwik8", "dual_norm", 0.9 + 0.001 * seed, seed=seed, parameters=44.4e6)
+    pretend.count_language(tmp_path, small)
+    assert judged(tmp_path, "bpc").verdict == word
+
+
+def test_a_smaller_model_says_nothing_of_the_published_one(tmp_path):
+    for seed in SEEDS:
+        pretend.predict(tmp_path, "enwik8", "dual_norm", 0.9, seed=seed, parameters=2e6)
+        pretend.predict(tmp_path, "text8", "dual_norm", 0.9, seed=seed, parameters=44e6)
+    pretend.count_language(tmp_path)
+    claim = judged(tmp_path, "bpc")
+    assert claim.verdict == "not_run" and claim.missing == ("no runs for enwik8 at the published size",)
+
+
+def alike(root, **networks):
+    for network, given in networks.items():
+        name = network.replace("_", "-")
+        for seed, deep in enumerate(given):
+            pretend.similarity(root, name, deep, seed=seed)
+            pretend.classify(root, name, 0.5, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("ours", "word"),
+    [
+        ((0.6, 0.61, 0.59), "reproduced"),
+        ((0.9, 0.91, 0.92), "contradicted"),
+        ((0.6, 0.9, 0.7), "direction"),
+        ((0.9, 0.75, 0.83), "inconclusive"),
+    ],
+)
+def test_patches_stay_diverse(tmp_path, ours, word):
+    alike(tmp_path, CvT_LS_13=ours, CvT_13=(0.8, 0.8, 0.8), CvT_LS_21=(0.9, 0.9, 0.9), CvT_21=(0.1, 0.1, 0.1))
+    claim = judged(tmp_path, "less_oversmoothing")
+    assert (claim.verdict, claim.provisional) == (word, False)
+    assert [one.decides for one in claim.parts] == [True, False, False, False]
+
+
+def test_similarity_of_networks_that_learned_nothing(tmp_path):
+    alike(tmp_path, CvT_LS_13=(0.6, 0.6, 0.6), CvT_13=(0.8, 0.8, 0.8))
+    for seed in SEEDS:
+        for network in ("CvT-LS-13", "CvT-13"):
+            pretend.classify(tmp_path, network, 0.1, seed=seed, outcome="not_converged")
+    claim = judged(tmp_path, "less_oversmoothing")
+    assert claim.verdict == "underpowered" and claim.numbers_say == "reproduced"
+    assert claim.reasons == ("CvT-LS-13 and CvT-13 at chance level, seeds 0, 1, 2",)
+
+
+# robustness
+
+
+def test_the_printed_numbers_are_those_of_the_tables():
+    columns = {
+        "real": ("5.8", "ImageNet-ReaL top-1"),
+        "v2": ("5.8", "ImageNet-V2 top-1"),
+        "c": ("5.9", "ImageNet-C"),
+        "a": ("5.9", "ImageNet-A"),
+        "r": ("5.9", "ImageNet-R"),
+        "nine_original": ("5.11", "ImageNet-9 Original"),
+        "nine_same": ("5.9", "ImageNet-9 Mixed-same"),
+        "nine_rand": ("5.9", "ImageNet-9 Mixed-rand"),
+    }
+    assert list(columns) == list(SETS)
+    values = {
+        (table, v.row, v.column): v.value
+        for table in ("5.8", "5.9", "5.11")
+        for v in published.read(REPORTED / f"zhu2022.table{table}.csv")
+    }
+
+    def printed(network, table, column):
+        name, _, size = network.partition("@")
+        row = f"{name.replace('-LS', '*-LS') if name.startswith('CvT') else name}"
+        found = [
+            value
+            for (one, title, head), value in values.items()
+            if (one, head) == (table, column)
+            and title.partition(" @")[0].partition(" [")[0] == row
+            and (title.partition("@")[2] or "224") == (size or "224")
+        ]
+        return found[0] if found else None
+
+    for network, row in PRINTED.items():
+        assert row == tuple(printed(network, *columns[name]) for name in SETS), network
+    count = sum(value is not None for row in PRINTED.values() for value in row)
+    assert count == 24 + 6 * 3 + 4 + 6 * 2  # ReaL and V2; -C, -A and -R; original; mixed
+
+
+def stood(root, network="DeiT-S", seeds=SEEDS, **shares):
+    for seed in seeds:
+        here = {name: value[seed] if isinstance(value, list) else value for name, value in shares.items()}
+        pretend.withstand(root, network, 0.798, corrupted={}, imagenet=here, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("shares", "word"),
+    [
+        ({"real": 0.857, "c": 0.571}, "reproduced"),
+        ({"real": 0.8599}, "reproduced"),
+        ({"real": 0.8601}, "contradicted"),
+        ({"c": 0.58}, "contradicted"),
+        ({"real": 0.857, "v2": 0.70}, "contradicted"),
+        ({"a": [0.19, 0.195, 0.188]}, "direction"),
+    ],
+)
+def test_derived_sets_are_as_printed(tmp_path, shares, word):
+    stood(tmp_path, **shares)
+    claim = judged(tmp_path, "derived_sets")
+    assert (claim.verdict, len(claim.parts)) == (word, len(shares))
+    first = next(iter(shares))
+    assert any(note.startswith(f"protocol: images of {first}") for note in claim.parts[0].notes)
+
+
+def test_a_single_checkpoint_is_underpowered(tmp_path):
+    stood(tmp_path, seeds=(0,), real=0.857)
+    claim = judged(tmp_path, "derived_sets")
+    assert claim.verdict == "underpowered" and claim.reasons == ("1 seed, needs 3",)
+
+
+def test_generated_corruptions_and_unprinted_sets_say_nothing(tmp_path):
+    for seed in SEEDS:
+        pretend.withstand(tmp_path, "DeiT-S", 0.6, seed=seed)
+    stood(tmp_path, "CvT-LS-17", a=0.9)
+    stood(tmp_path, "Swin-T", real=0.9)
+    claim = judged(tmp_path, "derived_sets")
+    assert claim.verdict == "not_run" and claim.missing == (
+        "no runs for networks on ImageNet's derived sets",
+    )

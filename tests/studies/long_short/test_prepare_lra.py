@@ -1,0 +1,76 @@
+"""sequences: the record says what the file holds, for each task without a download; seeds; what is refused ends in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relearn import cli
+from relearn.data.lra.sequences import load
+from relearn.runs import record
+
+TASKS = {
+    "listops": ("generated", {"min_length": 10, "max_length": 60, "max_depth": 3}),
+    "text": ("python", {}),
+    "retrieval": ("python_kinds", {}),
+    "image": ("digits", {}),
+    "pathfinder": (
+        "generated",
+        {"size": 16, "dashes": 4, "distractors": 1, "dash": 1.0, "gap": 1.0, "clearance": 1.7},
+    ),
+}
+
+
+def words(out: Path, task: str, *, seed: int = 0, **changes: object) -> list[str]:
+    dataset, form = TASKS[task]
+    settings = {"task": task, "dataset": dataset, "max_length": 64, "form": form}
+    settings |= {"train_samples": 30, "valid_samples": 6, "test_samples": 8, **changes}
+    found = ["sequences", "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+    return [*found, "--out", str(out), "--seed", str(seed), "--label", f"task={task}"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_record_says_what_the_file_holds(tmp_path: Path, task: str) -> None:
+    out = tmp_path / "results/mini/runs/long_short/sequences" / task
+    length = 256 if task == "pathfinder" else 64
+    assert cli.main(words(out, task, max_length=length)) == 0
+    done, data = record.read(out), load(out / "data.safetensors")
+    assert record.verify_outputs(done) == [] and set(done["outputs"]) == {"data.safetensors"}
+    assert (data.task, data.dataset, data.max_length) == (task, TASKS[task][0], length)
+    metrics = done["metrics"]
+    for part, count in (("train", 30), ("valid", 6), ("test", 8)):
+        assert metrics[f"{part}_samples_count"] == len(data.part(part)) == count
+    assert metrics["vocabulary_count"] == data.vocabulary and metrics["classes_count"] == data.classes
+    assert metrics["longest_count"] == np.diff(data.part("train").offsets).max()
+    assert f"version: {data.version}" in done["notes"]
+    assert json.loads(done["notes"][1].removeprefix("source: "))["from"]
+    assert bool(data.perturbed) == (task in ("text", "retrieval"))
+    assert data.padded == (task in ("listops", "text", "retrieval"))
+
+
+def test_the_seed_is_the_runs(tmp_path: Path) -> None:
+    versions = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        out = tmp_path / "results/mini/runs/long_short" / name
+        assert cli.main(words(out, "listops", seed=seed)) == 0
+        versions.append(load(out / "data.safetensors").version)
+    assert versions[0] == versions[1] != versions[2]
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "said"),
+    [
+        ("text", {"dataset": "wikipedia"}, "dataset is 'wikipedia'"),
+        ("listops", {"form": {"depth": 3}}, "form: "),
+        ("image", {"train_samples": -3}, "samples is -3"),
+    ],
+)
+def test_what_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, changes: dict, said: str
+) -> None:
+    out = tmp_path / "results/mini/runs/long_short/x"
+    assert cli.main(words(out, task, **changes)) != 0
+    assert said in capsys.readouterr().err.strip().splitlines()[-1]

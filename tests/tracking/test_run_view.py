@@ -1,0 +1,125 @@
+"""Which points an importer writes, against a model store that takes what MLflow takes: no MLflow, every
+interleaving.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relearn.runs import spool
+from relearn.tracking import run_view as tracked
+from relearn.tracking.run_view import PREFIX
+
+START: dict[str, Any] = {
+    "paper": "p",
+    "study": "s",
+    "step": "t",
+    "scale": "mini",
+    "seed": 0,
+    "labels": {},
+    "settings": {},
+    "inputs": {},
+    "started": "2026-01-01T00:00:00.000000+00:00",
+    "code": {"version": "v", "commit": None, "dirty": None, "packages": {}},
+    "machine": {"device": "cpu", "precision": "fp32", "threads": 1},
+}
+VALUES = st.sampled_from([0.5, 0.25, float("nan")])
+WHOLE = 6  # writes of an import, at most
+DEEDS = st.one_of(
+    st.tuples(st.just("log"), st.integers(0, 2), VALUES),
+    st.tuples(st.just("resume")),
+    st.tuples(st.just("import"), st.integers(0, WHOLE)),
+)
+
+
+class Store:
+    """As MLflow: the very same point twice is one, anything else is one more; tags are written after the
+    points.
+    """
+
+    def __init__(self) -> None:
+        self.tags: dict[str, str] | None = None
+        self.points: set[tuple[str, float, int, int]] = set()
+
+    def take(self, run: tracked.Tracked, writes: int) -> None:
+        """An import that dies after so many writes; a batch is announced, written and vouched for by one each."""
+        if self.tags is not None and tracked.contradicts(self.tags, run):
+            self.tags, self.points = None, set()
+        if self.tags is None:
+            self.tags = {PREFIX + "intent": str(run.size)}
+        for batch in tracked.batches(dict(self.tags), run):
+            for write in (batch.before, batch.points, batch.after):
+                if writes == 0:
+                    return
+                writes -= 1
+                if isinstance(write, dict):
+                    self.tags.update(write)
+                else:
+                    self.points |= set(write)
+
+
+def seen(path: Path) -> tracked.Tracked:
+    source = tracked.Source(path.parent.parent, path.stem, spool=path)
+    return tracked.tracked(source, {}, stale_s=1.0e12, now=0.0)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(DEEDS, max_size=14), st.sampled_from([0.5, 0.25]))
+def test_however_imports_and_attempts_interleave_each_step_is_there_once_with_its_last_value(
+    deeds: list[tuple[Any, ...]], final: float
+) -> None:
+    clock = iter(range(1, 10**6))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spool" / "run.jsonl"
+        real, spool.time.time = spool.time.time, lambda: float(next(clock))  # no two lines at one time
+        try:
+            store, writer = Store(), spool.Spool(path)
+            writer.begin(START, fresh=True)
+            for deed, *how in deeds:
+                if deed == "log":
+                    writer.metrics(how[0], {"loss": how[1]})
+                elif deed == "resume":
+                    writer = spool.Spool(path)
+                    writer.begin(START, fresh=False)
+                else:
+                    store.take(seen(path), how[0])
+        finally:
+            spool.time.time = real
+        whole = seen(path)
+        store.take(whole, WHOLE)
+        assert whole.story is not None
+        told = {place: value for place, (_, value) in whole.story.points.items()}
+        assert len(store.points) == len(told)
+        assert {(key, step): value for key, value, _, step in store.points} == told
+        # the record's own numbers come after the curves, and twice is once
+        done = dataclasses.replace(
+            whole, finals={"loss": final, "acc_frac": 1.0}, record_sha="a" * 64, end_ms=10**9
+        )
+        for writes in (2, WHOLE, WHOLE):
+            store.take(done, writes)
+        last = max((step for _, step in told), default=-1)
+        added = {("acc_frac", 0): 1.0}
+        if last < 0 or told["loss", last] != final:
+            added["loss", last + 1] = final
+        assert {(key, step): value for key, value, _, step in store.points} == {**told, **added}
+        assert len(store.points) == len(told) + len(added)
+
+
+def test_a_fingerprint_changes_with_all_that_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "spool" / "run.jsonl"
+    spool.Spool(path).begin(START, fresh=True)
+    run = seen(path)
+    assert seen(path).fingerprint() == run.fingerprint()
+    changes: list[dict[str, Any]] = [{"status": "KILLED"}, {"record_sha": "b"}, {"tags": {}}, {"name": "x"}]
+    changes.append({"started": "2027"})
+    prints = {dataclasses.replace(run, **change).fingerprint() for change in changes}
+    assert len(prints | {run.fingerprint()}) == len(changes) + 1
+    writer = spool.Spool(path)
+    writer.begin(START, fresh=False)
+    assert seen(path).fingerprint() not in prints | {run.fingerprint()}
