@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,9 @@ from relearn.layers.efficient import KINDS
 from relearn.measures.lra_counts import COLUMNS, PUBLISHED, TASKS, TOLERANCE, lra_counts
 from relearn.models.lra_encoder import create
 
-REPORTED = Path(__file__).parents[2] / "workflow/reported/zhu2022.table5.1.csv"
+from ..report.conftest import numbers
+
+REPORTED = numbers("zhu2022.table5.1.csv")
 D, F = 64, 128
 
 

@@ -24,6 +24,8 @@ from relearn.measures.model_counts import (
     rounds_to,
 )
 
+from ..report.conftest import numbers
+
 REPORTED = Path(__file__).parents[2] / "workflow/reported"
 BUILDS = {
     "Swin-T": "swin_tiny_patch4_window7_224",
@@ -89,7 +91,7 @@ def test_the_published_numbers_are_those_of_the_tables():
     millions: dict[str, set[str]] = {name: set() for name in PUBLISHED}
     giga: dict[str, set[float]] = {name: set() for name in PUBLISHED}
     for table in ("2", "4", "5", "7"):
-        with (REPORTED / f"qi2023.table{table}.csv").open(encoding="utf-8", newline="") as file:
+        with (numbers(f"qi2023.table{table}.csv")).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 name = row["row"].removesuffix(" (ours)")
                 if name in PUBLISHED and row["metric"] == "params_m":

@@ -23,6 +23,8 @@ from relearn.measures.parameter_counts import (
 )
 from relearn.models import create
 
+from ..report.conftest import numbers
+
 REPORTED = Path(__file__).parents[2] / "workflow/reported"
 NAMES = {  # the tables' words for a network
     "VGG-19 w/o BN": "VGG-19",
@@ -78,7 +80,7 @@ def test_what_is_counted_is_what_a_built_network_has():
 def test_the_published_sizes_are_those_of_the_tables():
     found = {}
     for table in ("zhu2022.table4.4", "zhu2022.table4.5"):
-        with (REPORTED / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+        with (numbers(f"{table}.csv")).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 said = re.fullmatch(r"(.+) \((\d+\.\d\d)M\) CIFAR-10 .+", row["column"])
                 assert said, row["column"]

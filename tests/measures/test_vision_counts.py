@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,9 @@ from torch import nn
 from relearn.measures.model_counts import rounds_to
 from relearn.measures.vision_counts import COLUMNS, PRINTED, vision_counts
 
-TABLE = Path(__file__).parents[2] / "workflow/reported/zhu2022.table5.8.csv"
+from ..report.conftest import numbers
+
+TABLE = numbers("zhu2022.table5.8.csv")
 UNITS = {
     "CvT*-LS-13 @224": 20_273_536,
     "CvT*-LS-17 @224": 23_722_896,

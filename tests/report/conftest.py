@@ -15,11 +15,18 @@ import pytest
 
 from relearn.report.artefacts import Artefact
 from relearn.report.artefacts import load as load_artefacts
+from relearn.report.claims import Section
 from relearn.report.quantities import Evidence
 from relearn.report.runs import load
 from relearn.runs.record import Run
+from relearn.studies.study import all_studies
 
-REPORTED = Path(__file__).parents[2] / "workflow" / "reported"
+FOLDERS = {study.name: study.reported for study in all_studies()}
+RENDERERS = {name: module for study in all_studies() for name, module in study.figures.items()}
+SECTIONS = {
+    study.name: Section(study.part("claims").PREDICATES, study.part("claims").power)
+    for study in all_studies()
+}
 VICTIMS = ("SENet18", "ResNet18", "MobileNetV2", "DenseNet121")
 ATTACKS = ("feature_collision", "convex_polytope")
 DEFENCES = ("deep_knn", "l2_outliers", "one_class_svm", "random_eviction", "adversarial_training")
@@ -199,6 +206,12 @@ class Study:
         write_run(root, "filter", f"transfer/{attack}/{defence}/{victim}", labels, {}, seed=seed, rows=rows)
 
 
+def numbers(name: str) -> Path:
+    """The file of published numbers of this name."""
+    (path,) = [folder / name for folder in FOLDERS.values() if (folder / name).is_file()]
+    return path
+
+
 def evidence_of(root: Path) -> Evidence:
     """The records below ``root``, all of them sound."""
     runs, problems = load(root, "mini")
@@ -209,7 +222,7 @@ def evidence_of(root: Path) -> Evidence:
 @functools.cache
 def every_artefact() -> Mapping[str, Artefact]:
     """All artefacts as they are defined, read once for all modules: not to be changed."""
-    return load_artefacts(REPORTED)
+    return load_artefacts(FOLDERS)
 
 
 def chapter(study: str = "poisoning") -> dict[str, Artefact]:
@@ -246,11 +259,6 @@ def root(make_study: Callable[..., Path]) -> Path:
 def evidence(root: Path) -> Evidence:
     """The records of that study."""
     return evidence_of(root)
-
-
-@pytest.fixture
-def reported() -> Path:
-    return REPORTED
 
 
 @pytest.fixture(scope="session")

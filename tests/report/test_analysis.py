@@ -10,14 +10,14 @@ import yaml
 
 from relearn.report import analysis, claims
 
-from .conftest import REPORTED
+from .conftest import FOLDERS, SECTIONS
 
 ENTRY = {"date": "2026-11-20", "commit": "1234567", "verdict": "direction", "cause": "scale", "text": "Few."}
 
 
 @pytest.fixture(scope="module")
 def judged(evidence):
-    return claims.judge_all(claims.load(REPORTED / "claims.yaml"), {"poisoning": evidence})
+    return claims.judge_all(claims.load(FOLDERS), {"poisoning": evidence}, SECTIONS)
 
 
 def write(folder, entry, claim="cp_beats_fc", scale="mini"):
@@ -27,8 +27,8 @@ def write(folder, entry, claim="cp_beats_fc", scale="mini"):
 
 
 def test_the_file_can_be_read_and_speaks_of_known_claims():
-    known = {name for section in claims.load(REPORTED / "claims.yaml").values() for name in section}
-    assert {claim for claim, _ in analysis.load(REPORTED / "analysis.yaml")} <= known
+    known = {name for section in claims.load(FOLDERS).values() for name in section}
+    assert {claim for claim, _ in analysis.load(FOLDERS)} <= known
 
 
 def test_no_file_is_no_analysis(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from relearn.report import artefacts, blank, grid, table, table_formats
 
 from ..studies.freelb import fake_records as pretend
-from .conftest import REPORTED, chapter, evidence_of
+from .conftest import chapter, evidence_of
 
 TABLES = chapter("freelb")
 
@@ -27,7 +27,7 @@ def evidence(tmp_path):
 
 
 def cells(artefact, evidence):
-    return table.build(artefact, evidence, REPORTED)
+    return table.build(artefact, evidence)
 
 
 def test_rows_and_groups_without_a_run_are_named_below(evidence):

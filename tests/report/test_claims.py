@@ -9,20 +9,20 @@ import pytest
 from relearn.report import claims, claims_formats
 from relearn.studies.poisoning.claims import PREDICATES
 
-from .conftest import REPORTED, evidence_of
+from .conftest import FOLDERS, SECTIONS, evidence_of
 
 ISSUE = {
     *("cp_beats_fc", "cp_black_box", "attack_is_invisible", "knn_removes_poisons", "knn_keeps_accuracy"),
     *("knn_beats_baselines", "k_rule", "hull_proposition", "dropout_transfers", "overlap_not_needed"),
     *("multilayer_end_to_end", "replication_helps"),
 }
-DEFINED = claims.load(REPORTED / "claims.yaml")
+DEFINED = claims.load(FOLDERS)
 HELD = {"inside_count": 50, "inside_separators_count": 0, "outside_count": 50, "outside_separators_count": 50}
 
 
 def judged(evidence, name=None):
     section = {"poisoning": DEFINED["poisoning"]}
-    found = {claim.id: claim for claim in claims.judge_all(section, {"poisoning": evidence})}
+    found = {claim.id: claim for claim in claims.judge_all(section, {"poisoning": evidence}, SECTIONS)}
     return found[name] if name else found
 
 
@@ -44,7 +44,7 @@ def test_every_claim_of_this_chapter_has_a_predicate_and_every_predicate_a_claim
 def test_what_has_no_predicate_is_not_run_and_says_so(evidence):
     later = {"kind": "exact", "source": "nowhere", "says": "nothing", "predicate": "none yet"}
     defined = {**DEFINED, "unwritten": {"later": later}}
-    found = claims.judge_all(defined, {"poisoning": evidence})
+    found = claims.judge_all(defined, {"poisoning": evidence}, SECTIONS)
     assert len(found) == sum(len(section) for section in defined.values())
     others = [claim for claim in found if claim.id not in ISSUE]
     assert others and all(claim.verdict == "not_run" for claim in others)

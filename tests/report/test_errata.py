@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from .conftest import REPORTED
+from relearn.report import errata as errata_file
+
+from .conftest import FOLDERS
 
 numbers = st.floats(-3, 3, allow_nan=False, width=32)
 poisons_and_target = st.integers(1, 5).flatmap(
@@ -100,7 +101,7 @@ def test_z3_polytope_loss_is_bounded_by_collision_loss(case):
 
 
 def test_every_erratum_names_tests_that_exist():
-    errata = yaml.safe_load((REPORTED / "errata.yaml").read_text())
+    errata = errata_file.load(FOLDERS)
     assert {"Z1", "Z2", "Z3"} <= set(errata)
     for entry in errata.values():
         assert set(entry["tests"]) == {"counter_example", "corrected"}

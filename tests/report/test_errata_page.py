@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from .conftest import REPORTED
+from relearn.report import errata as errata_file
+
+from .conftest import FOLDERS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/errata.md"
-ENTRIES: dict[str, Any] = yaml.safe_load((REPORTED / "errata.yaml").read_text(encoding="utf-8"))
+ENTRIES: dict[str, Any] = errata_file.load(FOLDERS)
 FIELDS = {"paper", "place", "printed", "corrected", "counter_example", "status", "tests"}
 
 

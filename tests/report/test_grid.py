@@ -12,7 +12,7 @@ from relearn.report import artefacts, coverage, grid, published, table, table_fo
 from relearn.report.published import Value
 
 from ..studies.gradinit import fake_records as pretend
-from .conftest import REPORTED, chapter, evidence_of
+from .conftest import chapter, evidence_of
 
 ARTEFACTS = chapter("gradinit")
 TABLES = {name: one for name, one in ARTEFACTS.items() if one.kind == "table"}
@@ -39,7 +39,7 @@ def evidence(gradinit):
 
 
 def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence, REPORTED)}
+    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence)}
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith("addition")])
@@ -50,7 +50,7 @@ def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     if source.file == "zhu2022.sec4_prose.csv":
         assert len(shown) == DEFINED[name] == len({(value.row, value.column) for value in shown})
     else:
-        values = [v for v in published.read(REPORTED / source.file) if v.value is not None]
+        values = [v for v in published.read(source.file) if v.value is not None]
         assert sorted(map(repr, shown)) == sorted(map(repr, values))
     assert not any(cell.published for cell in cells if not cell.row.in_grid)
 
@@ -154,13 +154,13 @@ def test_lower_is_better_where_the_column_says_so(tmp_path):
         pretend.translate(tmp_path, "w_skip", "admin", recipe, bleu)
     artefact = TABLES["zhu2022.table4.10"]
     lower = replace(artefact, columns=(replace(artefact.columns[0], direction="lower"),))
-    found = {c.row.id: c for c in table.build(lower, evidence_of(tmp_path), REPORTED)}
+    found = {c.row.id: c for c in table.build(lower, evidence_of(tmp_path))}
     assert found["admin_adam"].mean == 20.0
 
 
 def test_a_grid_reads_row_by_row_and_measure_by_measure(evidence):
     artefact = TABLES["zhu2022.table4.4"]
-    header, lines = table_formats.shown(artefact, table.build(artefact, evidence, REPORTED))
+    header, lines = table_formats.shown(artefact, table.build(artefact, evidence))
     assert header[:5] == ["Start", "Measure", "VGG-19", "Paper", "Deviation"] and len(header) == 2 + 5 * 3
     assert [line[:2] for line in lines[:3]] == [
         ["Kaiming", "Acc1, %"],
@@ -174,21 +174,21 @@ def test_a_grid_reads_row_by_row_and_measure_by_measure(evidence):
 
 def test_a_grid_of_one_network_has_its_measures_as_columns(evidence):
     artefact = TABLES["zhu2022.table4.2"]
-    header, lines = table_formats.shown(artefact, table.build(artefact, evidence, REPORTED))
+    header, lines = table_formats.shown(artefact, table.build(artefact, evidence))
     assert header[1::3] == ["Gradient norm at the start", "Acc1, %", "Accbest, %"]
     assert [line[2] for line in lines] == ["8.63 ± 0.20", "11.56 ± 0.05", "190.62 ± 7.65"]
 
 
 def test_an_addition_has_no_paper_beside_it(evidence):
     artefact = TABLES["addition.gradinit_rivals"]
-    header, _ = table_formats.shown(artefact, table.build(artefact, evidence, REPORTED))
+    header, _ = table_formats.shown(artefact, table.build(artefact, evidence))
     assert header == ["Start", "Measure", "VGG-19", "ResNet-110", "ResNet-110 with BN"]
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_all_formats_are_written_and_agree(name, evidence, tmp_path):
     artefact = TABLES[name]
-    cells = table.build(artefact, evidence, REPORTED)
+    cells = table.build(artefact, evidence)
     paths = {path.name: path for path in table_formats.write(artefact, cells, tmp_path)}
     assert set(paths) == {f"{name}{kind}" for kind in (".csv", ".seeds.csv", ".md", ".tex")}
     with paths[f"{name}.csv"].open(newline="") as file:

@@ -13,7 +13,7 @@ from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
 
 from . import stylesheet
-from .conftest import REPORTED, chapter
+from .conftest import FOLDERS, SECTIONS, chapter
 
 TEXT = analysis.Analysis("2026-11-20", "1234567", "reproduced", "scale", "Too few targets.", "Scale medium.")
 NASTY = "<script>alert(1)</script> & \"quoted\" 'single'"
@@ -43,12 +43,12 @@ class Balance(HTMLParser):
 def make_page(root, evidence):
     loaded = chapter()
     defined = {name: artefacts.expanded(artefact, evidence.runs) for name, artefact in loaded.items()}
-    tables = {n: table.build(a, evidence, REPORTED) for n, a in defined.items() if a.kind == "table"}
+    tables = {n: table.build(a, evidence) for n, a in defined.items() if a.kind == "table"}
     for artefact in defined.values():
         if artefact.kind == "figure":
             (root / "figures").mkdir(exist_ok=True)
             (root / "figures" / f"{artefact.id}.png").write_bytes(b"a picture of " + artefact.id.encode())
-    judged = claims.judge_all(claims.load(REPORTED / "claims.yaml"), {"poisoning": evidence})
+    judged = claims.judge_all(claims.load(FOLDERS), {"poisoning": evidence}, SECTIONS)
     parts = {
         "scale": "mini",
         "root": root,
@@ -233,7 +233,7 @@ def test_the_day_is_that_of_the_runs(evidence):
 def test_chapters_stand_apart_and_additions_last(make_page, gradinit, root):
     html, parts = make_page
     grids = {name: one for name, one in chapter("gradinit").items() if one.kind == "table"}
-    cells = {name: table.build(one, gradinit, REPORTED) for name, one in grids.items()}
+    cells = {name: table.build(one, gradinit) for name, one in grids.items()}
     both = [*parts["artefacts"], *grids.values()]
     counted = [*parts["coverages"], *(coverage.cover(one, gradinit) for one in grids.values())]
     made = html(artefacts=both, tables={**parts["tables"], **cells}, coverages=counted)

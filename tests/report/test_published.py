@@ -10,7 +10,7 @@ import yaml
 
 from relearn.report import artefacts, claims, published, yaml_file
 
-from .conftest import REPORTED
+from .conftest import FOLDERS, REPORTED, numbers
 
 FILES = sorted(REPORTED.glob("*.csv"))
 
@@ -32,7 +32,7 @@ def test_nothing_points_out_of_the_repository():
 
 
 def test_published_code_rates_agree_with_their_parts():
-    values = published.read(REPORTED / "zhu2022.published_code.csv")
+    values = published.read(numbers("zhu2022.published_code.csv"))
     rates = [v for v in values if v.artefact == "zhu2022.table2.2"]
     for defence in {v.row for v in rates}:
         row = {v.column: v for v in rates if v.row == defence}
@@ -45,7 +45,7 @@ def test_published_code_rates_agree_with_their_parts():
 
 
 def test_published_code_counts_agree_with_their_shares():
-    values = published.read(REPORTED / "zhu2022.published_code.csv")
+    values = published.read(numbers("zhu2022.published_code.csv"))
     sweep = [v for v in values if ", k = " in v.column]
     assert len({v.column for v in sweep}) == 12
     for value in sweep:
@@ -57,7 +57,7 @@ def test_published_code_counts_agree_with_their_shares():
 
 
 def test_a_share_changes_its_unit_and_nothing_else_does():
-    value = published.read(REPORTED / "zhu2022.published_code.csv")
+    value = published.read(numbers("zhu2022.published_code.csv"))
     share = next(v for v in value if v.unit == "percent" and v.value)
     assert share.in_unit("fraction") == pytest.approx(share.value / 100)
     ratio = next(v for v in value if v.metric == "mcc")
@@ -92,9 +92,9 @@ def test_other_columns_are_refused(tmp_path):
 
 
 def test_artefacts_name_files_rows_and_metrics_that_exist():
-    for artefact in artefacts.load(REPORTED).values():
+    for artefact in artefacts.load(FOLDERS).values():
         for source in artefact.published.values():
-            values = published.read(REPORTED / source.file)
+            values = published.read(source.file)
             assert any(value.artefact == source.artefact for value in values)
             named = [column for column in artefact.columns if column.published_metric]
             for row in artefact.rows:
@@ -127,7 +127,7 @@ def test_an_artefact_with_an_unknown_column_is_refused(tmp_path):
 
 
 def test_claims_can_be_read_and_a_missing_key_is_named(tmp_path):
-    assert len(claims.load(REPORTED / "claims.yaml")["poisoning"]) == 12
+    assert len(claims.load(FOLDERS)["poisoning"]) == 12
     (tmp_path / "claims.yaml").write_text("poisoning:\n  x: {kind: trained, says: a, source: b}\n")
     with pytest.raises(ValueError, match=r"poisoning\.x: found .*allowed: kind, predicate, says, source"):
         claims.load(tmp_path / "claims.yaml")

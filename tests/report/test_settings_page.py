@@ -13,7 +13,7 @@ from relearn.report import settings_page as page
 from relearn.report.deviations import Published, read
 from relearn.report.settings_page import ABSENT, DIFFERS, EQUAL
 
-from .conftest import REPORTED
+from .conftest import FOLDERS, REPORTED, numbers
 
 PAPER = read(REPORTED.parents[1] / "params/paper.yaml")
 HEADER = "artefact,row,column,metric,unit,direction,value,spread,spread_kind,n_runs,outcome,note\n"
@@ -42,10 +42,10 @@ def found(folder: Path, values: dict, printed: dict, rows: dict, columns: dict) 
 
 
 def test_every_printed_setting_is_there_once_and_what_differs_is_explained() -> None:
-    tables = page.load(REPORTED, PAPER)
+    tables = page.load(FOLDERS, PAPER)
     assert [table.id for table in tables] == ["qi2023.table6", "ye2023.table1"]
     for table in tables:
-        values = published.read(REPORTED / f"{table.id}.csv")
+        values = published.read(numbers(f"{table.id}.csv"))
         assert [(one.row, one.column) for one in table.settings] == [(v.row, v.column) for v in values]
         assert all(one.printed for one in table.settings)
         assert all(one.note for one in table.settings if one.verdict == DIFFERS)
@@ -57,7 +57,7 @@ def test_every_printed_setting_is_there_once_and_what_differs_is_explained() -> 
 
 
 def test_a_changed_value_of_the_published_settings_is_told() -> None:
-    before = [one.verdict for table in page.load(REPORTED, PAPER) for one in table.settings]
+    before = [one.verdict for table in page.load(FOLDERS, PAPER) for one in table.settings]
     for key, told in (
         ("lipsformer.train.betas", 6),
         ("lipsformer.grid.sizes.S.lr", 1),
@@ -69,10 +69,10 @@ def test_a_changed_value_of_the_published_settings_is_told() -> None:
         value = PAPER.values[key]
         other = [7.0, 7.0] if isinstance(value, list) else "lion" if isinstance(value, str) else 3.5 * value
         changed = replace(PAPER, values={**PAPER.values, key: other})
-        after = [one.verdict for table in page.load(REPORTED, changed) for one in table.settings]
+        after = [one.verdict for table in page.load(FOLDERS, changed) for one in table.settings]
         assert [b for a, b in zip(before, after) if a != b] == [DIFFERS] * told, key
         lacking = replace(PAPER, values={k: v for k, v in PAPER.values.items() if k != key})
-        after = [one.verdict for table in page.load(REPORTED, lacking) for one in table.settings]
+        after = [one.verdict for table in page.load(FOLDERS, lacking) for one in table.settings]
         assert [b for a, b in zip(before, after) if a != b] == [ABSENT] * told, key
 
 

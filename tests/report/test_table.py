@@ -10,7 +10,7 @@ import pytest
 from relearn.report import artefacts, table
 from relearn.report.statistics import wilson
 
-from .conftest import POISONS, REPORTED, every_artefact, evidence_of, write_run
+from .conftest import POISONS, every_artefact, evidence_of, write_run
 
 ARTEFACTS = every_artefact()
 FC, CP = ARTEFACTS["zhu2022.table2.1"], ARTEFACTS["zhu2022.table2.2"]
@@ -32,7 +32,7 @@ def train(root, defence, victim, outcomes, seed=0, attack="convex_polytope", out
 
 
 def build(root, artefact=CP):
-    return table.build(artefact, evidence_of(root), REPORTED)
+    return table.build(artefact, evidence_of(root))
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_no_attack_that_works_leaves_no_value(tmp_path):
 
 
 def test_the_chosen_k_counts_and_not_the_sweep(evidence):
-    cells = table.build(CP, evidence, REPORTED)
+    cells = table.build(CP, evidence)
     assert cell(cells, "deep_knn", "mcc").mean == pytest.approx(0.5)  # of k = 50
     assert cell(cells, "deep_knn", "defence_success").trials == 80
     assert cell(cells, "l2_outliers", "clean_removed").mean == pytest.approx(45 / 495)
@@ -130,7 +130,7 @@ def test_the_chosen_k_counts_and_not_the_sweep(evidence):
 
 
 def test_attacks_do_not_mix(evidence):
-    polytope, collision = (table.build(artefact, evidence, REPORTED) for artefact in (CP, FC))
+    polytope, collision = (table.build(artefact, evidence) for artefact in (CP, FC))
     assert cell(polytope, "none", "defence_success").mean == pytest.approx(1 - 10 / 20)
     assert cell(collision, "none", "defence_success").mean == pytest.approx(1 - 5 / 20)
 
@@ -167,7 +167,7 @@ def test_every_network_has_a_row_and_every_eps_a_column(evidence):
         "PGD, eps 7.65/255",
         "Corruptions",
     ]
-    cells = table.build(robust, evidence, REPORTED)
+    cells = table.build(robust, evidence)
     one = {c.column.title: c.mean for c in cells if c.row.id == "robust/SENet18-drop0"}
     # accuracy 0.9, less ten times eps, less 0.02 or 0.04 a severity of 1 or 2
     wanted = {
@@ -191,7 +191,7 @@ def test_an_addition_stands_beside_no_paper(evidence):
     from relearn.report import table_formats
 
     ours = ARTEFACTS["addition.bullseye_polytope"]
-    header, lines = table_formats.shown(ours, table.build(ours, evidence, REPORTED))
+    header, lines = table_formats.shown(ours, table.build(ours, evidence))
     assert "Paper" not in header and "Deviation" not in header and header[0] == "Defence"
     assert dict(zip(header, lines[-1]))["MCC"] == "0.500 ± 0.000 (4)"
 

@@ -9,7 +9,7 @@ import pytest
 
 from relearn.report import table, table_formats
 
-from .conftest import REPORTED, every_artefact
+from .conftest import every_artefact
 
 CP = every_artefact()["zhu2022.table2.2"]
 NASTY = r"50% & more_of #1 {x} ~ ^ $y$ \alpha | <b>"
@@ -17,7 +17,7 @@ NASTY = r"50% & more_of #1 {x} ~ ^ $y$ \alpha | <b>"
 
 @pytest.fixture(scope="module")
 def cells(evidence):
-    return table.build(CP, evidence, REPORTED)
+    return table.build(CP, evidence)
 
 
 def one(cells, row, column):

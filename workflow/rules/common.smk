@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from relearn.params.reading import reading as reader
+from relearn.params import reading as reader
 from relearn.runs import orphan_guard as parents
 from relearn.runs.code_version import code_version
 from relearn.data import OUTLIERS

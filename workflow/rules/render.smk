@@ -1,8 +1,9 @@
 # render: tables, figures, verdicts and the report, from the records alone.
-import relearn
-from relearn.runs.atomic_files import digest
+from relearn.cli.render import artefact_ids, code_of_report
+from relearn.studies.study import all_studies
 
-PAGE = [Path(relearn.__file__).parent / "report" / name for name in ("report.html.j2", "report.css")]
+ARTEFACTS = {study.source: artefact_ids(study) for study in all_studies()}
+EVERY = {kind: [name for ids in ARTEFACTS.values() for name in ids[kind]] for kind in ("tables", "figures")}
 
 
 def rendered(pattern, **values):
@@ -11,6 +12,56 @@ def rendered(pattern, **values):
     One output must not be among them: Snakemake removes it when a job fails, and so knows that the job is still to be done.
     """
     return update(expand(pattern, **values))
+
+
+def shown(folder, kind, ending):
+    """Return the files of one kind for `snakemake --report`, by publication and chapter."""
+    named = {source: ids[folder] for source, ids in ARTEFACTS.items() if ids[folder]}
+    paths = {source: rendered(f"{ROOT}/{folder}/{{id}}.{ending}", id=ids) for source, ids in named.items()}
+    caption = f"../report/{kind}.rst"
+    return [report(made, caption=caption, category=source, subcategory=folder) for source, made in paths.items()]
+
+
+RECORDS = [
+    *rules.pretrain_all.input,
+    *rules.craft_all.input,
+    *rules.filter_all.input,
+    *rules.train_all.input,
+    *rules.evaluate_all.input,
+    *rules.initialise_all.input,
+    *rules.learn_all.input,
+    *rules.probe_all.input,
+    *rules.characters_all.input,
+    *rules.language_all.input,
+    *rules.ascend_all.input,
+    *rules.invert_all.input,
+    *rules.examine_all.input,
+    *rules.clock_all.input,
+    *rules.count_lipsformer_all.input,
+    *rules.examine_lipsformer_all.input,
+    *rules.examine_lrformer_all.input,
+    *rules.classify_lipsformer_all.input,
+    *rules.classify_layer_scale_all.input,
+    *rules.classify_lrformer_all.input,
+    *rules.throughput_lipsformer_all.input,
+    *rules.throughput_long_short_all.input,
+    *rules.retest_all.input,
+    *rules.uncertainty_all.input,
+    *rules.count_long_short_all.input,
+    *rules.understand_all.input,
+    *rules.predict_all.input,
+    *rules.adapt_all.input,
+    *rules.cost_all.input,
+    *rules.classify_long_short_all.input,
+    *rules.similarity_all.input,
+    *rules.withstand_all.input,
+    *rules.count_freelb_all.input,
+    *rules.acquire_all.input,
+    *rules.finetune_all.input,
+    *rules.provoke_all.input,
+    *rules.vote_all.input,
+    *rules.contrast_all.input,
+]
 
 
 rule render_all:
@@ -22,175 +73,15 @@ rule render_all:
 
 rule render:
     input:
-        networks=rules.pretrain_all.input,
-        crafted=rules.craft_all.input,
-        filtered=rules.filter_all.input,
-        trained=rules.train_all.input,
-        evaluated=rules.evaluate_all.input,
-        initialised=rules.initialise_all.input,
-        learned=rules.learn_all.input,
-        probed=rules.probe_all.input,
-        characters=rules.characters_all.input,
-        modelled=rules.language_all.input,
-        ascended=rules.ascend_all.input,
-        inverted=rules.invert_all.input,
-        examined=rules.examine_all.input,
-        clocked=rules.clock_all.input,
-        counted_lipsformer=rules.count_lipsformer_all.input,
-        examined_lipsformer=rules.examine_lipsformer_all.input,
-        examined_lrformer=rules.examine_lrformer_all.input,
-        classified_lipsformer=rules.classify_lipsformer_all.input,
-        classified_layer_scale=rules.classify_layer_scale_all.input,
-        classified_lrformer=rules.classify_lrformer_all.input,
-        timed=rules.throughput_lipsformer_all.input,
-        timed_long_short=rules.throughput_long_short_all.input,
-        retested=rules.retest_all.input,
-        doubted=rules.uncertainty_all.input,
-        counted_long_short=rules.count_long_short_all.input,
-        understood=rules.understand_all.input,
-        predicted=rules.predict_all.input,
-        adapted=rules.adapt_all.input,
-        cost=rules.cost_all.input,
-        classified_long_short=rules.classify_long_short_all.input,
-        alike=rules.similarity_all.input,
-        withstood=rules.withstand_all.input,
-        counted_freelb=rules.count_freelb_all.input,
-        acquired=rules.acquire_all.input,
-        finetuned=rules.finetune_all.input,
-        provoked=rules.provoke_all.input,
-        voted=rules.vote_all.input,
-        contrasted=rules.contrast_all.input,
-        reported=expand(
-            "workflow/reported/{name}.yaml",
-            name=["artefacts", "claims", "analysis", "errata", "settings"],
-        ),
+        records=RECORDS,
+        reported=[path for study in all_studies() for path in sorted(study.reported.iterdir())],
     output:
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=TABLES),
-            caption="../report/table.rst",
-            category="zhu2022, chapter 2",
-            subcategory="tables",
-        ),
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=G_TABLES),
-            caption="../report/table.rst",
-            category="zhu2022, chapter 4",
-            subcategory="tables",
-        ),
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=L_TABLES),
-            caption="../report/table.rst",
-            category="kim2020",
-            subcategory="tables",
-        ),
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=Q_TABLES),
-            caption="../report/table.rst",
-            category="qi2023",
-            subcategory="tables",
-        ),
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=T_TABLES),
-            caption="../report/table.rst",
-            category="touvron2021",
-            subcategory="tables",
-        ),
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=Y_TABLES),
-            caption="../report/table.rst",
-            category="ye2023",
-            subcategory="tables",
-        ),
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=LS_TABLES + ROBUST_TABLES),
-            caption="../report/table.rst",
-            category="zhu2022, chapter 5",
-            subcategory="tables",
-        ),
-        report(
-            rendered(f"{ROOT}/tables/{{table}}.csv", table=FB_TABLES),
-            caption="../report/table.rst",
-            category="zhu2022, chapter 3",
-            subcategory="tables",
-        ),
-        rendered(
-            f"{ROOT}/tables/{{table}}.{{kind}}",
-            table=TABLES
-            + G_TABLES
-            + L_TABLES
-            + Q_TABLES
-            + T_TABLES
-            + Y_TABLES
-            + LS_TABLES
-            + ROBUST_TABLES
-            + FB_TABLES,
-            kind=["md", "tex"],
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=FIGURES),
-            caption="../report/figure.rst",
-            category="zhu2022, chapter 2",
-            subcategory="figures",
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=G_FIGURES),
-            caption="../report/figure.rst",
-            category="zhu2022, chapter 4",
-            subcategory="figures",
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=L_FIGURES),
-            caption="../report/figure.rst",
-            category="kim2020",
-            subcategory="figures",
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=Q_FIGURES),
-            caption="../report/figure.rst",
-            category="qi2023",
-            subcategory="figures",
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=T_FIGURES),
-            caption="../report/figure.rst",
-            category="touvron2021",
-            subcategory="figures",
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=Y_FIGURES),
-            caption="../report/figure.rst",
-            category="ye2023",
-            subcategory="figures",
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=LS_FIGURES),
-            caption="../report/figure.rst",
-            category="zhu2022, chapter 5",
-            subcategory="figures",
-        ),
-        report(
-            rendered(f"{ROOT}/figures/{{figure}}.png", figure=FB_FIGURES),
-            caption="../report/figure.rst",
-            category="zhu2022, chapter 3",
-            subcategory="figures",
-        ),
-        rendered(
-            f"{ROOT}/figures/{{figure}}.{{kind}}",
-            figure=FIGURES
-            + G_FIGURES
-            + L_FIGURES
-            + Q_FIGURES
-            + T_FIGURES
-            + Y_FIGURES
-            + LS_FIGURES
-            + FB_FIGURES,
-            kind=["pdf", "csv"],
-        ),
+        *shown("tables", "table", "csv"),
+        *shown("figures", "figure", "png"),
+        rendered(f"{ROOT}/tables/{{id}}.{{kind}}", id=EVERY["tables"], kind=["md", "tex"]),
+        rendered(f"{ROOT}/figures/{{id}}.{{kind}}", id=EVERY["figures"], kind=["pdf", "csv"]),
         report(rendered(f"{ROOT}/claims.md"), caption="../report/claims.rst", category="claims"),
-        rendered(f"{ROOT}/claims.json"),
-        rendered(f"{ROOT}/coverage.csv"),
-        rendered(f"{ROOT}/deviations.md"),
-        rendered(f"{ROOT}/settings.md"),
+        rendered(f"{ROOT}/{{name}}", name=["claims.json", "coverage.csv", "deviations.md", "settings.md"]),
         metrics=f"{ROOT}/metrics.json",
         page=rendered(f"{ROOT}/report.html"),
     log:
@@ -204,7 +95,6 @@ rule render:
         gpu=0,
     params:
         scale=SCALE,
-        # The page's template and style are no modules: their bytes count.
-        code=" ".join([code_version("relearn.cli.render"), *map(digest, PAGE)]),
+        code=code_of_report(),
     shell:
         "relearn render --root $(dirname {output.page:q}) --params params.yaml --scale {params.scale} > {log:q} 2>&1"

@@ -4,6 +4,8 @@
 
 from functools import cache
 
+from relearn.studies.study import load as load_study
+
 
 def needs(mem_mb, minutes, gpu=1):
     """Return the `resources:` of a rule; device and precision are the same for all jobs of this machine."""
@@ -14,7 +16,7 @@ version_of = cache(code_version)  # many runs share their modules
 
 
 def words(step, study, settings, modules=(), seed="{seed}", **labels):
-    """Return the `params:` of a rule: the words of `relearn <step> ...` that describe the run.
+    """Return the `params:` of a rule: the words of `relearn <study> <step> ...` that describe the run.
 
     Settings, modules and labels are values or functions of the wildcards.
 
@@ -37,7 +39,9 @@ def words(step, study, settings, modules=(), seed="{seed}", **labels):
         "step": step,
         "study": study,
         "settings": lambda wildcards: canonical(of(settings, wildcards)),
-        "code": lambda wildcards: version_of(f"relearn.steps.{step}", *of(modules, wildcards)),
+        "code": lambda wildcards: version_of(
+            load_study(study.format(**dict(wildcards.items()))).steps[step], *of(modules, wildcards)
+        ),
         "labels": label_words,
         "seed": [] if seed is None else ["--seed", str(seed)],
         "scale": SCALE,
@@ -56,7 +60,7 @@ rule run:
         ENVIRONMENT
     threads: 1
     shell:
-        "relearn {params.step} --study {params.study} --settings {params.settings:q} --code {params.code}"
+        "relearn {params.study} {params.step} --settings {params.settings:q} --code {params.code}"
         " {params.inputs:q} {params.labels:q} {params.seed:q} --scale {params.scale}"
         " --threads {threads} --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"

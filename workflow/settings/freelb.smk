@@ -202,9 +202,3 @@ FB_COUNT_RUN = f"{FB_RUNS}/count/{{family}}/seed0"
 FB_COUNT_RUNS = expand(FB_COUNT_RUN, family=FB["count"]["families"])
 
 # render
-FB_TABLES = [
-    *(f"zhu2022.table3.{number}" for number in range(1, 8)),
-    "zhu2022.table3.2.ensembles",
-    *(f"addition.freelb_{part}" for part in ("own_tasks", "tasks", "contrast", "cost", "encoders")),
-]
-FB_FIGURES = ["addition.freelb_trade"]

@@ -186,7 +186,7 @@ def start_settings(wildcards):
 
 
 def task_module(suite):
-    return f"relearn.steps.task_{'folder' if suite == FOLDER else 'images'}"
+    return f"relearn.steps.tasks.{'folder' if suite == FOLDER else 'images'}"
 
 
 def start_modules(wildcards):
@@ -415,13 +415,3 @@ def translation_probe_settings(wildcards):
 
 
 # render
-G_TABLES = [
-    *(f"zhu2022.table4.{number}" for number in range(1, 11)),
-    "zhu2022.sec4_adamw",
-    "zhu2022.sec4_warmup",
-    "zhu2022.sec4_gradient_ratio",
-    "addition.gradinit_rivals",
-    "addition.gradinit_cost",
-    "addition.gradinit_first_steps",
-]
-G_FIGURES = [f"zhu2022.fig4.{number}" for number in range(1, 11)]

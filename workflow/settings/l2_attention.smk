@@ -198,10 +198,3 @@ def clock_settings(wildcards):
 
 
 # render
-L_TABLES = [
-    *(f"kim2020.table{number}" for number in (1, 2, 3)),
-    "addition.l2_attention_language",
-    "addition.l2_attention_characters",
-    "addition.l2_attention_constructions",
-]
-L_FIGURES = [f"kim2020.fig{number}" for number in range(2, 12)]

@@ -73,8 +73,3 @@ def classify_layer_scale_settings(wildcards):
 
 
 # render
-T_TABLES = [
-    "touvron2021.facts",
-    *(f"addition.layer_scale_{part}" for part in ("depth", "drop_path", "class_token")),
-]
-T_FIGURES = ["addition.layer_scale_accuracy", "addition.layer_scale_branches"]

@@ -147,9 +147,3 @@ def retest_modules(wildcards):
 
 
 # render
-Q_TABLES = [
-    *(f"qi2023.table{number}" for number in (2, 3, 4, 5, 7, 8)),
-    *("qi2023.table2.accuracy", "qi2023.table7.accuracy", "qi2023.throughput_memory", "qi2023.appendix_a1"),
-    *("addition.lipsformer_constructions", "addition.lipsformer_training", "addition.lipsformer_throughput"),
-]
-Q_FIGURES = [f"qi2023.fig{number}" for number in (2, 4, 5)]

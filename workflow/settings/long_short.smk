@@ -246,8 +246,8 @@ def similarity_settings(wildcards):
 
 
 def similarity_modules(wildcards):
-    task = "task_folder" if from_folder("long_short") else "task_images"
-    return [f"relearn.steps.{task}", *modules_behind(LS_NAMES[wildcards.network])]
+    task = "folder" if from_folder("long_short") else "images"
+    return [f"relearn.steps.tasks.{task}", *modules_behind(LS_NAMES[wildcards.network])]
 
 
 # throughput: table 5.8's latency
@@ -273,10 +273,3 @@ def throughput_long_short_modules(wildcards):
 
 
 # render
-LS_TABLES = [
-    *(f"zhu2022.table5.{number}" for number in range(1, 9)),
-    "zhu2022.table5.8.accuracy",
-    "zhu2022.table5.8.latency",
-    *(f"addition.long_short_{part}" for part in ("lra", "latency", "slopes", "characters", "networks")),
-]
-LS_FIGURES = [f"zhu2022.fig5.{number}" for number in (3, 5, 6)]

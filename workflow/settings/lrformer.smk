@@ -66,5 +66,3 @@ def uncertainty_modules():
 
 
 # render
-Y_TABLES = [f"addition.lrformer_{part}" for part in ("constructions", "training", "ood")]
-Y_FIGURES = [f"addition.lrformer_{part}" for part in ("entropy", "reliability", "distance")]

@@ -349,12 +349,3 @@ PLANE_SETTINGS = {
 }
 
 # render
-TABLES = [
-    "zhu2022.table2.1",
-    "zhu2022.table2.2",
-    "addition.bullseye_polytope",
-    "addition.gradient_matching",
-    "addition.attacks",
-    "addition.robustness",
-]
-FIGURES = [f"zhu2022.fig2.{number}" for number in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11)]

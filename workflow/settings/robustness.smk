@@ -30,8 +30,3 @@ def withstand_modules(wildcards):
 
 
 # render
-ROBUST_TABLES = [
-    "zhu2022.table5.8.derived",
-    *(f"zhu2022.table5.{number}" for number in (9, 10, 11)),
-    *(f"addition.robustness_{part}" for part in ("networks", "corruptions", "imagenet")),
-]

@@ -1,63 +1,31 @@
-"""The command line: `relearn STEP …` for the steps of the pipeline, `relearn VERB …` for everything around them.
+"""The command line: `relearn STUDY STEP …` for the steps of the pipeline, `relearn VERB …` for everything around them.
 
-`relearn --help` lists both. A step makes one run; a job must be cheap to start, so only what is asked for is imported.
+`relearn --help` lists both. A step makes one run. A job must be cheap to start, so only what it needs is imported.
 Exit codes: see `relearn.runs.exit_codes`.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from relearn import __version__
 from relearn.runs import exit_codes as exits
 from relearn.runs import orphan_guard as parents
 from relearn.runs.warm import client as warm
+from relearn.studies import STUDIES
+from relearn.studies.study import Study, all_studies, load
 
-STEPS_OF = {
-    "of several studies": ("prepare", "examine", "count", "classify", "throughput"),
-    "poisoning (zhu2022, chapter 2)": (
-        *("subset", "pretrain", "harden", "craft", "filter", "train", "evaluate"),
-    ),
-    "freelb (zhu2022, chapter 3)": ("acquire", "finetune", "provoke", "vote", "contrast"),
-    "gradinit (zhu2022, chapter 4)": ("folder", "corpus", "initialise", "learn", "translate", "probe"),
-    "long_short (zhu2022, chapter 5)": (
-        *("sequences", "understand", "stream", "predict", "adapt", "cost", "similarity"),
-    ),
-    "robustness (zhu2022, chapter 5)": ("withstand",),
-    "l2_attention (kim2020)": ("characters", "language", "ascend", "invert", "clock"),
-    "lipsformer (qi2023)": ("retest",),
-    "lrformer (ye2023)": ("uncertainty",),
-}
-STEPS = tuple(step for steps in STEPS_OF.values() for step in steps)
 VERBS = (
-    "render",
-    "track",
-    "ui",
-    "jobs",
-    "adopt",
-    "recover",
-    "setups",
-    "code",
-    "validate",
-    "warm",
-    "robustness",
+    *("render", "track", "ui", "jobs", "adopt", "recover"),
+    *("setups", "code", "validate", "warm", "robustness"),
 )
-PAPERS = {
-    "poisoning": "zhu2022",
-    "gradinit": "zhu2022",
-    "l2_attention": "kim2020",
-    "lipsformer": "qi2023",
-    "layer_scale": "touvron2021",
-    "lrformer": "ye2023",
-    "long_short": "zhu2022",
-    "robustness": "zhu2022",
-    "freelb": "zhu2022",
-}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -69,50 +37,65 @@ def main(argv: list[str] | None = None) -> int:
     if name == "--version":
         print(f"relearn {__version__}")
         return 0
-    if name not in STEPS and name not in VERBS:
-        return _unknown(name)
-    parser = argparse.ArgumentParser(
-        prog=f"relearn {name}", formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    if {"-h", "--help"} & set(argv):
-        from relearn.cli import overview
-
-        parser.description = overview.docstring(name)
-    if name in STEPS:
-        _step_arguments(parser)
-    else:
-        _module(name).add_arguments(parser)
+    if name in STUDIES:
+        return _step(load(name), argv)
+    if name not in VERBS:
+        return _unknown(name, (*VERBS, *STUDIES), "no verb or study")
+    parser = _parser(argv[:1], f"relearn.cli.{name}")
+    import_module(f"relearn.cli.{name}").add_arguments(parser)
     args = parser.parse_args(argv[1:], argparse.Namespace(command=name))
 
     def call() -> int:
-        if name not in STEPS:
-            if name != "warm":  # it must stay a single thread and asks by itself
-                parents.watch()
-            return _module(name).main(args)
-        done = warm.start(argv, args.threads)
-        return run_step(args) if done is None else done
+        if name != "warm":  # it must stay a single thread and asks by itself
+            parents.watch()
+        return import_module(f"relearn.cli.{name}").main(args)
 
     return exits.guarded(name, call)
 
 
-def _help() -> int:
+def _step(study: Study, argv: list[str]) -> int:
+    """`relearn STUDY STEP ...`: one run."""
+    name = argv[1] if len(argv) > 1 else "--help"
+    if name in ("-h", "--help"):
+        return exits.guarded(study.name, lambda: _help(study))
+    if name not in study.steps:
+        return _unknown(name, tuple(study.steps), f"no step of {study.name}")
+    parser = _parser(argv[:2], study.steps[name])
+    add_step_arguments(parser)
+    args = parser.parse_args(argv[2:], argparse.Namespace(study=study.name, step=name))
+
+    def call() -> int:
+        done = warm.start(argv, args.threads)
+        return run_step(study, args) if done is None else done
+
+    return exits.guarded(f"{study.name} {name}", call)
+
+
+def _parser(words: list[str], module: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=" ".join(["relearn", *words]), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if {"-h", "--help"} & set(sys.argv):
+        from relearn.cli import overview
+
+        parser.description = overview.docstring(module)
+    return parser
+
+
+def _help(study: Study | None = None) -> int:
     from relearn.cli import overview
 
-    print(overview.text(VERBS, STEPS_OF), end="")
+    print(overview.text(VERBS, [study] if study else all_studies()), end="")
     return 0
 
 
-def _unknown(name: str) -> int:
+def _unknown(name: str, known: tuple[str, ...], what: str) -> int:
     from relearn.params.messages import guess
 
-    meant = guess(name, (*VERBS, *STEPS))
+    meant = guess(name, known)
     hint = f"did you mean {meant}? " if meant else ""
-    print(f"relearn: found {name}, no verb or step; {hint}`relearn --help` lists them", file=sys.stderr)
+    print(f"relearn: found {name}, {what}; {hint}`relearn --help` lists them", file=sys.stderr)
     return exits.USE
-
-
-def _module(name: str):
-    return importlib.import_module(f"relearn.steps.{name}")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -132,7 +115,7 @@ def _json(text: str) -> dict:
     return settings
 
 
-def _step_arguments(parser: argparse.ArgumentParser) -> None:
+def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--settings", type=_json, required=True, help="the part of params.yaml that this run uses, as JSON"
     )
@@ -153,7 +136,6 @@ def _step_arguments(parser: argparse.ArgumentParser) -> None:
         help="what tells this run from others of its step",
     )
     parser.add_argument("--out", required=True, type=Path, help="the run's folder")
-    parser.add_argument("--study", default="poisoning", choices=sorted(PAPERS))
     parser.add_argument("--scale", default="mini")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--code", default="", help="version of the code, as `relearn code` computes it")
@@ -163,7 +145,7 @@ def _step_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", type=Path, help="file for the plain lines of this run")
 
 
-def run_step(args: argparse.Namespace) -> int:
+def run_step(study: Study, args: argparse.Namespace) -> int:
     """One run: threads, device and seeds set, the step called inside its record."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(args.threads)
@@ -179,8 +161,8 @@ def run_step(args: argparse.Namespace) -> int:
 
     record.install_signal_handlers()
     parents.watch()
-    step = _module(args.command)
-    with console.tee(args.log), acquire(args.device, count=_cuda_devices(args)) as device:
+    step = import_module(study.steps[args.step])
+    with console.tee(args.log), acquire(args.device, count=_cuda_devices(step, args.device)) as device:
         if step.NEEDS_TORCH:
             import torch
 
@@ -188,9 +170,9 @@ def run_step(args: argparse.Namespace) -> int:
             torch.manual_seed(args.seed)
         run = record.Run(
             args.out,
-            study=args.study,
-            paper=PAPERS[args.study],
-            step=args.command,
+            study=study.name,
+            paper=study.paper,
+            step=args.step,
             labels=dict(args.label),
             scale=args.scale,
             seed=args.seed,
@@ -205,14 +187,14 @@ def run_step(args: argparse.Namespace) -> int:
             if (
                 run.done is None
             ):  # otherwise another process finished this very run while this one waited for it
-                settings = Settings(args.settings, args.command)
-                step.run(run, settings, Inputs(inputs, args.command), device, args.precision)
+                settings = Settings(args.settings, f"{study.name} {args.step}")
+                step.run(run, settings, Inputs(inputs, f"{study.name} {args.step}"), device, args.precision)
     return 0
 
 
-def _cuda_devices(args: argparse.Namespace):
+def _cuda_devices(step: ModuleType, device: str) -> Callable[[], int]:
     def count() -> int:
-        if args.device == "cpu" or not _module(args.command).NEEDS_TORCH:
+        if device == "cpu" or not step.NEEDS_TORCH:
             return 0
         import torch
 

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from relearn import cli
 from relearn.cli import jobs
+from relearn.studies.study import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def versions(plan: Sequence[jobs.Job]) -> dict[str, dict[str, dict[str, str]]]:
         known = [job.run if job.record else "", *sorted(job.inputs)]
         identity = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
         of_study = found.setdefault(
-            job.study or "all", {step: {} for step in (cli.STEPS if job.study else ())}
+            job.study or "all", {step: {} for step in (load(job.study).steps if job.study else ())}
         )
         of_study.setdefault(job.step, {})[name] = f"{job.code} {identity}"
     return found

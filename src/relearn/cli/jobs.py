@@ -180,7 +180,7 @@ def in_order(built: Any) -> list[Any]:
 def _reader(of_a_step: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     if of_a_step:
-        cli._step_arguments(parser)
+        cli.add_step_arguments(parser)
     return parser
 
 
@@ -190,6 +190,7 @@ def job_of(job: Any) -> Job:
     record = getattr(job.output, "record", None)
     # The words of "$(dirname ...)" behind --out are left over; the shell puts them together.
     found = _reader(record is not None).parse_known_args(words[2:])[0]
+    study, step = (words[1], words[2]) if record is not None else ("", words[1])
     return Job(
         rule=job.rule.name,
         command=job.shellcmd,
@@ -197,8 +198,8 @@ def job_of(job: Any) -> Job:
         outputs=tuple(map(str, job.output)),
         logs=tuple(map(str, job.log)),
         record=None if record is None else str(record),
-        step=words[1],
-        study=getattr(found, "study", ""),
+        step=step,
+        study=study,
         labels=dict(getattr(found, "label", ())),
         scale=getattr(found, "scale", ""),
         seed=getattr(found, "seed", 0),

@@ -8,44 +8,49 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-HEAD = """\
-usage: relearn VERB [...]    relearn STEP --settings JSON --out FOLDER [...]
+from relearn.studies.study import Study
 
-Re-run published experiments and keep every number beside the published one. `snakemake --cores all` runs everything.
-`relearn VERB --help` and `relearn STEP --help` say more; `relearn --version` prints the version.
+PACKAGE = Path(__file__).resolve().parents[1]
+
+HEAD = """\
+usage: relearn VERB [...]    relearn STUDY STEP --settings JSON --out FOLDER [...]
+
+Re-run published experiments and keep every number next to the published one. `snakemake --cores all` runs everything.
+`relearn VERB --help` and `relearn STUDY STEP --help` say more; `relearn --version` prints the version.
 """
 COLUMNS = 118
-STEPS = "Steps: the pipeline calls them, one run per call; by hand they repeat a single run."
+STEPS = "Steps by study: the pipeline calls them, one run per call; by hand they repeat a single run."
 
 
-def text(verbs: Iterable[str], steps: Mapping[str, Iterable[str]]) -> str:
+def text(verbs: Iterable[str], studies: Iterable[Study]) -> str:
     """Return the overview.
 
     Args:
         verbs: names of commands that a person calls.
-        steps: title of a group to the names of its steps.
+        studies: the studies whose steps are listed.
     """
-    lines = [HEAD, "Verbs:", *map(_line, verbs), "", STEPS]
-    for title, names in steps.items():
-        lines += [f"  {title}:", *map(_line, names)]
+    lines = [HEAD, "Verbs:", *(_line(verb, f"relearn.cli.{verb}") for verb in verbs), "", STEPS]
+    for study in studies:
+        lines += [f"  {study.name} ({study.source}): {study.title}"]
+        lines += [_line(step, module) for step, module in study.steps.items()]
     return "\n".join(lines) + "\n"
 
 
-def _line(command: str) -> str:
-    return f"    {command:<12}{textwrap.shorten(summary(command), COLUMNS - 16, placeholder=' ...')}"
+def _line(command: str, module: str) -> str:
+    return f"    {command:<28}{textwrap.shorten(summary(module), COLUMNS - 32, placeholder=' ...')}"
 
 
-def summary(command: str) -> str:
-    """Return the first sentence of a command's docstring, without the command's name in front."""
-    paragraph = " ".join(docstring(command).split("\n\n")[0].split())
+def summary(module: str) -> str:
+    """Return the first sentence of a module's docstring, without the command's name in front."""
+    paragraph = " ".join(docstring(module).split("\n\n")[0].split())
     first = re.split(r"(?<=[.?])\s", paragraph)[0].rstrip(".")
-    return re.sub(rf"^`?(relearn )?{command}`?: ", "", first)
+    return re.sub(r"^`?(relearn )?\w+`?: ", "", first)
 
 
-def docstring(command: str) -> str:
-    """Return the docstring of a command's module."""
-    source = Path(__file__).parent / "steps" / f"{command}.py"
+def docstring(module: str) -> str:
+    """Return the docstring of a module, read without importing it."""
+    source = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
     return ast.get_docstring(ast.parse(source.read_bytes())) or ""

@@ -7,9 +7,11 @@ is checked first and rendered into a folder of its own; the files of the last re
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from relearn.studies.study import Study, all_studies
 
 NEEDS_TORCH = False
 ROOT = Path("results")
@@ -22,9 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
     parser.add_argument(
         "--scale", help="records of other scales are left out; default: the scale in params.yaml"
-    )
-    parser.add_argument(
-        "--reported", type=Path, default=Path("workflow/reported"), help="the published numbers"
     )
     parser.add_argument(
         "--artefact", action="append", metavar="ID", help="only the files of this table or figure"
@@ -47,9 +46,9 @@ def main(args: argparse.Namespace) -> int:
     values = parameters.load(args.params, args.scale)
     args.scale = values["scale"]
     args.root = args.root or ROOT / args.scale
-    if not (args.reported / "artefacts.yaml").is_file():
-        raise FileNotFoundError(f"--reported: no file {args.reported / 'artefacts.yaml'}")
-    loaded = artefacts.load(args.reported)
+    studies = all_studies()
+    renderers = {study.name: study.figures for study in studies}
+    loaded = artefacts.load({study.name: study.reported for study in studies})
     for name in args.artefact or ():
         if name not in loaded:
             raise ValueError(f"--artefact: {_unknown(name, list(loaded))}")
@@ -72,14 +71,14 @@ def main(args: argparse.Namespace) -> int:
             artefact = defined[name]
             known = evidence[artefact.study]
             if artefact.kind == "table":
-                tables[name] = table.build(artefact, known, args.reported)
+                tables[name] = table.build(artefact, known)
                 table_formats.write(artefact, tables[name], new / "tables")
             else:
-                figures.render(artefact, known, args.reported, new / "figures")
+                figures.render(artefact, known, renderers[artefact.study], new / "figures")
             coverages.append(coverage.cover(artefact, known))
             print(coverages[-1].line())
         if not args.artefact:
-            _whole(args, new, values, found, problems, defined, evidence, tables, coverages)
+            _whole(args, new, values, studies, found, problems, defined, evidence, tables, coverages)
     measured, cells = coverage.total(coverages)
     print(f"coverage: {measured} of {cells} published cells measured")
     incomplete = [one.artefact for one in coverages if one.measured < one.defined and not one.addition]
@@ -103,6 +102,7 @@ def _whole(
     args: argparse.Namespace,
     new: Path,
     values: dict[str, Any],
+    studies: Sequence[Study],
     runs: Sequence[Any],
     problems: Sequence[str],
     defined: dict[str, Any],
@@ -116,18 +116,19 @@ def _whole(
         claims,
         claims_formats,
         coverage,
+        errata,
         page,
         summary,
         table_formats,
-        yaml_file,
     )
 
-    scale = args.scale
-    judged = claims.judge_all(claims.load(args.reported / "claims.yaml"), evidence)
-    explained = analysis.explain(judged, analysis.load(args.reported / "analysis.yaml"), scale)
+    scale, folders = args.scale, {study.name: study.reported for study in studies}
+    parts = {study.name: study.part("claims") for study in studies}
+    sections = {name: claims.Section(part.PREDICATES, part.power) for name, part in parts.items()}
+    judged = claims.judge_all(claims.load(folders), evidence, sections)
+    explained = analysis.explain(judged, analysis.load(folders), scale)
     deviations, why = _deviations(args.params, values, new / "deviations.md")
-    settings = _settings(args.params, args.reported, new / "settings.md")
-    errata = yaml_file.read(args.reported / "errata.yaml")
+    settings = _settings(args.params, folders, new / "settings.md")
     text = {
         "claims.md": claims_formats.markdown(judged, scale) + analysis.markdown(explained),
         "claims.json": claims_formats.as_json(judged, scale),
@@ -144,7 +145,7 @@ def _whole(
             coverages=coverages,
             deviations=deviations,
             no_deviations=why,
-            errata=errata,
+            errata=errata.load(folders),
             explained=explained,
             settings=settings,
         ),
@@ -174,12 +175,36 @@ def _deviations(
     return [(row.key, shown(row.value), shown(row.published), row.source) for row in rows], ""
 
 
-def _settings(params: Path, reported: Path, target: Path) -> list[Any]:
+def _settings(params: Path, folders: Mapping[str, Path], target: Path) -> list[Any]:
     """The papers' tables of settings for the page, and settings.md; none without the published settings."""
     from relearn.report import deviations, settings_page
 
     paper = params.parent / "params" / "paper.yaml"
-    told = paper.is_file() and (reported / "settings.yaml").is_file()
-    tables = settings_page.load(reported, deviations.read(paper)) if told else []
+    tables = settings_page.load(folders, deviations.read(paper)) if paper.is_file() else []
     target.write_text(settings_page.markdown(tables), encoding="utf-8", newline="\n")
     return tables
+
+
+def artefact_ids(study: Study) -> dict[str, list[str]]:
+    """The ids of a study's tables and of its figures."""
+    from relearn.report import yaml_file
+    from relearn.report.artefacts import ANCHORS
+
+    files = {kind: study.reported / f"{kind}.yaml" for kind in ("tables", "figures")}
+    found = {kind: yaml_file.read(file) if file.is_file() else {} for kind, file in files.items()}
+    return {kind: [name for name in ids if not name.startswith(ANCHORS)] for kind, ids in found.items()}
+
+
+def code_of_report() -> str:
+    """Version of all that the report is made with: modules, and the page's template and style sheet."""
+    from relearn.runs.atomic_files import digest
+    from relearn.runs.code_version import code_version
+
+    report = Path(__file__).resolve().parents[1] / "report"
+    own = [f"relearn.report.{path.stem}" for path in sorted(report.glob("*.py")) if path.stem != "__init__"]
+    studies = all_studies()
+    modules = [*own, *(f"relearn.studies.{study.name}.claims" for study in studies)]
+    modules += [module for study in studies for module in study.figures.values()]
+    return " ".join(
+        [code_version(*modules), *(digest(report / name) for name in ("report.html.j2", "report.css"))]
+    )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ARTEFACTS = Path("workflow/reported/artefacts.yaml")
+from relearn.studies.study import all_studies
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="keep importing until the stop file appears")
     parser.add_argument("--stop-file", type=Path, help="file whose appearance ends --follow")
     parser.add_argument("--interval", type=float, default=2.0, help="seconds between two imports of --follow")
-    parser.add_argument("--artefacts", type=Path, default=ARTEFACTS, help=argparse.SUPPRESS)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -59,7 +58,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     from relearn.tracking import importer as tracking
 
-    artefacts = load_artefacts(args.artefacts)
+    artefacts = load_artefacts()
     if args.follow:
         told = tracking.follow(where, args.uri, stop=stop, artefacts=artefacts, interval_s=args.interval)
     else:
@@ -80,19 +79,13 @@ def roots() -> list[Path]:
     return [path for path in found if path.name != "published"]
 
 
-def load_artefacts(path: Path) -> Mapping[str, Any]:
-    """The report's artefacts (name → {"where": …}); none where the file is absent, as outside the project's
-    folder.
-    """
-    if not path.is_file():
-        return {}
+def load_artefacts() -> Mapping[str, Any]:
+    """The tables and figures of all studies by name, as written: their ``where`` says which runs belong to them."""
     from relearn.report import yaml_file
 
-    found = yaml_file.read(path) or {}
-    artefacts = found.get("artefacts", {})
-    if not isinstance(artefacts, dict):
-        raise ValueError(f"{path}: artefacts is {type(artefacts).__name__}, a mapping of names is allowed")
-    return artefacts
+    files = [study.reported / f"{kind}.yaml" for study in all_studies() for kind in ("figures", "tables")]
+    found = {name: one for file in files if file.is_file() for name, one in yaml_file.read(file).items()}
+    return {name: one for name, one in found.items() if not name.startswith("_")}
 
 
 def check(named: Sequence[Path] | None) -> None:

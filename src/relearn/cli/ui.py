@@ -65,7 +65,7 @@ def main(args: argparse.Namespace) -> int:
             " after the first run, or name --root"
         )
     if where:
-        told = tracking.import_spool(where, uri, artefacts=track.load_artefacts(track.ARTEFACTS))
+        told = tracking.import_spool(where, uri, artefacts=track.load_artefacts())
         print(f"relearn ui: {told}", flush=True)
     else:
         tracking.open_store(uri)

@@ -19,6 +19,8 @@ import signal
 import sys
 from pathlib import Path
 
+from relearn.studies.study import all_studies
+
 # What takes long, in the order in which steps come to need it. torch.optim loads torch._dynamo at its first use.
 LIBRARIES = (
     *("numpy", "torch", "torch._dynamo", "safetensors.torch", "safetensors.numpy"),
@@ -66,10 +68,14 @@ def main(args: argparse.Namespace) -> int:
     gc.disable()
     for problem in load():
         print(f"relearn warm: {problem}", file=sys.stderr)
-    steps = {name: sys.modules.get(f"relearn.steps.{name}") for name in cli.STEPS}
+    steps = {
+        (study.name, name): sys.modules.get(module)
+        for study in all_studies()
+        for name, module in study.steps.items()
+    }
 
     def refuses(argv: list[str]) -> str:
-        step = steps.get(argv[0])
+        step = steps.get((argv[0], argv[1]))
         return "" if getattr(step, "NEEDS_TORCH", False) else "this step does without torch, and starts fast"
 
     parents.tie(0)  # the server asks instead: its jobs may have a checkpoint to save
@@ -81,10 +87,8 @@ def main(args: argparse.Namespace) -> int:
 
 def load() -> list[str]:
     """Import what the steps need and return what could not be imported, a line each: the job will tell."""
-    from relearn import cli
-
     names = ["relearn.runs.console", "relearn.runs.record", "relearn.runs.devices", *LIBRARIES]
-    names += [f"relearn.steps.{name}" for name in cli.STEPS]
+    names += sorted({module for study in all_studies() for module in study.steps.values()})
     problems = []
     for name in names:
         problems += _import(name)

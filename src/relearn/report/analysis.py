@@ -1,6 +1,6 @@
 """Why a claim did not come out at a scale: words that a person wrote, kept as data and shown with the verdict.
 
-The texts lie in ``workflow/reported/analysis.yaml``, by claim and scale, each with its day, the commit of the
+The texts lie in ``analysis.yaml`` of each study's ``reported`` folder, by claim and scale, each with its day, the commit of the
 runs that it speaks of and the verdict that it explains; a text for another verdict is shown as out of date.
 """
 
@@ -43,15 +43,20 @@ class Explained:
         return self.analysis is not None and self.analysis.verdict != self.claim.verdict
 
 
-def load(path: str | Path) -> dict[tuple[str, str], Analysis]:
-    """All texts by (claim, scale); none where there is no file.
+def load(folders: Mapping[str, Path]) -> dict[tuple[str, str], Analysis]:
+    """All texts of every study's ``analysis.yaml`` by (claim, scale).
 
     Raises:
         ValueError: naming file, claim and scale, for a missing or unknown key or an unknown cause.
     """
-    path = Path(path)
-    if not path.is_file():
-        return {}
+    found: dict[tuple[str, str], Analysis] = {}
+    for path in (folder / "analysis.yaml" for folder in folders.values()):
+        if path.is_file():
+            found |= _texts(path)
+    return found
+
+
+def _texts(path: Path) -> dict[tuple[str, str], Analysis]:
     found = {}
     for claim, scales in (yaml_file.read(path) or {}).items():
         for scale, entry in scales.items():

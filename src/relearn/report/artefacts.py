@@ -1,6 +1,7 @@
 """The artefacts that the report renders, read from data: which runs, which rows and columns, what beside.
 
-The definitions lie in ``workflow/reported/artefacts.yaml``; no table or figure is described in code.
+The definitions lie in ``tables.yaml`` and ``figures.yaml`` of each study's ``reported`` folder, the published numbers beside them;
+no table or figure is described in code.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from relearn.report import yaml_file
 
 Where = Mapping[str, Any]
 SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
+ANCHORS = "_"  # before a key that only holds anchors
 MACHINES = "{machines}"  # in a caption: on what its runs were made
 AGGREGATES = ("mean", "median")  # of a cell's members
 
@@ -82,7 +84,7 @@ class Column:
 class Source:
     """Where published values of an artefact lie: a file, an artefact id in it, a column there."""
 
-    file: str
+    file: Path
     artefact: str
     column: str | None = None
 
@@ -162,18 +164,28 @@ def _agrees(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-def load(folder: str | Path) -> dict[str, Artefact]:
-    """All artefacts of ``folder/artefacts.yaml``, in the file's order.
+def load(folders: Mapping[str, Path]) -> dict[str, Artefact]:
+    """All tables and figures of all studies.
+
+    Args:
+        folders: study to the folder of its definitions and published numbers.
 
     Raises:
-        ValueError: naming the file and the key, for a missing or unknown key or a column that does not exist.
+        ValueError: naming the file and the key, for a missing or unknown key, a column that does not exist, or
+            a file of published numbers that no folder holds.
     """
-    path = Path(folder) / "artefacts.yaml"
-    raw = yaml_file.read(path)["artefacts"]
-    return {name: _artefact(path, name, values) for name, values in raw.items()}
+    numbers = {path.name: path for folder in folders.values() for path in folder.glob("*.csv")}
+    found = {}
+    for study, folder in folders.items():
+        for path in (folder / "figures.yaml", folder / "tables.yaml"):
+            definitions = yaml_file.read(path) if path.is_file() else {}
+            for name, values in definitions.items():
+                if not name.startswith(ANCHORS):
+                    found[name] = _artefact(path, name, {**values, "study": study}, numbers)
+    return found
 
 
-def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
+def _artefact(path: Path, name: str, raw: Mapping[str, Any], numbers: Mapping[str, Path]) -> Artefact:
     values = dict(raw)
     try:
         crossed = "groups" in values
@@ -189,7 +201,8 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
             rows=rows,
             columns=columns,
             published={
-                label: Source(**source) for label, source in (values.pop("published", None) or {}).items()
+                label: Source(**{**source, "file": _numbers(source["file"], numbers)})
+                for label, source in (values.pop("published", None) or {}).items()
             },
             sweeps={label: tuple(swept) for label, swept in values.pop("sweeps", {}).items()},
             stated=tuple(values.pop("stated", ())),
@@ -207,6 +220,12 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any]) -> Artefact:
                     f"{path}: {name}: row {row.id}: found column {column}, allowed: {', '.join(known)}"
                 )
     return artefact
+
+
+def _numbers(name: str, numbers: Mapping[str, Path]) -> Path:
+    if name not in numbers:
+        raise KeyError(f"published: no file {name}")
+    return numbers[name]
 
 
 def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:

@@ -13,15 +13,6 @@ from relearn.report import yaml_file
 from relearn.report.comparisons import Comparison, Exact, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.verdicts import ORDER, weakest
-from relearn.studies.freelb import claims as claims_freelb
-from relearn.studies.gradinit import claims as claims_gradinit
-from relearn.studies.l2_attention import claims as claims_l2_attention
-from relearn.studies.layer_scale import claims as claims_layer_scale
-from relearn.studies.lipsformer import claims as claims_lipsformer
-from relearn.studies.long_short import claims as claims_long_short
-from relearn.studies.lrformer import claims as claims_lrformer
-from relearn.studies.poisoning import claims as claims_poisoning
-from relearn.studies.robustness import claims as claims_robustness
 
 Power = Callable[[Comparison], list[str]]  # why a comparison is underpowered; empty if it is not
 
@@ -34,18 +25,6 @@ class Section:
     power: Callable[[Comparison, Evidence], list[str]]
 
 
-#: by section of claims.yaml, which is named as the study
-SECTIONS = {
-    "poisoning": Section(claims_poisoning.PREDICATES, claims_poisoning.power),
-    "freelb": Section(claims_freelb.PREDICATES, claims_freelb.power),
-    "gradinit": Section(claims_gradinit.PREDICATES, claims_gradinit.power),
-    "l2_attention": Section(claims_l2_attention.PREDICATES, claims_l2_attention.power),
-    "lipsformer": Section(claims_lipsformer.PREDICATES, claims_lipsformer.power),
-    "lrformer": Section(claims_lrformer.PREDICATES, claims_lrformer.power),
-    "layer_scale": Section(claims_layer_scale.PREDICATES, claims_layer_scale.power),
-    "long_short": Section(claims_long_short.PREDICATES, claims_long_short.power),
-    "robustness": Section(claims_robustness.PREDICATES, claims_robustness.power),
-}
 KEYS = {"kind", "source", "says", "predicate"}
 
 
@@ -97,33 +76,38 @@ class Claim:
         }
 
 
-def load(path: str | Path) -> dict[str, dict[str, dict[str, str]]]:
-    """The claims as written: section, id, then kind, source, says, predicate.
+def load(folders: Mapping[str, Path]) -> dict[str, dict[str, dict[str, str]]]:
+    """The claims as written in each study's ``claims.yaml``: study, id, then kind, source, says, predicate.
 
     Raises:
         ValueError: naming file, section and claim, for a missing or an unknown key.
     """
-    claims: dict[str, dict[str, dict[str, str]]] = yaml_file.read(path)
-    for section, entries in claims.items():
-        for name, entry in entries.items():
+    claims: dict[str, dict[str, dict[str, str]]] = {}
+    for study, folder in folders.items():
+        path = folder / "claims.yaml"
+        claims[study] = yaml_file.read(path)
+        for name, entry in claims[study].items():
             if set(entry) != KEYS or entry["kind"] not in ("exact", "trained"):
                 allowed = ", ".join(sorted(KEYS))
-                raise ValueError(f"{path}: {section}.{name}: found {entry}, allowed: {allowed}")
+                raise ValueError(f"{path}: {name}: found {entry}, allowed: {allowed}")
     return claims
 
 
 def judge_all(
-    claims: Mapping[str, Mapping[str, Mapping[str, str]]], evidence: Mapping[str, Evidence]
+    claims: Mapping[str, Mapping[str, Mapping[str, str]]],
+    evidence: Mapping[str, Evidence],
+    sections: Mapping[str, Section],
 ) -> list[Claim]:
     """A verdict for every claim, in the file's order; ``not_run`` without a predicate or without runs.
 
     Args:
         claims: as ``load`` gives them.
-        evidence: by study, which is named as the section; a section without evidence has no predicate to run.
+        evidence: by study; a study without evidence has no predicate to run.
+        sections: the predicates of each study.
     """
     judged = []
     for section, entries in claims.items():
-        known, study = evidence.get(section), SECTIONS.get(section)
+        known, study = evidence.get(section), sections.get(section)
         for name, entry in entries.items():
             predicate = study.predicates.get(name) if study else None
             if predicate and known:

@@ -79,7 +79,7 @@ def markdown(claims: Sequence[Claim], scale: str) -> str:
     """All claims: a table a section, then what stands behind each claim that has a verdict."""
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
     lines = [f"# Claims, scale {scale}", "", f"{len(claims)} claims: {counts}.", ""]
-    lines += ["Verdicts are defined at the head of `workflow/reported/claims.yaml`.", ""]
+    lines += ["docs/verdicts.md defines the verdicts.", ""]
     for section in dict.fromkeys(claim.section for claim in claims):
         group = [claim for claim in claims if claim.section == section]
         lines += [f"## {section}", ""]

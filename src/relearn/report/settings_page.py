@@ -1,7 +1,6 @@
 """Tables of a paper that hold settings and no results: each printed value beside that of params/paper.yaml.
 
-Which key holds which setting is data, ``workflow/reported/settings.yaml``; what is printed lies beside it in the papers' own CSV
-files. A setting that no key holds is "not in params", so is every one of a row that is not run here.
+Which key holds which setting is data, ``settings.yaml`` of a study's ``reported`` folder; what is printed lies next to it as CSV. A setting that no key holds is "not in params", so is every one of a row that is not run here.
 """
 
 from __future__ import annotations
@@ -54,16 +53,20 @@ class SettingsTable:
         return ", ".join(f"{counts[word]} {word}" for word in (EQUAL, DIFFERS, ABSENT))
 
 
-def load(reported: str | Path, paper: Published) -> list[SettingsTable]:
-    """Compare all tables of ``reported/settings.yaml`` with the published settings.
+def load(folders: Mapping[str, Path], paper: Published) -> list[SettingsTable]:
+    """Compare all tables of every study's ``settings.yaml`` with the published settings.
 
     Raises:
         ValueError: naming the file, for a key that nobody knows or a printed row or column without an entry.
         OSError: a file cannot be read.
     """
-    path = Path(reported) / "settings.yaml"
-    raw = yaml_file.read(path)
-    return [_table(path, name, values, paper) for name, values in raw.items()]
+    paths = [folder / "settings.yaml" for folder in folders.values()]
+    return [
+        _table(path, name, values, paper)
+        for path in paths
+        if path.is_file()
+        for name, values in yaml_file.read(path).items()
+    ]
 
 
 def _table(path: Path, name: str, raw: Mapping[str, Any], paper: Published) -> SettingsTable:

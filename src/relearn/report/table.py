@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from relearn.report import complete, published
 from relearn.report.artefacts import Artefact, Column, Row, Where
@@ -57,15 +56,13 @@ class Cell:
         return None
 
 
-def build(artefact: Artefact, evidence: Evidence, reported: str | Path) -> list[Cell]:
+def build(artefact: Artefact, evidence: Evidence) -> list[Cell]:
     """All cells of the artefact, row by row; what was not run is there too, and says so.
 
     Raises:
         ValueError: a published file or a trials.csv that cannot be read.
     """
-    values = {
-        source.file: published.read(Path(reported) / source.file) for source in artefact.published.values()
-    }
+    values = {source.file: published.read(source.file) for source in artefact.published.values()}
     return [
         _cell(artefact, row, column.of(row), evidence, values)
         for row in artefact.rows

@@ -34,35 +34,11 @@ from typing import NamedTuple
 from relearn.runs.code_trees import Import, Statement, Tree, reflects, tree_of
 
 PACKAGE = "relearn"
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 
 # They carry results from place to place, or decide where and when a job runs. None of them computes a number
 # of a run other than its cost, so an edit here must not re-run weeks of training.
 PLUMBING = tuple(f"{PACKAGE}.{room}" for room in ("runs", "params", "tracking", "cli"))
-# Files that have not moved to one of these rooms yet; this tuple goes when they have.
-_TO_MOVE = tuple(
-    f"{PACKAGE}.{name}"
-    for name in (
-        *("console", "exits", "interrupt", "parents", "memory", "devices", "warm", "warm_server", "warm_job"),
-        *("record", "record_file", "spool", "durable", "provenance", "checkpoint", "tensors_file"),
-        *(
-            "tracked",
-            "tracking_store",
-            "spelling",
-            "faults",
-            "code_version",
-            "code_trees",
-            "schema",
-            "forecast_memory",
-            "given",
-        ),
-        *(f"schema_{part}" for part in ("types", "rules", "vision")),
-        *(f"schema_{study}" for study in ("gradinit", "l2_attention", "lipsformer", "layer_scale")),
-        *(f"schema_{study}" for study in ("lrformer", "long_short", "robustness", "freelb")),
-        *(f"schema_rules_{part}" for part in ("gradinit", "l2_attention", "lipsformer", "long_short")),
-        *(f"schema_rules_{part}" for part in ("freelb", "vision")),
-    )
-)
 
 
 def code_version(*modules: str, root: Path | None = None) -> str:
@@ -256,7 +232,7 @@ class Snapshot:
 
 def is_plumbing(module: str) -> bool:
     """Whether a module lies in one of :data:`PLUMBING`."""
-    return any(module == one or module.startswith(f"{one}.") for one in (*PLUMBING, *_TO_MOVE))
+    return any(module == one or module.startswith(f"{one}.") for one in PLUMBING)
 
 
 def _parents(name: str) -> list[str]:

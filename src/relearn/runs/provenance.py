@@ -27,7 +27,7 @@ def code(version: str, folder: Path | None = None) -> dict[str, Any]:
     `dirty` looks at the package's own folder only: an edit of params.yaml is no change of code and stands in
     the settings.
     """
-    folder = folder or Path(__file__).resolve().parent
+    folder = folder or Path(__file__).resolve().parents[1]
     commit = _git(folder, "rev-parse", "HEAD")
     status = _git(folder, "status", "--porcelain", "--", ".") if commit else None
     dirty = None if status is None else bool(status)

@@ -1,1 +1,13 @@
-"""One package per study; see STUDIES."""
+"""The studies. Each is a package of its own, and everybody else reaches it through STUDIES alone."""
+
+STUDIES = {
+    "poisoning": "relearn.studies.poisoning.study:STUDY",
+    "freelb": "relearn.studies.freelb.study:STUDY",
+    "gradinit": "relearn.studies.gradinit.study:STUDY",
+    "long_short": "relearn.studies.long_short.study:STUDY",
+    "robustness": "relearn.studies.robustness.study:STUDY",
+    "l2_attention": "relearn.studies.l2_attention.study:STUDY",
+    "lipsformer": "relearn.studies.lipsformer.study:STUDY",
+    "layer_scale": "relearn.studies.layer_scale.study:STUDY",
+    "lrformer": "relearn.studies.lrformer.study:STUDY",
+}

@@ -142,7 +142,7 @@ def tracked(source: Source, artefacts: Mapping[str, Any], stale_s: float, now: f
         "reason": (record["outcome_reason"] if record else reason) or "",
         "strange": "; ".join(story.strange[:20]) if story else "",
         "attempts": str(story.attempts) if story else "",
-        "mlflow.source.name": f"relearn {what['step']}",
+        "mlflow.source.name": f"relearn {what['study']} {what['step']}",
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": what["code"]["commit"] or "",
         "mlflow.note.content": note(
@@ -234,12 +234,12 @@ def flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, st
 
 def note(what: Mapping[str, Any], out: Path) -> str:
     """Markdown with the command that repeats the run."""
-    words = ["relearn", what["step"], "--settings", canonical(what["settings"])]
+    words = ["relearn", what["study"], what["step"], "--settings", canonical(what["settings"])]
     for name, many in what["inputs"].items():
         words += ["--input", name, *(one["path"] for one in many)]
     for key, value in what["labels"].items():
         words += ["--label", f"{key}={value}"]
-    words += ["--study", what["study"], "--scale", what["scale"], "--seed", str(what["seed"])]
+    words += ["--scale", what["scale"], "--seed", str(what["seed"])]
     words += ["--code", what["code"]["version"], "--device", what["machine"]["device"]]
     words += ["--precision", what["machine"]["precision"], "--threads", str(what["machine"]["threads"])]
     words += ["--out", out.as_posix()]

@@ -14,10 +14,10 @@ from relearn.report.seeds import Sample
 from relearn.report.verdicts import Above
 from relearn.studies.freelb.claims import PREDICATES, medians
 
-from ...report.conftest import REPORTED, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of
 from . import fake_records as pretend
 
-OURS = {"freelb": claims.load(REPORTED / "claims.yaml")["freelb"]}
+OURS = {"freelb": claims.load(FOLDERS)["freelb"]}
 TRAINED = {"freelb_beats_pgd", "mask_reuse", "yopo_not_better", "smallest_max_increase"}
 SEEDS = (0, 1, 2)
 
@@ -28,7 +28,7 @@ def quick(monkeypatch):
 
 
 def judged(root, name=None):
-    found = {claim.id: claim for claim in claims.judge_all(OURS, {"freelb": evidence_of(root)})}
+    found = {claim.id: claim for claim in claims.judge_all(OURS, {"freelb": evidence_of(root)}, SECTIONS)}
     return found[name] if name else found
 
 

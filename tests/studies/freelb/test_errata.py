@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ...report.conftest import numbers
+
 REPORTED = Path(__file__).resolve().parents[3] / "workflow/reported"
 EASY, CHALLENGE = 570, 299  # questions of ARC's two dev sets
 Ascent = Callable[[np.ndarray], np.ndarray]
@@ -56,7 +58,7 @@ def test_z12_n_steps_of_a_linear_layer_are_one_of_their_sum(inner: int):
 def merged() -> dict[str, tuple[float, float]]:
     """Model → (printed ARC-Merge dev, the mean of its two sets by their sizes)."""
     cells: dict[str, dict[str, float]] = {}
-    with (REPORTED / "zhu2022.table3.3.csv").open(encoding="utf-8") as file:
+    with (numbers("zhu2022.table3.3.csv")).open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["value"] and row["column"].endswith(" dev"):
                 cells.setdefault(row["row"], {})[row["column"]] = float(row["value"])

@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from relearn.report import coverage, figures
 from relearn.studies.freelb.figures import clean_robust
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import RENDERERS, chapter, evidence_of
 from . import fake_records as pretend
 
 FIGURE = chapter("freelb")["addition.freelb_trade"]
@@ -37,7 +37,7 @@ def whole(tmp_path_factory):
 
 
 def points_of(evidence):
-    return clean_robust.points(FIGURE, evidence, REPORTED)
+    return clean_robust.points(FIGURE, evidence)
 
 
 def test_a_point_a_seed_and_their_mean(whole):
@@ -81,7 +81,7 @@ def test_it_is_drawn_with_and_without_runs(whole, tmp_path):
 
 
 def test_equal_records_give_equal_files_and_it_is_an_addition(whole, tmp_path):
-    both = [figures.render(FIGURE, whole, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    both = [figures.render(FIGURE, whole, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
     found = coverage.cover(FIGURE, whole)

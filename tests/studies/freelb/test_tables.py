@@ -51,7 +51,7 @@ def whole(tmp_path_factory):
 
 
 def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence, REPORTED)}
+    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence)}
 
 
 def test_all_tables_are_there():
@@ -66,7 +66,7 @@ def test_all_tables_are_there():
 def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values() if value.value is not None]
-    values = published.read(REPORTED / TABLES[name].published["paper"].file)
+    values = published.read(TABLES[name].published["paper"].file)
     wanted = [v for v in values if v.value is not None and v.row in ROWS.get(name, {v.row})]
     assert sorted(map(repr, shown)) == sorted(map(repr, wanted))
 
@@ -115,7 +115,7 @@ def test_a_mean_stands_with_its_standard_error_as_before(tmp_path):
     pretend.several(tmp_path, "rte", freelb=[0.5, 0.9, 0.52])
     known = evidence_of(tmp_path)
     as_mean = replace(TABLES["zhu2022.table3.1"], aggregate="mean")
-    (cell,) = [c for c in table.build(as_mean, known, REPORTED) if c.status == "measured"]
+    (cell,) = [c for c in table.build(as_mean, known) if c.status == "measured"]
     assert cell.mean == pytest.approx(0.64)
     assert cell.spread == pytest.approx(np.std([0.5, 0.9, 0.52], ddof=1) / np.sqrt(3))
 
@@ -140,11 +140,11 @@ def test_every_format_says_what_is_aggregated(whole, tmp_path):
     said = "A cell: median ± standard deviation over seeds, (n) = seeds."
     one, other = TABLES["zhu2022.table3.1"], TABLES["zhu2022.table3.2"]
     assert said in one.told and other.told == other.caption
-    cells = table.build(one, whole, REPORTED)
+    cells = table.build(one, whole)
     assert said in table_formats.markdown(one, cells)
     assert "median $\\pm$ standard deviation" in table_formats.latex(one, cells)
     for artefact, words in ((one, ("median", "standard_deviation")), (other, ("mean", "standard_error"))):
-        table_formats.write(artefact, table.build(artefact, whole, REPORTED), tmp_path)
+        table_formats.write(artefact, table.build(artefact, whole), tmp_path)
         with (tmp_path / f"{artefact.id}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert {(row["aggregate"], row["spread_kind"]) for row in rows} == {words}
@@ -158,9 +158,7 @@ def test_the_page_says_it_too(whole):
     from relearn.report import page
 
     one = TABLES["zhu2022.table3.4"]
-    found = page._artefact(
-        one, REPORTED, {one.id: table.build(one, whole, REPORTED)}, coverage.cover(one, whole)
-    )
+    found = page._artefact(one, REPORTED, {one.id: table.build(one, whole)}, coverage.cover(one, whole))
     assert found["caption"] == one.told != one.caption
 
 
@@ -194,9 +192,7 @@ def test_an_unknown_aggregate_is_refused(tmp_path):
 
 
 def test_rows_that_are_only_printed(whole):
-    _, lines = table_formats.shown(
-        TABLES["zhu2022.table3.7"], table.build(TABLES["zhu2022.table3.7"], whole, REPORTED)
-    )
+    _, lines = table_formats.shown(TABLES["zhu2022.table3.7"], table.build(TABLES["zhu2022.table3.7"], whole))
     said = {line[0]: line for line in lines}
     assert said["BERT-large"][1:4] == ["n/a", "86.6", "-"]
     assert said["RoBERTa-FreeLB"][1:4] == ["86.5 ± 0.7 (2)", "90.6 (5)", "-4.1"]

@@ -13,17 +13,17 @@ from relearn.report import claims, claims_formats
 from relearn.report.statistics import student_mean
 from relearn.studies.gradinit.claims import PREDICATES
 
-from ...report.conftest import REPORTED, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of
 from . import fake_records as pretend
 
-DEFINED = claims.load(REPORTED / "claims.yaml")
+DEFINED = claims.load(FOLDERS)
 SEEDS = (0, 1, 2)
 GOOD = {"accbest_frac": 0.9, "accfinal_frac": 0.9}
 
 
 def judged(evidence, name=None):
     section = {"gradinit": DEFINED["gradinit"]}
-    found = {claim.id: claim for claim in claims.judge_all(section, {"gradinit": evidence})}
+    found = {claim.id: claim for claim in claims.judge_all(section, {"gradinit": evidence}, SECTIONS)}
     return found[name] if name else found
 
 
@@ -361,7 +361,7 @@ def test_counts_after_rounding(tmp_path):
 
 
 def test_claims_of_both_chapters_are_written_and_read_again(gradinit, evidence):
-    found = claims.judge_all(DEFINED, {"gradinit": gradinit, "poisoning": evidence})
+    found = claims.judge_all(DEFINED, {"gradinit": gradinit, "poisoning": evidence}, SECTIONS)
     page = claims_formats.markdown(found, "mini")
     assert "| `depth_1202` |" in page and "| `cp_beats_fc` |" in page
     assert "20 targets x 4 victims, 1 seed" in page and "| 3 seeds, 2 networks |" in page

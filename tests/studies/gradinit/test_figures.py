@@ -10,7 +10,7 @@ import pytest
 from relearn.report import coverage, figures
 from relearn.studies.gradinit.figures import heat_map, layer_profile, learning_curves
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import RENDERERS, chapter, evidence_of
 from . import fake_records as pretend
 
 FIGURES = {name: one for name, one in chapter("gradinit").items() if one.kind == "figure"}
@@ -46,7 +46,7 @@ def test_every_figure_is_drawn_with_and_without_runs(name, gradinit, tmp_path):
     module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
     said = []
     for known in (evidence_of(tmp_path), gradinit):
-        points = module.points(artefact, known, REPORTED)
+        points = module.points(artefact, known)
         assert all(set(point) == set(module.FIELDS) for point in points)
         drawn = module.draw(artefact, points)
         assert len(panels(drawn)) == PANELS[name]
@@ -65,13 +65,13 @@ def test_cells_of_a_figure_are_its_lines_or_its_squares(name, gradinit, tmp_path
 
 @pytest.mark.parametrize("name", ["zhu2022.fig4.2", "zhu2022.fig4.3", "zhu2022.fig4.7"])
 def test_equal_records_give_equal_files(name, gradinit, tmp_path):
-    both = [figures.render(FIGURES[name], gradinit, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    both = [figures.render(FIGURES[name], gradinit, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
 
 
 def profile(name, evidence, panel, series):
-    points = layer_profile.points(FIGURES[name], evidence, REPORTED)
+    points = layer_profile.points(FIGURES[name], evidence)
     return [p for p in points if (p["panel"], p["series"]) == (panel, series)]
 
 
@@ -125,7 +125,7 @@ def test_adam_and_sgd_are_two_starts(tmp_path):
 
 def test_profiles_are_drawn_as_lines_on_log_axes(gradinit):
     artefact = FIGURES["zhu2022.fig4.7"]
-    drawn = layer_profile.draw(artefact, layer_profile.points(artefact, gradinit, REPORTED))
+    drawn = layer_profile.draw(artefact, layer_profile.points(artefact, gradinit))
     weights, deviations = panels(drawn)
     assert (weights.get_ylabel(), deviations.get_ylabel()) == ("‖W‖₁ / d", "σ(g)")
     assert {axes.get_yscale() for axes in drawn.axes} == {"log"}
@@ -147,7 +147,7 @@ def test_curves_are_means_over_the_seeds_that_got_so_far(tmp_path):
         pretend.learn(tmp_path, "VGG-19-BN", "kaiming", {}, **more)
         pretend.learn(tmp_path, "VGG-19-BN", "kaiming", {}, recipe="adamw", **more)
     artefact = FIGURES["zhu2022.fig4.2"]
-    points = learning_curves.points(artefact, evidence_of(tmp_path), REPORTED)
+    points = learning_curves.points(artefact, evidence_of(tmp_path))
     assert [(p["epoch"], p["accuracy"], p["low"], p["high"], p["seeds"]) for p in points] == [
         (1, pytest.approx(0.3), 0.2, 0.4, 2),
         (2, pytest.approx(0.7), 0.6, 0.8, 2),
@@ -163,7 +163,7 @@ def test_the_panel_of_adamw_takes_gradinit_for_adam(tmp_path):
         for recipe in ("sgd", "adamw"):
             files = {"history.csv": [row]}
             pretend.learn(tmp_path, "ResNet-110-BN", start, {}, recipe=recipe, files=files)
-    points = learning_curves.points(FIGURES["zhu2022.fig4.2"], evidence_of(tmp_path), REPORTED)
+    points = learning_curves.points(FIGURES["zhu2022.fig4.2"], evidence_of(tmp_path))
     assert [(p["panel"], p["runs"].split("/")[-3:-1]) for p in points] == [
         ("ResNet-110-BN/sgd", ["gradinit", "sgd"]),
         ("ResNet-110-BN/adamw", ["gradinit_adam", "adamw"]),
@@ -176,7 +176,7 @@ def test_maps_have_every_printed_value_and_measured_ones_of_their_own_rates(tmp_
     pretend.translate(tmp_path, "w_skip", "admin", "adam_lr0.002_b0.995", 0.0, outcome="diverged")
     pretend.translate(tmp_path, "w_skip", "admin", "adam", 30.0)
     artefact = FIGURES["zhu2022.fig4.3"]
-    points = heat_map.points(artefact, evidence_of(tmp_path), REPORTED)
+    points = heat_map.points(artefact, evidence_of(tmp_path))
     printed = [p for p in points if p["source"] == "paper"]
     assert len(printed) == 36
     chosen = {(p["series"], p["lr"], p["beta2"]): p["bleu"] for p in printed}

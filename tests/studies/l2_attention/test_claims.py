@@ -13,10 +13,10 @@ from relearn.report import claims, claims_formats
 from relearn.report.statistics import log_slope
 from relearn.studies.l2_attention.claims import PREDICATES, bigram
 
-from ...report.conftest import REPORTED, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of
 from . import fake_records as pretend
 
-DEFINED = claims.load(REPORTED / "claims.yaml")
+DEFINED = claims.load(FOLDERS)
 SEEDS = (0, 1, 2)
 BOUNDED = {"bound": 10.0}
 LENGTHS = (100, 300, 1000)
@@ -29,7 +29,7 @@ def quick(monkeypatch):
 
 def judged(evidence, name=None):
     section = {"l2_attention": DEFINED["l2_attention"]}
-    found = {claim.id: claim for claim in claims.judge_all(section, {"l2_attention": evidence})}
+    found = {claim.id: claim for claim in claims.judge_all(section, {"l2_attention": evidence}, SECTIONS)}
     return found[name] if name else found
 
 

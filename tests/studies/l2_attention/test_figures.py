@@ -23,7 +23,7 @@ from relearn.studies.l2_attention.figures import (
     nll_curves,
 )
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import RENDERERS, chapter, evidence_of
 from . import fake_records as pretend
 
 FIGURES = {name: one for name, one in chapter("l2_attention").items() if one.kind == "figure"}
@@ -52,7 +52,7 @@ def module_of(name):
 
 
 def points_of(name, evidence):
-    return module_of(name).points(FIGURES[name], evidence, REPORTED)
+    return module_of(name).points(FIGURES[name], evidence)
 
 
 def drawn_of(name, evidence):
@@ -108,7 +108,9 @@ def test_cells_are_the_curves_that_the_paper_shows(name, l2_attention, tmp_path)
     "name", ["kim2020.fig2", "kim2020.fig5", "kim2020.fig8", "kim2020.fig9", "kim2020.fig10"]
 )
 def test_equal_records_give_equal_files(name, l2_attention, tmp_path):
-    both = [figures.render(FIGURES[name], l2_attention, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    both = [
+        figures.render(FIGURES[name], l2_attention, RENDERERS, tmp_path / folder) for folder in ("a", "b")
+    ]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
 

@@ -11,7 +11,7 @@ from relearn.report import coverage, grid, published, table, table_formats
 from relearn.report.published import Value
 from relearn.studies.l2_attention.claims import recipes
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of
 from . import fake_records as pretend
 
 ARTEFACTS = chapter("l2_attention")
@@ -26,7 +26,7 @@ def quick(monkeypatch):
 
 
 def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence, REPORTED)}
+    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence)}
 
 
 def test_every_table_of_the_paper_is_there_and_three_of_ours():
@@ -40,7 +40,7 @@ def test_every_table_of_the_paper_is_there_and_three_of_ours():
 def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values() if cell.row.applies(cell.column.id)]
-    values = published.read(REPORTED / TABLES[name].published["paper"].file)
+    values = published.read(TABLES[name].published["paper"].file)
     # what the paper did not run is no cell; that a model did not converge is a result
     assert sorted(map(repr, shown)) == sorted(repr(v) for v in values if v.outcome != "not_reported")
     assert not any(cell.printed for cell in cells if not cell.row.in_grid)
@@ -72,7 +72,7 @@ def test_numbers_stand_beside_those_of_their_attention_and_depth(l2_attention):
 
 def test_blank_cells_of_the_paper_say_why(l2_attention):
     header, lines = table_formats.shown(
-        TABLES["kim2020.table3"], table.build(TABLES["kim2020.table3"], l2_attention, REPORTED)
+        TABLES["kim2020.table3"], table.build(TABLES["kim2020.table3"], l2_attention)
     )
     assert (
         header[:4] == ["Self-attention", "2 layers, nats", "Paper", "Deviation"] and len(header) == 1 + 9 * 3
@@ -80,7 +80,7 @@ def test_blank_cells_of_the_paper_say_why(l2_attention):
     dp = lines[0]
     assert dp[13:19] == ["1.101 ± 0.001 (3)", "1.025", "+0.076", "diverged (3)", "not converged", "-"]
     header, lines = table_formats.shown(
-        TABLES["kim2020.table2"], table.build(TABLES["kim2020.table2"], l2_attention, REPORTED)
+        TABLES["kim2020.table2"], table.build(TABLES["kim2020.table2"], l2_attention)
     )
     at = header.index("6 layers, nats")
     assert lines[0][at : at + 3] == ["n/a", "-", "-"]  # not reported, and not in the paper's grid
@@ -146,7 +146,7 @@ def test_constructions_are_counted_and_theorem_3_1_prints_nothing_else(tmp_path)
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_all_formats_are_written(name, l2_attention, tmp_path):
-    paths = table_formats.write(TABLES[name], table.build(TABLES[name], l2_attention, REPORTED), tmp_path)
+    paths = table_formats.write(TABLES[name], table.build(TABLES[name], l2_attention), tmp_path)
     assert {path.name for path in paths} == {
         f"{name}{kind}" for kind in (".csv", ".seeds.csv", ".md", ".tex")
     }

@@ -13,9 +13,9 @@ from relearn.report.quantities import Evidence
 from relearn.studies.layer_scale.claims import PREDICATES, start
 
 from ...report import fake_vision as pretend
-from ...report.conftest import REPORTED, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of
 
-ALL = claims.load(REPORTED / "claims.yaml")
+ALL = claims.load(FOLDERS)
 TRAINED = {
     section: {name: one for name, one in ALL[section].items() if one["kind"] == "trained"}
     for section in ("lipsformer", "layer_scale")
@@ -33,7 +33,7 @@ def quick(monkeypatch):
 def judged(root, name=None):
     runs = evidence_of(root).runs
     known = {study: Evidence(run for run in runs if run.study == study) for study in TRAINED}
-    found = {claim.id: claim for claim in claims.judge_all(TRAINED, known)}
+    found = {claim.id: claim for claim in claims.judge_all(TRAINED, known, SECTIONS)}
     return found[name] if name else found
 
 

@@ -13,7 +13,7 @@ from relearn.report import coverage, figures
 from relearn.report.quantities import Evidence
 
 from ...report import fake_vision as pretend
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import RENDERERS, chapter, evidence_of
 
 ALL = chapter("lipsformer") | chapter("layer_scale")
 #: panels without runs and of the whole study, cells of the published figure
@@ -42,9 +42,7 @@ def whole(tmp_path_factory):
 def points_of(name, evidence):
     artefact = FIGURES[name]
     own = Evidence(run for run in evidence.runs if run.study == artefact.study)
-    return importlib.import_module(f"relearn.report.figures.{artefact.renderer}").points(
-        artefact, own, REPORTED
-    )
+    return importlib.import_module(f"relearn.report.figures.{artefact.renderer}").points(artefact, own)
 
 
 def drawn_of(name, evidence):
@@ -97,7 +95,7 @@ def test_cells_are_counted(name, whole, tmp_path):
 
 @pytest.mark.parametrize("name", SIZES)
 def test_equal_records_give_equal_files(name, whole, tmp_path):
-    both = [figures.render(FIGURES[name], whole, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    both = [figures.render(FIGURES[name], whole, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
 

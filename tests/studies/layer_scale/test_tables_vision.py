@@ -8,7 +8,7 @@ from relearn.report import artefacts, coverage, grid, published, quantities, tab
 from relearn.report.quantities import Evidence
 
 from ...report import fake_vision as pretend
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of
 
 ALL = chapter("lipsformer") | chapter("layer_scale")
 #: published cells, and those that the pretended study measures
@@ -45,14 +45,14 @@ def own(name, evidence):
 
 
 def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], own(name, evidence), REPORTED)}
+    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], own(name, evidence))}
 
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_every_published_number_of_what_is_built_stands_in_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values()]
-    values = published.read(REPORTED / TABLES[name].published["paper"].file)
+    values = published.read(TABLES[name].published["paper"].file)
     rows = {row.published or row.title for row in TABLES[name].rows}
     wanted = [v for v in values if v.row in rows and v.metric in METRICS and v.outcome != "not_reported"]
     assert sorted(map(repr, shown)) == sorted(map(repr, wanted))
@@ -92,9 +92,7 @@ def test_one_network_is_the_base_of_seven_groups(whole):
 
 def test_how_trainings_end_is_a_result_beside_the_printed_one(whole):
     artefact = TABLES["qi2023.table3"]
-    header, lines = table_formats.shown(
-        artefact, table.build(artefact, own("qi2023.table3", whole), REPORTED)
-    )
+    header, lines = table_formats.shown(artefact, table.build(artefact, own("qi2023.table3", whole)))
     assert header == ["LipsFormer-CSwin-T", "Accuracy, %", "Paper", "Deviation"]
     said = {line[0]: line[1:] for line in lines}
     assert said["Normalization: LayerNorm"] == ["10.0 ± 0.0 (2) [2 not converged]", "not converged", "-"]
@@ -110,7 +108,7 @@ def test_how_trainings_end_is_a_result_beside_the_printed_one(whole):
 def test_a_training_that_did_not_converge_is_counted_in_the_raw_table(tmp_path):
     for seed, outcome in enumerate(("ok", "not_converged", "diverged")):
         pretend.ablation(tmp_path, "layer_norm", 0.2, seed=seed, outcome=outcome)
-    cells = table.build(TABLES["qi2023.table3"], evidence_of(tmp_path), REPORTED)
+    cells = table.build(TABLES["qi2023.table3"], evidence_of(tmp_path))
     table_formats.write(TABLES["qi2023.table3"], cells, tmp_path)
     head, *lines = (tmp_path / "qi2023.table3.csv").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("qi2023.table3,layer_norm,")]
@@ -168,7 +166,7 @@ def test_steps_of_vision_are_quantities():
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_all_formats_are_written(name, whole, tmp_path):
-    paths = table_formats.write(TABLES[name], table.build(TABLES[name], own(name, whole), REPORTED), tmp_path)
+    paths = table_formats.write(TABLES[name], table.build(TABLES[name], own(name, whole)), tmp_path)
     assert {path.name for path in paths} == {
         f"{name}{kind}" for kind in (".csv", ".seeds.csv", ".md", ".tex")
     }

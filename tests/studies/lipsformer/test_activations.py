@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from relearn.report import coverage, figures, published, table, table_formats
 from relearn.studies.lipsformer.figures import activations
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import RENDERERS, chapter, evidence_of, numbers
 from . import fake_records as pretend
 
 ARTEFACTS = chapter("lipsformer")
@@ -38,9 +38,9 @@ def examined(root, slopes=SLOPES):
 
 def test_each_row_has_its_own_number_of_one_run_beside_the_printed_one(tmp_path):
     known = examined(tmp_path)
-    cells = {cell.row.id: cell for cell in table.build(TABLE, known, REPORTED)}
+    cells = {cell.row.id: cell for cell in table.build(TABLE, known)}
     assert {name: cell.mean for name, cell in cells.items()} == SLOPES
-    values = published.read(REPORTED / "qi2023.prose.csv")
+    values = published.read(numbers("qi2023.prose.csv"))
     wanted = sorted(v.value for v in values if v.metric == "lipschitz_constant")
     assert sorted(value for cell in cells.values() for value in cell.published.values()) == wanted
     assert len(wanted) == 4 and not cells["gelu"].published
@@ -59,14 +59,14 @@ def test_the_papers_four_are_the_cells(artefact, tmp_path):
 def test_a_row_that_the_run_lacks_is_not_measured(tmp_path):
     known = examined(tmp_path, {name: slope for name, slope in SLOPES.items() if name != "tanh"})
     assert coverage.cover(TABLE, known).missing == ("Tanh",)
-    cells = {cell.row.id: cell for cell in table.build(TABLE, known, REPORTED)}
+    cells = {cell.row.id: cell for cell in table.build(TABLE, known)}
     assert cells["tanh"].status == "no_value" and cells["relu"].mean == 1
-    drawn = activations.draw(FIGURE, activations.points(FIGURE, known, REPORTED))
+    drawn = activations.draw(FIGURE, activations.points(FIGURE, known))
     assert [len(axes.get_lines()) for axes in drawn.axes] == [4, 4 + 1 + 4]
 
 
 def test_points_and_lines_are_the_runs(tmp_path):
-    points = activations.points(FIGURE, examined(tmp_path), REPORTED)
+    points = activations.points(FIGURE, examined(tmp_path))
     assert len(points) == 5 * 3 and all(set(point) == set(activations.FIELDS) for point in points)
     tanh = [point for point in points if point["series"] == "tanh"]
     assert [(p["x"], p["value"], p["slope"]) for p in tanh] == [(-1, -1, 1), (0, 0, 1), (2, 2, 1)]
@@ -89,10 +89,10 @@ def test_points_and_lines_are_the_runs(tmp_path):
 
 
 def test_it_is_drawn_without_runs_and_nothing_covers_anything(tmp_path):
-    empty = activations.draw(FIGURE, activations.points(FIGURE, evidence_of(tmp_path), REPORTED))
+    empty = activations.draw(FIGURE, activations.points(FIGURE, evidence_of(tmp_path)))
     words = [text.get_text() for axes in empty.axes for text in axes.texts]
     assert words == ["not run"] * 2 and not empty.legends
-    drawn = activations.draw(FIGURE, activations.points(FIGURE, examined(tmp_path), REPORTED))
+    drawn = activations.draw(FIGURE, activations.points(FIGURE, examined(tmp_path)))
     FigureCanvasAgg(drawn).draw()
     (box,) = [legend.get_window_extent() for legend in drawn.legends]
     assert not any(box.overlaps(axes.get_window_extent()) for axes in drawn.axes)
@@ -101,6 +101,6 @@ def test_it_is_drawn_without_runs_and_nothing_covers_anything(tmp_path):
 
 def test_equal_records_give_equal_files(tmp_path):
     known = examined(tmp_path / "runs")
-    both = [figures.render(FIGURE, known, REPORTED, tmp_path / name) for name in "ab"]
+    both = [figures.render(FIGURE, known, RENDERERS, tmp_path / name) for name in "ab"]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300

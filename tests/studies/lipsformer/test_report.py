@@ -8,7 +8,7 @@ import pytest
 
 from relearn.report import claims, coverage, grid, published, table, table_formats
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import FOLDERS, chapter, evidence_of, numbers
 from . import fake_records as pretend
 
 ARTEFACTS = {
@@ -19,9 +19,7 @@ ARTEFACTS = {
 DEFINED = {"qi2023.table2": 18, "qi2023.table4": 3, "qi2023.table5": 5, "qi2023.table7": 16}
 ACTIVATIONS = {"qi2023.appendix_a1", "qi2023.fig2"}  # test_activations.py
 ADDITIONS = {f"addition.{study}_constructions" for study in ("lipsformer", "lrformer")}
-SECTIONS = {
-    name: one for name, one in claims.load(REPORTED / "claims.yaml").items() if name in pretend.PAPERS
-}
+SECTIONS = {name: one for name, one in claims.load(FOLDERS).items() if name in pretend.PAPERS}
 EXACT = {name for section in SECTIONS.values() for name, one in section.items() if one["kind"] == "exact"}
 
 
@@ -31,12 +29,12 @@ def quick(monkeypatch):
 
 
 def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(ARTEFACTS[name], evidence, REPORTED)}
+    return {(c.row.id, c.column.id): c for c in table.build(ARTEFACTS[name], evidence)}
 
 
 def judged(root):
     known = evidence_of(root)
-    return {claim.id: claim for claim in claims.judge_all(SECTIONS, dict.fromkeys(SECTIONS, known))}
+    return {claim.id: claim for claim in claims.judge_all(SECTIONS, dict.fromkeys(SECTIONS, known), SECTIONS)}
 
 
 def test_the_tables_are_those_of_the_counts_and_one_of_constructions_a_paper():
@@ -48,7 +46,7 @@ def test_the_tables_are_those_of_the_counts_and_one_of_constructions_a_paper():
 def test_every_published_count_of_these_networks_stands_in_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values()]
-    values = published.read(REPORTED / f"{name}.csv")
+    values = published.read(numbers(f"{name}.csv"))
     networks = {row.published or row.title for row in ARTEFACTS[name].rows}
     wanted = [v for v in values if v.row in networks and v.metric in ("params_m", "flops_g")]
     assert sorted(map(repr, shown)) == sorted(map(repr, wanted)) and len(shown) == DEFINED[name]
@@ -65,7 +63,7 @@ def test_cells_are_counted_and_stand_beside_the_printed_numbers(tmp_path):
     cell = cells_of("qi2023.table2", known)["LipsFormer-CSwin-S", "multiply_adds"]
     assert (cell.mean, cell.published) == (7.44, {"paper": 7.6})
     header, lines = table_formats.shown(
-        ARTEFACTS["qi2023.table7"], table.build(ARTEFACTS["qi2023.table7"], known, REPORTED)
+        ARTEFACTS["qi2023.table7"], table.build(ARTEFACTS["qi2023.table7"], known)
     )
     assert header == [
         "Network",
@@ -165,5 +163,5 @@ def test_a_network_that_was_not_counted_makes_the_verdict_provisional(tmp_path):
 @pytest.mark.parametrize("name", sorted(name for name, one in ARTEFACTS.items() if one.kind == "table"))
 def test_all_formats_are_written(name, tmp_path):
     known = evidence_of(pretend.study(tmp_path / "runs_of"))
-    paths = table_formats.write(ARTEFACTS[name], table.build(ARTEFACTS[name], known, REPORTED), tmp_path)
+    paths = table_formats.write(ARTEFACTS[name], table.build(ARTEFACTS[name], known), tmp_path)
     assert all(path.stat().st_size for path in paths) and len(paths) >= 3

@@ -13,10 +13,10 @@ from relearn.report.quantities import Evidence
 from relearn.studies.long_short.claims import PREDICATES
 from relearn.studies.robustness.claims import PRINTED, SETS
 
-from ...report.conftest import REPORTED, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of, numbers
 from . import fake_records as pretend
 
-ALL = claims.load(REPORTED / "claims.yaml")
+ALL = claims.load(FOLDERS)
 OURS = {section: ALL[section] for section in ("long_short", "robustness")}
 EXACT = {"linear_cost", "dual_norm_aligns", "lra_flops"}
 TRAINED = {"dual_norm_helps", "beats_full_on_lra", "dynamic_is_robust", "bpc", "less_oversmoothing"}
@@ -31,7 +31,7 @@ def quick(monkeypatch):
 def judged(root, name=None):
     runs = evidence_of(root).runs
     known = {study: Evidence(run for run in runs if run.study == study) for study in OURS}
-    found = {claim.id: claim for claim in claims.judge_all(OURS, known)}
+    found = {claim.id: claim for claim in claims.judge_all(OURS, known, SECTIONS)}
     return found[name] if name else found
 
 
@@ -168,7 +168,7 @@ def test_multiply_adds_of_table_5_1(tmp_path, changed, word, missing):
 def test_the_printed_multiply_adds_are_those_of_the_claim():
     values = {
         (v.row, v.column): v.value
-        for v in published.read(REPORTED / "zhu2022.table5.1.csv")
+        for v in published.read(numbers("zhu2022.table5.1.csv"))
         if v.metric == "flops_g"
     }
     for row, name in (("Full Attention [164]", "full"), ("Transformer-LS (w,r=8,32)", "long_short")):
@@ -455,7 +455,7 @@ def test_the_printed_numbers_are_those_of_the_tables():
     values = {
         (table, v.row, v.column): v.value
         for table in ("5.8", "5.9", "5.11")
-        for v in published.read(REPORTED / f"zhu2022.table{table}.csv")
+        for v in published.read(numbers(f"zhu2022.table{table}.csv"))
     }
 
     def printed(network, table, column):

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from relearn.report import coverage, figures
 from relearn.report.quantities import Evidence
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import RENDERERS, chapter, evidence_of
 from . import fake_records as pretend
 
 ALL = chapter("long_short")
@@ -38,7 +38,7 @@ def whole(tmp_path_factory):
 def points_of(name, evidence):
     artefact = FIGURES[name]
     module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
-    return module.points(artefact, evidence, REPORTED)
+    return module.points(artefact, evidence)
 
 
 def drawn_of(name, evidence):
@@ -95,7 +95,7 @@ def test_cells_are_counted(name, whole, tmp_path):
 
 @pytest.mark.parametrize("name", SIZES)
 def test_equal_records_give_equal_files(name, whole, tmp_path):
-    both = [figures.render(FIGURES[name], whole, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    both = [figures.render(FIGURES[name], whole, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
 

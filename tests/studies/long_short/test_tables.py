@@ -7,7 +7,7 @@ import pytest
 from relearn.report import artefacts, coverage, grid, published, table, table_formats
 from relearn.report.quantities import Evidence
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of, numbers
 from . import fake_records as pretend
 
 ALL = chapter("long_short") | chapter("robustness")
@@ -57,7 +57,7 @@ def own(name, evidence):
 
 
 def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], own(name, evidence), REPORTED)}
+    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], own(name, evidence))}
 
 
 def test_all_tables_are_there():
@@ -72,7 +72,7 @@ def test_all_tables_are_there():
 def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values() if value.value is not None]
-    values = published.read(REPORTED / TABLES[name].published["paper"].file)
+    values = published.read(TABLES[name].published["paper"].file)
     wanted = [v for v in values if v.value is not None and v.column in PART.get(name, {v.column})]
     assert sorted(map(repr, shown)) == sorted(map(repr, wanted))
 
@@ -99,7 +99,7 @@ def test_rows_that_are_only_printed_are_no_cells_and_nothing_is_missing_of_them(
     assert found.methods == 2 and not found.missing
     _, lines = table_formats.shown(
         TABLES["zhu2022.table5.7"],
-        table.build(TABLES["zhu2022.table5.7"], own("zhu2022.table5.7", whole), REPORTED),
+        table.build(TABLES["zhu2022.table5.7"], own("zhu2022.table5.7", whole)),
     )
     said = {line[0]: line for line in lines}
     assert said["Longformer [8] (smaller)"][-3:] == ["n/a", "1.00", "-"]
@@ -202,18 +202,18 @@ def test_sorted_errors_stand_beside_sorted_errors(whole):
 def test_what_the_prints_contradict_stands_in_the_captions():
     values = {
         (v.row, v.column): v.value
-        for v in published.read(REPORTED / "zhu2022.table5.9.csv")
+        for v in published.read(numbers("zhu2022.table5.9.csv"))
         if v.value is not None
     }
     gain = values["ResNet-50 [88]", "ImageNet-C"] - values["CvT*-LS-21", "ImageNet-C"]
     more = values["CvT*-LS-21", "ImageNet-A"] - values["ResNet-50 [88]", "ImageNet-A"]
-    prose = {v.column: v.value for v in published.read(REPORTED / "zhu2022.sec5_prose.csv")}
+    prose = {v.column: v.value for v in published.read(numbers("zhu2022.sec5_prose.csv"))}
     caption = TABLES["zhu2022.table5.9"].caption
     assert f"gives {gain:.1f} and {more:.1f}" in caption
     assert f"{prose['ImageNet-C mCE improvement']} (-C) and {prose['ImageNet-A improvement']} (-A)" in caption
     text = {
         (v.row, v.column.split()[-1]): v.value
-        for v in published.read(REPORTED / "zhu2022.table5.3.csv")
+        for v in published.read(numbers("zhu2022.table5.3.csv"))
         if "Text" in v.column
     }
     falls = [
@@ -224,7 +224,7 @@ def test_what_the_prints_contradict_stands_in_the_captions():
     assert "{} and {} points against {} and {}".format(*falls) in TABLES["zhu2022.table5.3"].caption
     flops = {
         (v.row, v.column): v.value
-        for v in published.read(REPORTED / "zhu2022.table5.1.csv")
+        for v in published.read(numbers("zhu2022.table5.1.csv"))
         if v.metric == "flops_g"
     }
     ours = "Transformer-LS (w,r=8,32)"
@@ -258,7 +258,7 @@ def test_the_machine_of_the_seconds_stands_in_the_caption(whole):
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_all_formats_are_written_without_a_run(name, tmp_path):
-    cells = table.build(TABLES[name], Evidence([]), REPORTED)
+    cells = table.build(TABLES[name], Evidence([]))
     paths = table_formats.write(TABLES[name], cells, tmp_path)
     assert {path.name for path in paths} == {
         f"{name}{kind}" for kind in (".csv", ".seeds.csv", ".md", ".tex")

@@ -16,7 +16,7 @@ from relearn.report import claims, coverage, figures, grid, table
 from relearn.studies.lrformer.claims import PREDICATES
 from relearn.studies.lrformer.figures import entropy_distance, entropy_histograms, reliability
 
-from ...report.conftest import REPORTED, chapter, evidence_of
+from ...report.conftest import FOLDERS, RENDERERS, SECTIONS, chapter, evidence_of
 from ...report.fake_vision import quicken
 from . import fake_records as pretend
 
@@ -39,8 +39,8 @@ def study(tmp_path_factory):
 
 
 def judged(root):
-    section = claims.load(REPORTED / "claims.yaml")["lrformer"]
-    found = claims.judge_all({"lrformer": {CLAIM: section[CLAIM]}}, {"lrformer": evidence_of(root)})
+    section = claims.load(FOLDERS)["lrformer"]
+    found = claims.judge_all({"lrformer": {CLAIM: section[CLAIM]}}, {"lrformer": evidence_of(root)}, SECTIONS)
     return found[0]
 
 
@@ -66,7 +66,7 @@ def both(root, seeds=(0, 1, 2), attention="dot", accuracy=0.8, **of_gp):
 
 
 def test_every_trained_claim_of_the_section_has_a_predicate():
-    section = claims.load(REPORTED / "claims.yaml")["lrformer"]
+    section = claims.load(FOLDERS)["lrformer"]
     assert set(section) == set(PREDICATES)
 
 
@@ -164,7 +164,7 @@ def test_what_diverged_is_left_out(tmp_path):
 
 
 def cells(name, evidence):
-    return {(cell.row.id, cell.column.id): cell for cell in table.build(ARTEFACTS[name], evidence, REPORTED)}
+    return {(cell.row.id, cell.column.id): cell for cell in table.build(ARTEFACTS[name], evidence)}
 
 
 def test_tables_hold_the_records_numbers(study):
@@ -200,7 +200,7 @@ def words(drawn):
 
 def drawn_of(name, evidence):
     module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
-    return module.draw(FIGURES[name], module.points(FIGURES[name], evidence, REPORTED))
+    return module.draw(FIGURES[name], module.points(FIGURES[name], evidence))
 
 
 def test_the_figures_are_these():
@@ -232,7 +232,7 @@ def test_legends_and_titles_cover_no_panel_and_no_other(name, study):
 
 @pytest.mark.parametrize("name", PANELS)
 def test_equal_records_give_equal_files(name, study, tmp_path):
-    made = [figures.render(FIGURES[name], study, REPORTED, tmp_path / folder) for folder in ("a", "b")]
+    made = [figures.render(FIGURES[name], study, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
     for one, other in zip(*made):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
 
@@ -241,7 +241,7 @@ def test_histograms_are_shares_that_add_up_and_are_drawn(tmp_path):
     for seed in (0, 1):
         pretend.uncertainty(tmp_path, "dot_gp", seed=seed, aurocs={"svhn": 0.8})
     artefact = FIGURES["addition.lrformer_entropy"]
-    found = entropy_histograms.points(artefact, evidence_of(tmp_path), REPORTED)
+    found = entropy_histograms.points(artefact, evidence_of(tmp_path))
     assert {(p["row"], p["panel"], p["seeds"]) for p in found} == {("depth12", "dot_gp", 2)}
     for name in ("test", "svhn"):
         assert sum(p["share"] for p in found if p["set"] == name) == pytest.approx(1)
@@ -269,7 +269,7 @@ def test_reliability_pools_the_seeds_by_samples(tmp_path):
             tmp_path, "uncertainty", "lrsa_gp", {}, {"calibration.csv": rows[seed]}, depth=6, seed=seed
         )
     artefact = FIGURES["addition.lrformer_reliability"]
-    found = reliability.points(artefact, evidence_of(tmp_path), REPORTED)
+    found = reliability.points(artefact, evidence_of(tmp_path))
     assert [(p["panel"], p["series"], p["bin"]) for p in found] == [
         ("depth6", "lrsa_gp", at) for at in (0, 1, 2)
     ]
@@ -285,7 +285,7 @@ def test_distances_show_mean_and_range_of_the_seeds_by_space(tmp_path):
     for seed in (0, 1):
         pretend.uncertainty(tmp_path, "lrsa_gp", seed=seed, features=[0.2 + 0.1 * seed] * 6, pixels=[1.0] * 6)
     artefact = FIGURES["addition.lrformer_distance"]
-    found = entropy_distance.points(artefact, evidence_of(tmp_path), REPORTED)
+    found = entropy_distance.points(artefact, evidence_of(tmp_path))
     assert [p["panel"] for p in found] == ["features12"] * 6 + ["pixels12"] * 6
     assert [p["distance"] for p in found[:6]] == list(pretend.DISTANCES)
     one, top = found[3], math.log(10)
@@ -294,5 +294,5 @@ def test_distances_show_mean_and_range_of_the_seeds_by_space(tmp_path):
     assert one["variance"] == pytest.approx(1 - math.exp(-0.3 - 1))
     assert found[-1]["entropy_share"] == pytest.approx(1 / top)
     pretend.uncertainty(tmp_path, "lrsa_dense")
-    found = entropy_distance.points(artefact, evidence_of(tmp_path), REPORTED)
+    found = entropy_distance.points(artefact, evidence_of(tmp_path))
     assert {p["variance"] for p in found if p["series"] == "lrsa_dense"} == {None}

@@ -9,13 +9,13 @@ from relearn.report import figures
 from relearn.studies.poisoning.figures import bars, curves, defended, plane, poisons, qualitative, toy
 
 from ...report import fake_poisoning as pretend
-from ...report.conftest import REPORTED, every_artefact, evidence_of, write_run
+from ...report.conftest import RENDERERS, every_artefact, evidence_of, write_run
 
 ARTEFACTS = every_artefact()
 
 
 def points_of(module, name, evidence):
-    return module.points(ARTEFACTS[f"zhu2022.{name}"], evidence, REPORTED)
+    return module.points(ARTEFACTS[f"zhu2022.{name}"], evidence)
 
 
 def test_perturbations_are_measured_on_the_images(evidence):
@@ -36,7 +36,7 @@ def test_perturbations_are_measured_on_the_images(evidence):
 
 
 def test_pictures_are_drawn_and_not_written(evidence, tmp_path):
-    made = figures.render(ARTEFACTS["zhu2022.fig2.2"], evidence, REPORTED, tmp_path)
+    made = figures.render(ARTEFACTS["zhu2022.fig2.2"], evidence, RENDERERS, tmp_path)
     header = made[0].read_text().splitlines()[0].split(",")
     assert "pictures" not in header and "l1_mean_255" in header
 

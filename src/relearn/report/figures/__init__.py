@@ -7,35 +7,28 @@ equal files.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
 from relearn.report.quantities import Evidence
 
-RENDERERS = (
-    *("toy", "poisons", "curves", "qualitative", "bars", "defended", "plane", "fig2_11"),
-    *("layer_profile", "learning_curves", "heat_map"),
-    *("lipschitz_bounds", "inversion_errors", "ascent_curves", "nll_curves", "histograms"),
-    *("activations", "training_curves", "alphas", "by_depth", "branch_ratios"),
-    *("entropy_histograms", "reliability", "entropy_distance"),
-    *("norm_ratios", "cost_curves", "layer_similarity"),
-    "clean_robust",
-)
 
-
-def render(artefact: Artefact, evidence: Evidence, reported: str | Path, folder: Path) -> list[Path]:
+def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str], folder: Path) -> list[Path]:
     """Write ``<id>.csv``, ``<id>.png`` and ``<id>.pdf`` of one figure.
+
+    Args:
+        renderers: name to module, of the figure's study.
 
     Raises:
         ValueError: a renderer that does not exist.
     """
-    if artefact.renderer not in RENDERERS:
-        allowed = ", ".join(RENDERERS)
+    if artefact.renderer not in renderers:
+        allowed = ", ".join(renderers)
         raise ValueError(f"{artefact.id}: found renderer {artefact.renderer}, allowed: {allowed}")
-    module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
-    points = module.points(artefact, evidence, Path(reported))
+    module = importlib.import_module(renderers[artefact.renderer])
+    points = module.points(artefact, evidence)
     folder.mkdir(parents=True, exist_ok=True)
     return [
         _write_points(points, module.FIELDS, folder / f"{artefact.id}.csv"),

@@ -90,7 +90,7 @@ def stamp() -> dict[str, str]:
     """
     import resource
 
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[2]
     flags = [repr(sys.flags), sys.warnoptions, sys._xoptions, sys.executable, sys.version, sys.prefix]
     installed = [Path(entry).stat().st_mtime_ns for entry in sys.path if entry.endswith("site-packages")]
     early = {k: v for k, v in os.environ.items() if k.startswith(EARLY) and not _counts_threads(k)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -39,7 +38,7 @@ NAMES = {
 }
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a seed, and behind them (seed empty) their mean and range: of clean and robust accuracy, or of the change on a task.
 
     A change is a dev score minus vanilla training's of the same seed; ``counts`` is 0 for a task that vanilla training does not learn.

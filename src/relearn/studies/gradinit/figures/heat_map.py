@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report import published
@@ -22,9 +21,9 @@ RECIPE = re.compile(r"adam_lr(?P<lr>[0-9.e-]+)_b(?P<beta2>[0-9.]+)")
 TOP = 40.0  # of the colours of the printed maps; measured ones end at their own largest value
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a start, rate and beta2: the mean over seeds, and the printed value."""
-    return _measured(artefact, evidence) + _printed(artefact, reported)
+    return _measured(artefact, evidence) + _printed(artefact)
 
 
 def _measured(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -45,9 +44,9 @@ def _measured(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     return found
 
 
-def _printed(artefact: Artefact, reported: Path) -> list[dict[str, Any]]:
+def _printed(artefact: Artefact) -> list[dict[str, Any]]:
     source = artefact.published["paper"]
-    values = published.read(reported / source.file)
+    values = published.read(source.file)
     found = []
     for row in artefact.rows:
         for column in artefact.columns:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -20,7 +19,7 @@ WIDE = 4  # panels in a line
 COLOUR = {"before": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, start and layer: the mean over runs and their range; a number that is not finite is none."""
     return [
         p

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -15,7 +14,7 @@ FIELDS = ("panel", "series", "epoch", "accuracy", "low", "high", "seeds", "diver
 COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, start and epoch: the mean over the seeds that got so far, and their range."""
     return [
         p

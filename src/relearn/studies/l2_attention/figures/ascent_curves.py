@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -16,7 +15,7 @@ FIELDS = ("panel", "length", "seed", "rank", "step", "value", "bound", "runs")
 COLOUR = COLOURS["start"]
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a run, start and step, with the bound of the run, if it has one."""
     return [
         dict(

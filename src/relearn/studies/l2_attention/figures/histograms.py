@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -16,7 +15,7 @@ FIELDS = ("panel", "side", "seed", "low", "high", "count", "density", "std", "ru
 COLOUR = {"input": COLOURS["start"], "output": COLOURS["gradinit"]}
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a run, side and bin, with its density (share of all counts over width) and the side's deviation."""
     return [
         dict(zip(FIELDS, (row.id, side, run.seed, *one, run.metrics.get(f"{side}_std"), run.folder)))

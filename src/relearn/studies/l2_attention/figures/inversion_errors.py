@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
@@ -19,7 +18,7 @@ PLAIN = 3  # panels in a line that are drawn wide
 LEAST_WIDTH = 6.6  # inches
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row an attention, size, c and iteration: the largest error, over seeds too; infinite where it is not finite."""
     found = []
     for row in artefact.rows:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
@@ -33,7 +32,7 @@ LOOK: dict[str, dict[str, Any]] = {
 }
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a series, length and rank: of ``lower`` the five largest norms of all starts and seeds."""
     found = []
     for row in artefact.rows:

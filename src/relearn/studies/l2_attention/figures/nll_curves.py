@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report import published
@@ -23,7 +22,7 @@ MARKERS = "osD^v"  # in turn, for the colours of neighbouring depths are alike
 FEW = 12  # evaluations that are marked
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row an attention, depth and step: mean over seeds, of the recipe that counts; then floors and what is printed.
 
     A training that diverged before its first evaluation has one row without a number, so that it is named.
@@ -40,7 +39,7 @@ def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[
             found += _line(artefact, row, depth, *recipes.best(runs))
     if found:
         found += _floors(evidence)
-    return found + _printed(artefact, reported)
+    return found + _printed(artefact)
 
 
 def _line(artefact: Artefact, row: Row, depth: int, recipe: str, runs: list[Run]) -> list[dict[str, Any]]:
@@ -71,13 +70,13 @@ def _floors(evidence: Evidence) -> list[dict[str, Any]]:
     return found
 
 
-def _printed(artefact: Artefact, reported: Path) -> list[dict[str, Any]]:
+def _printed(artefact: Artefact) -> list[dict[str, Any]]:
     """The stated values, each of a row of the artefact."""
     found = []
     for line in artefact.stated:
         source = artefact.published["paper"]
         title = next(row.published or row.title for row in artefact.rows if row.id == line["row"])
-        values = published.read(reported / source.file)
+        values = published.read(source.file)
         value = published.find(values, artefact=source.artefact, row=title, metric=line["metric"])
         if value is not None and value.value is not None:
             found.append(

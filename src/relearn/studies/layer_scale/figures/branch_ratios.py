@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -16,7 +15,7 @@ FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", 
 FIRST = "pre_norm"  # drawn in ink; the rest are shades
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, scheme and layer, the first layer 1: the mean over seeds and their range.
 
     Of the greatest depth at which the first scheme and another one were trained; without such, of the greatest.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
@@ -18,7 +17,7 @@ MARKERS = "osD^"
 APART = 0.022  # of the axis: how far the schemes of a panel stand beside each other
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, scheme and depth: the mean over seeds and their range; how many of the trainings were lost.
 
     A training without an accuracy has the one that it had before it diverged, or that of chance.

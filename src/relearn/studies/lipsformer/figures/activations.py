@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -21,7 +20,7 @@ LOOK: dict[str, dict[str, Any]] = {
 }
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row an activation and x, with the place and size of its largest slope; of several seeds the first."""
     found = []
     for run in select(evidence.runs, artefact.common)[:1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -16,7 +15,7 @@ FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
 FEW = 20  # epochs that are marked
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a network, stage and epoch: the mean over seeds of the mean and of the standard deviation."""
     return [
         p

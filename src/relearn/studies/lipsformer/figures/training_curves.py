@@ -5,7 +5,6 @@ A family of networks has a colour, a size a stroke.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -27,7 +26,7 @@ FEW = 20  # epochs that are marked
 EDGE = 0.06  # of what the lines that did not diverge span
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, network and epoch: the mean over seeds and their range; of a training that diverged its own rows."""
     return [
         p

@@ -5,7 +5,6 @@ Dashed: full attention; solid: long-short attention; a colour a batch size.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column
@@ -26,7 +25,7 @@ WORDS = {"full": "Full attention", "long_short": "Transformer-LS"}
 LABEL = {"megabytes": "Megabytes", "seconds": "Seconds"}
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, attention, batch and length; whatever batches were run, those of the paper or others."""
     runs = select(evidence.runs, artefact.common)
     return [point for column in artefact.columns for point in _panel(column, runs)]

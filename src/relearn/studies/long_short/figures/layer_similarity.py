@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -26,7 +25,7 @@ DASHED = (0, (4, 2))
 PAPER, OURS = "As in the paper", "Other networks"
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a moment, network and layer: the mean over seeds and their range."""
     return [
         point

@@ -6,7 +6,6 @@ in place of circles, filled and hollow alike.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
@@ -33,7 +32,7 @@ DASHED = (0, (4, 2))
 FEW = 20  # readings that are marked
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, model and layer or step: the mean over seeds and their range.
 
     The steps of several phases follow each other. Trainings that diverged are lines of their own.

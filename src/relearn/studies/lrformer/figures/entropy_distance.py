@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -16,7 +15,7 @@ from relearn.studies.lrformer.figures.heads import stroke
 FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "variance", "seeds", "runs")
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, variant and distance: entropy over its greatest value, mean over seeds and range; mean variance."""
     return [
         point

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -25,7 +24,7 @@ NAMES = {
 COLOUR = dict(zip(NAMES, ("#0173B2", "#DE8F05", "#029E73", "#CC78BC", "#B3440B", "#56B4E9")))
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a variant, depth, set and bin: its share of the set's images, mean over seeds."""
     return [
         point

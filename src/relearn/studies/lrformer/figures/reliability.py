@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -17,7 +16,7 @@ FIELDS = ("panel", "series", "bin", "confidence", "accuracy", "share", "runs")
 LEAST = 0.005  # of all samples: a bin with fewer is not drawn, its accuracy is chance
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a panel, variant and bin that holds samples, of all seeds together; ``share`` is the bin's of all samples."""
     return [
         point

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report import published
@@ -19,11 +18,11 @@ FIELDS = (
 GROUP = 0.78  # of the distance between two victims, filled with bars
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a series and victim, in the paper's order, and the bounds that the paper states in prose."""
     found = [point for row in artefact.rows for point in _series(artefact, row, evidence)]
     source = artefact.published["paper"]
-    for value in published.read(reported / source.file):
+    for value in published.read(source.file):
         if value.artefact == source.artefact and value.value is not None:
             blank = dict.fromkeys(FIELDS)
             bound = {"series": value.row, "victim": value.column, "status": value.note.split(":")[0]}

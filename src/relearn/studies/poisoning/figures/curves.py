@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -18,7 +17,7 @@ SUBSTITUTES, VICTIMS = "substitutes", "victims"  # the second is the mean over t
 COLOUR = {SUBSTITUTES: COLOURS["feature_collision"], VICTIMS: COLOURS["convex_polytope"]}
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row an attack, network and iteration, the mean over seeds; per substitute for the substitutes."""
     found = []
     for row in artefact.rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report import published
@@ -28,14 +27,14 @@ FIELDS = (
 GROUP = 0.78
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a series, panel and victim; of attacks that succeed undefended only, which may be none."""
     found = []
     for row in artefact.rows:
         for column in artefact.columns:
             found += _panel(artefact, row, column.id, column.quantity, evidence)
     source = artefact.published["published code"]
-    for value in published.read(reported / source.file):
+    for value in published.read(source.file):
         known = (
             value.artefact == source.artefact
             and value.row == "Deep k-NN"

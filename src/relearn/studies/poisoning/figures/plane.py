@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -27,7 +26,7 @@ WORDS = {
 }
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """The points of one run: of a published victim where there is one, else of the first."""
     runs = [run for run in select(evidence.runs, *artefact.where) if not run.diverged]
     runs.sort(key=lambda run: (run.labels[artefact.over] not in artefact.members, run.folder))

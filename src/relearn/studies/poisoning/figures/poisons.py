@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ PLACES = ("top", "bottom")
 SHORT = {"FC": "feature_collision", "CP": "convex_polytope"}
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a poison: the mean and the greatest change, with its pictures (which the CSV leaves out)."""
     found = []
     for row in artefact.rows:
@@ -42,12 +41,12 @@ def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[
             }
             line |= {"amplified": 127 / top if top else 1.0, "runs": images.run.folder}
             found.append({**line, "pictures": (images.target[0], base, poison, change)})
-    return found + _published(artefact, reported)
+    return found + _published(artefact)
 
 
-def _published(artefact: Artefact, reported: Path) -> list[dict[str, Any]]:
+def _published(artefact: Artefact) -> list[dict[str, Any]]:
     source = artefact.published["paper"]
-    values = [v for v in published.read(reported / source.file) if v.artefact == source.artefact]
+    values = [v for v in published.read(source.file) if v.artefact == source.artefact]
     largest = {v.row: v.value for v in values if v.metric == "perturbation_linf"}
     lines = []
     for value in values:

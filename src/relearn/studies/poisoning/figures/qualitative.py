@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -15,7 +14,7 @@ GROUPS = 2
 ORIGINALS = "bases"
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a target and attack, and the bases: names of the victims that fell and that stood, the pictures."""
     found: list[dict[str, Any]] = []
     for row in artefact.rows:

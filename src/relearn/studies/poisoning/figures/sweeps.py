@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from relearn.report import published
@@ -37,7 +36,7 @@ PANELS = {"attack_success_rate": "defence_success", "mcc": "mcc", "test_accuracy
 Place = tuple[str, float, bool, int | None]  # victim, x, replicated, k
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a series, panel, place on the axis and victim (``all``: every victim's attacks), and published ones."""
     normalised = evidence.normalised_k()
     found = []
@@ -48,7 +47,7 @@ def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[
                 name = "defence_success_effective"
                 found += _swept(artefact, row, column, name, "effective", evidence, normalised)
     source = artefact.published["published code"]
-    values = [v for v in published.read(reported / source.file) if v.artefact == source.artefact]
+    values = [v for v in published.read(source.file) if v.artefact == source.artefact]
     return found + _published(values)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -26,7 +25,7 @@ LOOKS = {
 WORDS = {"class_a": "Target's class", "class_b": "Poisons' class", "poison": "Poison", "target": "Target"}
 
 
-def points(artefact: Artefact, evidence: Evidence, reported: Path) -> list[dict[str, Any]]:
+def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """The rows of the toy's record."""
     runs = [run for run in select(evidence.runs, *artefact.where) if not run.diverged]
     return [

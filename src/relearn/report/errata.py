@@ -1,0 +1,15 @@
+"""Errata: what a paper prints and what does not hold, as data in ``errata.yaml`` of each study's ``reported`` folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relearn.report import yaml_file
+
+
+def load(folders: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    """All entries by id, study after study."""
+    paths = [folder / "errata.yaml" for folder in folders.values()]
+    return {name: entry for path in paths if path.is_file() for name, entry in yaml_file.read(path).items()}

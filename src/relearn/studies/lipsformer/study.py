@@ -1,0 +1,23 @@
+"""Identity of the study: its publication, steps and figures."""
+
+from relearn.studies.study import Study
+
+STUDY = Study(
+    name="lipsformer",
+    paper="qi2023",
+    title="Lipschitz-continuous vision Transformers (LipsFormer)",
+    chapter="",
+    steps={
+        "prepare": "relearn.steps.prepare_images",
+        "examine": "relearn.steps.check_theorems",
+        "count": "relearn.steps.count_params_flops",
+        "classify": "relearn.steps.train_vision",
+        "throughput": "relearn.steps.throughput",
+        "retest": "relearn.studies.lipsformer.steps.evaluate_imagenet",
+    },
+    figures={
+        "activations": "relearn.studies.lipsformer.figures.activations",
+        "alphas": "relearn.studies.lipsformer.figures.alphas",
+        "training_curves": "relearn.studies.lipsformer.figures.training_curves",
+    },
+)
