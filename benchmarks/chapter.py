@@ -1,8 +1,8 @@
-"""All chapters at mini, or one of them, and what a killed attack costs: from scratch in a folder of their own.
+"""Wall time of all chapters at mini, or of one, from scratch in a separate folder; and the cost of a killed attack.
 
-`chapter_s`: wall seconds of `snakemake --cores 2` on a copy of this checkout, nothing made before (bounds in CHAPTERS; one chapter
-alone is timed without the report). Wall time, because the promise is one of waiting; say what else the machine did. `redone`:
-iterations that an attack computes twice when `kill -9` meets it somewhere in the middle, over several kills, against the interval of
+`chapter_s`: wall seconds of `snakemake --cores 2` on a copy of this checkout without any results (bounds in CHAPTERS; a single
+chapter is timed without the report). It is wall time, because users wait for it; report what else the machine did. `redone`:
+iterations that an attack computes twice if `kill -9` hits it at a random point, over several kills, compared with the interval of
 its checkpoints (bound: one interval).
 """
 
@@ -26,7 +26,7 @@ from timing import report
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "workflow", "params.yaml", "params", "src", "results/.gitkeep")
 ITERATIONS, KILLS = 200, 5
-# the targets of a chapter, and the seconds it may take
+# the targets of a chapter, and its time limit in seconds
 CHAPTERS: dict[str, tuple[list[str], float]] = {
     "all": ([], 1800.0),
     "poisoning": (
@@ -69,7 +69,7 @@ CHAPTERS: dict[str, tuple[list[str], float]] = {
 
 
 def chapter(folder: Path, name: str) -> dict[str, float | str]:
-    """Wall seconds and CPU seconds of a chapter, and how many jobs it were."""
+    """Return wall seconds, CPU seconds and the number of jobs of a chapter."""
     targets, wanted = CHAPTERS[name]
     for part in PARTS:
         source, target = ROOT / part, folder / part
@@ -102,7 +102,7 @@ def chapter(folder: Path, name: str) -> dict[str, float | str]:
 
 
 def killed(folder: Path) -> dict[str, float]:
-    """An attack on one network of the finished chapter, killed at a random iteration and started again."""
+    """Kill an attack on one network of the finished chapter at a random iteration, and restart it."""
     runs = Path("results/mini/runs/poisoning")
     settings = {
         "attack": "convex_polytope",
@@ -151,9 +151,9 @@ def _steps(spool: Path) -> list[int]:
     for line in spool.read_bytes().splitlines():
         try:
             event = json.loads(line)
-        except ValueError:  # the line that the kill has cut
+        except ValueError:  # the line truncated by the kill
             continue
-        if isinstance(event.get("step"), int):  # the first line has the name of the step under it
+        if isinstance(event.get("step"), int):  # the first line has the step's name under this key
             steps.append(event["step"])
     return steps
 

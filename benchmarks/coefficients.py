@@ -1,9 +1,9 @@
 """The polytope's coefficients: 900 problems (50 targets × 18 substitutes, k = 5, d = 2048) in one call.
 
-References in the same run: the inner loop as algorithm 1 states it (projected gradient with step 1/‖AᵀA‖₂
+Baselines in the same run: the inner loop as stated in algorithm 1 (projected gradient with step 1/‖AᵀA‖₂
 on the tall matrix, one problem after another, stopped when the coefficients move by less than 1e-6 of their
-norm), and scipy's non-negative least squares with a heavy row for the sum. Quality, the column gap:
-(objective - optimum) / max(optimum, 1e-6 · ½‖t‖²), the optimum from float64 features, certified by its gap.
+norm), and scipy's non-negative least squares with a heavy row for the sum. The column gap measures quality:
+(objective - optimum) / max(optimum, 1e-6 · ½‖t‖²), with the optimum from float64 features, certified by its gap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNT, K, D = 900, 5, 2048
 
 
 def problems() -> tuple[Tensor, Tensor]:
-    """Features of rectified units, as networks have; a third of the targets in, near, far from the hull."""
+    """Features after a ReLU, as in networks; a third of the targets each inside, near and far from the hull."""
     generator = torch.Generator().manual_seed(0)
     centre = torch.randn(COUNT, 1, D, generator=generator)
     features = torch.relu(centre + 0.5 * torch.randn(COUNT, K, D, generator=generator))
@@ -71,7 +71,7 @@ def main() -> None:
     features, target = problems()
     rows: list[dict[str, Any]] = []
 
-    # 50 problems of all kinds are enough for the slow reference
+    # 50 problems, including every kind, suffice for the slow baseline
     for name, solve, every in (
         ("projected gradient, as algorithm 1", projected_gradient, 18),
         ("scipy nnls", non_negative, 1),

@@ -1,11 +1,11 @@
-"""Crafting's own cost: one iteration against the bare passes that it cannot do without.
+"""Overhead of crafting: one iteration compared with the forward and backward passes it needs.
 
-Two full-width ResNet18 substitutes, 5 poisons, 32 × 32. Reference: forward and gradient for the images of the
-same substitutes (evaluation mode, no weight gradients) on the same images, and nothing else. Where Dropout
-is on, the target's features are drawn afresh in each iteration, so the target belongs to the images; another
-line counts its forward pass as overhead. Last line: ten targets in one call against one alone, per target.
+Two full-width ResNet18 substitutes, 5 poisons, 32 × 32. Baseline: only forward pass and input gradient of the images in the
+same substitutes (evaluation mode, no weight gradients). With dropout, the target's features are
+recomputed in each iteration, so the target is one of the images; another
+line counts its forward pass as overhead. The last line compares ten targets in one call with a single one, per target.
 
-Only iterations are timed, from the end of the first to the end of the last: neither set-up nor the
+Only iterations are timed, from the end of the first to the end of the last, without set-up and
 evaluation of the result.
 """
 
@@ -28,7 +28,7 @@ POISONS, SIZE, TARGETS = 5, 32, 10
 
 
 class Stopwatch:
-    """CPU seconds between the first and the last of `count` laps; a clock that stands still otherwise."""
+    """CPU seconds between the first and the last of `count` laps; the clock does not advance otherwise."""
 
     def __init__(self) -> None:
         self.total = self.begun = 0.0
@@ -46,7 +46,7 @@ class Stopwatch:
 def bare(
     watch: Stopwatch, nets: list[nn.Module], images: Tensor, target: Tensor | None, dropout: bool, laps: int
 ) -> Callable[[], None]:
-    """Forward and input gradient in every network, and the target's forward pass if there is one."""
+    """Forward pass and input gradient in every network, and the target's forward pass if there is a target."""
 
     def run() -> None:
         with crafting.frozen(nets), ExitStack() as stack:

@@ -1,11 +1,11 @@
-"""What the other attacks cost on the crafting loop: an iteration against the bare passes, and memory along a run.
+"""Cost of the other attacks in the crafting loop: an iteration compared with its forward and backward passes, and memory over time.
 
-One full-width ResNet18, 5 poisons, 32 × 32, one target, Dropout off. Reference as in `crafting.py`: forward and
-gradient for the images of the same network on the same images, and nothing else. Gradient matching of all
-parameters needs second derivatives, which the bare passes do not have: its ratio says what they cost.
+One full-width ResNet18, 5 poisons, 32 × 32, one target, dropout off. Baseline as in `crafting.py`: only forward pass and
+input gradient of the images in the same network. Gradient matching of all
+parameters needs second derivatives, which the baseline does not compute; its ratio shows their cost.
 
-Memory: the process's resident memory after a tenth, half and all iterations of a run (quarter-width ResNet18,
-16 × 16, two targets, Dropout on).
+Memory: resident memory of the process after a tenth, half and all iterations (quarter-width ResNet18,
+16 × 16, two targets, dropout on).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def memory(craft: Callable[..., Any], iterations: int) -> dict[str, float | None]:
-    """Resident MiB after a tenth, half and all of the iterations; None where the system does not tell."""
+    """Return resident MiB after a tenth, half and all of the iterations; None if the system does not provide it."""
     looks = {iterations // 10: "early_mib", iterations // 2: "half_mib", iterations: "late_mib"}
     seen: dict[str, float | None] = dict.fromkeys(looks.values())
 

@@ -1,8 +1,8 @@
 """Deep k-NN at N = 50,000, d = 512, float32, on one core: time, memory and exactness.
 
-Time is paired against the bare work that no exact search can avoid: the blocked product ‖b‖² - 2a·b into one
-buffer and torch's top-k, on the same blocks. The pairs ask for the first ROWS rows against all N points,
-because the full search takes most of a minute; the full search runs once, in a process of its own, whose peak
+Time is compared, in pairs, with the work that no exact search can avoid: the blocked product ‖b‖² - 2a·b into one
+buffer and torch's top-k, on the same blocks. The pairs search the first ROWS rows among all N points,
+because the full search takes most of a minute; the full search runs once, in a separate process, whose peak
 memory is read from the system.
 """
 
@@ -30,7 +30,7 @@ KS = [2, 5, 10, 20, 50, 75, 100, 200, 400, 1_000, 2_000, 5_000]
 
 
 def points() -> tuple[torch.Tensor, torch.Tensor]:
-    """Rectified features of overlapping classes, so that votes are not unanimous."""
+    """Features after a ReLU of overlapping classes, so that votes are not unanimous."""
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(0, CLASSES, (N,), generator=generator)
     means = 0.15 * torch.randn(CLASSES, D, generator=generator)
@@ -38,7 +38,7 @@ def points() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def bare(X: torch.Tensor, k: int) -> None:
-    block = BLOCK_BYTES // (N * 4 + (k + 16) * 12 + k * 24)  # the rows that ours takes
+    block = BLOCK_BYTES // (N * 4 + (k + 16) * 12 + k * 24)  # the block size of our implementation
     norms = X.square().sum(1)
     buffer = torch.empty(min(block, ROWS), N)
     for start in range(0, ROWS, block):
@@ -63,12 +63,12 @@ def paired() -> list[dict[str, object]]:
 
 
 def whole(out: str) -> None:
-    """The full search, in a fresh process: seconds, peak memory beyond what was there, and the answer."""
+    """Run the full search in a fresh process; report seconds, peak memory above the initial one, and the answer."""
     import resource
 
     torch.set_num_threads(1)
     X, y = points()
-    DeepKNN(5).fit_predict(X[:100], y[:100])  # what torch itself allocates once is not the search's
+    DeepKNN(5).fit_predict(X[:100], y[:100])  # exclude torch's one-time allocations from the measurement
     ks = json.loads(os.environ["DEEP_KNN_KS"])
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     before = pages * os.sysconf("SC_PAGE_SIZE")
@@ -89,7 +89,7 @@ def full(ks: list[int], out: Path) -> dict[str, float]:
 
 
 def exactness(keep: np.ndarray) -> dict[str, object]:
-    """Sets and answers of the first CHECKED rows against scikit-learn's brute force."""
+    """Compare neighbour sets and answers of the first CHECKED rows with scikit-learn's brute force."""
     from sklearn.neighbors import NearestNeighbors
 
     X, y = points()

@@ -1,18 +1,18 @@
-"""FreeLB on a small RoBERTa: a step of K passes against K plain steps, the price of shared masks, memory; and the probe's step.
+"""FreeLB on a small RoBERTa: K-pass steps compared with K plain steps, cost of shared masks, memory; and a step of the loss probe.
 
-- step: FreeLB with K = 3, the optimiser's step included, against three plain steps. Wanted: 0.95 of their time.
-- masks: the same with shared dropout masks against masks drawn anew. Wanted: 1.03.
-- memory: the peak of a FreeLB step, of a plain step's. Wanted: 1.1.
-- probe: a step of the largest loss increase, 32 samples in one batch, against a bare forward pass with the gradient of the embeddings.
-  Wanted: 1.1. Each side makes ``--steps`` of them; ``--case long`` makes the probe's 2,000 once and prints the time.
+- step: FreeLB with K = 3, including the optimiser step, compared with three plain steps. Target: 0.95 of their time.
+- masks: the same with shared dropout masks, compared with newly drawn masks. Target: 1.03.
+- memory: the peak of a FreeLB step, relative to that of a plain step. Target: 1.1.
+- probe: a step of the largest loss increase, 32 samples in one batch, compared with a bare forward pass and the gradient of the
+  embeddings. Target: 1.1. Each side makes ``--steps`` of them; ``--case long`` runs the probe's 2,000 once and prints the time.
 
 The encoder has RoBERTa's 50,265 words and 4 layers of width 256 (``--size base``: 12 of 768; ``narrow``: 8,192 words), batch 16 of up to
-64 tokens, dropout 0.1, AdamW; float32. What a step of K passes saves is the optimiser's work and the table's dense gradient, K - 1 times
-each: little where passes are long and tables short.
+64 tokens, dropout 0.1, AdamW; float32. A step of K passes saves K - 1 optimiser steps and K - 1 dense gradients of the table, which is
+little if passes are long and tables are small.
 
-Time is CPU time on a CPU, wall time that waits for the device on a GPU. Memory on a CPU is what the operating system says: the most
-resident bytes during a step, in a process of its own, less those before the model was made; on a GPU the allocator's peak. Weights,
-gradients, the optimiser's moments, activations and scratch space count.
+Time is CPU time on a CPU, and synchronised wall time on a GPU. Memory on a CPU is the peak resident memory during a step, in a
+separate process, minus that before the model was created; on a GPU it is the allocator's peak. It includes weights,
+gradients, optimiser moments, activations and scratch space.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def texts(size: str, rows: int, device: str) -> tuple[Inputs, Tensor]:
 
 
 def training(size: str, gradient: Any, device: str, times: int = 1) -> Callable[[], None]:
-    """A training step as the loop makes it, ``times`` times."""
+    """Return a training step as in the training loop, ``times`` times."""
     model, batch = encoder(size, device), texts(size, BATCH, device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
@@ -97,12 +97,12 @@ def timed(case: str, size: str, pairs: int, device: str) -> dict[str, Any]:
 
 
 class Probe:
-    """32 samples as the probe sees them."""
+    """32 samples as the loss probe sees them."""
 
     def __init__(self, size: str, device: str) -> None:
         self.model = encoder(size, device)
         (tokens, self.real), self.labels = texts(size, SAMPLES, device)
-        # Position numbers as from tokens: the network is given embeddings.
+        # Positions as for tokens, because the network gets embeddings.
         self.positions = torch.where(self.real, self.real.cumsum(1) + 1, torch.ones_like(tokens))
         self.embeds = self.model.get_input_embeddings()(tokens).detach()
         self.eps = 0.01 * self.embeds.flatten(1).norm(dim=1)
@@ -117,7 +117,7 @@ class Probe:
             largest_increase(self.losses, self.embeds, self.real, self.eps, steps=steps, step_size=5e-3)
 
     def bare(self, steps: int) -> None:
-        """Forward and the embeddings' gradient, of the same loss."""
+        """Forward pass and gradient of the embeddings, of the same loss."""
         with probed(self.model):
             for _ in range(steps):
                 point = self.embeds.clone().requires_grad_()
@@ -126,7 +126,7 @@ class Probe:
 
 
 def probe(size: str, pairs: int, steps: int, device: str) -> dict[str, Any]:
-    """Both sides make as many looks: the probe looks once more at the last point, without a gradient, which is its own cost."""
+    """Both sides evaluate equally often; the probe also evaluates the last point, without a gradient, at its own cost."""
     one = Probe(size, device)
     found = compare(lambda: one.ours(steps), lambda: one.bare(steps), pairs, clock=clock(device))
     return {
@@ -147,14 +147,14 @@ def long(size: str, device: str) -> dict[str, Any]:
 
 
 def measure_memory(ours: bool, size: str) -> None:
-    """In a process of its own: print the bytes that a step needs, those of the model included."""
+    """In a separate process: print the bytes that a step needs, including the model."""
     gradient = FreeLB(**SETTINGS) if ours else plain_gradient
-    training("tiny", gradient, "cpu")()  # libraries load on first use: not the step's memory
+    training("tiny", gradient, "cpu")()  # load libraries first, so that they do not count
     before = resident()
     step = training(size, gradient, "cpu")
     step()
     step()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
     step()
     print(json.dumps({"bytes": resident_peak() - before}))
 

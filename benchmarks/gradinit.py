@@ -1,16 +1,16 @@
-"""What an iteration of GradInit costs, against one step of training: CPU time and memory.
+"""Cost of an iteration of GradInit, compared with a training step: CPU time and memory.
 
-Reference: a step of SGD with momentum 0.9 on the same batch, the recipe of the training that follows, and nothing else. Ours:
-iterations of `gradinit` as they run, from the end of the first to the end of the last, with S and S̃ of the reference's batch size.
+Baseline: a step of SGD with momentum 0.9 on the same batch, the recipe of the subsequent training. Ours:
+iterations of `gradinit`, from the end of the first to the end of the last, with S and S̃ of the baseline's batch size.
 
-- objective: gamma infinite. Wanted: at most 2.1 of the time, 1.15 of the memory.
-- constraint: gamma next to 0. Wanted: at most 2.8 of the time without batch normalisation, 3.5 with, 2.5 of the memory.
+- objective: gamma infinite. Target: at most 2.1 of the time, 1.15 of the memory.
+- constraint: gamma close to 0. Target: at most 2.8 of the time without batch normalisation, 3.5 with, 2.5 of the memory.
 - surprise: a constraint iteration after an objective one, which repeats its forward pass. No bound.
-- penalty, and MetaInit (real data, Adam): no bound; what the published tables compare.
+- penalty, and MetaInit (real data, Adam): no bound; these are the comparisons of the published tables.
 
-Memory is what the operating system says: the most resident bytes during an iteration, in a process of its own, less those before
-the network was built. So weights, optimiser state, activations and a library's scratch space all count. Freed memory goes back at
-once there (MALLOC_* below), or the allocator's habits would be measured.
+Memory is the peak resident memory during an iteration, in a separate process, minus that before
+the network was built. It includes weights, optimiser state, activations and a library's scratch space. malloc is configured to
+return freed memory immediately (MALLOC_* below); otherwise the peaks would reflect allocator caching.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from relearn.methods.metainit import metainit
 from relearn.models import create
 from relearn.runs.provenance import resident_peak
 
-# For the time: three to eight million products an image. For the memory VGG is wider: at half the width and half the batch, weights and
-# activations stand in the proportion of the published network at batch 128.
+# For time: three to eight million products per image. For memory VGG is wider: at half the width and half the batch, weights and
+# activations have the same ratio as in the published network at batch 128.
 TIMED: dict[str, dict[str, float]] = {
     "VGG-19": {"width": 0.25},
     "VGG-19-BN": {"width": 0.25},
@@ -48,7 +48,7 @@ TIMED: dict[str, dict[str, float]] = {
 WEIGHED = {**TIMED, "VGG-19": {"width": 0.5}, "VGG-19-BN": {"width": 0.5}}
 TINY = {name: {"width": 0.1, "depth": 0.01} for name in TIMED}
 BATCH, OVERLAP = 64, 0.5
-# What an iteration is, and the most time and memory wanted of it.
+# Kinds of iteration, with the limits on time and memory.
 KINDS: dict[str, tuple[float | None, float | None]] = {
     "objective": (2.1, 1.15),
     "constraint": (2.8, 2.5),
@@ -60,7 +60,7 @@ SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALL
 
 
 class Stopwatch:
-    """CPU seconds between the first and the last of `count` laps; a clock that stands still otherwise."""
+    """CPU seconds between the first and the last of `count` laps; the clock does not advance otherwise."""
 
     def __init__(self, start: Callable[[], None] | None = None) -> None:
         self.total = self.begun = 0.0
@@ -86,13 +86,13 @@ def iterations(
     laps: int,
     batch_size: int = BATCH,
 ) -> Callable[[], None]:
-    """A call that runs `laps` iterations, or steps of the reference, on a network made for it."""
+    """Return a call that runs `laps` iterations, or baseline steps, on a network built for it."""
     torch.manual_seed(0)
     model = create(name, **size_of[name]).train()  # type: ignore[arg-type]
     size = round(batch_size * (2 - OVERLAP))
     pixels, labels = torch.rand(size, 3, 32, 32), torch.randint(0, 10, (size,))
     pools = [(pixels, labels)] * laps
-    # A small rate and a bound that is never met, or always, keep every iteration of one kind.
+    # A small rate and a bound that is never met, or always met, make all iterations of the same kind.
     settings: dict[str, Any] = {"iterations": laps, "tau": 1e-6, "progress": watch.lap}
     if kind.startswith("sgd"):
         optimiser = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9 if kind == "sgd" else 0.0)
@@ -140,7 +140,7 @@ def _run(method: Any, *arguments: Any, **settings: Any) -> None:
 
 
 def _every(watch: Stopwatch, laps: int, index: int) -> Callable[[int, int], None]:
-    """Single iterations as laps of one watch."""
+    """Count single iterations as laps of one stopwatch."""
     return lambda done, count: watch.lap(index + 1, laps)
 
 
@@ -151,13 +151,13 @@ def resident() -> int:
 
 
 def forget_peak() -> None:
-    """The peak of resident memory starts anew (Linux)."""
+    """Reset the peak of resident memory (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure_memory(name: str, kind: str) -> None:
-    """In a process of its own: print the bytes that one iteration needs, those of the network included."""
-    iterations(name, TINY, kind, Stopwatch(), 2, 4)()  # libraries load on first use: not the network's memory
+    """In a separate process: print the bytes that one iteration needs, including the network."""
+    iterations(name, TINY, kind, Stopwatch(), 2, 4)()  # load libraries first, so that they do not count
     before = resident()
     iterations(name, WEIGHED, kind, Stopwatch(forget_peak), 3)()
     print(json.dumps({"bytes": resident_peak() - before}))

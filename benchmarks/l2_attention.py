@@ -1,16 +1,17 @@
-"""L2 attention, forward and backward, against torch's fused dot-product attention: time and memory.
+"""Forward and backward pass of L2 attention, compared with torch's fused dot-product attention: time and memory.
 
-Reference: `DotProductAttention` of the same width and heads, fused: four maps around torch's scaled_dot_product_attention. It is
-itself compared with `torch.nn.MultiheadAttention` (rows `torch_mha`), so that it is not a slow one.
+Baseline: fused `DotProductAttention` of the same width and heads: four maps around torch's scaled_dot_product_attention. It is
+itself compared with `torch.nn.MultiheadAttention` (rows `torch_mha`), to show that the baseline is not slow.
 
-- layer: the whole module, gradients of the input and of all weights. Wanted of l2 and l2_tied: 1.25 of the time, 1.5 of the memory.
-- core: from queries, keys and values to their mixture, against scaled_dot_product_attention alone. The same time is wanted. Of the
-  memory nothing is: here the copies that carry the extra column count against a kernel that has nothing else to keep.
+- layer: the whole module, with gradients of the input and of all weights. Target for l2 and l2_tied: 1.25 of the time, 1.5 of the
+  memory.
+- core: from queries, keys and values to their mixture, compared with scaled_dot_product_attention alone, with the same time target.
+  There is no memory target, because the copies that carry the extra column are compared with a kernel that stores nothing else.
 - torch_mha, contractive: no bound.
 
-Time is CPU time on a CPU, wall time that waits for the device on a GPU. Memory on a CPU is what the operating system says: the most
-resident bytes during a step, in a process of its own, less those before the layer and its input were made; on a GPU the allocator's
-peak. Weights, gradients, activations and a kernel's scratch space count.
+Time is CPU time on a CPU, and synchronised wall time on a GPU. Memory on a CPU is the peak
+resident memory during a step, in a separate process, minus that before the layer and its input were created; on a GPU it is the
+allocator's peak. It includes weights, gradients, activations and a kernel's scratch space.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from relearn.layers.self_attention import with_bias
 from relearn.runs.provenance import resident_peak
 
 DIM, HEADS = 512, 8
-# Batches of 1 to 4, so that the shortest is no less work than a clock can tell.
+# Batches of 1 to 4, so that even the shortest length takes a measurable time.
 SIZES = {256: 4, 512: 2, 1024: 1, 2048: 1}
 LAYERS: dict[str, bool] = {
     "l2": True,
@@ -46,19 +47,19 @@ LAYERS: dict[str, bool] = {
 }
 CORES: dict[str, bool] = {"l2": True, "l2_tied": True}
 TIME, MEMORY = 1.25, 1.5
-# A freed block goes back to the system at once, or the allocator's habits would be measured.
+# Return freed blocks to the system immediately; otherwise the peaks would reflect allocator caching.
 SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 
 
 class TorchAttention(nn.Module):
-    """torch's own module, called as ours are."""
+    """torch's own module with our call signature."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
         self.inner = nn.MultiheadAttention(dim, heads, bias=False, batch_first=True)
 
     def forward(self, x: Tensor, *, causal: bool) -> Tensor:
-        # It wants the mask beside the hint; without weights to return, only the hint reaches the kernel.
+        # The hint requires the mask as well; without returned weights, only the hint reaches the kernel.
         hidden = (
             nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device) if causal else None
         )
@@ -68,7 +69,7 @@ class TorchAttention(nn.Module):
 def layer_step(
     kind: str, size: tuple[int, int], causal: bool, width: tuple[int, int], device: str
 ) -> Callable[[], None]:
-    """Forward and backward of a whole layer; ``size`` is (batch, length), ``width`` (D, H)."""
+    """Return a forward and backward pass of a whole layer; ``size`` is (batch, length), ``width`` (D, H)."""
     torch.manual_seed(0)
     layer = TorchAttention(*width) if kind == "torch_mha" else attention(kind, *width)
     layer.to(device)
@@ -86,7 +87,7 @@ def layer_step(
 def core_step(
     kind: str, size: tuple[int, int], causal: bool, width: tuple[int, int], device: str
 ) -> Callable[[], None]:
-    """Forward and backward from queries, keys and values (one tensor for both of the former, if tied)."""
+    """Return a forward and backward pass from queries, keys and values (queries and keys share a tensor if tied)."""
     torch.manual_seed(0)
     head = (size[1], width[1], width[0] // width[1])
     made = [torch.randn(size[0], *head, device=device).transpose(1, 2) for _ in range(4)]
@@ -121,12 +122,12 @@ def resident() -> int:
 def measure_memory(
     part: str, kind: str, length: int, batch: int, causal: bool, width: tuple[int, int]
 ) -> None:
-    """In a process of its own: print the bytes that a step needs, those of the layer included."""
-    STEPS[part](kind, (1, 8), causal, width, "cpu")()  # libraries load on first use: not the layer's memory
+    """In a separate process: print the bytes that a step needs, including the layer."""
+    STEPS[part](kind, (1, 8), causal, width, "cpu")()  # load libraries first, so that they do not count
     before = resident()
     step = STEPS[part](kind, (batch, length), causal, width, "cpu")
     step()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
     step()
     print(json.dumps({"bytes": resident_peak() - before}))
 
@@ -166,7 +167,7 @@ def measure(
     threads: int,
     device: str,
 ) -> list[dict[str, Any]]:
-    """One row for each part, kind, length, and mask."""
+    """Return one row for each part, kind, length and mask."""
     rows: list[dict[str, Any]] = []
     clock = time.process_time if device == "cpu" else gpu_clock
     for length, batch in sizes.items():

@@ -1,14 +1,14 @@
-"""Norms of Jacobians without the Jacobian: how near to a reference, how fast, in how much memory; and how tight the bounds are.
+"""Jacobian norms without the Jacobian: accuracy, time and memory; and the tightness of the bounds.
 
-- accuracy: tied L2 attention, 512 tokens of width 64, 8 heads (32,768 inputs and outputs): the 2-norm of `jacobian_norm` in float32, by
-  two backward passes and by differences of the fused kernel, against scipy's Lanczos (ARPACK, `svds`) in float64 on products by
-  `torch.func`, which share no code with ours. Wanted: within 1%.
-- time: a pair of products (Jv and the transposed one), the measure's whole cost divided by its pairs, against one forward and backward pass
-  of the same layer. No bound: it cannot be much below 1.
-- memory: the most resident bytes while the norm is computed, in a process of its own, less those before the network was built. Attention
-  by fused kernel and differences with ever more tokens, and a token-wise network by two backward passes. Wanted: bytes that grow no faster
-  than the inputs, slope in log-log at most 1.1. Beside it those of a forward and backward pass.
-- bounds: of L2 attention for p = 2 at 1,000 tokens, each against the paper's corrected one. Wanted: at most 0.20.
+- accuracy: tied L2 attention, 512 tokens of width 64, 8 heads (32,768 inputs and outputs). The 2-norm by `jacobian_norm` in float32, by
+  two backward passes and by differences of the fused kernel, is compared with scipy's Lanczos (ARPACK, `svds`) in float64 on products by
+  `torch.func`, which share no code with ours. Target: within 1%.
+- time: a pair of products (Jv and the transposed one), i.e. the total cost divided by the number of pairs, compared with one forward and
+  backward pass of the same layer. No bound: it cannot be much below 1.
+- memory: peak resident memory while the norm is computed, in a separate process, minus that before the network was built. Measured for
+  attention with the fused kernel and differences at increasing numbers of tokens, and for a token-wise network with two backward passes.
+  Target: memory grows no faster than the inputs, with a log-log slope of at most 1.1. Memory of a forward and backward pass is also given.
+- bounds: those of L2 attention for p = 2 at 1,000 tokens, each relative to the paper's corrected one. Target: at most 0.20.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEMORY: dict[str, tuple[str, tuple[int, ...]]] = {
     "attention": ("difference", (512, 1024, 2048, 4096)),
     "token-wise": ("reverse", (1024, 2048, 4096, 8192)),
 }
-PAIRS = 8  # of products while memory is measured: the basis is full then
+PAIRS = 8  # number of product pairs while memory is measured; the basis is then full
 WITHIN, SLOPE, SHARE = 0.01, 1.1, 0.20
 SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 
@@ -56,7 +56,7 @@ def tokens(count: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def lanczos(layer: nn.Module, x: Tensor) -> float:
-    """The reference: ARPACK in float64."""
+    """Return the reference value, by ARPACK in float64."""
     from scipy.sparse.linalg import LinearOperator, svds
 
     _, pull = torch.func.vjp(layer, x)
@@ -118,7 +118,7 @@ def resident() -> int:
 
 
 def measure_memory(name: str, what: str, count: int) -> None:
-    """In a process of its own: print the bytes needed, those of the network included."""
+    """In a separate process: print the bytes needed, including the network."""
     mode, _ = MEMORY[name]
 
     def work(number: int) -> Callable[[], object]:
@@ -128,10 +128,10 @@ def measure_memory(name: str, what: str, count: int) -> None:
         given = x.requires_grad_()
         return lambda: torch.autograd.grad(net(given), given, torch.ones_like(x))
 
-    work(64)()  # libraries load on first use: not the measure's memory
+    work(64)()  # load libraries first, so that they do not count
     before = resident()
     call = work(count)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
     call()
     print(json.dumps({"bytes": resident_peak() - before}))
 

@@ -1,14 +1,14 @@
-"""Long-short attention against full attention: a training step of the layer, its memory, and how both grow with the length.
+"""A training step of long-short attention compared with full attention: time, memory, and their growth with the length.
 
 The layer is :class:`LongShortAttention` with w = 8 and r = 32; full attention has the same four projections around torch's
-``scaled_dot_product_attention``. Forward and backward, gradients of the input and of all weights; D = 64, 2 heads, batch 4.
+``scaled_dot_product_attention``. Forward and backward pass, gradients of the input and of all weights; D = 64, 2 heads, batch 4.
 
-- layer: wanted, of full attention's time, 0.36, 0.19 and 0.10 at n = 1024, 2048 and 4096; of its memory 1.3.
-- slope: of log time over log n, least squares over n = 1024 to 16384, from the medians. Wanted: 1.15.
+- layer: targets of 0.36, 0.19 and 0.10 of full attention's time at n = 1024, 2048 and 4096; of its memory 1.3.
+- slope: of log time over log n, least squares over the medians for n = 1024 to 16384. Target: 1.15.
 
-Time is CPU time on a CPU, wall time that waits for the device on a GPU. Memory on a CPU is what the operating system says: the most
-resident bytes during a step, in a process of its own, less those before the layer and its input were made; on a GPU the allocator's
-peak. Weights, gradients, activations and scratch space count.
+Time is CPU time on a CPU, and synchronised wall time on a GPU. Memory on a CPU is the peak
+resident memory during a step, in a separate process, minus that before the layer and its input were created; on a GPU it is the
+allocator's peak. It includes weights, gradients, activations and scratch space.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LENGTHS = (1024, 2048, 4096, 8192, 16384)
 
 
 class FullAttention(nn.Module):
-    """Full attention with the projections that ours has."""
+    """Full attention with the same projections as ours."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class FullAttention(nn.Module):
 
 
 def layer_step(ours: bool, length: int, device: str = "cpu") -> Callable[[], None]:
-    """Forward and backward of one layer."""
+    """Return a forward and backward pass of one layer."""
     torch.manual_seed(0)
     layer = LongShortAttention(DIM, HEADS, window=WINDOW, rank=RANK) if ours else FullAttention(DIM, HEADS)
     layer.to(device)
@@ -71,12 +71,12 @@ def layer_step(ours: bool, length: int, device: str = "cpu") -> Callable[[], Non
 
 
 def measure_memory(ours: bool, length: int) -> None:
-    """In a process of its own: print the bytes that a step needs, those of the layer included."""
-    layer_step(ours, 16)()  # libraries load on first use: not the layer's memory
+    """In a separate process: print the bytes that a step needs, including the layer."""
+    layer_step(ours, 16)()  # load libraries first, so that they do not count
     before = resident()
     step = layer_step(ours, length)
     step()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
     step()
     print(json.dumps({"bytes": resident_peak() - before}))
 
@@ -123,7 +123,7 @@ def layers(lengths: tuple[int, ...], pairs: int, threads: int, device: str) -> l
 
 
 def slope(lengths: tuple[int, ...], repeats: int, device: str) -> dict[str, Any]:
-    """Growth of our own time: all lengths once a round, so that a drift of the machine touches all alike."""
+    """Growth of our own time; each round measures all lengths, so that drift of the machine affects all of them."""
     steps = {length: layer_step(True, length, device) for length in lengths}
     now, times = clock(device), {length: list[float]() for length in lengths}
     for step in steps.values():

@@ -1,16 +1,16 @@
-"""Causal long-short attention against torch's full attention over the same context: forward and backward.
+"""Forward and backward pass of causal long-short attention, compared with torch's full attention over the same context.
 
-Window 128, segments of 16 with one vector each, relative positions and DualLN, gradients of input and weights. The reference has
-the same four maps, and attends with ``scaled_dot_product_attention`` to all positions of cache and segment up to the own one; it has
-no relative positions, which that kernel cannot give a gradient to.
+Window 128, segments of 16 with one vector each, relative positions and DualLN, gradients of input and weights. The baseline has
+the same four maps, and attends with ``scaled_dot_product_attention`` to all preceding positions of cache and segment and the current
+one. It has no relative positions, because that kernel cannot compute their gradient.
 
-- cached: a cache as long as the segment, which asks for no gradient, as in training; the reference takes a mask.
-- alone: no cache; the reference is ``is_causal=True``, which passes over the upper half.
+- cached: a cache as long as the segment, which requires no gradient, as in training; the baseline uses a mask.
+- alone: no cache; the baseline is ``is_causal=True``, which skips the upper half.
 
-Wanted of the CPU time with a cache: at most 0.33 and 0.28 of the reference's for width 64, 2 heads and 1,024 and 2,048 positions;
-0.65 and 0.45 for width 512 and 8 heads. Alone: at most 1 from 2,048 positions on.
+Targets for the CPU time with a cache: at most 0.33 and 0.28 of the baseline's for width 64, 2 heads and 1,024 and 2,048 positions;
+0.65 and 0.45 for width 512 and 8 heads. Without a cache: at most 1 from 2,048 positions on.
 
-Time is CPU time (``--device cuda``: wall time behind a synchronisation).
+Time is CPU time (``--device cuda``: wall time after a synchronisation).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CASES: tuple[tuple[str, int, int, int, float | None], ...] = (
 
 
 class FullAttention(nn.Module):
-    """The reference: the same maps, every position up to the own one."""
+    """The baseline: the same maps, and all positions up to the current one."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class FullAttention(nn.Module):
 def step(
     ours: bool, part: str, dim: int, heads: int, length: int, batch: int, device: str
 ) -> Callable[[], None]:
-    """Forward and backward of a layer."""
+    """Return a forward and backward pass of a layer."""
     torch.manual_seed(0)
     sizes = dict(window=WINDOW, segment=SEGMENT, rank=RANK)
     layer = (CausalLongShortAttention(dim, heads, **sizes) if ours else FullAttention(dim, heads)).to(device)
@@ -103,7 +103,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    # glibc gives memory back to the system until something large was freed once; a training process is past that
+    # glibc returns memory to the system until a large block has been freed once, as in any training process
     torch.empty(2**23 - 2**16)
     rows: list[dict[str, Any]] = []
     for number, (part, dim, heads, length, wanted) in enumerate(CASES):

@@ -1,10 +1,10 @@
-"""The robustness protocol: what PGD costs beyond its gradients, and what the corruptions cost.
+"""Overhead of the robustness protocol: PGD beyond its gradients, and the corruptions.
 
-PGD: CPU time of an attack, divided by its steps, against a bare pass: forward, loss, gradient of the images, weights frozen, nothing
-else. The attack also keeps the worst point, its loss curve and the ball, and looks at the clean image and the last point.
+PGD: CPU time of an attack divided by its steps, compared with a bare pass: forward, loss, gradient of the images, with frozen weights.
+The attack also tracks the worst point, its loss curve and the ball, and evaluates the clean image and the last point.
 
-Corruptions: 5 severities of each, in batches, against a loop over single images with SciPy and Pillow, as the released program works
-(for those five that need no other library); CPU seconds per 1,000 images. The row `all 15` has no reference.
+Corruptions: 5 severities each, in batches, compared with a loop over single images with SciPy and Pillow, as in the released program
+(for the five that need no other library); CPU seconds per 1,000 images. The row `all 15` has no baseline.
 """
 
 from __future__ import annotations

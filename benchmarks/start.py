@@ -1,9 +1,9 @@
-"""What a job costs to start: whole steps as the workflow calls them, against a Python that only imports what they need.
+"""Start-up cost of a job: whole steps as the workflow calls them, compared with a Python that only imports what they need.
 
 CPU seconds of `relearn <step> …` on as little work as the step allows (the digits, a network of an eighth of the width, one epoch or
-iteration) minus the bare imports in the same round. The bound is 0.6 s above the imports. `warm_s`: the same command where
-`relearn warm` runs, in the same round: the client, the job itself and what the server spent on it. Only the server's own start is
-not in it: `server_start_s`, once for all jobs.
+iteration), minus the bare imports in the same round. The bound is 0.6 s above the imports. `warm_s`: the same command in the same round
+if `relearn warm` is running: the client, the job itself and what the server spent on it. It excludes only the start of the server,
+`server_start_s`, which is needed once for all jobs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HEADS = {
 
 
 def child_cpu_s(command: list[str], folder: Path, server: Server | None = None) -> float:
-    """CPU seconds, user and system, of one child process; with a server, of a warm start through it."""
+    """Return CPU seconds, user and system, of one child process; with a server, of a warm start through it."""
     warm = "off" if server is None else str(server.socket)
     before, spent = resource.getrusage(resource.RUSAGE_CHILDREN), 0.0 if server is None else server.cpu_s()
     environment = {**os.environ, "RELEARN_WARM": warm, "RELEARN_WARM_DEBUG": "1"}
@@ -67,7 +67,7 @@ class Server:
         self.pid, self.socket = pid, socket
 
     def cpu_s(self) -> float:
-        """CPU seconds, of the server and of the jobs that it has waited for."""
+        """Return the CPU seconds of the server and of the jobs that it has waited for."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -102,7 +102,7 @@ def step(name: str, out: str, settings: dict, **inputs: str) -> list[str]:
 
 
 def steps() -> list[tuple[str, str, list[str]]]:
-    """Step, the imports it needs, the command; in an order in which each finds its inputs."""
+    """Return step, required imports and command, in an order in which each step finds its inputs."""
     split = {"dataset": "digits", "pretrain_per_class": 20, "fine_tune_per_class": 50, "pool_per_class": 70}
     network = {
         "architecture": "ResNet18",

@@ -1,8 +1,8 @@
-"""The one way a benchmark here measures: interleaved pairs, medians, spread, CPU time; and how it reports.
+"""Measurement and reporting shared by all benchmarks: interleaved pairs, medians, spread, CPU time.
 
-CPU time (all threads of the process) is used because a shared machine distorts wall time. Pairs are
-interleaved, and every second pair runs in the opposite order, so that a drift of the machine touches both
-sides alike.
+CPU time (all threads of the process) is used because wall time is distorted on a shared machine. Pairs are
+interleaved, and every second pair runs in the opposite order, so that drift of the machine affects both
+sides equally.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def compare(
     clock: Callable[[], float] = time.process_time,
     warm_up: int = 1,
 ) -> dict[str, float]:
-    """Time two calls against each other.
+    """Compare the times of two calls.
 
     Args:
-        ours, reference: called without arguments; what they return is dropped.
-        pairs: at least 7 measured pairs, after `warm_up` pairs that are not measured.
-        clock: seconds; the process's CPU time by default. On an accelerator pass a wall clock that waits for
-            it.
+        ours, reference: called without arguments; return values are discarded.
+        pairs: at least 7 measured pairs, after `warm_up` unmeasured pairs.
+        clock: returns seconds; by default the process's CPU time. For an accelerator, pass a wall clock that
+            synchronises.
 
     Returns:
         ratio (median over the pairs of ours/reference), ratio_low and ratio_high (the extremes over the
@@ -43,7 +43,7 @@ def compare(
         ValueError: fewer than 7 pairs.
     """
     if pairs < 7:
-        raise ValueError(f"pairs is {pairs}; at least 7 are needed for a median that means something")
+        raise ValueError(f"pairs is {pairs}; at least 7 are needed for a meaningful median")
     for _ in range(warm_up):
         ours()
         reference()
@@ -85,7 +85,7 @@ def report(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> Path:
 
 
 def cpu_model() -> str:
-    """The processor's name as the system tells it."""
+    """Return the name of the processor as reported by the system."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

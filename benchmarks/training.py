@@ -1,13 +1,13 @@
-"""The training loop's own cost: `fit` against a bare loop that only does what a training step cannot do without.
+"""Overhead of the training loop: `fit` compared with a bare loop that does only what a training step requires.
 
-The bare loop is written out by hand: a permutation, an indexed batch, bytes to pixels, forward, backward, SGD with momentum under a
-cosine schedule; its losses go unread. `fit` does the same on the same model, data and batches, and keeps its history, looks for
-divergence and reports progress besides. Wanted: at most 1.05 of the bare loop's CPU time.
+The bare loop is written by hand: a permutation, an indexed batch, bytes to pixels, forward, backward, SGD with momentum under a
+cosine schedule; it does not read the losses. `fit` does the same on the same model, data and batches, and also keeps its history, checks
+for divergence and reports progress. Target: at most 1.05 of the bare loop's CPU time.
 
-The other lines say what options cost, against the same bare loop without them; they have no bound.
+The other lines show the cost of options, relative to the same bare loop without them; they have no bound.
 
-With CUDA there is one line more: images a second of `fit` with bf16 and torch.compile against a bare loop that is compiled and
-autocast by hand, on resident data. Wanted: at least 0.9 (a time ratio of at most 1.11).
+With CUDA there is one more line: images per second of `fit` with bf16 and torch.compile, compared with a bare loop that is compiled and
+autocast by hand, on resident data. Target: at least 0.9 (a time ratio of at most 1.11).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def images(count: int, device: str = "cpu") -> Data:
 
 
 def bare(model: nn.Module, data: Data, batch: int, steps: int, channels_last: bool = False) -> None:
-    """The loop that a paper's repository has, with nothing around it."""
+    """A typical training loop of a paper's repository, without anything around it."""
     layout = torch.channels_last if channels_last else torch.preserve_format
     pixels, labels = data
     optimiser = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
@@ -61,7 +61,7 @@ def bare(model: nn.Module, data: Data, batch: int, steps: int, channels_last: bo
 
 
 def bare_cuda(model: nn.Module, compiled: Any, data: Data, batch: int, steps: int) -> None:
-    """The same for an accelerator: bf16, channels_last, an already compiled model."""
+    """The bare loop for an accelerator: bf16, channels_last, an already compiled model."""
     pixels, labels = data
     optimiser = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
     model.train()
@@ -91,7 +91,7 @@ def ours(model: nn.Module, data: Data, batch: int, steps: int, **options: Any) -
 
 
 def cuda_row(pairs: int, batch: int, steps: int) -> dict[str, Any]:
-    """Only steps in the middle are timed: `fit` compiles anew in every call, the bare loop's model is compiled already."""
+    """Time only steps in the middle, because `fit` compiles in every call, whereas the bare loop's model is already compiled."""
     data = images(50_000, "cuda")
     model = create("ResNet18").cuda().to(memory_format=torch.channels_last)
     reference = create("ResNet18").cuda().to(memory_format=torch.channels_last)
@@ -157,10 +157,10 @@ def main() -> None:
         data = images(batch * steps)
         mine, theirs = create(name, width=width), create(name, width=width)
         reference = lambda model=theirs, data=data, batch=batch: bare(model, data, batch, steps)  # noqa: E731
-        plain = lambda model=mine, data=data, batch=batch: ours(model, data, batch, steps)  # noqa: E731
-        line(f"fit / bare, {name} width {width}, batch {batch}", plain, reference, 1.05)
+        timed_ours = lambda model=mine, data=data, batch=batch: ours(model, data, batch, steps)  # noqa: E731
+        line(f"fit / bare, {name} width {width}, batch {batch}", timed_ours, reference, 1.05)
 
-    # The least favourable case that is still a task: so small a network that the loop itself is what remains.
+    # The least favourable realistic case: a network so small that the overhead of the loop dominates.
     data = (torch.rand(128 * 60, 64), torch.randint(0, 10, (128 * 60,)))
     mine, theirs = (
         nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))

@@ -1,16 +1,16 @@
-"""LipsFormer against timm's Swin: a training step, its memory, construction, and the attention of a window.
+"""LipsFormer compared with timm's Swin: a training step, its memory, construction, and window attention.
 
-- network: forward and backward of LipsFormer-Swin-T, in the paper's and in the released form, against timm's
+- network: forward and backward pass of LipsFormer-Swin-T, in the paper's and in the released form, compared with timm's
   ``swin_tiny_patch4_window7_224``: batch 4 at 224 x 224, gradients of all weights. The networks have different numbers of
-  products, so the ratio of the times is divided by that of the multiply-adds (``ratio_equal_flops``). Wanted: 1.25, and 1.25 of
-  the memory, which nothing is divided by.
-- construction: LipsFormer-Swin-T with spectral initialisation against the same with Xavier's. Wanted: 1.5.
-- attention: cosine attention in windows of 7 x 7, as the four stages of that step have them, without a mask and with that of
-  shifted windows, against timm's ``WindowAttention``: forward and backward, gradients of input, weights and position table. Wanted:
-  1.15 of each, and of the sum over the twelve blocks of the network (row ``network``).
+  products, so the ratio of the times is divided by that of the multiply-adds (``ratio_equal_flops``). Target: 1.25. The memory
+  ratio is not divided; its target is 1.25 too.
+- construction: LipsFormer-Swin-T with spectral initialisation compared with Xavier initialisation. Target: 1.5.
+- attention: cosine attention in windows of 7 x 7, as in the four stages of that step, without a mask and with that of
+  shifted windows, compared with timm's ``WindowAttention``: forward and backward, gradients of input, weights and position table.
+  Target: 1.15 for each, and for the sum over the twelve blocks of the network (row ``network``).
 
-Time is CPU time. Memory is what the operating system says: the most resident bytes during a step, in a process of its own, less
-those before the network was made; weights, gradients, activations and scratch space count.
+Time is CPU time. Memory is the peak resident memory during a step, in a separate process, minus
+that before the network was created; it includes weights, gradients, activations and scratch space.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from timing import compare, report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-import relearn.models.timm_names  # noqa: F401  timm is imported behind it, with our names
+import relearn.models.timm_names  # noqa: F401  timm is imported after it, with our names registered
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.measures.model_counts import multiply_adds
 from relearn.models.shifted_windows import ShiftedWindowAttention
@@ -52,7 +52,7 @@ def build(name: str, form: str = "paper", size: int = 224) -> nn.Module:
 
 
 def network_step(name: str, form: str, batch: int, size: int) -> Callable[[], None]:
-    """Forward, loss and backward of a network in training mode."""
+    """Return forward pass, loss and backward pass of a network in training mode."""
     torch.manual_seed(0)
     net = build(name, form, size).train()
     images, labels = torch.randn(batch, 3, size, size), torch.randint(1000, (batch,))
@@ -70,12 +70,12 @@ def products(name: str, form: str, size: int) -> int:
 
 
 def measure_memory(name: str, form: str, batch: int, size: int) -> None:
-    """In a process of its own: print the bytes that a step needs, those of the network included."""
-    network_step(name, form, 1, size)()  # libraries load on first use
+    """In a separate process: print the bytes that a step needs, including the network."""
+    network_step(name, form, 1, size)()  # load libraries first, so that they do not count
     before = resident()
     step = network_step(name, form, batch, size)
     step()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
     step()
     print(json.dumps({"bytes": resident_peak() - before}))
 
@@ -116,10 +116,10 @@ def networks(batch: int, size: int, pairs: int) -> list[dict[str, Any]]:
 def construction(pairs: int) -> list[dict[str, Any]]:
     import timm
 
-    def make(start: str) -> Callable[[], None]:
+    def construct(start: str) -> Callable[[], None]:
         return lambda: timm.create_model(OURS, start=start)
 
-    timed = compare(make("spectral"), make("xavier"), pairs)
+    timed = compare(construct("spectral"), construct("xavier"), pairs)
     rows = [{"part": "construction", "kind": "spectral", **timed, "wanted_ratio": CONSTRUCTION}]
     print(rows[-1], flush=True)
     return rows
@@ -128,7 +128,7 @@ def construction(pairs: int) -> list[dict[str, Any]]:
 def attention_step(
     ours: bool, dim: int, heads: int, grid: int, shifted: bool, form: str, batch: int
 ) -> Callable[[], None]:
-    """Forward and backward of the attention of all windows of ``batch`` grids; timm's adds the mask as numbers."""
+    """Forward and backward pass of the attention in all windows of ``batch`` grids; timm's adds the mask as numbers."""
     from timm.models.swin_transformer import SwinTransformerBlock
 
     torch.manual_seed(0)

@@ -180,7 +180,7 @@ def test_one_line_for_whatever_is_wrong(
             "988 of 1000 classes missing, the first is 12 (n01532829)",
         ),
         (["--model", ours, "--set", f"val={val}", "--set", f"val={val}"], 2, "--set: a name twice"),
-        (["--model", ours, "--set", f"c={val}"], 2, "is no corruption"),
+        (["--model", ours, "--set", f"c={val}"], 2, "is not a corruption"),
         (["--model", ours, "--set", f"nine={val}"], 2, "no folder original; allowed"),
         (["--model", ours, "--size", "24", "--set", f"val={val}"], 2, "protocol.size is 24; allowed: 16"),
         (

@@ -97,7 +97,7 @@ def test_nothing_that_is_taken_comes_out() -> None:
     taken: set[str] = {sentence}
     found = [damage(sentence, ["six"], taken, 0) for _ in range(6)]
     assert len({*found, sentence}) == 7 and set(found) < taken
-    with pytest.raises(ValueError, match="allowed: one that can be damaged"):
+    with pytest.raises(ValueError, match="allowed: one that can be corrupted"):
         for _ in range(200):
             damage(sentence, ["six"], taken, 0)
 

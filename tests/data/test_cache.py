@@ -37,7 +37,7 @@ def test_a_private_folder_that_somebody_else_could_write_is_refused(tmp_path: Pa
     folder, remark = cache.writable_folder(tmp_path / "file" / "cache")
     assert folder == cache.private_folder() and "\n" not in remark and str(tmp_path / "file") in remark
     folder.chmod(0o777)
-    with pytest.raises(OSError, match="not a folder of this user alone; set RELEARN_CACHE"):
+    with pytest.raises(OSError, match="not a private folder of this user; set RELEARN_CACHE"):
         cache.writable_folder(tmp_path / "file" / "cache")
 
 
@@ -45,5 +45,5 @@ def test_a_link_in_the_place_of_the_private_folder_is_refused(tmp_path: Path) ->
     (tmp_path / "file").touch()
     (tmp_path / "lure").mkdir(mode=0o700)
     cache.private_folder().symlink_to(tmp_path / "lure")
-    with pytest.raises(OSError, match="not a folder of this user alone"):
+    with pytest.raises(OSError, match="not a private folder of this user"):
         cache.writable_folder(tmp_path / "file" / "cache")

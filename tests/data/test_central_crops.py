@@ -99,9 +99,9 @@ def test_images_that_cannot_be_decoded_are_left_out_and_told(tmp_path) -> None:
         faults: dict[int, str] = {}
         pixels, labels = read(images, batch_size=size, faults=faults)
         assert sorted(faults) == [2, 3, 5] and all(
-            "no image that can be decoded" in one for one in faults.values()
+            "not an image that can be decoded" in one for one in faults.values()
         )
         assert torch.equal(pixels, whole[[0, 1, 4]]) and labels.tolist() == [0, 0, 1]
         assert not any(str(tmp_path) in one for one in faults.values())
-    with pytest.raises(ValueError, match=r"a/2\.png: no image that can be decoded"):
+    with pytest.raises(ValueError, match=r"a/2\.png: not an image that can be decoded"):
         read(images)

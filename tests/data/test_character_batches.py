@@ -196,7 +196,7 @@ def test_lines_without_characters() -> None:
 
 
 def test_faults() -> None:
-    with pytest.raises(ValueError, match="lines: none; at least one is needed"):
+    with pytest.raises(ValueError, match="lines: none; allowed: at least one"):
         CharacterBatches(Ragged.of([]), batch_size=2)
     with pytest.raises(ValueError, match="batch_size is 0; allowed: 1 or more"):
         CharacterBatches(Ragged.of([[4]]), batch_size=0)

@@ -30,11 +30,11 @@ def test_labels_may_be_unknown_or_values() -> None:
 @pytest.mark.parametrize(
     ("rows", "labels", "ids", "said"),
     [
-        (THREE, None, ["x"], "ids: 1 (allowed: 3, one a sample)"),
-        (THREE, None, ["x", "y", "x"], "ids: 'x' is there twice (allowed: all different)"),
+        (THREE, None, ["x"], "ids: 1 (allowed: 3, one per sample)"),
+        (THREE, None, ["x", "y", "x"], "ids: 'x' occurs twice (allowed: all different)"),
         ([[]], None, ["x"], "rows: sample x has none (allowed: at least one)"),
         ([[(" ", "")]], None, ["x"], "rows: sample x has a row without a text (allowed: a text)"),
-        (THREE, torch.ones(3, 1), ["x", "y", "z"], r"labels: shape (3, 1) (allowed: (3,), one a sample)"),
+        (THREE, torch.ones(3, 1), ["x", "y", "z"], r"labels: shape (3, 1) (allowed: (3,), one per sample)"),
         (
             THREE,
             torch.ones(3, dtype=torch.int32),

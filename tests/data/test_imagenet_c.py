@@ -49,7 +49,7 @@ def test_refusals(tmp_path: Path) -> None:
         ("some", {"names": ("fog",), "severities": (0,)}, "severity is 0; allowed: 1, 2, 3, 4, 5"),
         ("some", {"names": ("fog",)}, "fog: no folder 3; allowed: severities 1, 2, 3, 4, 5"),
         ("some", {"names": ("fog", "snow"), "severities": (1,)}, "some: no folder snow; allowed: all of"),
-        ("odd", {"names": ("fog",)}, "fogg: 'fogg' is no corruption; did you mean 'fog'"),
+        ("odd", {"names": ("fog",)}, "fogg: 'fogg' is not a corruption; did you mean 'fog'"),
     ):
         with pytest.raises(ValueError, match=said) as told:
             corrupted_folders(tmp_path / where, **given)

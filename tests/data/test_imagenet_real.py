@@ -73,5 +73,5 @@ def test_what_is_no_list_of_classes_is_refused(tmp_path: Path, labels: object, s
 
 def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("[[1], ")
-    with pytest.raises(ValueError, match=r"real.json: no JSON text"):
+    with pytest.raises(ValueError, match=r"real.json: not a JSON text"):
         load(tmp_path / "real.json")

@@ -43,7 +43,7 @@ def test_missing_classes_are_told_and_strange_ones_refused() -> None:
     files = tuple(Path(f"set/{name}/1.png") for name in "ccb")
     images = Listing(files, torch.tensor([2, 2, 1]), ("a", "b", "c", "d"))
     assert missing(images, range(4)) == (0, 3) and missing(images, (2, 1)) == ()
-    with pytest.raises(ValueError, match="set: class 'c' is none of the set's 2"):
+    with pytest.raises(ValueError, match="set: class 'c' is not one of the set's 2"):
         missing(images, (0, 1))
     assert name_of(0, 1000) == "0 (n01440764)" and name_of(3, 10) == "3"
 

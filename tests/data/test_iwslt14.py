@@ -110,7 +110,7 @@ def test_every_23rd_pair_is_valid(count: int) -> None:
 
 
 def test_sides_that_do_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="x: 2 lines in de, 1 in en; allowed: equally many"):
+    with pytest.raises(ValueError, match="x: 2 lines in de, 1 in en; allowed: equal numbers"):
         training_pairs("a\nb\n", "a\n", name="x")
     with pytest.raises(ValueError, match="x: line 2 is about the talk in one language"):
         training_pairs("a\n<url>u</url>\n", "a\nb\n", name="x")
@@ -124,13 +124,13 @@ def test_sides_that_do_not_fit(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        OSError, match=r"iwslt14: not fetched by itself.*fetch https://.*de-en.tgz.* and put it at"
+        OSError, match=r"iwslt14: not downloaded automatically.*fetch https://.*de-en.tgz.* and put it at"
     ):
         load()
     content = files()
     del content[TEST[3]]
     with pytest.raises(
-        ValueError, match=r"lacks IWSLT14.TEDX.dev2012.de-en.en.xml; needed: de-en.tgz or its files"
+        ValueError, match=r"lacks IWSLT14.TEDX.dev2012.de-en.en.xml; required: de-en.tgz or its files"
     ):
         load(folder(tmp_path / "a", content))
 

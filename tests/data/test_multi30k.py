@@ -43,7 +43,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
 
 
 def test_faults_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"val: 3 sentences in de, 2 in en; allowed: equally many"):
+    with pytest.raises(ValueError, match=r"val: 3 sentences in de, 2 in en; allowed: equal numbers"):
         load(folder(tmp_path / "a", val_de=b"a\nb\nc\n"))
     with pytest.raises(ValueError, match=r"test_2016_flickr.en: no UTF-8 at byte 2"):
         load(folder(tmp_path / "b", test_2016_flickr_en=b"ab\xff\n"))

@@ -76,5 +76,5 @@ def test_more_text_of_one_order_makes_the_bigram_certain_and_not_the_unigram() -
 
 def test_no_lines() -> None:
     for train, test, name in (([], [[4]], "train"), ([[4]], [], "test")):
-        with pytest.raises(ValueError, match=f"{name}: no lines; at least one is needed"):
+        with pytest.raises(ValueError, match=f"{name}: no lines; allowed: at least one"):
             cross_entropies(flat(train), flat(test), vocabulary=V)

@@ -118,7 +118,7 @@ def test_patches_are_drawn_without_repetition(monkeypatch):
     monkeypatch.setattr(natural_patches, "photographs", lambda folder: tuple(pictures.astype(np.uint8)))
     made = opened("natural_patches", size=32, count=2 * 2 * 3).images
     assert len({patch.tobytes() for patch in made}) == 12
-    with pytest.raises(ValueError, match=r"13 images are asked for \(allowed: at most 12\)"):
+    with pytest.raises(ValueError, match=r"13 images requested \(allowed: at most 12\)"):
         opened("natural_patches", size=32, count=13)
     with pytest.raises(ValueError, match=r"windows of 64 pixels \(allowed: at most 33\)"):
         opened("natural_patches", size=64)
@@ -204,7 +204,7 @@ def test_a_form_that_cannot_be_reached_is_refused(shape, form, message):
     [
         ("cifar_100", {}, "'cifar_100' are unknown; did you mean 'cifar100'"),
         ("corrupted", {"prepared": None}, "no in-distribution images to corrupt"),
-        ("corrupted", {"count": 41}, r"41 images are asked for \(allowed: at most 40\)"),
+        ("corrupted", {"count": 41}, r"41 images requested \(allowed: at most 40\)"),
         ("uniform_noise", {"count": 0}, r"count is 0 \(allowed: at least 1\)"),
         ("uniform_noise", {"size": 0}, r"size is 0 \(allowed: at least 1\)"),
         ("uniform_noise", {"channels": 2}, r"channels is 2 \(allowed: 1 and 3\)"),
@@ -218,7 +218,7 @@ def test_bad_requests_are_refused_in_one_line(name, changes, message):
 
 
 def test_too_many_images_of_a_set_are_refused():
-    with pytest.raises(ValueError, match=r"svhn: 3 images are asked for \(allowed: at most 2\)"):
+    with pytest.raises(ValueError, match=r"svhn: 3 images requested \(allowed: at most 2\)"):
         picked("svhn", np.zeros((2, 3, 8, 8), np.uint8), Wanted(8, 3, 3, seed=0), "")
 
 

@@ -32,7 +32,7 @@ def test_what_is_no_line_is_refused(line: str) -> None:
 
 
 def test_an_empty_part_is_refused() -> None:
-    with pytest.raises(ValueError, match="test: no lines; at least one is needed"):
+    with pytest.raises(ValueError, match="test: no lines; allowed: at least one"):
         text(test=[])
 
 

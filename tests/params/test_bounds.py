@@ -39,7 +39,7 @@ def nodes(node: dict[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, d
 
 
 NODES = dict(nodes(TREE))
-LIMITS = {
+LIMITS: dict[KeyPath, Any] = {
     path: node.get("maximum", node.get("exclusiveMaximum"))
     for path, node in NODES.items()
     if node.get("type") in NUMBERS and "enum" not in node

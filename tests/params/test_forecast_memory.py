@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from relearn.layers.self_attention import SelfAttention
 from relearn.models.character_lm import CharacterTransformer
 from relearn.models.long_short_lm import LongShortLM
 from relearn.models.lra_encoder import LRAEncoder
@@ -22,7 +23,7 @@ from relearn.params.forecast_memory import LIMIT, TRAINED, Need, Tensor, transfo
 from relearn.params.strict_yaml import dotted
 
 ROOT = Path(__file__).resolve().parents[2]
-SIZES = {"layers": 3, "dim": 32, "ffn": 96, "heads": 4}
+SIZES: dict[str, Any] = {"layers": 3, "dim": 32, "ffn": 96, "heads": 4}
 V = 50
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
@@ -74,6 +75,7 @@ def test_a_forecast_of_activations_is_what_a_step_keeps_at_least(
     """At long sequences the attention weights are most of it, unless a fused kernel spares them."""
     network = CharacterTransformer(V, attention="dp", **SIZES)
     for layer in network.attention_layers():
+        assert isinstance(layer, SelfAttention)
         layer.fused = fused
     parts = {
         tensor.what: tensor.bytes

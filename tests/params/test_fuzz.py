@@ -24,6 +24,7 @@ import yaml
 from relearn.params import forecast_memory
 from relearn.params import reading as params
 from relearn.params import rules as schema_rules
+from relearn.params import strict_yaml as spelling
 from relearn.params.strict_yaml import KeyPath, Source, read
 from relearn.runs.record import canonical
 
@@ -32,11 +33,12 @@ FILE = "params.yaml"
 MUTATIONS, PLANNED, SEED = 2000, 40, 15
 BYTES = 8
 """One mutation in so many changes a byte."""
-PLACE = re.compile(rf"{re.escape(FILE)}:\d+: (?P<key>[^ ]+): (?P<text>.+)")
+PLACE = re.compile(rf"{re.escape(FILE)}:\d+: (?P<key>.+?): (?P<text>.+)")
 SAID = re.compile(r"(found .+|missing|unknown key), .*allowed( here)?: .+")
 UNREADABLE = re.compile(rf"{re.escape(FILE)}(:\d+)?: (not readable as YAML: .+|found .+, allowed: .+)")
 
 Values = dict[str, Any]
+Tried = list[tuple[str, Values | None, list[str], Values]]
 
 
 def places(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
@@ -98,6 +100,10 @@ def number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 KINDS: tuple[Callable[[random.Random, Any], Any], ...] = (
     *(huge, grown, negative, of_another_type, fraction, tiny, listed),
 )
@@ -107,24 +113,29 @@ def mutated(draw: random.Random, source: Source) -> tuple[str, Source]:
     """The name of a mutation and the file with it."""
     values = copy.deepcopy(source.values)
     known = [path for path in places(values) if path != ("scale",)]
-    kind = draw.choice([*KINDS, "swapped", "products"])
+    kind: Any = draw.choice([*KINDS, "swapped", "products"])
     if kind == "swapped":
         first, second = draw.sample(known, 2)
         if first[: len(second)] != second and second[: len(first)] != first:
             one, other = at(values, first), at(values, second)
             put(values, first, other)
             put(values, second, one)
-    elif kind == "products":  # sizes of one section, all of them larger
-        section = draw.choice([path[:2] for path in known])
+    elif kind == "products":  # several sizes of one section
+        sizes = Counter(path[:end] for path in known if whole(at(values, path)) for end in (2, 3))
+        section = draw.choice([path for path, count in sizes.items() if count > 2])
         for path in known:
-            if path[:2] == section and type(at(values, path)) is int and draw.random() < 0.5:
-                put(values, path, at(values, path) * 2 ** draw.randint(0, 8))
+            if path[: len(section)] == section and whole(at(values, path)) and draw.random() < 0.6:
+                put(values, path, at(values, path) * 2 ** draw.randint(0, 12))
     else:
-        assert callable(kind)
         path = draw.choice(known)
         put(values, path, kind(draw, at(values, path)))
     name = kind if isinstance(kind, str) else kind.__name__
-    return name, Source(source.file, values, source.lines)
+    lines = dict(source.lines)
+    for path in places(values):  # what is new stands where its section or list stands
+        lines.setdefault(
+            path, next(lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in lines)
+        )
+    return name, Source(source.file, values, lines)
 
 
 def with_another_byte(draw: random.Random, text: bytes) -> bytes:
@@ -139,9 +150,9 @@ def with_another_byte(draw: random.Random, text: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def tried() -> list[tuple[str, Values | None, list[str], Values]]:
+def tried() -> Tried:
     """For each mutation its name, what is in force where it is accepted, the problems, and what the file says."""
-    draw, found = random.Random(SEED), []
+    draw, found = random.Random(SEED), Tried()
     text = (ROOT / FILE).read_bytes()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
@@ -162,13 +173,8 @@ def tried() -> list[tuple[str, Values | None, list[str], Values]]:
 
 
 def params_of(text: bytes) -> Source:
-    from relearn.params import strict_yaml as spelling
-
     source: Source = spelling._parsed.__wrapped__(FILE, text)
     return source
-
-
-Tried = list[tuple[str, Values | None, list[str], Values]]
 
 
 def test_mutations_are_of_every_kind_and_fare_both_ways(tried: Tried) -> None:
@@ -231,7 +237,7 @@ json.dump(counts, open("plans.json", "w"))
 
 @pytest.mark.slow
 def test_what_is_accepted_plans(tried: Tried, tmp_path: Path) -> None:
-    """Of the accepted files every so-manieth, by Snakemake itself: each has its jobs with their settings, whose sizes fit."""
+    """Of the accepted files a sample, by Snakemake itself: each file has its jobs with their settings, whose sizes fit."""
     accepted = [(name, written) for name, values, _, written in tried if values is not None]
     chosen = random.Random(SEED).sample(accepted, PLANNED)
     for part in ("Snakefile", "workflow", "params", "src"):

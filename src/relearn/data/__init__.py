@@ -1,8 +1,8 @@
-"""Data sets by name, each one file with ``load(folder) -> Images``; their split and their prepared form.
+"""Data sets by name, their split and their prepared form.
 
-``DATASETS`` names the loader of each data set as text: a module is imported only when its set is asked for.
-``CORPORA`` does so for translation, each one file with ``load(folder) -> Corpus`` (see ``relearn.data.sentence_pairs``),
-``TEXTS`` for language models, each one file with ``load(folder) -> Text`` (see ``relearn.data.text_lines``), and
+``DATASETS`` maps the name of each image data set to its loader as text, so that a module is imported only when its data set is used;
+each is one file with ``load(folder) -> Images``. ``CORPORA`` does the same for translation (``load(folder) -> Corpus``, see
+``relearn.data.sentence_pairs``), ``TEXTS`` for language models (``load(folder) -> Text``, see ``relearn.data.text_lines``), and
 ``OUTLIERS`` for out-of-distribution images (see ``relearn.data.outliers``).
 """
 
@@ -43,7 +43,7 @@ def module_of(name: str) -> str:
     """The module that holds a data set, for code versions: ``module_of("digits") == "relearn.data.digits"``.
 
     Raises:
-        ValueError: nobody knows the name.
+        ValueError: the name is unknown.
     """
     if name not in DATASETS:
         raise ValueError(f"data set {name!r} is unknown; allowed: {', '.join(DATASETS)}")
@@ -51,15 +51,15 @@ def module_of(name: str) -> str:
 
 
 def load(name: str, *, folder: Path | None = None) -> Images:
-    """Load a data set whole.
+    """Load a whole data set.
 
     Args:
         name: a key of ``DATASETS``.
-        folder: a folder that already holds this data set; ``None`` takes what an installed package ships
-            (digits) or what the cache holds, downloading it where it does not (cifar10).
+        folder: a folder that already holds this data set; ``None`` uses the copy in an installed package
+            (digits), or the cache, downloading the files if necessary (cifar10).
 
     Raises:
-        ValueError: nobody knows the name, or the files are not what they should be.
+        ValueError: the name is unknown, or the files are not the expected ones.
         OSError: a file can neither be read nor downloaded.
     """
     module = import_module(module_of(name))

@@ -1,23 +1,23 @@
-r"""Is a sentence whole, or was it damaged? Real sentences against the same ones with words misspelt, swapped, dropped, repeated, replaced.
+r"""Acceptability judgement by rule: is a sentence intact, or has it been corrupted?
 
-It stands in for CoLA (Warstadt et al., 2019, acceptability judged by linguists) where nothing can be downloaded: labels by rule, 1 for
-the real sentence. Each sentence of ``relearn.data.library_sentences`` is there twice, once real and once damaged, one after the other and
-both in its own part; the halves are equal.
+The task replaces CoLA (Warstadt et al., 2019, acceptability judged by linguists) where nothing can be downloaded; label 1 is the intact
+sentence. Each sentence of ``relearn.data.library_sentences`` occurs twice in its part, once intact and once corrupted, one after the
+other, so the classes are balanced.
 
-A sentence of w words gets :math:`\lceil w / 4 \rceil` edits, each of a kind drawn anew (:data:`WEIGHTS`) at a place drawn among the words
-but the first and the last, so that neither a capital nor the full stop tells:
+A sentence of w words gets :math:`\lceil w / 4 \rceil` edits. Each edit has a random kind (:data:`WEIGHTS`) and a random position, the
+first and the last word excluded, so that neither a capital letter nor the full stop gives the label away:
 
-* misspelt: two neighbouring letters of a word change places;
-* swapped: two words, at most :data:`APART` places apart and not the same, change places;
-* dropped: a word is left out;
-* repeated: a word stands there twice;
-* replaced: a word of a training sentence, as likely as it is frequent there, takes a word's place; a comma stays.
+* misspelt: swap two adjacent letters of a word;
+* swapped: swap two different words at most :data:`APART` positions apart;
+* dropped: delete a word;
+* repeated: duplicate a word;
+* replaced: replace a word by a word of the training sentences, drawn in proportion to its frequency there; a comma is kept.
 
-The draws are seeded by the sentence itself; numbers of samples change nothing. What comes out is no real sentence and no other damaged one;
-if it is, it is drawn again. Half of the edits are misspellings because a network of two layers learns to see them in a hundred steps, and
-swapped words hardly in a thousand. They are what counts of words can see too: logistic regression on these is right in about three
-quarters of the test sentences (tests/data/test_acceptability.py), so what is learnt here is not word order alone. A damaged
-sentence can be acceptable by chance ("all of the" → "all the"): nobody can be right in all of them.
+The random draws are seeded by the sentence itself, so they do not depend on the number of samples. A result that equals an intact or an
+earlier corrupted sentence is drawn again. Half of the edits are misspellings because a network of two layers learns to detect them in a
+hundred steps, but swapped words hardly in a thousand. Word counts detect some edits, too: logistic regression on them is right for about
+three quarters of the test sentences (tests/data/test_acceptability.py), so the task is not about word order alone. A corrupted sentence
+can be acceptable by chance ("all of the" → "all the"), so perfect accuracy is impossible.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from relearn.data.lra.samples import chosen
 WEIGHTS = {"misspelt": 4, "swapped": 1, "dropped": 1, "repeated": 1, "replaced": 1}
 WORDS_PER_EDIT = 4
 APART = 3
-SHORTEST = 5  # words that a sentence keeps
+SHORTEST = 5  # words
 MARKS = ",;:"
 
 
@@ -51,15 +51,15 @@ class Acceptability:
 
 
 def load(samples: Mapping[str, int] | None = None, *, seed: int = 0) -> Acceptability:
-    """The task on the sentences of the Python that runs.
+    """The task on the sentences of the running Python.
 
     Args:
-        samples: so many of each part (train, dev, test), of sentences evenly spaced, half of them real (of an odd number one more); 0: all.
-        seed: of the damage.
+        samples: samples per part (train, dev, test), taken from evenly spaced sentences, half of them intact (one more if odd); 0: all.
+        seed: seed of the corruption.
 
     Raises:
         ValueError: a number below 0.
-        OSError: this Python came without its library's texts.
+        OSError: this Python lacks the texts of its library.
     """
     found = library_sentences.load()
     sentences = {part: list(getattr(found, part)) for part in library_sentences.PARTS}
@@ -71,15 +71,15 @@ def load(samples: Mapping[str, int] | None = None, *, seed: int = 0) -> Acceptab
 def damaged(
     sentences: Mapping[str, Sequence[str]], samples: Mapping[str, int], *, seed: int = 0
 ) -> dict[str, Examples]:
-    """Each part's sentences, real and damaged; see the module.
+    """The sentences of each part, intact and corrupted; see the module.
 
     Args:
-        sentences: of each part, train among them; all different, of at least :data:`SHORTEST` words.
-        samples: as of :func:`load`.
-        seed: of the damage.
+        sentences: by part, including train; all different, of at least :data:`SHORTEST` words.
+        samples: as in :func:`load`.
+        seed: seed of the corruption.
 
     Raises:
-        ValueError: a number below 0, a sentence twice or too short.
+        ValueError: a number below 0, a duplicate sentence, or one that is too short.
     """
     every = [one for own in sentences.values() for one in own]
     taken = set(every)
@@ -94,7 +94,7 @@ def damaged(
         rows: list[list[Row]] = []
         ids: list[str] = []
         wanted = samples.get(part, 0)
-        # All are damaged, whatever the number of samples, because a damaged one must differ from all before it.
+        # All are corrupted, whatever the number of samples, because each must differ from all earlier ones.
         pairs = [(one, damage(one, pool, taken, seed)) for one in own]
         numbers = chosen(range(len(own)), -(-wanted // 2))
         for number in numbers:
@@ -107,13 +107,13 @@ def damaged(
 
 
 def damage(sentence: str, pool: Sequence[str], taken: set[str], seed: int) -> str:
-    """The damaged sentence, which joins ``taken``: nothing in there can come out.
+    """A corrupted version of the sentence, which is also added to ``taken``.
 
     Args:
-        sentence: words and single blanks.
-        pool: words that replace others.
-        taken: sentences that must not come out.
-        seed: of the draws, together with the sentence.
+        sentence: words separated by single blanks.
+        pool: words for replacements.
+        taken: sentences that must not result.
+        seed: seed of the random draws, together with the sentence.
 
     Raises:
         ValueError: fewer than :data:`SHORTEST` words, or nothing new in 1,000 draws.
@@ -130,11 +130,11 @@ def damage(sentence: str, pool: Sequence[str], taken: set[str], seed: int) -> st
         if text not in taken:
             taken.add(text)
             return text
-    raise ValueError(f"sentence: {sentence[:40]!r} (allowed: one that can be damaged)")
+    raise ValueError(f"sentence: {sentence[:40]!r} (allowed: one that can be corrupted)")
 
 
 def edited(words: Sequence[str], kind: str, pool: Sequence[str], draws: random.Random) -> list[str]:
-    """The words after one edit of a kind of :data:`WEIGHTS`; as they were where the place drawn does not allow it."""
+    """The words after one edit of a kind of :data:`WEIGHTS`; unchanged if the drawn position does not allow it."""
     found, inner = list(words), len(words) - 2
     place = 1 + draws.randrange(inner)
     if kind == "misspelt":

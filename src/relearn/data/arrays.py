@@ -1,6 +1,6 @@
-"""The prepared data set: what `relearn prepare` writes and every later step of the study reads.
+"""The prepared data set: written by `relearn prepare`, read by every later step of the study.
 
-``data.safetensors`` holds only the images that the split uses:
+``data.safetensors`` holds only the images used by the split:
 
 ==============  ==============================================================  ==================
 tensor          meaning                                                         shape, type
@@ -11,15 +11,15 @@ source_index    their positions in the original training set                    
 exact           False: this image is known not to be bit-exact                  (N,) bool
 pretrain        indices into ``images``, ascending                              int64
 pool            likewise                                                        int64
-fine_tune       likewise; a part of ``pool``                                    int64
-test            likewise, or into ``test_images`` where these are there         int64
-test_images     official test images, only where there is an official test set  (M, C, H, W) uint8
+fine_tune       likewise; a subset of ``pool``                                  int64
+test            likewise, or into ``test_images`` if present                    int64
+test_images     official test images, if there is an official test set          (M, C, H, W) uint8
 test_labels     their classes                                                   (M,) int64
 test_exact      as ``exact``                                                    (M,) bool
-mean, std       of the PRE-TRAINING images, [0, 1] scale, one a channel         (C,) float32
+mean, std       of the PRE-TRAINING images, [0, 1] scale, per channel           (C,) float32
 ==============  ==============================================================  ==================
 
-The header says ``{"data set": …, "classes": […]}``, as one JSON text, so that equal data give equal bytes.
+The header is ``{"data set": …, "classes": […]}`` as one JSON text, so that equal data give equal bytes.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ OFFICIAL_TEST = ("test_images", "test_labels", "test_exact")
 
 @dataclass(frozen=True)
 class Trials:
-    """What is attacked and with which images; T targets, k poisons."""
+    """Targets of the attacks and base images of the poisons; T targets, k poisons."""
 
     target_images: Tensor
     """(T, C, H, W) uint8."""
     target_index: Tensor
-    """(T,) int64, into ``Prepared.images``; ``source_index[target_index]`` are the data set's own numbers."""
+    """(T,) int64, into ``Prepared.images``; ``source_index[target_index]`` are positions in the original training set."""
     base_images: Tensor
     """(k, C, H, W) uint8."""
     base_positions_in_fine_tune: Tensor
-    """(k,) int64, rows of ``Prepared.fine_tune()`` that the poisons replace."""
+    """(k,) int64, rows of ``Prepared.fine_tune()`` replaced by the poisons."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared data set on the CPU. Image sets come as (images (n, C, H, W) uint8, labels (n,) int64)."""
+    """A prepared data set on the CPU. Image sets are pairs (images (n, C, H, W) uint8, labels (n,) int64)."""
 
     dataset: str
     classes: tuple[str, ...]
@@ -103,11 +103,11 @@ class Prepared:
         return self.images[self.tensors["fine_tune"]], self.labels[self.tensors["fine_tune"]]
 
     def pool(self) -> tuple[Tensor, Tensor]:
-        """Fine-tuning images and the images behind them, from which the targets come."""
+        """Fine-tuning images and further images, from which the targets are taken."""
         return self.images[self.tensors["pool"]], self.labels[self.tensors["pool"]]
 
     def test(self) -> tuple[Tensor, Tensor]:
-        """The official test set or, where there is none, the images that no other part uses."""
+        """The official test set or, if there is none, the images that no other part uses."""
         name = "test_" if "test_images" in self.tensors else ""
         index = self.tensors["test"]
         return self.tensors[name + "images"][index], self.tensors[name + "labels"][index]
@@ -137,7 +137,7 @@ class Prepared:
 
 
 def load_prepared(path: Path | str) -> Prepared:
-    """Read what `relearn prepare` wrote.
+    """Read the file written by `relearn prepare`.
 
     Raises:
         ValueError: the file is not a prepared data set.

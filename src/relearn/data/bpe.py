@@ -1,17 +1,17 @@
-r"""Byte-pair encoding (Sennrich et al., 2016), one vocabulary for both languages, by the package ``tokenizers``.
+r"""Byte-pair encoding (Sennrich et al., 2016) with a joint vocabulary for both languages, based on the package ``tokenizers``.
 
-The text is split at blanks, punctuation and digits, each piece with the blank before it, then turned into bytes;
-training merges the most frequent neighbouring symbols until ``vocabulary`` is full. The alphabet is the bytes of
+The text is split at blanks, punctuation and digits, each piece with the blank before it, and converted to bytes;
+training merges the most frequent adjacent symbols until ``vocabulary`` is reached. The alphabet is the set of bytes of
 the TRAINING text, so
 
-* a text whose bytes all occurred there comes back from its ids exactly, blank by blank;
+* a text whose bytes all occur there is decoded from its ids exactly, including blanks;
 * each unseen byte becomes ``<unk>`` (3), which is counted as out of vocabulary.
 
-The ids of the four special tokens are fixed: pad 0, bos 1, eos 2, unk 3. A text that says "<pad>" is text: it is
-encoded by its letters.
+The ids of the four special tokens are fixed: pad 0, bos 1, eos 2, unk 3. The characters "<pad>" in a text are ordinary
+text and encoded as such.
 
-fairseq's recipe for IWSLT'14, which zhu2022 (sec. 4.3) follows, tokenises with Moses first and lower-cases; here
-the text goes in as it is and BLEU is measured on plain text.
+fairseq's recipe for IWSLT'14, which zhu2022 (sec. 4.3) follows, first tokenises with Moses and lower-cases; here
+the text is used unchanged and BLEU is measured on plain text.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 
 class Tokenizer:
-    """Text to ids and back; made by ``train`` or from the JSON of another (``to_json``).
+    """Converts text to ids and back; made by ``train`` or from JSON (``to_json``).
 
     Raises:
-        ValueError: the JSON is no tokenizer's, or its special tokens have other ids.
+        ValueError: the JSON is not a tokenizer, or its special tokens have other ids.
     """
 
     def __init__(self, text: str) -> None:
@@ -34,7 +34,7 @@ class Tokenizer:
 
         try:
             self._own = tokenizers.Tokenizer.from_str(text)
-        except Exception as fault:  # the package knows no narrower class
+        except Exception as fault:  # the package has no narrower class
             raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
         found = [self._own.token_to_id(token) for token in SPECIAL]
         if found != [PAD, BOS, EOS, UNK]:
@@ -50,7 +50,7 @@ class Tokenizer:
         return [one.ids for one in self._own.encode_batch(list(sentences), add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The sentence: up to the first eos, pad and bos left out, unk shown as ``<unk>``."""
+        """The sentence up to the first eos, without pad and bos; unk is shown as ``<unk>``."""
         kept: list[int] = []
         for one in ids:
             if one == EOS:
@@ -60,7 +60,7 @@ class Tokenizer:
         return str(self._own.decode(kept, skip_special_tokens=False)).removeprefix(" ")
 
     def to_json(self) -> str:
-        """All of it as one JSON text; equal training text and size give equal texts."""
+        """The tokenizer as one JSON text; equal training text and size give equal JSON."""
         return str(self._own.to_str())
 
 
@@ -68,8 +68,8 @@ def train(sentences: Iterable[str], vocabulary: int) -> Tokenizer:
     """Learn a vocabulary from the training sentences of both languages.
 
     Args:
-        sentences: training text only: a word of the test set must not shape the vocabulary.
-        vocabulary: size with the four special tokens; fewer come out where the text has no pair left to merge.
+        sentences: training text only; the test set must not influence the vocabulary.
+        vocabulary: size including the four special tokens; smaller if the text has no pair left to merge.
 
     Raises:
         ValueError: the vocabulary cannot hold the text's alphabet.

@@ -1,4 +1,4 @@
-"""Where downloaded files lie: ``RELEARN_CACHE``, else the platform's place for caches."""
+"""Location of downloaded files: ``RELEARN_CACHE``, else the platform's cache folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """``RELEARN_CACHE``, else ~/.cache/relearn (XDG_CACHE_HOME) or what macOS and Windows have instead."""
+    """``RELEARN_CACHE``, else ~/.cache/relearn (XDG_CACHE_HOME) or its equivalent on macOS and Windows."""
     if chosen := os.environ.get("RELEARN_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
@@ -20,16 +20,16 @@ def cache_folder() -> Path:
 
 
 def private_folder() -> Path:
-    """What serves where the cache cannot be written: this user's own folder below the temporary one."""
+    """Fallback if the cache is not writable: this user's own folder in the temporary folder."""
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     return Path(tempfile.gettempdir()) / f"relearn-{user}"
 
 
 def writable_folder(wanted: Path) -> tuple[Path, str]:
-    """``wanted``, made if need be, or the private folder, and then one line that says why.
+    """``wanted``, created if necessary, and ""; or the private folder and one line with the reason.
 
     Raises:
-        OSError: the private folder cannot be written either, or it belongs to somebody else.
+        OSError: the private folder is not writable either, or belongs to another user.
     """
     try:
         wanted.mkdir(parents=True, exist_ok=True)
@@ -40,8 +40,10 @@ def writable_folder(wanted: Path) -> tuple[Path, str]:
     private = private_folder()
     private.mkdir(mode=0o700, exist_ok=True)
     found = private.lstat()
-    # In a folder that everybody may write to, somebody may have been there first.
+    # In a world-writable folder, another user may have created it first.
     strange = hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077)
     if not stat.S_ISDIR(found.st_mode) or strange:
-        raise OSError(f"{private}: not a folder of this user alone; set RELEARN_CACHE to a folder of yours")
-    return private, f"cache {wanted}: {reason}; {private} serves instead (RELEARN_CACHE names another)"
+        raise OSError(
+            f"{private}: not a private folder of this user; set RELEARN_CACHE to a folder of your own"
+        )
+    return private, f"cache {wanted}: {reason}; using {private} instead (set RELEARN_CACHE to choose another)"

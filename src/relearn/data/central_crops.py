@@ -1,4 +1,4 @@
-"""Test images of class folders, decoded batch by batch ahead of the network: for one pass, without a copy of all of them."""
+"""Test images of class folders, decoded batch by batch ahead of the network, for a single pass without a copy in memory."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ def batches(
     workers: int = 8,
     faults: dict[int, str] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """(pixels (B, 3, size, size) uint8, labels (B,)) of all images in their order; the last batch may be smaller.
+    """(pixels (B, 3, size, size) uint8, labels (B,)) of all images in order; the last batch may be smaller.
 
     Args:
-        images: what :func:`relearn.data.imagenet_folder.listing` found.
+        images: result of :func:`relearn.data.imagenet_folder.listing`.
         size: side of the crop in pixels.
-        crop_ratio: the crop's side over the shorter side that the image is resized to, ⌊size / crop_ratio⌋; 0.875 is 224 of 256.
-        interpolation: of :data:`INTERPOLATIONS`.
+        crop_ratio: side of the crop relative to the shorter side of the resized image, ⌊size / crop_ratio⌋; 0.875 is 224 of 256.
+        interpolation: one of :data:`INTERPOLATIONS`.
         batch_size: B.
-        workers: threads that decode.
-        faults: takes position → what is wrong for each image that cannot be decoded, which is then left out; None: it raises.
+        workers: decoding threads.
+        faults: receives position → error for each image that cannot be decoded, which is then skipped; None: an error is raised.
 
     Raises:
-        ValueError: a number out of range, another interpolation, or (without ``faults``) an image that cannot be decoded, by its name.
+        ValueError: a number out of range, an unknown interpolation, or (without ``faults``) an image that cannot be decoded,
+            named in the message.
     """
     if interpolation not in INTERPOLATIONS:
         raise ValueError(f"interpolation is {interpolation!r}; allowed: {', '.join(INTERPOLATIONS)}")
@@ -79,5 +80,5 @@ def batches(
                 if kept:
                     pixels = np.stack([pixels for pixels in found if pixels is not None])
                     yield torch.from_numpy(pixels), images.labels[groups[number - AHEAD][kept]]
-    finally:  # also where nobody asks for the rest
+    finally:  # also if the iterator is not exhausted
         pool.shutdown(cancel_futures=True)

@@ -1,19 +1,19 @@
-r"""Batches of lines for character language models: so many lines of like length, which keeps padding small.
+r"""Batches of lines for character language models; lines of similar length are grouped to minimise padding.
 
 A batch is ``(inputs, targets)``, both int64 and padded with 0 at the end of each row; the network reads a character
-and predicts the next one, so the targets are the inputs, one place on::
+and predicts the next one, so the targets are the inputs shifted by one::
 
     inputs      <bos> c_1 … c_n        (B, T)
     targets     c_1 … c_n <eos>        (B, T)      T = n + 1 of the longest line
 
 Lines are sorted by length and cut into batches of ``batch_size``; the last batch, of the longest lines, may be
-smaller. Each epoch draws anew, from its generator alone: which of the lines of equal length come together, and the order
-of the batches. Lengths in sorted order never change, so neither do the number of batches, their sizes nor the padding.
+smaller. Each epoch draws, from its generator alone, how lines of equal length are grouped and the order
+of the batches. The sorted lengths never change, so the number of batches, their sizes and the padding are constant.
 
-kim2020 (appendix I) batches 64 lines "according to length such that padding is minimised". How it draws is not said.
+kim2020 (appendix I) batches 64 lines "according to length such that padding is minimised", without stating how they are drawn.
 
-The loss of such batches is ``relearn.methods.token_loss`` with smoothing 0: a mean over all targets of the batch that
-are not padding. The ids lie on the device from the start; a batch costs two gathers there and no copy of text.
+The loss of such batches is ``relearn.methods.token_loss`` with smoothing 0: a mean over all non-padding targets
+of the batch. The ids are stored on the device; a batch costs two gathers there and no transfer.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class CharacterBatches:
     """A source of batches for ``relearn.methods.fit``.
 
     Args:
-        lines: ids without bos and eos, as ``relearn.data.characters.PreparedCharacters.part`` gives them.
-        batch_size: lines in a batch.
-        device: where the batches lie.
+        lines: ids without bos and eos, as returned by ``relearn.data.characters.PreparedCharacters.part``.
+        batch_size: lines per batch.
+        device: device of the batches.
 
     Raises:
         ValueError: no lines, or a batch size below 1.
@@ -44,34 +44,34 @@ class CharacterBatches:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; allowed: 1 or more")
         if not len(lines):
-            raise ValueError("lines: none; at least one is needed")
+            raise ValueError("lines: none; allowed: at least one")
         self.lines = lines.to(device)
         self.batch_size = batch_size
         self._lengths = lines.lengths
         self.batches_per_epoch = -(-len(lines) // batch_size)
 
     def __len__(self) -> int:
-        """Lines in an epoch."""
+        """Lines per epoch."""
         return len(self.lines)
 
     @property
     def targets_per_epoch(self) -> int:
-        """Characters that an epoch predicts: all of the lines and an end mark each."""
+        """Predicted characters per epoch: all characters of the lines and one eos per line."""
         return int(self._lengths.sum()) + len(self)
 
     @property
     def padding(self) -> float:
-        """Share of the places of an epoch's batches that are padding, from 0 to below 1."""
+        """Fraction of padding among all positions of an epoch's batches, 0 to below 1."""
         cuts = (self._lengths.sort().values + 1).split(self.batch_size)
         places = sum(len(cut) * int(cut[-1]) for cut in cuts)
         return 1 - self.targets_per_epoch / places
 
     def batch(self, rows: Tensor) -> Batch:
-        """The batch of these lines, (B,) int64 on the CPU, in their order; see the module."""
+        """The batch of the given lines, (B,) int64 on the CPU, in this order; see the module."""
         return self.lines.padded(rows, first=BOS), self.lines.padded(rows, last=EOS)
 
     def rows(self, generator: torch.Generator) -> list[Tensor]:
-        """Which lines each batch of one epoch takes: (B,) int64 each, every line once."""
+        """The lines of each batch of one epoch: (B,) int64 each, every line once."""
         shuffled = torch.randperm(len(self), generator=generator)
         order = shuffled[self._lengths[shuffled].sort(stable=True).indices]  # equal lengths stay shuffled
         batches = order.split(self.batch_size)
@@ -83,6 +83,6 @@ class CharacterBatches:
             yield self.batch(rows)
 
     def in_order(self) -> Iterator[tuple[Tensor, Batch]]:
-        """Every line once without any draw, short ones first, for evaluation: (rows (B,) int64, batch)."""
+        """Every line once in a fixed order, short ones first, for evaluation: (rows (B,) int64, batch)."""
         for rows in self._lengths.sort(stable=True).indices.split(self.batch_size):
             yield rows, self.batch(rows)

@@ -1,26 +1,25 @@
-"""The prepared characters: what `relearn characters` writes and every character language model reads.
+"""The prepared characters: written by `relearn characters`, read by every character language model.
 
 ``characters.safetensors``; <part> is train, valid or test:
 
 ==============  ====================================================  ================================
 tensor          meaning                                               type
 ==============  ====================================================  ================================
-<part>_ids      ids of all lines behind one another, no bos, no eos   uint8; int16 above 256 ids
-<part>_offsets  where each begins, and the end of the last: (N + 1,)  int64
+<part>_ids      concatenated ids of all lines, without bos and eos    uint8; int16 above 256 ids
+<part>_offsets  start of each line, and end of the last: (N + 1,)     int64
 ==============  ====================================================  ================================
 
-The header says, as one JSON text, so that equal texts give equal bytes: the text's name, the characters of the
-vocabulary in the order of their ids, and the longest line that was kept.
+The header holds, as one JSON text, so that equal texts give equal bytes: the text's name, the characters of the vocabulary in the order
+of their ids, and the maximum length of a line.
 
-Ids: pad 0, bos 1 (the start that a network reads first), eos 2, unknown 3 (a character that train does not have),
-then the characters of the training lines in the order of their code points. Lines longer than ``max_length``
-characters are left out in every part; a network reads bos and the line, so at most ``max_length + 1`` places, and
-predicts the line and eos.
+Ids: pad 0, bos 1 (the first input of a network), eos 2, unknown 3 (a character that does not occur in train), then the characters of the
+training lines in the order of their code points. Lines longer than ``max_length`` characters are dropped in every part; a network reads
+bos and the line, so at most ``max_length + 1`` positions, and predicts the line and eos.
 
-The word ``<unk>`` of the Penn Treebank is text like any other: five characters. kim2020 does not say; the code of the
-publication whose data it names (Ziegler and Rush, 2019) takes a stripped line character by character, and the
-usual character form of the treebank spells the word, too. One symbol for it would make a nat a character mean more:
-four of the five characters are all but certain, 3.6% of the training characters.
+The word ``<unk>`` of the Penn Treebank is ordinary text of five characters. kim2020 does not specify this; the code of the publication
+whose data it names (Ziegler and Rush, 2019) reads a stripped line character by character, and the usual character form of the treebank
+spells the word out, too. A single symbol would increase the loss per character: four of the five characters, 3.6% of the training
+characters, are almost certain.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from relearn.data.token_batches import Ragged
 
 HEADER = "relearn"
-FIRST = 4  # id of the first character, behind the special ones
-UNKNOWN = "\ufffd"  # what an unknown character is decoded to
+FIRST = 4  # id of the first character, after the special ones
+UNKNOWN = "\ufffd"  # decoded form of an unknown character
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -53,8 +52,8 @@ class PreparedCharacters:
 
     Attributes:
         dataset: the text's name.
-        characters: those of the vocabulary; the first has id 4.
-        max_length: no line has more characters.
+        characters: characters of the vocabulary; the first has id 4.
+        max_length: maximum number of characters of a line.
         arrays: see the module.
     """
 
@@ -65,7 +64,7 @@ class PreparedCharacters:
 
     @property
     def vocabulary(self) -> int:
-        """Number of ids, with pad 0, bos 1, eos 2 and unknown 3."""
+        """Number of ids, including pad 0, bos 1, eos 2 and unknown 3."""
         return FIRST + len(self.characters)
 
     def part(self, name: str) -> Ragged:
@@ -82,7 +81,7 @@ class PreparedCharacters:
         return Ragged(torch.from_numpy(ids.astype(np.int32)), torch.from_numpy(offsets))
 
     def flat(self, name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The same without torch: (ids, offsets).
+        """As :meth:`part`, without torch: (ids, offsets).
 
         Raises:
             ValueError: no such part.
@@ -97,7 +96,7 @@ class PreparedCharacters:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of these ids up to the first eos; pad and bos are nothing, an unknown character is U+FFFD.
+        """The text of these ids up to the first eos; pad and bos are dropped, an unknown character becomes U+FFFD.
 
         Raises:
             ValueError: an id outside the vocabulary.
@@ -122,21 +121,20 @@ def prepare(
     valid_sentences: int = 0,
     test_sentences: int = 0,
 ) -> tuple[PreparedCharacters, dict[str, float]]:
-    """Leave long lines out, take the vocabulary of train, turn everything into ids, count.
+    """Drop long lines, build the vocabulary from train, convert everything to ids, and count.
 
     Args:
-        text: what the loader of a text returns.
+        text: result of a text's loader.
         name: the text's name, for the header.
-        max_length: characters of the longest line that stays, in every part.
-        train_sentences: evenly spaced lines of those that stay, 0 for all; the vocabulary sees no others.
+        max_length: maximum number of characters per line, in every part.
+        train_sentences: number of evenly spaced lines to use, 0 for all; the vocabulary is built from these only.
         valid_sentences, test_sentences: likewise.
 
     Returns:
-        the prepared text, and its metrics with their unit in the name: for each part the lines used
-        (``train_sentences_count``), their characters (``train_characters_count``, eos not counted) and the lines
-        left out (``train_left_out_count``); ``left_out_frac`` of the lines of all parts, ``vocabulary_count`` (ids,
-        the special ones among them), ``longest_count`` (characters of the longest line used), ``unknown_frac`` (of
-        the characters of valid and test).
+        the prepared text, and its metrics with the unit in the name: for each part the lines used (``train_sentences_count``), their
+        characters (``train_characters_count``, without eos) and the lines dropped (``train_left_out_count``); ``left_out_frac`` of the
+        lines of all parts, ``vocabulary_count`` (ids, including the special ones), ``longest_count`` (characters of the longest line
+        used), ``unknown_frac`` (of the characters of valid and test).
 
     Raises:
         ValueError: a number is out of range, or a part has no line short enough.
@@ -156,7 +154,7 @@ def prepare(
             raise ValueError(
                 f"max_length is {max_length}; allowed: at least {shortest}, {part}'s shortest line"
             )
-        # evenly speaks of pairs and looks into none.
+        # evenly is typed for pairs but does not look into them.
         lines[part] = cast("list[str]", evenly(cast("list[Any]", short), count))
         metrics[f"{part}_sentences_count"] = float(len(lines[part]))
         metrics[f"{part}_characters_count"] = float(sum(map(len, lines[part])))
@@ -194,16 +192,18 @@ def save_characters(prepared: PreparedCharacters, path: Path) -> None:
         "max_length": prepared.max_length,
     }
     path.touch()
-    mode = path.stat().st_mode  # what the umask says; safetensors makes files that only their owner can read
+    mode = (
+        path.stat().st_mode
+    )  # as set by the umask; safetensors creates files that only their owner can read
     save_file(prepared.arrays, path, {HEADER: json.dumps(told, sort_keys=True)})
     path.chmod(mode)
 
 
 def load_characters(path: Path | str) -> PreparedCharacters:
-    """Read what `relearn characters` wrote.
+    """Read the file written by `relearn characters`.
 
     Raises:
-        ValueError: the file holds no prepared characters.
+        ValueError: the file does not hold prepared characters.
         OSError: it cannot be read.
     """
     from safetensors import SafetensorError, safe_open

@@ -1,16 +1,15 @@
-r"""CIFAR-10: 50,000 training and 10,000 test images, 3×32×32, ten classes (A. Krizhevsky, 2009).
+"""CIFAR-10: 50,000 training and 10,000 test images, 3×32×32, ten classes (A. Krizhevsky, 2009).
 
-Three ways in, the first that is there:
+The first available source is used:
 
-1. ``folder`` with ``{train,test}_images.npy`` (uint8, (N, 32, 32, 3), RGB), ``{train,test}_labels.npy``
-   (integers) and perhaps ``{train,test}_exact.npy`` (bool; False marks an image known not to be bit-exact);
+1. ``folder`` with ``{train,test}_images.npy`` (uint8, (N, 32, 32, 3), RGB), ``{train,test}_labels.npy`` (integers) and optionally
+   ``{train,test}_exact.npy`` (bool; False marks an image known not to be bit-exact);
 2. ``folder`` with the official ``cifar-10-binary.tar.gz``;
 3. the official archive, downloaded into the cache.
 
-It is the official BINARY form, not the one for Python: six files of 10,000 records, a label byte and
-3,072 pixel bytes each, so no pickle is ever loaded. Every copy, whatever its form, is turned back into
-these records and each batch's sha256 compared: that covers labels, pixels and order at once, and says
-"official", a known copy, or neither.
+The archive is the official BINARY version, not the Python one: six files of 10,000 records, each a label byte and 3,072 pixel bytes, so
+no pickle is loaded. Every copy is converted to these records and the sha256 of each batch is compared. This verifies labels, pixels and
+order at once and classifies the copy as official, a known copy, or unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ARCHIVE = Remote(
     ),
     size=170052171,
     sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-    md5="c32a1d4ab5d03f1284b67883e8d87530",  # what the data set's page states
+    md5="c32a1d4ab5d03f1284b67883e8d87530",  # stated on the data set's page
 )
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32  # bytes
@@ -53,7 +52,7 @@ OFFICIAL: tuple[str, ...] = (
     "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
     "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
 )
-# A copy put together from public files: 72 training and 20 test images, mostly ships, went through JPEG.
+# A copy assembled from public files: 72 training and 20 test images, mostly ships, were compressed as JPEG.
 APPROXIMATED: tuple[str, ...] = (
     "0def081c410489f98b3935c2d405fc7436d23377894a5d6a710ce1fad8082588",
     "4d0a9f6a8434c9b3b3de28d817dc3d360a3f82d86a14f3c7bf6d2d8fc64188e2",
@@ -69,13 +68,13 @@ def load(folder: Path | None = None) -> Images:
     """CIFAR-10 in official order, (50000, 3, 32, 32) and (10000, 3, 32, 32) uint8.
 
     ``source["copy"]`` is ``official`` (every byte), ``approximated`` (the known copy with 92 inexact images)
-    or ``unknown``: then shapes, labels and class sizes are right and nothing else is known.
+    or ``unknown``: then only shapes, labels and class sizes have been verified.
 
     Args:
         folder: see the module; None downloads.
 
     Raises:
-        ValueError: the folder holds neither form, or what it holds is not CIFAR-10.
+        ValueError: the folder holds neither version, or its contents are not CIFAR-10.
         OSError: files cannot be read or fetched.
     """
     if folder is None:
@@ -97,11 +96,11 @@ def read_archive(archive: Path, *, source: dict[str, Any], per_batch: int = PER_
 
     Args:
         archive: a tar file that holds ``cifar-10-batches-bin/*.bin``.
-        source: what is known already; the rest is added.
+        source: known facts about the source; the others are added.
         per_batch: records in each batch.
 
     Raises:
-        ValueError: the archive is unsafe or broken, a batch is missing or of another size, a label above 9.
+        ValueError: the archive is broken, a batch is missing or has the wrong size, or a label is above 9.
     """
     from relearn.data.archive import read_members
 
@@ -123,10 +122,10 @@ def read_archive(archive: Path, *, source: dict[str, Any], per_batch: int = PER_
 
 
 def read_arrays(folder: Path, *, per_batch: int = PER_BATCH) -> Images:
-    """Read ``{train,test}_{images,labels,exact}.npy``; images stay on disk until they are used.
+    """Read ``{train,test}_{images,labels,exact}.npy``; images are memory-mapped.
 
     Raises:
-        ValueError: a file is missing, no plain array, or of another shape, type or class balance; the mask of
+        ValueError: a file is missing, not a plain array, or has the wrong shape, type or class balance; or the mask of
             inexact images is missing or wrong for a copy known to have some.
     """
     parts: dict[str, Any] = {}

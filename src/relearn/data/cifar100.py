@@ -1,16 +1,16 @@
 """CIFAR-100 as out-of-distribution images for CIFAR-10: 3 × 32 × 32, a hundred other classes (A. Krizhevsky, 2009).
 
-Both sets were taken from the same 80 million small pictures, and no class is in both, though some are close (pickup truck
-and truck, leopard and cat): the usual near test of detection. Labels play no part.
+Both sets are subsets of the 80 million tiny images and share no class, though some are close (pickup truck and truck, leopard
+and cat): the usual near-distribution test of detection. Labels are not used.
 
-Three ways in, the first that is there:
+The first available source is used:
 
-1. ``folder`` with ``test_images.npy``, the official test images, or ``images.npy``, any others (uint8, (N, 32, 32, 3), RGB);
+1. ``folder`` with ``test_images.npy``, the official test images, or ``images.npy``, any other images (uint8, (N, 32, 32, 3), RGB);
 2. ``folder`` with the official ``cifar-100-binary.tar.gz``;
 3. the official archive, downloaded into the cache.
 
-It is the official BINARY form, not the one for Python, so no pickle is ever loaded: records of a coarse label byte, a fine one and
-3,072 pixel bytes.
+The archive is the official BINARY version, not the Python one, so no pickle is loaded: records of a coarse label byte, a fine label
+byte and 3,072 pixel bytes.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ ARCHIVE = Remote(
     ),
     size=168513733,
     sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-    md5="03b5dce01913d631647c71ecec9e9cb8",  # what the data set's page states
+    md5="03b5dce01913d631647c71ecec9e9cb8",  # stated on the data set's page
 )
 MEMBER = "cifar-100-binary/test.bin"
 LABELS, PIXELS = 2, 3 * 32 * 32  # bytes of a record
 TEST = 10_000
-# Pixels of a class-balanced 10,000 of all 60,000 images, put together from public files: not the official test set.
+# Pixels of a class-balanced 10,000 of all 60,000 images, assembled from public files: not the official test set.
 BALANCED = "80c5b59ded79d1216b6f844de7843880d4c7a048188cb0b2de3c3f56c507ef88"
 OFFICIAL_TEST = "the official test images"
 
 
 def outliers(wanted: Wanted) -> Outliers:
-    """``count`` of the images, in the form that is wanted.
+    """``count`` of the images, in the requested form.
 
     Raises:
         ValueError: see :func:`load` and :func:`relearn.data.outlier_images.picked`. OSError: likewise.
@@ -53,13 +53,13 @@ def outliers(wanted: Wanted) -> Outliers:
 
 
 def load(folder: Path | None = None) -> tuple[NDArray[np.uint8], str]:
-    """The images (N, 3, 32, 32) uint8, and words for which they are.
+    """The images (N, 3, 32, 32) uint8, and a description of their source.
 
     Args:
         folder: see the module; None downloads.
 
     Raises:
-        ValueError: the folder holds none of the forms, or what it holds is not CIFAR-100.
+        ValueError: the folder holds none of the versions, or its contents are not CIFAR-100.
         OSError: files cannot be read or fetched.
     """
     if folder is None:
@@ -88,7 +88,7 @@ def read_archive(archive: Path, *, count: int = TEST) -> NDArray[np.uint8]:
     """The test images of the official binary archive; nothing is unpacked to disk.
 
     Raises:
-        ValueError: the archive is unsafe or broken, or its test part is missing or of another size.
+        ValueError: the archive is broken, or its test part is missing or has the wrong size.
     """
     from relearn.data.archive import read_members
 

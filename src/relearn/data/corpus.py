@@ -1,18 +1,18 @@
-"""The prepared corpus: what `relearn corpus` writes and every later step of translation reads.
+"""The prepared corpus: written by `relearn corpus`, read by every later step of translation.
 
 ``corpus.safetensors``; <part> is train, valid or test, <side> source or target:
 
 =====================  =================================================================  ===========
 tensor                 meaning                                                            type
 =====================  =================================================================  ===========
-<part>_<side>_ids      ids of all sentences behind one another, without bos and eos       int32
-<part>_<side>_offsets  where each begins, and the end of the last: (N + 1,)               int64
-<part>_<side>_text     valid and test only: the sentences themselves as UTF-8 lines,      uint8
-                       for BLEU on what people wrote and not on what the ids give back
+<part>_<side>_ids      concatenated ids of all sentences, without bos and eos             int32
+<part>_<side>_offsets  start of each sentence, and end of the last: (N + 1,)              int64
+<part>_<side>_text     valid and test only: the original sentences as UTF-8 lines, so     uint8
+                       that BLEU uses the original text and not text decoded from ids
 =====================  =================================================================  ===========
 
-The header says, as one JSON text, so that equal corpora give equal bytes: the corpus's name, the languages, and the
-tokenizer as its own JSON. Nothing here needs torch until pairs are asked for.
+The header holds, as one JSON text, so that equal corpora give equal bytes: the corpus's name, the languages, and the tokenizer as JSON.
+torch is imported only when pairs are requested.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PreparedCorpus:
 
     Attributes:
         dataset: the corpus's name.
-        languages: of source and target.
+        languages: of source and target, as (source, target).
         tokenizer_json: see ``tokenizer``.
         arrays: see the module.
     """
@@ -56,12 +56,12 @@ class PreparedCorpus:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Text to ids and back."""
+        """The tokenizer."""
         return Tokenizer(self.tokenizer_json)
 
     @property
     def vocabulary(self) -> int:
-        """Number of ids, with pad 0, bos 1, eos 2 and unk 3."""
+        """Number of ids, including pad 0, bos 1, eos 2 and unk 3."""
         return len(self.tokenizer)
 
     def pairs(self, part: str) -> TokenPairs:
@@ -85,10 +85,10 @@ class PreparedCorpus:
         return TokenPairs(source, target)
 
     def texts(self, part: str, side: str = "target") -> list[str]:
-        """The sentences of valid or test as they stand in the corpus; by default BLEU's references.
+        """The original sentences of valid or test; by default BLEU's references.
 
         Raises:
-            ValueError: no such part or side; train keeps its ids only, which ``decode`` turns into text.
+            ValueError: no such part or side; train is stored as ids only, which ``decode`` converts to text.
         """
         _known(part, PARTS[1:])
         if side not in SIDES:
@@ -103,21 +103,21 @@ class PreparedCorpus:
 def prepare(
     corpus: Corpus, *, name: str, vocabulary: int, max_length: int, train_pairs: int = 0, test_pairs: int = 0
 ) -> tuple[PreparedCorpus, dict[str, float]]:
-    """Learn the vocabulary on train, turn everything into ids, count.
+    """Learn the vocabulary on train, convert everything to ids, and count.
 
-    Pairs of TRAIN longer than ``max_length`` ids on either side (the end mark not counted) are left out; valid and
-    test keep every pair, so that no result depends on what is easy to hold in memory.
+    Pairs of TRAIN longer than ``max_length`` ids on either side (without eos) are dropped; valid and test keep every
+    pair, so that no result depends on memory limits.
 
     Args:
-        corpus: what the loader of a corpus returns.
+        corpus: result of a corpus's loader.
         name: the corpus's name, for the header.
-        vocabulary: ids in the joint vocabulary, with the four special ones; fewer come out of very little text.
+        vocabulary: size of the joint vocabulary, including the four special ids; smaller for very little text.
         max_length: see above.
-        train_pairs: evenly spaced pairs of train that are used, 0 for all; the vocabulary sees no others.
+        train_pairs: number of evenly spaced pairs of train to use, 0 for all; the vocabulary is learned from these only.
         test_pairs: likewise for valid and for test.
 
     Returns:
-        the prepared corpus, and its metrics with their unit in the name.
+        the prepared corpus, and its metrics with the unit in the name.
 
     Raises:
         ValueError: a number is out of range, or no training pair is short enough.
@@ -172,13 +172,15 @@ def save_corpus(corpus: PreparedCorpus, path: Path) -> None:
         "tokenizer": corpus.tokenizer_json,
     }
     path.touch()
-    mode = path.stat().st_mode  # what the umask says; safetensors makes files that only their owner can read
+    mode = (
+        path.stat().st_mode
+    )  # as set by the umask; safetensors creates files that only their owner can read
     save_file(corpus.arrays, path, {HEADER: json.dumps(told, sort_keys=True)})
     path.chmod(mode)
 
 
 def load_corpus(path: Path | str) -> PreparedCorpus:
-    """Read what `relearn corpus` wrote.
+    """Read the file written by `relearn corpus`.
 
     Raises:
         ValueError: the file is not a prepared corpus.

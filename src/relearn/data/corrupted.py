@@ -1,8 +1,8 @@
-"""The in-distribution test images, too corrupted to be what a network was trained on.
+"""In-distribution test images with strong corruptions, as out-of-distribution images.
 
-Each of the first ``count`` test images under one of the 15 common corruptions of ``relearn.data.corruptions`` at severity 5,
-the greatest: image i under corruption i mod 15. What an image shows has not changed, so this asks whether a network notices that the
-images are bad, not that they are others.
+Each of the first ``count`` test images is corrupted by one of the 15 common corruptions of ``relearn.data.corruptions`` at severity 5, the
+highest: image i by corruption i mod 15. The content of an image does not change, so this tests whether a network detects low image quality,
+not new classes.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-r"""Scikit-learn's handwritten digits: 1,797 real grey images, 8×8, that come with the installed package.
+r"""Scikit-learn's handwritten digits: 1,797 real grey-scale images, 8×8, included in the installed package.
 
 Source: the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin, C. Kaynak, UCI, 1998), as
-``sklearn.datasets.load_digits`` gives it. The file is read without importing scikit-learn, which would cost
-more than all the rest of the step.
+provided by ``sklearn.datasets.load_digits``. The file is read without importing scikit-learn, which would take
+longer than the rest of the step.
 
 Grey values are counts v = 0 … 16; an 8-bit pixel is
 
 .. math:: u = \operatorname{round}(255\,v/16) = \lfloor (255\,v + 8)/16 \rfloor
 
-(127.5 becomes 128). No grey value is lost: v = round(16 u/255) gives it back.
+(127.5 becomes 128). The map is invertible: v = round(16 u/255).
 
-There is no official test set: all 1,797 images are training images, in file order, and the split makes a test
-set from what it does not use otherwise.
+There is no official test set: all 1,797 images are training images, in file order, and the split forms a test
+set from the images it does not use otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def load(folder: Path | None = None) -> Images:
     """All 1,797 digits as (1797, 1, 8, 8) uint8.
 
     Args:
-        folder: a folder that holds ``digits.csv.gz``; by default scikit-learn's own.
+        folder: a folder with ``digits.csv.gz``; by default scikit-learn's own.
 
     Raises:
         ValueError: scikit-learn is not installed, or the file is not the known one.
@@ -70,7 +70,7 @@ def to_8bit(grey: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def _shipped() -> Path:
-    spec = find_spec("sklearn")  # finds, does not import
+    spec = find_spec("sklearn")  # does not import it
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError("digits: scikit-learn is not installed, and the images come with it")
+        raise ValueError("digits: scikit-learn, which includes the images, is not installed")
     return Path(next(iter(spec.submodule_search_locations))) / "datasets" / "data"

@@ -1,7 +1,7 @@
-"""Texts with their answers, as a task gives them: one sentence, a pair, or candidates of which one is right.
+"""Texts with their answers: single sentences, pairs, or candidates of which one is correct.
 
-A sample is a list of rows, a row is a text and, where the task has one, a second text. A task of sentences or pairs has one row a
-sample; a ranking task has one row a candidate, and its label is the number of the right one, counted from 0.
+A sample is a list of rows; a row is a text and, for some tasks, a second text. Tasks on sentences or pairs have one row per sample; ranking
+tasks have one row per candidate, and the label is the number of the correct one, counted from 0.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Examples:
     """Samples of one part of a task.
 
     Attributes:
-        rows: a list a sample: one (text, second text or None), or one a candidate.
-        labels: one a sample, (N,): a class or the right candidate's number (int64), or a value (float32); None: not known.
-        ids: a name a sample, all different.
+        rows: one list per sample, with one (text, second text or None), or one per candidate.
+        labels: one per sample, (N,): a class or the number of the correct candidate (int64), or a value (float32); None: unknown.
+        ids: a unique name per sample.
 
     Raises:
-        ValueError: numbers of samples that differ, no row, an empty text, labels of another type, a label that is no candidate, a
-            value that is not finite, an id twice.
+        ValueError: numbers of samples that differ, no row, an empty text, labels of the wrong type, a label that is not a candidate, a
+            value that is not finite, or a duplicate id.
     """
 
     rows: list[list[Row]]
@@ -37,14 +37,14 @@ class Examples:
     def __post_init__(self) -> None:
         count = len(self.rows)
         if len(self.ids) != count:
-            raise ValueError(f"ids: {len(self.ids)} (allowed: {count}, one a sample)")
+            raise ValueError(f"ids: {len(self.ids)} (allowed: {count}, one per sample)")
         if len(set(self.ids)) != count:
             twice = Counter(self.ids).most_common(1)[0][0]
-            raise ValueError(f"ids: {twice!r} is there twice (allowed: all different)")
+            raise ValueError(f"ids: {twice!r} occurs twice (allowed: all different)")
         for name, rows in zip(self.ids, self.rows):
             if not rows:
                 raise ValueError(f"rows: sample {name} has none (allowed: at least one)")
-            # A second text may be empty: it stands for "nothing said"; a row without any text would be all special tokens.
+            # A second text may be empty; a row without any text would consist of special tokens only.
             if any(not text.strip() and not (other or "").strip() for text, other in rows):
                 raise ValueError(f"rows: sample {name} has a row without a text (allowed: a text)")
         if self.labels is not None:
@@ -53,7 +53,7 @@ class Examples:
     def _check_labels(self, labels: Tensor) -> None:
         count = len(self.rows)
         if labels.shape != (count,):
-            raise ValueError(f"labels: shape {tuple(labels.shape)} (allowed: ({count},), one a sample)")
+            raise ValueError(f"labels: shape {tuple(labels.shape)} (allowed: ({count},), one per sample)")
         if labels.dtype not in (torch.int64, torch.float32):
             raise ValueError(f"labels: {labels.dtype} (allowed: int64, or float32 for regression)")
         for name, rows, label in zip(self.ids, self.rows, labels.tolist()):
@@ -69,11 +69,11 @@ class Examples:
         return len(self.rows)
 
     def part(self, numbers: Sequence[int]) -> Examples:
-        """The samples of these numbers, in this order.
+        """The samples with these numbers, in this order.
 
         Raises:
             ValueError: a number below 0.
-            IndexError: a number that no sample has.
+            IndexError: a number beyond the last sample.
         """
         if any(number < 0 for number in numbers):
             raise ValueError(f"numbers: {min(numbers)} (allowed: at least 0)")

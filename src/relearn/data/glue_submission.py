@@ -1,8 +1,8 @@
-"""What GLUE's server wants: one table a task in a zip without folders (gluebenchmark.com, "How do I use GLUE?").
+"""Submission files for GLUE's server: one table per task in a zip without folders (gluebenchmark.com, "How do I use GLUE?").
 
-A table is ``<name>.tsv``: a line ``index<tab>prediction``, then a line a test sample, in order, each with its index in the test file and
-the answer in the label words of the task's own files (0 and 1, or words; STS-B: a value from 0 to 5). The server takes a zip only where
-all eleven tables are in it, so :func:`write` says which are not. Nothing here sends anything.
+A table is ``<name>.tsv``: a line ``index<tab>prediction``, then one line per test sample, in order, with its index in the test file and the
+answer in the label words of the task's files (0 and 1, or words; STS-B: a value from 0 to 5). The server only accepts a zip with all eleven
+tables, so :func:`write` returns the missing ones. Nothing is sent from here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from relearn.data.glue.tasks import TASKS
 
 HEADER = "index\tprediction"
 LOWEST, HIGHEST = 0.0, 5.0  # STS-B's scale
-MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can name
+MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can represent
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of the submission: its file, how many test samples it answers, its label words (class 0 first; none: a value)."""
+    """A table of the submission: its file, the number of test samples, and its label words (class 0 first; none: a value)."""
 
     name: str
     count: int
@@ -54,14 +54,14 @@ def table(task: str, answers: Mapping[str, float], *, official: bool = True) -> 
 
     Args:
         task: a key of ``SHEETS``; ``mnli`` is the matched test part, ``mnli_mismatched`` the other.
-        answers: for each test sample's id (as :func:`relearn.data.glue.load` gives them; of a ranking, what
-            :func:`relearn.measures.glue_scores.entailment_answers` gives) its class, or for ``stsb`` its value: what lies outside 0 to 5
-            is moved to the nearer end, three digits are kept.
-        official: whether all samples of the test part must be answered, as the server wants it; otherwise those that are there.
+        answers: the class of each test sample by id (as in :func:`relearn.data.glue.load`; for a ranking, the result of
+            :func:`relearn.measures.glue_scores.entailment_answers`), or its value for ``stsb``, which is clipped to 0 to 5 and rounded
+            to three digits.
+        official: whether all samples of the test part must be answered, as the server requires; otherwise only those given.
 
     Raises:
-        ValueError: an unknown task, an id that is no number, samples that are missing or too many, an answer that is no class of the
-            task's, or is not finite.
+        ValueError: an unknown task, an id that is not a number, missing or additional samples, or an answer that is not a class of the
+            task or not finite.
     """
     if task not in SHEETS:
         raise ValueError(f"task: {task} (allowed: {', '.join(SHEETS)})")
@@ -79,19 +79,19 @@ def table(task: str, answers: Mapping[str, float], *, official: bool = True) -> 
 
 
 def write(path: Path, answers: Mapping[str, Mapping[str, float]], *, official: bool = True) -> list[str]:
-    """Write the zip: the same answers are the same bytes, everywhere. Nothing in it is packed, for packers differ.
+    """Write the zip. It is not compressed, so that equal answers give equal bytes on all platforms.
 
     Args:
-        path: of the zip.
-        answers: for each task that is answered, what :func:`table` takes.
+        path: path of the zip.
+        answers: for each answered task, the argument of :func:`table`.
         official: see :func:`table`.
 
     Returns:
-        The names of the tables that a whole submission has besides.
+        The names of the tables missing for a complete submission.
 
     Raises:
         ValueError: see :func:`table`; no task.
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     if not answers:
         raise ValueError(f"answers: no task (allowed: {', '.join(SHEETS)})")

@@ -1,9 +1,9 @@
 """ImageNet-C (Hendrycks & Dietterich, 2019): ``<folder>/<corruption>/<severity>/<class>/*.JPEG``, 15 corruptions × 5 severities.
 
-The archives are published by group (noise, blur, weather, digital, extra), so a folder of theirs may stand in between:
-``<folder>/noise/gaussian_noise/1/…``. Four more corruptions (:data:`EXTRA`) come with them and are in no mean. The images are
-50,000 validation images at 224 × 224, already resized and cropped; https://github.com/hendrycks/robustness tells where to get them
-and under what terms. Nothing is downloaded here.
+The archives are published by group (noise, blur, weather, digital, extra), so there may be a group folder in between:
+``<folder>/noise/gaussian_noise/1/…``. Four additional corruptions (:data:`EXTRA`) are not part of any mean. The images are the
+50,000 validation images at 224 × 224, already resized and cropped; https://github.com/hendrycks/robustness states where to get
+them and under which terms. Nothing is downloaded here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Folders = dict[tuple[str, int], Path]
 def corrupted_folders(
     folder: Path, *, names: Iterable[str] = NAMES, severities: Iterable[int] = LEVELS
 ) -> Folders:
-    """The class folders' parent of each (corruption, severity) that is asked for, corruptions in their usual order.
+    """The folder of each requested (corruption, severity), with corruptions in their usual order.
 
     Raises:
-        ValueError: an unknown corruption or severity that is asked for, a folder of another name, one that is asked for and missing.
+        ValueError: an unknown corruption or severity is requested, a folder has an unknown name, or a requested one is missing.
         OSError: the folder cannot be read.
     """
     wanted, levels = list(names), list(severities)
@@ -51,7 +51,7 @@ def corrupted_folders(
 
 
 def _there(folder: Path) -> dict[str, Path]:
-    """Every corruption's folder, found directly or in a group."""
+    """The folder of every corruption, directly or in a group folder."""
     inside = [one for one in sorted(folder.iterdir()) if one.is_dir() and not one.name.startswith(".")]
     deeper = [
         one for group in inside if group.name in GROUPS for one in sorted(group.iterdir()) if one.is_dir()
@@ -60,7 +60,7 @@ def _there(folder: Path) -> dict[str, Path]:
     for one in found:
         if one.name not in NAMES + EXTRA:
             raise ValueError(
-                f"{one}: {one.name!r} is no corruption; {_nearest(one.name)}allowed: {', '.join(NAMES + EXTRA)}"
+                f"{one}: {one.name!r} is not a corruption; {_nearest(one.name)}allowed: {', '.join(NAMES + EXTRA)}"
             )
     return {one.name: one for one in found}
 

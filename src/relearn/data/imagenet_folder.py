@@ -1,16 +1,16 @@
-r"""Images in class folders, as ImageNet has them: ``<folder>/<class>/<name>.JPEG``, decoded on the way to the network.
+r"""Images in class folders, as in ImageNet: ``<folder>/<class>/<name>.JPEG``, decoded on the fly.
 
-Training images are cropped and resized at random (Szegedy et al., 2015) and mirrored half of the time, in threads that decode
-ahead (decoding and resizing release Python's lock). The crop covers a share of the image's area drawn from U(``scale``) and
-has a ratio of width to height whose logarithm is drawn from U(log ``ratio``); a draw that does not fit is repeated, ten
-times at most; then the largest central crop within ``ratio`` serves. Each image of an epoch has random numbers of its own,
-seeded by the epoch's generator and its position in the listing, so threads change nothing: equal generators, equal bits.
+Training images are cropped and resized at random (Szegedy et al., 2015) and flipped horizontally with probability 1/2, in
+threads that decode ahead (decoding and resizing release Python's GIL). The crop covers a fraction of the image's area drawn from
+U(``scale``), and the logarithm of its ratio of width to height is drawn from U(log ``ratio``). A crop that does not fit is drawn
+again, at most ten times; then the largest central crop within ``ratio`` is used. Each image of an epoch has its own random
+numbers, seeded by the epoch's generator and its position in the listing, so the result does not depend on the threads.
 
-Validation images are resized to ``resize`` on their shorter side and cropped in the middle, once, into one uint8 tensor
-that can stay in a file (ImageNet's 50,000 at 224: 7.5 GB, mapped and not read whole).
+Validation images are resized to ``resize`` on their shorter side and cropped centrally, once, into one uint8 tensor that can be
+stored in a file (ImageNet's 50,000 at 224: 7.5 GB, memory-mapped).
 
-Classes are the folders in alphabetical order, which for ImageNet is the usual order of its 1,000 classes. The images
-themselves come from https://image-net.org under its own terms; nothing is downloaded here.
+Classes are the folders in alphabetical order, which for ImageNet is the usual order of its 1,000 classes. The images are
+available at https://image-net.org under their own terms; nothing is downloaded here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch import Tensor
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 TRIES = 10
-AHEAD = 2  # batches decoded before they are asked for
+AHEAD = 2  # batches decoded in advance
 Box = tuple[int, int, int, int]
 Range = tuple[float, float]
 
@@ -51,7 +51,7 @@ class Listing:
         return len(self.files)
 
     def take(self, positions: Sequence[int]) -> Listing:
-        """Some of the files, with the same classes."""
+        """A subset of the files, with the same classes."""
         return Listing(tuple(self.files[i] for i in positions), self.labels[list(positions)], self.classes)
 
 
@@ -60,16 +60,16 @@ def listing(folder: Path, *, classes: Sequence[str] | None = None) -> Listing:
 
     Args:
         folder: such as ``imagenet/train``.
-        classes: the classes and their order, such as the training folder's; None: the folders found, alphabetical.
+        classes: the classes in order, for example those of the training folder; None: the folders found, alphabetically.
 
     Raises:
-        ValueError: no class folder, a class without an image, or a folder that is none of the classes.
+        ValueError: no class folder, a class without an image, or a folder that is not one of the classes.
         OSError: the folder cannot be read.
     """
     found = sorted(one.name for one in folder.iterdir() if one.is_dir())
     if not found:
         raise ValueError(
-            f"{folder}: no class folders; needed: {folder.name}/<class>/*.JPEG, one folder a class"
+            f"{folder}: no class folders; required: {folder.name}/<class>/*.JPEG, one folder per class"
         )
     if classes is not None and (strange := sorted(set(found) - set(classes))):
         raise ValueError(
@@ -108,20 +108,20 @@ def crop_box(width: int, height: int, draw: random.Random, *, scale: Range, rati
 class FolderBatches:
     """A source of augmented batches for ``relearn.methods.fit``: (pixels (B, 3, S, S) uint8, labels (B,) int64), on the CPU.
 
-    A last batch of one image is left out, because batch normalisation cannot use it.
+    A last batch of one image is dropped, because batch normalisation cannot use it.
 
     Args:
-        images: what ``listing`` found.
+        images: result of ``listing``.
         batch_size: B.
         size: S, pixels.
-        scale: smallest and largest share of the area.
-        ratio: smallest and largest width to height.
-        flip: mirror left to right half of the time.
-        workers: threads that decode.
+        scale: smallest and largest fraction of the area.
+        ratio: smallest and largest ratio of width to height.
+        flip: flip horizontally with probability 1/2.
+        workers: decoding threads.
 
     Raises:
-        ValueError: a number is out of range or there are fewer than 2 images; while it runs, an image that cannot be
-            decoded, by its name.
+        ValueError: a number is out of range or there are fewer than 2 images; during iteration, an image cannot be
+            decoded (the message names it).
     """
 
     def __init__(
@@ -149,11 +149,11 @@ class FolderBatches:
         self.batches_per_epoch = len(images) // batch_size + (len(images) % batch_size > 1)
 
     def __len__(self) -> int:
-        """Images in an epoch."""
+        """Images per epoch."""
         return len(self.images)
 
     def epoch(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """The batches of one epoch; order and one seed come from ``generator`` before the first is made."""
+        """The batches of one epoch; order and one seed are drawn from ``generator`` before the first batch."""
         order = torch.randperm(len(self.images), generator=generator)
         seed = int(torch.randint(2**62, (1,), generator=generator))
         groups = [group for group in order.split(self.batch_size) if len(group) > 1]
@@ -166,18 +166,18 @@ class FolderBatches:
                 if number >= AHEAD:
                     pixels = np.stack([future.result() for future in waiting.popleft()])
                     yield torch.from_numpy(pixels), self.images.labels[groups[number - AHEAD]]
-        finally:  # also where nobody asks for the rest
+        finally:  # also if the iterator is not exhausted
             pool.shutdown(cancel_futures=True)
 
     def pools(self, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Endless batches, pixels as float32 in [0, 1], for an initialisation; a generator of its own."""
+        """Endless batches, pixels as float32 in [0, 1], for an initialisation, with a separate generator."""
         generator = torch.Generator().manual_seed(seed)
         while True:
             for pixels, labels in self.epoch(generator):
                 yield pixels.float() / 255.0, labels
 
     def one(self, position: int, seed: int) -> NDArray[np.uint8]:
-        """(3, S, S) uint8, augmented by random numbers that depend on ``seed`` and ``position`` alone."""
+        """(3, S, S) uint8, augmented with random numbers that depend on ``seed`` and ``position`` only."""
         draw = random.Random(f"{seed} {position}")
         image = decoded(self.images.files[position])
         box = crop_box(*image.size, draw, scale=self.scale, ratio=self.ratio)
@@ -194,10 +194,10 @@ def central(
     resize: int,
     interpolation: Image.Resampling = Image.Resampling.BILINEAR,
 ) -> Image.Image:
-    """Shorter side to ``resize``, then the middle ``size`` × ``size``.
+    """Resize the shorter side to ``resize``, then crop the central ``size`` × ``size`` pixels.
 
     Raises:
-        ValueError: the crop is larger than what it is cut from.
+        ValueError: the crop is larger than the resized image.
     """
     if not 1 <= size <= resize:
         raise ValueError(f"size is {size}; allowed: 1 to resize = {resize}")
@@ -215,15 +215,15 @@ def validation(
     """All images as (N, 3, size, size) uint8, in the listing's order; labels are ``images.labels``.
 
     Args:
-        images: what ``listing`` found.
-        size: pixels of the crop.
-        resize: pixels of the shorter side before it.
-        workers: threads that decode.
-        cache: a folder for the decoded pixels; the file's name is a hash of all that they depend on (names, sizes and
-            times of the images, size, resize), and it is mapped, not read whole. None keeps them in memory.
+        images: result of ``listing``.
+        size: side of the crop (pixels).
+        resize: shorter side before cropping (pixels).
+        workers: decoding threads.
+        cache: a folder for the decoded pixels; the file's name is a hash of everything they depend on (names, sizes and
+            times of the images, size, resize), and the file is memory-mapped. None keeps them in memory.
 
     Raises:
-        ValueError: an image cannot be decoded, by its name.
+        ValueError: an image cannot be decoded (the message names it).
         OSError: the cache cannot be written.
     """
     shape = (len(images), 3, size, size)
@@ -246,7 +246,7 @@ def validation(
             os.replace(part, place)
         finally:
             part.unlink(missing_ok=True)
-    # Copy on write: torch wants writable memory, and what somebody writes there must not reach the file.
+    # Copy on write: torch requires writable memory, but writes must not reach the file.
     return torch.from_numpy(np.load(place, mmap_mode="c", allow_pickle=False))
 
 
@@ -260,7 +260,9 @@ def decoded(path: Path) -> Image.Image:
         with Image.open(path) as image:
             return image.convert("RGB")
     except (OSError, SyntaxError, Image.DecompressionBombError) as fault:
-        raise ValueError(f"{path}: no image that can be decoded ({' '.join(str(fault).split())})") from None
+        raise ValueError(
+            f"{path}: not an image that can be decoded ({' '.join(str(fault).split())})"
+        ) from None
 
 
 def _fill(pixels: NDArray[np.uint8], images: Listing, size: int, resize: int, workers: int) -> None:

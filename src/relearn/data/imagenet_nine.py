@@ -1,13 +1,13 @@
-"""ImageNet-9 (Xiao et al., 2021): nine groups of ImageNet's classes, on their own, on similar and on random backgrounds.
+"""ImageNet-9 (Xiao et al., 2021): nine groups of ImageNet's classes, on original, similar and random backgrounds.
 
-``<folder>/<variant>/[val/]<class>/*.JPEG`` with the released names of the nine folders, ``00_dog`` to ``08_fish``; variants
-:data:`VARIANTS`. The images are 224 × 224; https://github.com/MadryLab/backgrounds_challenge tells where to get them. Nothing is
+``<folder>/<variant>/[val/]<class>/*.JPEG`` with the nine folders named as released, ``00_dog`` to ``08_fish``; variants
+:data:`VARIANTS`. The images are 224 × 224; https://github.com/MadryLab/backgrounds_challenge states where to get them. Nothing is
 downloaded here.
 
-**Which class belongs to which group** (:data:`GROUPS`): a group is what WordNet puts below one of its nouns, such as n02084071 for
-dogs, less a few classes that the authors left out. 370 of the 1,000 classes belong to one; the others to none, and a network that
-answers one of them is wrong. The authors' repository publishes the map without stating a licence, so its file is not shipped: the
-facts are written down here as ranges of class numbers, and a test compares them with the file where it is at hand.
+**Groups** (:data:`GROUPS`): a group consists of the classes below one noun of WordNet, such as n02084071 for dogs, except a few classes
+omitted by the authors. 370 of the 1,000 classes belong to a group; predicting one of the others is an error. The authors' repository
+publishes the map without a licence, so its file is not included: the facts are stated here as ranges of class numbers, and a test
+compares them with the file if it is available.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ GROUPS: tuple[str, ...] = (
 
 @cache
 def group_of_class() -> tuple[int, ...]:
-    """The group of each of the 1,000 classes, :data:`NONE` for those that belong to none."""
+    """The group of each of the 1,000 classes, :data:`NONE` for those without a group."""
     groups = [NONE] * OUTPUTS
     for group, words in enumerate(GROUPS):
         for word in words.split():
@@ -62,7 +62,7 @@ def variant(folder: Path, name: str) -> Listing:
     """The images of one of :data:`VARIANTS`, labels 0 to 8.
 
     Raises:
-        ValueError: another variant, no such folder, folders that are not the nine groups. OSError: it cannot be read.
+        ValueError: an unknown variant, a missing folder, or folders other than the nine groups. OSError: the folder cannot be read.
     """
     if name not in VARIANTS:
         raise ValueError(f"variant {name!r}; allowed: {', '.join(VARIANTS)}")

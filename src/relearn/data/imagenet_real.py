@@ -1,9 +1,9 @@
-"""ReaL: reassessed labels of ImageNet's 50,000 validation images, for each the classes that are right (Beyer et al., 2020).
+"""ReaL: reassessed labels of ImageNet's 50,000 validation images, a set of correct classes for each (Beyer et al., 2020).
 
-A prediction counts as right if it is one of an image's classes; images with none (3,163 of them) are left out. The file is a JSON list
-with a list of class numbers for each image, in the order of the images' official names, ``ILSVRC2012_val_00000001.JPEG`` and on. It
-belongs to https://github.com/google-research/reassessed-imagenet (Apache 2.0). timm comes with the very bytes, so that nothing has to
-be fetched; where its copy is another, the official file is.
+A prediction is correct if it is one of an image's classes; images without any (3,163 of them) are excluded. The file is a JSON list with a
+list of class numbers for each image, in the order of the images' official names, ``ILSVRC2012_val_00000001.JPEG`` etc. It comes from
+https://github.com/google-research/reassessed-imagenet (Apache 2.0). timm includes the same bytes, so nothing has to be downloaded; if its
+copy differs, the official file is fetched.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Allowed = tuple[frozenset[int], ...]
 
 
 def load(path: Path | None = None) -> Allowed:
-    """The right classes of every validation image, in the order of their names; an empty set where there are none.
+    """The correct classes of every validation image, in the order of their names; an empty set if there are none.
 
     Args:
         path: a file of the same form; None: the official one.
 
     Raises:
-        ValueError: no list of lists of whole numbers from 0 on. OSError: it cannot be read or fetched.
+        ValueError: not a list of lists of non-negative integers. OSError: the file cannot be read or fetched.
     """
     path = official() if path is None else path
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as fault:
-        raise ValueError(f"{path}: no JSON text ({fault})") from None
+        raise ValueError(f"{path}: not a JSON text ({fault})") from None
     if not isinstance(found, list) or not found or not all(isinstance(one, list) for one in found):
         raise ValueError(f"{path}: allowed: a list with a list of class numbers for each image")
     if strange := [n for one in found for n in one if not isinstance(n, int) or isinstance(n, bool) or n < 0]:
@@ -49,7 +49,7 @@ def load(path: Path | None = None) -> Allowed:
 
 
 def official() -> Path:
-    """timm's copy where it has the official bytes, else the file in the cache, fetched if need be."""
+    """timm's copy if it has the official bytes, else the file in the cache, fetched if necessary."""
     copy = file_of_timm(COPY)
     if copy.is_file() and not fault_of(copy, FILE):
         return copy
@@ -59,12 +59,12 @@ def official() -> Path:
 
 
 def of_files(files: Sequence[Path], real: Allowed) -> Allowed:
-    """The right classes of each file, by the number in its official name, whatever folder it lies in.
+    """The correct classes of each file, by the number in its official name, whatever its folder.
 
-    Files of other names are taken for the images in the order of their names, if there are as many as lists.
+    If the names are not official, the files are matched to the lists in the order of their names; the numbers must agree.
 
     Raises:
-        ValueError: a number without a list, or files of other names in another number or twice under one name.
+        ValueError: a number without a list, or unofficial names that are not unique or not as many as the lists.
     """
     numbers = [NAME.fullmatch(path.stem) for path in files]
     if files and all(numbers):

@@ -1,4 +1,4 @@
-"""What every image data set becomes: 8-bit images and labels, checked once, and where they came from."""
+"""Common form of all image data sets: validated 8-bit images with labels and their source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK = 1000  # images handled at once where a larger copy would be made
+CHUNK = 1000  # images processed at once, to avoid large copies
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class Images:
     ==============  ==================================================================  ==================
     train_images    the training images, in the data set's order; value/255 in [0, 1]   (N, C, H, W) uint8
     train_labels    class of each, 0 to K-1                                             (N,) int64
-    test_images     the official test images; None where there is no official test set  (M, C, H, W) uint8
+    test_images     the official test images; None if there is no official test set      (M, C, H, W) uint8
     test_labels     class of each; None likewise                                        (M,) int64
-    class_names     what the K classes are called                                       K texts
+    class_names     names of the K classes                                              K texts
     train_exact     False: this training image is known not to be bit-exact             (N,) bool
-    test_exact      the same for the test images; None where there are none             (M,) bool
-    source          where the bytes come from and their sha256: plain JSON, no paths    dict
+    test_exact      the same for the test images; None if there are none                 (M,) bool
+    source          origin of the bytes and their sha256: plain JSON, no paths           dict
     ==============  ==================================================================  ==================
 
     Raises:
@@ -47,7 +47,9 @@ class Images:
             object.__setattr__(self, "train_exact", np.ones(len(self.train_images), bool))
         _check("train", self.train_images, self.train_labels, self.train_exact, len(self.class_names))
         if (self.test_images is None) != (self.test_labels is None):
-            raise ValueError("test: images without labels or labels without images; give both or neither")
+            raise ValueError(
+                "test: images without labels or labels without images (allowed: both or neither)"
+            )
         if self.test_images is not None and self.test_labels is not None:
             if self.test_exact is None:
                 object.__setattr__(self, "test_exact", np.ones(len(self.test_images), bool))
@@ -76,9 +78,9 @@ def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], 
     .. math:: \mu_c = \tfrac1{255}\,\mathrm{mean}_{n,h,w}\, x_{nchw}, \qquad
               \sigma_c^2 = \tfrac1{255^2}\,\mathrm{mean}_{n,h,w}\, x_{nchw}^2 - \mu_c^2
 
-    The sums run over integers, so the result does not depend on the order of the images. σ is the
-    population's, of all pixels together. (The constants .2023, .1994, .2010 of many CIFAR-10 programs are the
-    mean of each image's own σ; over all pixels of the training set it is .2470, .2435, .2616.)
+    The sums are computed with integers, so the result does not depend on the order of the images. σ is the
+    population standard deviation over all pixels. (The constants .2023, .1994, .2010 in many CIFAR-10 programs are
+    means of the σ of single images; over all pixels of the training set σ is .2470, .2435, .2616.)
 
     Args:
         images: (N, C, H, W) uint8.
@@ -98,10 +100,10 @@ def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], 
         first += block.sum((0, 2, 3), dtype=np.int64)
         second += np.square(block, dtype=np.uint16).sum((0, 2, 3), dtype=np.int64)  # 255² fits 16 bits
     count = images.size // channels
-    # n·Σx² - (Σx)² in Python's integers: exact, where float64 could cancel.
+    # n·Σx² - (Σx)² in Python's integers is exact; in float64 it could cancel.
     spread = [count * int(b) - int(a) ** 2 for a, b in zip(first, second)]
     if min(spread) == 0:
-        raise ValueError(f"channel statistics: channel {spread.index(0)} has one value only")
+        raise ValueError(f"channel statistics: channel {spread.index(0)} is constant")
     std = np.sqrt(np.array(spread, np.float64)) / (255.0 * count)
     return (first / (255.0 * count)).astype(np.float32), std.astype(np.float32)
 

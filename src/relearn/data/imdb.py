@@ -1,17 +1,17 @@
-"""IMDb's Large Movie Review Dataset: 25,000 reviews to train on and 25,000 to test, half positive (Maas et al., 2011).
+"""IMDb's Large Movie Review Dataset: 25,000 training and 25,000 test reviews, half of them positive (Maas et al., 2011).
 
-A review is polar, of 1 to 4 (negative) or 7 to 10 stars (positive); at most 30 are of one film, and no film is in both
-parts. There is no official validation part. The texts belong to their authors; none is in this repository.
+Reviews have 1 to 4 (negative) or 7 to 10 stars (positive); there are at most 30 per film, and no film is in both parts. There is no
+official validation part. The texts belong to their authors; none is in this repository.
 
-Three ways in, the first that is there:
+The first available source is used:
 
-1. ``folder`` with ``{train,test}.tsv``: a review a line, ``neg`` or ``pos``, a tab, the text (UTF-8, no tab or line break
-   in it);
+1. ``folder`` with ``{train,test}.tsv``: one review per line, ``neg`` or ``pos``, a tab, the text (UTF-8, without tabs or line
+   breaks);
 2. ``folder`` with the official archive ``aclImdb_v1.tar.gz``;
-3. the official archive, downloaded into the cache (its md5 is the one that is public).
+3. the official archive, downloaded into the cache (only its md5 is published).
 
-In the archive a review is a file ``aclImdb/<part>/<neg|pos>/<number>_<stars>.txt``; here the negative ones come first,
-each kind in the order of its numbers.
+In the archive a review is a file ``aclImdb/<part>/<neg|pos>/<number>_<stars>.txt``; here the negative ones come first, each class in
+the order of its numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from relearn.data.remote import Remote
 
 CLASS_NAMES = ("neg", "pos")
 PARTS = ("train", "test")
-COUNT = 25_000  # reviews of each part
+COUNT = 25_000  # reviews per part
 ARCHIVE = Remote(
     name="aclImdb_v1.tar.gz",
     urls=("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",),
@@ -43,8 +43,8 @@ class Reviews:
     """The reviews of one part.
 
     Attributes:
-        texts: as they are written, with their ``<br />``.
-        labels: 0 negative, 1 positive, one a text.
+        texts: the original texts, including ``<br />``.
+        labels: 0 negative, 1 positive, one per text.
     """
 
     texts: list[str]
@@ -53,7 +53,7 @@ class Reviews:
 
 @dataclass(frozen=True)
 class Imdb:
-    """Both parts; ``source`` says where they come from: plain JSON, no paths, with the sha256 of each part's texts."""
+    """Both parts; ``source`` is plain JSON without paths, with the sha256 of each part's texts."""
 
     train: Reviews
     test: Reviews
@@ -61,14 +61,14 @@ class Imdb:
 
 
 def load(folder: Path | None = None, *, count: int = COUNT) -> Imdb:
-    """IMDb in its own order.
+    """IMDb in its original order.
 
     Args:
         folder: see the module; None downloads.
-        count: reviews that each part must have, half of them of either kind.
+        count: required number of reviews per part, half of them positive.
 
     Raises:
-        ValueError: the folder holds neither form, or what it holds is not IMDb.
+        ValueError: the folder holds neither version, or its contents are not IMDb.
         OSError: files cannot be read or fetched.
     """
     if folder is not None and (folder / "train.tsv").is_file():
@@ -89,7 +89,7 @@ def load(folder: Path | None = None, *, count: int = COUNT) -> Imdb:
 
 
 def sha256_of(texts: Sequence[str]) -> str:
-    """sha256 of all texts as UTF-8, a zero byte after each."""
+    """sha256 of all texts as UTF-8, each followed by a zero byte."""
     return hashlib.sha256(b"".join(text.encode() + b"\0" for text in texts)).hexdigest()
 
 

@@ -1,21 +1,21 @@
-r"""IWSLT'14, German → English: subtitles of TED talks (Cettolo et al., 2014), what zhu2022, sec. 4.3, translates.
+"""IWSLT'14 German → English: subtitles of TED talks (Cettolo et al., 2014), the translation task of zhu2022, sec. 4.3.
 
-The parts are those that fairseq's recipe cuts, on which the published numbers stand (160,239 / 7,283 / 6,750 pairs):
+The parts follow fairseq's recipe, on which the published numbers are based (160,239 / 7,283 / 6,750 pairs):
 
-* training text ``train.tags.de-en.{de,en}``: lines of talk ids, addresses and key words go, titles and
-  descriptions stay without their tags; pairs with an empty side, more than 175 words on a side or a ratio of
-  lengths above 1.5 go; everything in lower case;
-* valid: every 23rd pair of what is left, train the others;
-* test: the five old development and test sets one after another, ``IWSLT14.TED.{dev2010,tst2010,tst2011,
-  tst2012}`` and ``IWSLT14.TEDX.dev2012``.
+* training text ``train.tags.de-en.{de,en}``: lines with talk ids, addresses and key words are removed, titles and descriptions are kept
+  without their tags; pairs with an empty side, more than 175 words on a side or a length ratio above 1.5 are removed; everything is
+  lower-cased;
+* valid: every 23rd of the remaining pairs; train: the others;
+* test: the five older development and test sets in sequence, ``IWSLT14.TED.{dev2010,tst2010,tst2011,tst2012}`` and
+  ``IWSLT14.TEDX.dev2012``.
 
-One difference: the recipe counts words after Moses' tokeniser and trains on its output. Here words and punctuation
-marks are counted by a rule of one line, and the text stays as it was written (lower case). So the number of pairs
-that the two limits drop may differ a little; the record has ours beside the published ones.
+One difference: the recipe counts words after Moses tokenisation and trains on its output. Here words and punctuation marks are counted by a
+regular expression, and the text is only lower-cased. The number of pairs removed by the two limits may therefore differ slightly; the
+record holds both our counts and the published ones.
 
-``folder`` holds the official archive ``de-en.tgz`` (release 2014-01 of WIT³) or its files, themselves or in a folder
-``de-en``. It is not fetched by itself: its makers publish no checksum and its first home has been closed, so nothing
-could be told right from wrong; the error says where a copy lies.
+``folder`` holds the official archive ``de-en.tgz`` (release 2014-01 of WIT³) or its files, directly or in a folder ``de-en``. The
+archive is not downloaded automatically: its authors publish no checksum and its original site is closed, so a download could not
+be verified. The error message names a copy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WHERE = (
 TRAIN = tuple(f"train.tags.de-en.{language}" for language in LANGUAGES)
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 TEST = tuple(f"IWSLT14.{name}.de-en.{language}.xml" for name in TESTS for language in LANGUAGES)
-PARTLY = "valid_test.de-en.tsv"  # a copy of the recipe's valid and test parts that goes round without train
+PARTLY = "valid_test.de-en.tsv"  # a circulating copy of the recipe's valid and test parts, without train
 PUBLISHED = {"train": 160_239, "valid": 7_283, "test": 6_750}
 LONGEST, RATIO, EVERY = 175, 1.5, 23
 
@@ -48,16 +48,16 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def load(folder: Path | None = None) -> Corpus:
-    """The three parts, see the module; ``source["pairs"]`` has our counts beside the published ones.
+    """The three parts, see the module; ``source["pairs"]`` holds our counts and the published ones.
 
     Raises:
-        DownloadError: no folder is given; says what to fetch and where to put it.
-        ValueError: the folder lacks a file, or what it holds does not fit together.
+        DownloadError: no folder is given; the message names the file to fetch and where to put it.
+        ValueError: the folder lacks a file, or its contents are inconsistent.
         OSError: a file cannot be read.
     """
     if folder is None:
         raise DownloadError(
-            f"iwslt14: not fetched by itself, no checksum of it could be verified; by hand: fetch {WHERE} and put it at "
+            f"iwslt14: not downloaded automatically, because there is no checksum to verify it; by hand: fetch {WHERE} and put it at "
             f"$RELEARN_MIRROR/iwslt14/{ARCHIVE}"
         )
     read = _reader(folder)
@@ -73,14 +73,16 @@ def load(folder: Path | None = None) -> Corpus:
 
 
 def training_pairs(german: str, english: str, *, name: str) -> list[Pair]:
-    """The aligned lines of the tagged training text, lower case, tidied; sides may be empty.
+    """The aligned lines of the tagged training text, lower-cased and with normalised white space; sides may be empty.
 
     Raises:
-        ValueError: unequally many lines, or a line about the talk faces a sentence.
+        ValueError: unequal numbers of lines, or a line of metadata is aligned with a sentence.
     """
     lines = [text.removesuffix("\n").split("\n") for text in (german, english)]
     if len(lines[0]) != len(lines[1]):
-        raise ValueError(f"{name}: {len(lines[0])} lines in de, {len(lines[1])} in en; allowed: equally many")
+        raise ValueError(
+            f"{name}: {len(lines[0])} lines in de, {len(lines[1])} in en; allowed: equal numbers"
+        )
     pairs = []
     for number, both in enumerate(zip(*lines), start=1):
         about = [ABOUT_THE_TALK.match(line) is not None for line in both]
@@ -95,7 +97,7 @@ def training_pairs(german: str, english: str, *, name: str) -> list[Pair]:
 
 
 def kept(pairs: list[Pair]) -> list[Pair]:
-    """Pairs with 1 to 175 words on both sides and at most 1.5 times as many on one as on the other.
+    """Pairs with 1 to 175 words on both sides and a length ratio of at most 1.5.
 
     A word is a run of letters and digits, or one other mark.
     """
@@ -108,15 +110,15 @@ def kept(pairs: list[Pair]) -> list[Pair]:
 
 
 def cut(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """(train, valid): the 23rd, 46th, … pair is valid."""
+    """(train, valid): the 23rd, 46th, … pairs form valid."""
     return [pair for number, pair in enumerate(pairs, start=1) if number % EVERY], pairs[EVERY - 1 :: EVERY]
 
 
 def segment_pairs(german: str, english: str, *, name: str) -> list[Pair]:
-    """The aligned segments of one XML set, lower case, tidied, typographic apostrophes made plain.
+    """The aligned segments of one XML set, lower-cased, with normalised white space and plain apostrophes.
 
     Raises:
-        ValueError: the two languages have other segments.
+        ValueError: the two languages have different segments.
     """
     found = [SEGMENT.findall(text) for text in (german, english)]
     numbers = [[number for number, _ in side] for side in found]
@@ -129,7 +131,7 @@ def segment_pairs(german: str, english: str, *, name: str) -> list[Pair]:
 
 
 def _reader(folder: Path) -> Callable[[str], str]:
-    """Name → text, from the archive or from plain files."""
+    """A function from name to text, reading the archive or plain files."""
     archive = folder / ARCHIVE
     names = [*TRAIN, *TEST]
     if archive.exists():
@@ -140,9 +142,9 @@ def _reader(folder: Path) -> Callable[[str], str]:
     place = folder / "de-en" if (folder / "de-en").is_dir() else folder
     missing = [name for name in names if not (place / name).is_file()]
     if missing:
-        partly = f" ({PARTLY} has valid and test only: enough to look at, not to train on)"
+        partly = f" ({PARTLY} has valid and test only, which is not enough to train)"
         raise ValueError(
-            f"{place}: lacks {', '.join(missing)}{partly if (folder / PARTLY).exists() else ''}; needed: {ARCHIVE} "
+            f"{place}: lacks {', '.join(missing)}{partly if (folder / PARTLY).exists() else ''}; required: {ARCHIVE} "
             f"or its files, from {WHERE}"
         )
     return lambda name: _text((place / name).read_bytes(), str(place / name))

@@ -1,13 +1,14 @@
-"""Sentences of the documentation that comes with Python: the topics of ``help()`` and the standard library's own doc strings.
+"""Sentences of Python's own documentation: the topics of ``help()`` and the docstrings of the standard library.
 
-A document is a topic, or a module's texts in triple quotes that begin a line. Its paragraphs are joined to one line each and parted after
-full stops. A sentence is kept that begins with a capital, ends with a full stop and has 6 to 30 words between, each of letters (or a name
-in double quotes), perhaps with a comma, colon or semicolon after it: no code, no tables, no lists. A sentence that was there before is left
-out, topics first and long topics before short ones (some are chapters of others).
+A document is a topic, or the docstrings of a module. Its paragraphs are joined to one line each and split after full stops. A sentence is
+kept if it starts with a capital, ends with a full stop and has 6 to 30 words, each of letters (or a name in double quotes), possibly
+followed by a comma, colon or semicolon; this excludes code, tables and lists. Duplicate sentences are removed, in the order topics before
+modules and long topics before short ones (some topics are chapters of others).
 
-A document is in one part: a topic in that of ``relearn.data.pydoc_topics``, so that what is learnt from that text's training part has seen
-no sentence of another; a module by a hash of its path, a tenth dev, another tenth test. About 5,000 sentences; equal Pythons give equal
-sentences, another version has others. Packages that distributions ship apart (tkinter, tests, …) are left out.
+Each document belongs to one part. A topic has the same part as in ``relearn.data.pydoc_topics``, so that a model trained on that text's
+training part has not seen sentences of the other parts; a module's part is given by a hash of its path, one tenth each for dev and test.
+There are about 5,000 sentences; they depend on the Python version only. Packages that distributions ship separately (tkinter, tests, …)
+are excluded.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 from relearn.data import pydoc_topics
 
 PARTS = ("train", "dev", "test")
-SHARES = 10  # one of so many modules for dev, one for test
+SHARES = 10  # 1/SHARES of the modules for dev, as many for test
 APART = {"ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtle", "turtledemo"}
 QUOTED = re.compile(r'^[ \t]*[rR]?"""(.*?)"""', re.DOTALL | re.MULTILINE)
 PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -47,10 +48,10 @@ class Sentences:
 
 
 def load() -> Sentences:
-    """The sentences of the Python that runs.
+    """The sentences of the running Python.
 
     Raises:
-        OSError: this Python came without its topics or without its library's source.
+        OSError: this Python lacks its topics or the source of its library.
     """
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     seen: set[str] = set()
@@ -73,7 +74,7 @@ def load() -> Sentences:
 
 
 def sentences_of(text: str) -> Iterator[str]:
-    """The sentences of a text by the rule of the module, in their order."""
+    """The sentences of a text, in order; see the module."""
     for paragraph in PARAGRAPHS.split(text):
         for sentence in STOPS.split(" ".join(paragraph.split())):
             if SENTENCE.fullmatch(sentence):
@@ -94,7 +95,7 @@ def documents() -> Iterator[tuple[str, str]]:
     if not topics or not files:
         raise FileNotFoundError(
             f"Python {platform.python_version()} has {len(topics)} topics and {len(files)} modules as files; allowed: a Python "
-            "with its whole standard library"
+            "with its complete standard library"
         )
     for name in sorted(topics, key=lambda name: (-len(topics[name]), name)):
         part = pydoc_topics.part_of(name)
@@ -105,13 +106,13 @@ def documents() -> Iterator[tuple[str, str]]:
 
 
 def part_of(module: str) -> str:
-    """train, dev or test, of a module's path below the library ("asyncio/events.py")."""
+    """Part (train, dev or test) of a module, given its path in the library ("asyncio/events.py")."""
     share = int.from_bytes(hashlib.sha256(f"module {module}".encode()).digest()[:8], "big") % SHARES
     return {0: "dev", 1: "test"}.get(share, "train")
 
 
 def _files(library: Path) -> Iterator[Path]:
-    # Names of the standard library alone: what a distribution lays beside it is another machine's text.
+    # Only names of the standard library: files added by a distribution would differ between machines.
     for name in sorted(sys.stdlib_module_names - APART):
         if name[0] == "_":
             continue

@@ -1,13 +1,13 @@
-r"""Padded batches of token sequences: with a class each, or with some tokens hidden, to be guessed.
+r"""Padded batches of token sequences for classification or masked language modelling.
 
-Of classes, a batch is ``((tokens, real), labels)``; of hidden tokens ``((tokens, real, hidden), targets)``. tokens (B, n) int64, real
-and hidden (B, n) bool, labels (B,), targets (B, n): the token that stood where one is hidden, elsewhere :data:`NONE`. n is the longest
-sequence of the batch; padding is at the end.
+For classification a batch is ``((tokens, real), labels)``, for masked tokens ``((tokens, real, hidden), targets)``: tokens (B, n) int64,
+real and hidden (B, n) bool, labels (B,), and targets (B, n), which hold the original token at masked positions and :data:`NONE`
+elsewhere. n is the longest sequence of the batch; padding is at the end.
 
-Which tokens are hidden is drawn anew for every batch (Liu et al., 2019, section 4.1), from the epoch's generator:
-:math:`\max(1, \mathrm{round}(p\,m))` of the m tokens of a sequence that are not special, each set of them as likely as any other.
-Of these 0.8 show the mask, 0.1 a token drawn from the whole vocabulary but the special ones, 0.1 themselves, each by its own draw
-(Devlin et al., 2019, section 3.1).
+The masked positions are drawn anew for every batch (Liu et al., 2019, section 4.1) from the epoch's generator:
+:math:`\max(1, \mathrm{round}(p\,m))` of the m non-special tokens of a sequence, uniformly at random. Independently for each of them, the
+input is the mask with probability 0.8, a uniformly drawn non-special token with probability 0.1, and the original token with
+probability 0.1 (Devlin et al., 2019, section 3.1).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from relearn.data.roberta_tokens import RobertaTokenizer
 
 NONE = -100
-MASKED, RANDOM = 0.8, 0.1  # the rest of the hidden tokens shows itself
+MASKED, RANDOM = 0.8, 0.1  # the other masked tokens are left unchanged
 
 
 class TokenBatches:
@@ -30,14 +30,14 @@ class TokenBatches:
 
     Args:
         rows: sequences of ids, special tokens at both ends.
-        labels: a class each, (N,) int64.
-        tokenizer: whose ids these are.
-        batch_size: sequences in a batch.
-        hidden_frac: p, above 0 and at most 1; None: batches of classes.
-        device: where the batches go.
+        labels: one class per sequence, (N,) int64.
+        tokenizer: the tokenizer of these ids.
+        batch_size: sequences per batch.
+        hidden_frac: p, above 0 and at most 1; None: batches for classification.
+        device: device of the batches.
 
     Raises:
-        ValueError: no sequence, a number of labels that does not fit, a batch size or share out of range.
+        ValueError: no sequence, a wrong number of labels, or a batch size or fraction out of range.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TokenBatches:
         return len(self.rows)
 
     def batch(self, numbers: Tensor, generator: torch.Generator | None = None) -> Any:
-        """The batch of these sequences in their order; see the module."""
+        """The batch of the given sequences, in this order; see the module."""
         given = [self.rows[number] for number in numbers.tolist()]
         tokens = torch.nn.utils.rnn.pad_sequence(given, batch_first=True, padding_value=self.tokenizer.pad)
         tokens = tokens.long()
@@ -90,7 +90,7 @@ class TokenBatches:
         return tuple(one.to(self.device) for one in found), targets.to(self.device)
 
     def hide(self, tokens: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Which tokens (B, n) are to be guessed; padding is special, too."""
+        """Mask (B, n) of the tokens to predict; padding counts as special."""
         assert self.hidden_frac is not None
         able = ~torch.isin(tokens, self._special)
         wanted = (self.hidden_frac * able.sum(1)).round().clamp(min=1)
@@ -103,7 +103,7 @@ class TokenBatches:
             yield self.batch(numbers, generator)
 
     def in_order(self, seed: int = 0) -> Iterator[Any]:
-        """Every sequence once in its order, for evaluation; equal seeds hide equal tokens."""
+        """Every sequence once, in order, for evaluation; equal seeds mask equal tokens."""
         generator = torch.Generator().manual_seed(seed)
         for numbers in torch.arange(len(self)).split(self.batch_size):
             yield self.batch(numbers, generator)

@@ -1,17 +1,17 @@
-"""Multi30k, German → English: 29,000 captions of photographs, 1,014 for validation, 1,000 to test (Elliott et al., 2016).
+"""Multi30k, German → English: 29,000 captions of photographs for training, 1,014 for validation, 1,000 for test (Elliott et al., 2016).
 
 Task 1 of the WMT16 multimodal task: each German caption is a professional translation of the English one. The
-test part is ``test_2016_flickr``. Captions are short and of one kind; the set stands in for IWSLT'14 where a scale
-says so, it is not what zhu2022 trained on.
+test part is ``test_2016_flickr``. Captions are short and uniform; at some scales the set replaces IWSLT'14, on which
+zhu2022 trained.
 
-Three ways in, the first that is there:
+The first available source is used:
 
-1. ``folder`` with the six plain files ``{train,val,test_2016_flickr}.{de,en}``, a sentence a line, UTF-8;
+1. ``folder`` with the six plain files ``{train,val,test_2016_flickr}.{de,en}``, one sentence per line, UTF-8;
 2. ``folder`` with the same names and ``.gz``;
 3. the official repository's own six files, downloaded into the cache.
 
-White space inside a sentence becomes single blanks (129 German training captions have more). ``source["copy"]`` is
-``official`` where all six files are byte for byte the official ones, else ``unknown``.
+White space inside a sentence is reduced to single blanks (129 German training captions have more). ``source["copy"]`` is
+``official`` if all six files equal the official ones byte for byte, else ``unknown``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLACES = (
     f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw",
     f"https://github.com/multi30k/dataset/raw/{COMMIT}/data/task1/raw",
 )
-LARGEST = 64 * 1024**2  # bytes of text in one file, far above the real ones
+LARGEST = 64 * 1024**2  # bytes of text per file, far above the actual sizes
 
 # Packed size, sha256 of the packed file, sha256 of its text.
 OFFICIAL: dict[str, tuple[int, str, str]] = {
@@ -70,7 +70,7 @@ OFFICIAL: dict[str, tuple[int, str, str]] = {
 
 
 def remote(name: str) -> Remote:
-    """Where ``name`` ("train.de") comes from; in the cache its name begins with the corpus's."""
+    """The download of ``name`` ("train.de"); in the cache its name is prefixed with the corpus's."""
     size, packed, _ = OFFICIAL[name]
     return Remote(
         name=f"multi30k-{name}.gz",
@@ -87,7 +87,7 @@ def load(folder: Path | None = None) -> Corpus:
         folder: see the module; None downloads.
 
     Raises:
-        ValueError: a file is missing, no UTF-8 or too large, or two languages have unequally many sentences.
+        ValueError: a file is missing, not UTF-8 or too large, or the languages have unequal numbers of sentences.
         OSError: files cannot be read or fetched.
     """
     source: dict[str, Any] = {"from": PLACES[0] if folder is None else "a folder with the text files"}
@@ -103,7 +103,7 @@ def load(folder: Path | None = None) -> Corpus:
         if len(sides[0]) != len(sides[1]):
             raise ValueError(
                 f"{stem}: {len(sides[0])} sentences in {LANGUAGES[0]}, {len(sides[1])} in {LANGUAGES[1]}; "
-                "allowed: equally many"
+                "allowed: equal numbers"
             )
         parts[part] = list(zip(*sides))
     official = all(digests[name] == OFFICIAL[name][2] for name in OFFICIAL)
@@ -112,10 +112,10 @@ def load(folder: Path | None = None) -> Corpus:
 
 
 def sentences(content: bytes, path: Path) -> list[str]:
-    """The lines of a UTF-8 text, white space tidied; only a line feed ends a line.
+    """The lines of a UTF-8 text with normalised white space; only a line feed ends a line.
 
     Raises:
-        ValueError: no UTF-8; says where.
+        ValueError: not UTF-8; the message names the position.
     """
     try:
         text = content.decode()
@@ -141,5 +141,5 @@ def _content(folder: Path | None, name: str) -> tuple[Path, bytes]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as fault:
         raise ValueError(f"{packed}: no gzip file, or cut short ({' '.join(str(fault).split())})") from None
     if len(content) > LARGEST:
-        raise ValueError(f"{packed}: more than {LARGEST} bytes of text; allowed: at most so many")
+        raise ValueError(f"{packed}: more than {LARGEST} bytes of text; allowed: at most this")
     return packed, content

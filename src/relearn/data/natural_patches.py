@@ -1,9 +1,8 @@
-"""Windows of two photographs, a Chinese temple and a flower, that come with scikit-learn: real pictures without a download.
+"""Patches of two photographs, a Chinese temple and a flower, included in scikit-learn: natural images without a download.
 
-A window has the least multiple of ``size`` that is 32 pixels or more on a side, and is averaged down: a window of 8 pixels would
-show next to nothing but one shade. Windows are drawn from all places of both photographs without replacement (they may
-overlap). The photographs are JPEGs of 640 × 427 pixels; the decoder is Pillow's, so that a pixel may differ by a level between
-versions of it.
+The side of a patch is the smallest multiple of ``size`` that is at least 32 pixels, and the patch is averaged down; patches of 8 pixels
+would show little more than a single shade. Patches are drawn without replacement from all positions in both photographs, and may overlap.
+The photographs are JPEGs of 640 × 427 pixels, decoded by Pillow, so a pixel may differ by one level between its versions.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ LEAST_WINDOW = 32  # pixels
 
 
 def patches(wanted: Wanted) -> Outliers:
-    """``count`` windows, in the order they were drawn.
+    """``count`` patches, in the order drawn.
 
     Raises:
-        ValueError: scikit-learn is not installed, a window larger than a photograph, more windows than there are places.
+        ValueError: scikit-learn is not installed, a patch would be larger than a photograph, or there are too few positions.
         OSError: a photograph cannot be read.
     """
     side = wanted.size * -(-LEAST_WINDOW // wanted.size)
@@ -34,7 +33,7 @@ def patches(wanted: Wanted) -> Outliers:
         raise ValueError(f"natural_patches: windows of {side} pixels (allowed: at most {SHAPE[0]})")
     places = len(FILES) * down * across
     if wanted.count > places:
-        raise ValueError(f"natural_patches: {wanted.count} images are asked for (allowed: at most {places})")
+        raise ValueError(f"natural_patches: {wanted.count} images requested (allowed: at most {places})")
     pictures = photographs(wanted.folder)
     drawn = wanted.generator("natural_patches").choice(places, wanted.count, replace=False)
     which, row, column = np.unravel_index(drawn, (len(FILES), down, across))
@@ -47,7 +46,7 @@ def photographs(folder: Path | None = None) -> tuple[NDArray[np.uint8], ...]:
     """The two photographs, (3, 427, 640) uint8 each; from ``folder``, by default scikit-learn's own.
 
     Raises:
-        ValueError: scikit-learn is not installed, or a picture of another size. OSError: it cannot be read.
+        ValueError: scikit-learn is not installed, or a photograph has another size. OSError: it cannot be read.
     """
     from PIL import Image
 
@@ -63,7 +62,7 @@ def photographs(folder: Path | None = None) -> tuple[NDArray[np.uint8], ...]:
 
 
 def _shipped() -> Path:
-    spec = find_spec("sklearn")  # finds, does not import
+    spec = find_spec("sklearn")  # does not import it
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError("natural_patches: scikit-learn is not installed, and the photographs come with it")
+        raise ValueError("natural_patches: scikit-learn, which includes the photographs, is not installed")
     return Path(next(iter(spec.submodule_search_locations))) / "datasets" / "images"

@@ -1,6 +1,6 @@
-r"""Cross-entropies of characters counted in train: what a language model has to beat.
+r"""Unigram and bigram cross-entropies of characters: baselines for language models.
 
-Over the targets of the test lines (their characters and an end mark each, as a network predicts them),
+Over the targets of the test lines (their characters and one eos each, as predicted by a network),
 
 .. math::
     H_1 = -\frac{1}{T} \sum_t \log \frac{n(y_t) + 1}{n + K}, \qquad
@@ -10,13 +10,13 @@ Over the targets of the test lines (their characters and an end mark each, as a 
 symbol  meaning
 ======  =============================================================================================
 y_t     a target of test; y_{t-1} the character before it, bos before the first one of a line
-T       targets of test: characters and lines
-n(y)    how often train has the target y; n(x, y): how often after x; n(x): how often x is followed
-n       targets of train
-K       what a target can be: eos, unknown and the characters of the vocabulary; pad and bos never are
+T       number of test targets: characters and lines
+n(y)    count of target y in train; n(x, y): count of y after x; n(x): count of x followed by anything
+n       number of training targets
+K       number of possible targets: eos, unknown and the vocabulary's characters, but not pad and bos
 ======  =============================================================================================
 
-Both are add-one (Laplace) smoothed, so that what train never has gets a probability, too. In nats a target.
+Both use add-one (Laplace) smoothing, so that unseen targets have a probability, too. Unit: nats per target.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from numpy.typing import NDArray
 
 from relearn.data.bpe import BOS, EOS
 
-Lines = tuple[NDArray[Any], NDArray[np.int64]]  # ids behind one another, offsets
-NEVER = 2  # ids that are no target: pad and bos
+Lines = tuple[NDArray[Any], NDArray[np.int64]]  # concatenated ids, offsets
+NEVER = 2  # ids that are never targets: pad and bos
 
 
 def cross_entropies(train: Lines, test: Lines, *, vocabulary: int) -> tuple[float, float]:
-    """(unigram, bigram) of train on test, in nats a target; see the module.
+    """(unigram, bigram) of train on test, in nats per target; see the module.
 
     Args:
-        train, test: as ``relearn.data.characters.PreparedCharacters.flat`` gives them, without bos and eos.
-        vocabulary: number of ids, pad and bos among them.
+        train, test: as returned by ``relearn.data.characters.PreparedCharacters.flat``, without bos and eos.
+        vocabulary: number of ids, including pad and bos.
 
     Raises:
         ValueError: a part has no lines.
     """
     for name, lines in (("train", train), ("test", test)):
         if len(lines[1]) < 2:
-            raise ValueError(f"{name}: no lines; at least one is needed")
+            raise ValueError(f"{name}: no lines; allowed: at least one")
     kinds = vocabulary - NEVER
     before, after = _steps(*train)
     pairs = np.bincount(before * vocabulary + after, minlength=vocabulary**2).reshape(vocabulary, vocabulary)
@@ -56,6 +56,6 @@ def cross_entropies(train: Lines, test: Lines, *, vocabulary: int) -> tuple[floa
 
 
 def _steps(ids: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(what stands before, target) of every target of the lines."""
+    """(preceding id, target) for every target of the lines."""
     wide = ids.astype(np.int64)
     return np.insert(wide, offsets[:-1], BOS), np.insert(wide, offsets[1:], EOS)

@@ -26,33 +26,11 @@ _REFLECTION = frozenset(
 # Calls without an effect outside their result. Every other call at the top level of a module counts always.
 _PURE = frozenset(
     {
-        *(
-            "bool",
-            "dict",
-            "enumerate",
-            "float",
-            "frozenset",
-            "int",
-            "len",
-            "list",
-            "map",
-            "max",
-            "min",
-            "range",
-        ),
-        *("reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "zip"),
-        *("abstractmethod", "classmethod", "property", "staticmethod", "overload"),
-        *(
-            "cache",
-            "lru_cache",
-            "cached_property",
-            "contextmanager",
-            "wraps",
-            "dataclass",
-            "field",
-            "partial",
-        ),
-        *("NewType", "Path", "TypeVar", "namedtuple", "re.compile", "runtime_checkable", "torch.no_grad"),
+        *("bool", "dict", "enumerate", "float", "frozenset", "int", "len", "list", "map", "max", "min"),
+        *("range", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "zip"),
+        *("abstractmethod", "classmethod", "property", "staticmethod", "overload", "runtime_checkable"),
+        *("cache", "cached_property", "contextmanager", "dataclass", "field", "lru_cache", "partial"),
+        *("NewType", "Path", "TypeVar", "namedtuple", "wraps", "re.compile", "torch.no_grad"),
         *("contextlib.contextmanager", "functools.cache", "functools.lru_cache"),
     }
 )

@@ -4,15 +4,16 @@
     version(M) = sha256( hash(all of m) for m in M, hash(effects(m)) for each module m that is imported )
 
 cut to 16 hex digits. A definition is a function, a class or a constant at the top level of a module, its ``text`` the
-syntax tree of :mod:`relearn.runs.code_trees`; what else stands there are the module's effects. An edited formula changes
-the version of the runs that reach it. An edited comment, a definition that a run does not reach, a moved or a renamed
-file change nothing: no module name and no path enters the hash.
+syntax tree of :mod:`relearn.runs.code_trees`. All other statements at the top level are the module's effects. An edited
+formula changes the version of the runs that reach it. An edited comment, a definition that a run does not reach, and
+a moved or renamed file change nothing, because no module name and no path enters the hash.
 
-- Definitions of one module are found by name, with all that they read there. ``from m import name`` takes one
-  definition; an imported module, ``from m import *`` and a definition that uses ``globals()`` or the like take all.
-- Function-level imports count with the function, imports under ``if TYPE_CHECKING:`` never.
-- The modules M themselves count whole, and their effects, and those of all modules imported by what is reached,
-  the ``__init__`` files on each dotted path included, because Python runs them too.
+- ``from m import name`` takes one definition and all that it reads in m. An imported module, ``from m import *`` and a
+  definition that uses ``globals()`` or the like take all of m.
+- Function-level imports count with their function. Imports under ``if TYPE_CHECKING:`` never count.
+- The modules M count whole.
+- The effects of every module that is imported on the way count, those of the ``__init__`` files on each dotted path
+  too, because Python runs them.
 
 Two things are left out on purpose.
 
@@ -31,10 +32,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import relearn
 from relearn.runs.code_trees import Import, Statement, Tree, reflects, tree_of
 
 PACKAGE = "relearn"
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(relearn.__path__[0]).resolve()
 
 # They carry results from place to place, or decide where and when a job runs. None of them computes a number
 # of a run other than its cost, so an edit here must not re-run weeks of training.

@@ -188,7 +188,7 @@ def peak_bytes(side: dict[str, Any]) -> int:
         words = [
             sys.executable,
             "-m",
-            "relearn.steps.throughput",
+            __name__,
             str(torch.get_num_threads()),
             json.dumps(side),
         ]

@@ -49,5 +49,5 @@ def test_a_sample_that_comes_twice_is_told_with_its_file(tmp_path: Path) -> None
     for part in ("train", "dev"):
         (tmp_path / "RTE" / f"{part}.tsv").write_text(f"{head}\tlabel\n0\tA.\tB.\tentailment\n")
     (tmp_path / "RTE/test.tsv").write_text(f"{head}\n4\tA.\tB.\n4\tA.\tC.\n")
-    with pytest.raises(ValueError, match=r"^test.tsv: ids: '4' is there twice"):
+    with pytest.raises(ValueError, match=r"^test.tsv: ids: '4' occurs twice"):
         glue.load("rte", tmp_path, official=False)

@@ -175,7 +175,7 @@ def test_bad_images_are_left_out_counted_and_listed(net, torn, tmp_path: Path) -
     for path, answer in zip(good[:-4], answers):
         labels[int(path.stem[-8:]) - 1] = [answer]
     (tmp_path / "real.json").write_text(json.dumps(labels))
-    with pytest.raises(ValueError, match="no image that can be decoded"):
+    with pytest.raises(ValueError, match="not an image that can be decoded"):
         measured(net, sets, real=tmp_path / "real.json")
     found = measured(net, sets, real=tmp_path / "real.json", on_bad_image="skip")
     assert [one.file for one in found.bad] == [f"{path.parent.name}/{path.name}" for path in bad]
@@ -213,7 +213,7 @@ def test_missing_classes_fail_or_are_noted(net, sets: dict[str, Path]) -> None:
 
 
 def test_a_class_outside_a_set_is_refused(net, sets: dict[str, Path]) -> None:
-    with pytest.raises(ValueError, match=r"val: class 'n01\d+' is none of the set's 200"):
+    with pytest.raises(ValueError, match=r"val: class 'n01\d+' is not one of the set's 200"):
         measured(net, {"a": sets["val"]})
 
 
@@ -251,7 +251,7 @@ def test_refusals(net, sets: dict[str, Path]) -> None:
         (net, {"val": sets["val"]}, {"size": 24}, "protocol.size is 24; allowed: 16, of the network"),
         (net, {"val": sets["val"]}, {"mask": 1}, "protocol.mask: missing or unknown; allowed: size"),
         (net, {"val": sets["val"]}, {"on_bad_image": "hide"}, "on_bad_image is 'hide'; allowed: fail, skip"),
-        (net, {"c": sets["val"]}, {}, "is no corruption"),
+        (net, {"c": sets["val"]}, {}, "is not a corruption"),
     ):
         with pytest.raises(ValueError, match=said):
             measured(one, given, **protocol)

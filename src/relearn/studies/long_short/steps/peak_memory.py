@@ -29,12 +29,7 @@ def peaks(cases: Sequence[CurveCase]) -> list[int | None]:
     import torch
 
     told = json.dumps([dataclasses.asdict(case) for case in cases])
-    words = [
-        sys.executable,
-        "-m",
-        "relearn.studies.long_short.steps.peak_memory",
-        str(torch.get_num_threads()),
-    ]
+    words = [sys.executable, "-m", __name__, str(torch.get_num_threads())]
     environment = {**os.environ, **SMALL}
     done = subprocess.run(words, input=told, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found: list[int | None] = json.loads(done.stdout.splitlines()[-1])
