@@ -1,36 +1,37 @@
-# The study `layer_scale` (touvron2021).
+# The study `layer_scale` (touvron2021): which runs there are is in src/relearn/studies/layer_scale/plan.py.
+LAYER_SCALE = plan_of("layer_scale")
 
 
-include: "../settings/layer_scale.smk"
-
-
-# classify: each network trained on images and measured before and after.
-rule classify_layer_scale_all:
+rule layer_scale:
     input:
-        expand("{run}/record.json", run=DEEP_RUNS),
+        records(LAYER_SCALE),
     localrule: True
 
 
-use rule run as classify_layer_scale with:
-    input:
-        data=vision_images("layer_scale"),
+# The images, as one file.
+use rule run as layer_scale_prepare_images with:
     output:
-        record=f"{DEEP_RUN}/record.json",
-        history=f"{DEEP_RUN}/history.csv",
-        layers=f"{DEEP_RUN}/layers.csv",
-        alphas=f"{DEEP_RUN}/alphas.csv",
-        network=f"{DEEP_RUN}/model.safetensors",
+        **LAYER_SCALE["prepare_images"].files,
     log:
-        f"{ROOT}/logs/layer_scale/classify/{{suite}}/{{variant}}/depth{{depth}}/seed{{seed}}.log",
-    wildcard_constraints:
-        suite="residual|drop_path|class_token",
-    threads: 8 if from_folder("layer_scale") else 1
+        LAYER_SCALE["prepare_images"].log,
     resources:
-        **needs(mem_mb=12000, minutes=10080 if from_folder("layer_scale") else 1440),
+        **needs_of(LAYER_SCALE["prepare_images"]),
     params:
-        **words(
-            "classify",
-            study="layer_scale",
-            settings=classify_layer_scale_settings,
-            modules=classify_modules("layer_scale", DEIT),
-        ),
+        **words_of(LAYER_SCALE["prepare_images"]),
+
+
+# Each network, trained on the images and measured before and after.
+use rule run as layer_scale_train_vision with:
+    input:
+        **inputs_of(LAYER_SCALE["train_vision"]),
+    output:
+        **LAYER_SCALE["train_vision"].files,
+    log:
+        LAYER_SCALE["train_vision"].log,
+    wildcard_constraints:
+        **LAYER_SCALE["train_vision"].constraints,
+    threads: LAYER_SCALE["train_vision"].needs.threads
+    resources:
+        **needs_of(LAYER_SCALE["train_vision"]),
+    params:
+        **words_of(LAYER_SCALE["train_vision"]),

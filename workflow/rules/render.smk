@@ -16,10 +16,12 @@ def rendered(pattern, **values):
 
 def shown(folder, kind, ending):
     """Return the files of one kind for `snakemake --report`, by publication and chapter."""
-    named = {source: ids[folder] for source, ids in ARTEFACTS.items() if ids[folder]}
-    paths = {source: rendered(f"{ROOT}/{folder}/{{id}}.{ending}", id=ids) for source, ids in named.items()}
-    caption = f"../report/{kind}.rst"
-    return [report(made, caption=caption, category=source, subcategory=folder) for source, made in paths.items()]
+    found, caption = [], f"../report/{kind}.rst"
+    for source, ids in ARTEFACTS.items():
+        if ids[folder]:
+            paths = rendered(f"{ROOT}/{folder}/{{id}}.{ending}", id=ids[folder])
+            found += [report(paths, caption, category=source, subcategory=folder)]
+    return found
 
 
 RECORDS = [
@@ -41,7 +43,7 @@ RECORDS = [
     *rules.examine_lipsformer_all.input,
     *rules.examine_lrformer_all.input,
     *rules.classify_lipsformer_all.input,
-    *rules.classify_layer_scale_all.input,
+    *rules.layer_scale.input,
     *rules.classify_lrformer_all.input,
     *rules.throughput_lipsformer_all.input,
     *rules.throughput_long_short_all.input,

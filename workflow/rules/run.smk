@@ -55,6 +55,61 @@ def input_words(wildcards, input):
     return [word for name, found in paths.items() if found for word in ("--input", name, *found)]
 
 
+def plan_of(study):
+    """Return the families of a study's runs by step."""
+    return load_study(study).part("plan").plan(PARAMS, SCALE)
+
+
+def records(plan):
+    """Return the records of all runs of a plan."""
+    return [path for family in plan.values() for path in family.paths()]
+
+
+def cell_of(wildcards):
+    """Return the labels of a job, without its seed."""
+    return {name: value for name, value in wildcards.items() if name != "seed"}
+
+
+def inputs_of(family):
+    """Return the `input:` of a rule: for each name a function of the wildcards."""
+    return {
+        name: lambda wildcards, name=name: family.inputs_of(**dict(wildcards.items())).get(name, [])
+        for name in family.inputs
+    }
+
+
+def needs_of(family):
+    """Return the `resources:` of a rule; device and precision are the same for all jobs of this machine."""
+    needed = family.needs
+    return {
+        "mem_mb": needed.mem_mb,
+        "runtime": needed.minutes,
+        "gpu": needed.gpu,
+        "device": DEVICE,
+        "precision": PRECISION,
+    }
+
+
+def words_of(family):
+    """Return the `params:` of a rule: the words of `relearn <study> <step> ...` that describe the run."""
+    of_step = load_study(family.study).steps[family.step]
+
+    def label_words(wildcards):
+        labels = family.labels_of(**cell_of(wildcards))
+        return [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
+
+    return {
+        "step": family.step,
+        "study": family.study,
+        "settings": lambda wildcards: canonical(family.settings_of(**cell_of(wildcards))),
+        "code": lambda wildcards: version_of(of_step, *family.modules_of(**cell_of(wildcards))),
+        "labels": label_words,
+        "seed": [] if family.seeds is None else ["--seed", "{seed}"],
+        "scale": SCALE,
+        "inputs": input_words,
+    }
+
+
 rule run:
     conda:
         ENVIRONMENT

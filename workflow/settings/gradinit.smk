@@ -413,5 +413,4 @@ def translation_probe_settings(wildcards):
     }
     return {**own, **shared}
 
-
 # render

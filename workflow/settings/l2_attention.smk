@@ -196,5 +196,4 @@ def clock_settings(wildcards):
         **{key: CLOCK[key] for key in keys},
     }
 
-
 # render

@@ -145,5 +145,4 @@ def retest_settings(wildcards):
 def retest_modules(wildcards):
     return modules_behind(pyramid(wildcards.variant)[0])
 
-
 # render

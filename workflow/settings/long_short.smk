@@ -271,5 +271,4 @@ def throughput_long_short_modules(wildcards):
     names = [LS_NAMES[wildcards.network], LS_NAMES[LS["throughput"]["against"]]]
     return sorted({module for name in names for module in modules_behind(name)})
 
-
 # render

@@ -64,5 +64,4 @@ def uncertainty_modules():
     sets = [OUTLIERS[name].partition(":")[0] for name in LRFORMER["uncertainty"]["sets"]]
     return ["relearn.models.residual_vit", *sets]
 
-
 # render

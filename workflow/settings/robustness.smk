@@ -28,5 +28,4 @@ def withstand_settings(wildcards):
 def withstand_modules(wildcards):
     return modules_behind(LS_NAMES[wildcards.network])
 
-
 # render

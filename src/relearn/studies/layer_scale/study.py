@@ -8,8 +8,8 @@ STUDY = Study(
     title="Deep vision Transformers: LayerScale and class attention",
     chapter="",
     steps={
-        "prepare": "relearn.steps.prepare_images",
-        "classify": "relearn.steps.train_vision",
+        "prepare_images": "relearn.steps.prepare_images",
+        "train_vision": "relearn.steps.train_vision",
     },
     figures={
         "branch_ratios": "relearn.studies.layer_scale.figures.branch_ratios",

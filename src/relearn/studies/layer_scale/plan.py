@@ -1,0 +1,83 @@
+"""The runs of the study: residual schemes at several depths, drop-path rates, and the layer where the class token enters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.models.layer_scale_start import layer_scale_start
+from relearn.studies import vision
+from relearn.studies.family import Family
+
+NETWORK = "residual_deit_small"
+SMALLEST = 1.0e-6
+"""The smallest of LayerScale's initial values; `rezero_epsilon` starts there instead of at 0."""
+
+
+def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """The families of runs by step."""
+    own = params["layer_scale"]
+    grid = own["grid"]
+    drop_paths, class_tokens = grid["drop_paths"], grid["class_tokens"]
+
+    def settings(suite: str, variant: str, depth: str) -> dict[str, Any]:
+        blocks = int(depth)
+        scheme: dict[str, Any] = {"residual": "layer_scale", "epsilon": layer_scale_start(blocks)}
+        warm, rate = True, own["train"]["drop_path"]
+        if suite == "residual":
+            scheme, warm = residual(variant)
+        elif suite == "drop_path":
+            scheme, rate = {**scheme, "drop_path": variant}, drop_paths["rate"]
+        elif suite == "class_token":
+            scheme["class_token"] = variant
+            if variant == "class_attention":
+                scheme["class_layers"] = class_tokens["layers"]
+        sizes = own["network"]
+        network = {
+            "name": NETWORK,
+            "embed_dim": sizes["dim"],
+            "num_heads": sizes["heads"],
+            **{key: sizes[key] for key in ("patch_size", "start_std", "position_std")},
+            "depth": blocks,
+            "drop_path_rate": rate,
+            **scheme,
+        }
+        warmup = {} if warm else {"warmup_epochs": 0}
+        return {"network": network, **vision.recipe(params, "layer_scale", own["train"], **warmup)}
+
+    train = Family(
+        study="layer_scale",
+        step="train_vision",
+        scale=scale,
+        folder="{suite}/{variant}/depth{depth}",
+        cells=[
+            *(_cell("residual", name, depth) for name in grid["residuals"] for depth in grid["depths"]),
+            *(_cell("drop_path", name, drop_paths["depth"]) for name in drop_paths["variants"]),
+            *(_cell("class_token", name, class_tokens["depth"]) for name in class_tokens["variants"]),
+        ],
+        seeds=own["seeds"],
+        inputs={"data": vision.images_path(params, scale, "layer_scale")},
+        settings=settings,
+        modules=vision.modules_behind(params, "layer_scale", NETWORK),
+        outputs=vision.TRAINED,
+        needs=vision.training_needs(params, "layer_scale"),
+        constraints={"depth": r"\d+"},
+    )
+    return {"prepare_images": vision.prepare_images(params, scale, "layer_scale"), "train_vision": train}
+
+
+def _cell(suite: str, variant: str, depth: int) -> dict[str, str]:
+    return {"suite": suite, "variant": variant, "depth": str(depth)}
+
+
+def residual(variant: str) -> tuple[dict[str, Any], bool]:
+    """The residual scheme behind a name of params.yaml, and whether it is trained with warm-up."""
+    if variant.startswith("layer_scale_"):
+        return {"residual": "layer_scale", "epsilon": float(variant.removeprefix("layer_scale_"))}, True
+    if variant == "rezero_epsilon":
+        return {"residual": "rezero", "epsilon": SMALLEST}, False
+    if variant.endswith("_deit"):
+        return {"residual": variant.removesuffix("_deit"), "maps": "deit"}, False
+    if variant.endswith("fixup_norm"):
+        return {"residual": variant.removesuffix("_norm"), "norm": True}, True
+    return {"residual": variant}, variant in ("pre_norm", "post_norm")

@@ -1,0 +1,93 @@
+"""What the studies that train vision Transformers share in their plans: their images and their training recipes.
+
+A plan imports no torch: `models.vision.modules_of` reads the names of modules only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.data import module_of
+from relearn.models.vision import modules_of
+from relearn.studies.family import Family, Needs
+
+FOLDER = "imagenet"  # not prepared: its images are read where they lie
+
+
+def from_folder(params: Mapping[str, Any], study: str) -> bool:
+    """Whether a study trains on ImageNet's folder, so that its jobs decode images while they train."""
+    return params[study]["images"]["dataset"] == FOLDER
+
+
+def listing_path(scale: str) -> str:
+    """The listing of ImageNet's folder, which the study ``gradinit`` makes for everybody."""
+    return f"results/{scale}/runs/gradinit/list_imagenet/{FOLDER}/listing.json"
+
+
+def images_path(params: Mapping[str, Any], scale: str, study: str) -> str:
+    """What a run of images reads: the prepared set, or the listing of ImageNet's folder."""
+    if from_folder(params, study):
+        return listing_path(scale)
+    return f"results/{scale}/runs/{study}/prepare_images/{params[study]['images']['dataset']}/data.safetensors"
+
+
+def prepare_images(params: Mapping[str, Any], scale: str, study: str) -> Family:
+    """The study's images, all of the training set in one part, as in chapter 4 of zhu2022; no run for ImageNet's folder."""
+    images = params[study]["images"]
+    return Family(
+        study=study,
+        step="prepare_images",
+        scale=scale,
+        folder="{dataset}",
+        cells=[] if from_folder(params, study) else [{"dataset": images["dataset"]}],
+        settings=lambda dataset: {
+            "dataset": dataset,
+            "pretrain_per_class": images["train_per_class"] - 1,
+            "fine_tune_per_class": 1,
+            "pool_per_class": 1,
+        },
+        modules=lambda dataset: [module_of(dataset)],
+        outputs={"data": "data.safetensors"},
+        needs=Needs(mem_mb=4000, minutes=30, gpu=0),
+    )
+
+
+def training_needs(params: Mapping[str, Any], study: str) -> Needs:
+    """Machine needs of `train_vision`: a week and threads that decode where images come from ImageNet's folder."""
+    folder = from_folder(params, study)
+    return Needs(mem_mb=12000, minutes=10080 if folder else 1440, threads=8 if folder else 1)
+
+
+TRAINED = {
+    "history": "history.csv",
+    "layers": "layers.csv",
+    "alphas": "alphas.csv",
+    "network": "model.safetensors",
+}
+"""What `train_vision` writes."""
+
+
+def recipe(params: Mapping[str, Any], study: str, train: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+    """Settings of `train_vision` from a recipe of params.yaml; ``own`` takes precedence. In params.yaml 0 means none."""
+    merged = {**train, **own}
+    folder = from_folder(params, study)
+    augment = {"magnitude": merged["randaugment"], "spread": merged["randaugment_spread"], "operations": 2}
+    found = {
+        **{key: merged[key] for key in ("optimizer", "lr", "betas", "weight_decay", "batch_size", "epochs")},
+        **{key: merged[key] for key in ("warmup_epochs", "label_smoothing", "test_images")},
+        "momentum": merged.get("momentum", 0.9),
+        "schedule": "cosine",
+        "randaugment": augment if merged["randaugment"] else None,
+        **{key: merged[key] or None for key in ("mixup", "cutmix", "clip_norm")},
+        "ema": merged["average"] or None,
+        "train_images": 0,
+        "task": "folder" if folder else "images",
+    }
+    return found | ({"size": 224} if folder else {key: merged[key] for key in ("crop_padding", "flip")})
+
+
+def modules_behind(params: Mapping[str, Any], study: str, network: str) -> list[str]:
+    """The modules behind a run that trains ``network``, a name that timm knows."""
+    task = "folder" if from_folder(params, study) else "images"
+    return [f"relearn.steps.tasks.{task}", *modules_of(network)]
