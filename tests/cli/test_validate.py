@@ -10,7 +10,8 @@ import pytest
 
 from relearn import cli
 from relearn.params import reading as params
-from relearn.params.schema import json_schema
+from relearn.studies import parameters
+from relearn.studies.parameters import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_good_parameters(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate"]) == 0
-    count = len(params.leaves(params.load()))
+    count = len(params.leaves(parameters.load()))
     assert capsys.readouterr() == (f"ok: params.yaml at scale mini: {count} values\n", "")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relearn.params import reading as params
-from relearn.params import schema
 from relearn.params.strict_yaml import KeyPath, dotted
+from relearn.studies import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOM = 4
@@ -19,7 +19,7 @@ ROOM = 4
 SCALES_OF_THEIR_OWN = {"poison_class", "target_class", "severities", "randaugment"}
 """Classes and levels: they end where their scale ends, as shares do at 1."""
 NUMBERS = ("integer", "number")
-TREE = schema.json_schema()
+TREE = parameters.json_schema()
 
 
 def resolved(node: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def used() -> dict[KeyPath, float]:
             most[path] = max(value, most.get(path, value))
 
     for scale in params.SCALES:
-        walk(params.load(ROOT / "params.yaml", scale=scale), ())
+        walk(parameters.load(ROOT / "params.yaml", scale=scale), ())
     return most
 
 
@@ -101,7 +101,7 @@ def test_a_number_beyond_its_bound_is_refused_in_one_line(
             continue
         beyond = most + 1 if NODES[path]["type"] == "integer" else float(most) * 2
         with pytest.raises(params.ParamsError) as caught:
-            params.load(ROOT / "params.yaml", overrides=nested(path, beyond))
+            parameters.load(ROOT / "params.yaml", overrides=nested(path, beyond))
         (line,) = caught.value.problems
         assert line.startswith(f"override: {dotted(path)}: found {beyond}, allowed: "), line
         assert line.endswith((f"<= {most:g}", f"<= {most:.0f}", f"< {most:g}")), line

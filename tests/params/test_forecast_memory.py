@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from relearn.params import reading as params
 from relearn.params import rules as schema_rules
 from relearn.params.forecast_memory import LIMIT, TRAINED, Need, Tensor, transformer
 from relearn.params.strict_yaml import dotted
+from relearn.studies import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES: dict[str, Any] = {"layers": 3, "dim": 32, "ffn": 96, "heads": 4}
@@ -274,7 +274,7 @@ def test_what_does_not_fit_is_refused_in_one_line(forecast: str) -> None:
     """By this forecast and by no bound of a single key."""
     changes, key, word = BEYOND[forecast]
     with pytest.raises(params.ParamsError) as caught:
-        params.load(ROOT / "params.yaml", overrides=nested(changes))
+        parameters.load(ROOT / "params.yaml", overrides=nested(changes))
     assert all("at most 2048 GiB at this size" in line for line in caught.value.problems), caught.value
     line = next(line for line in caught.value.problems if f": {key}: found " in line)
     assert word in line.partition("most: ")[2]
@@ -283,9 +283,7 @@ def test_what_does_not_fit_is_refused_in_one_line(forecast: str) -> None:
 
 @pytest.mark.parametrize("scale", params.SCALES)
 def test_every_scale_fits_with_room(scale: str) -> None:
-    values = params.load(ROOT / "params.yaml", scale=scale)
-    forecasts = {
-        dotted(one.path): one.bytes for one in schema_rules.needs(functools.partial(params.section, values))
-    }
+    values = parameters.load(ROOT / "params.yaml", scale=scale)
+    forecasts = {dotted(one.path): one.bytes for one in parameters.needs(values)}
     assert len(forecasts) > 20
     assert max(forecasts.values()) * 30 < LIMIT

@@ -7,7 +7,6 @@ leaves keys and lines as they are; one in eight changes a byte of its text.
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import random
 import re
@@ -23,10 +22,10 @@ import yaml
 
 from relearn.params import forecast_memory
 from relearn.params import reading as params
-from relearn.params import rules as schema_rules
 from relearn.params import strict_yaml as spelling
 from relearn.params.strict_yaml import KeyPath, Source, read
 from relearn.runs.record import canonical
+from relearn.studies import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "params.yaml"
@@ -166,7 +165,7 @@ def tried() -> Tried:
                 name, file = "byte", params_of(with_another_byte(draw, text))
             patch.setattr(params, "read", lambda path, file=file: file)
             try:
-                found.append((name, params.load(FILE, scale="mini"), [], file.values))
+                found.append((name, parameters.load(FILE, scale="mini"), [], file.values))
             except params.ParamsError as error:
                 found.append((name, None, error.problems, file.values))
     return found
@@ -207,7 +206,7 @@ def test_what_is_accepted_is_what_the_file_says_and_fits(tried: Tried) -> None:
             continue
         assert params.leaves({**values, "scale": written["scale"]}) == params.leaves(written), name
         assert json.loads(canonical(values)) == values
-        for need in schema_rules.needs(functools.partial(params.section, values)):
+        for need in parameters.needs(values):
             assert 0 <= need.bytes <= forecast_memory.LIMIT, (name, need)
             forecasts += 1
     assert forecasts > 1000

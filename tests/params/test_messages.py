@@ -11,8 +11,9 @@ import pytest
 from relearn.params import messages as faults
 from relearn.params import reading as params
 from relearn.params.strict_yaml import dotted
+from relearn.studies import parameters
 
-BASE = params.load(Path(__file__).resolve().parents[2] / "params.yaml")
+BASE = parameters.load(Path(__file__).resolve().parents[2] / "params.yaml")
 
 
 def changed(key: str, value: Any) -> dict[str, Any]:
@@ -24,11 +25,11 @@ def changed(key: str, value: Any) -> dict[str, Any]:
 
 
 def said(tree: dict[str, Any]) -> list[str]:
-    return [f"{dotted(path)}: {text}" for path, text, _ in faults.check(tree)[1]]
+    return [f"{dotted(path)}: {text}" for path, text, _ in faults.check(tree, parameters.schema())[1]]
 
 
 def test_good_values_have_no_fault_and_settled_types() -> None:
-    settled, found = faults.check(changed("poisoning.pretrain.network.width", 1))
+    settled, found = faults.check(changed("poisoning.pretrain.network.width", 1), parameters.schema())
     assert found == []
     width = settled["poisoning"]["pretrain"]["network"]["width"]
     assert type(width) is float  # 1 and 1.0 must give the same settings, hence the same run
@@ -105,7 +106,9 @@ def test_a_missing_key_says_what_belongs_there() -> None:
     assert said(tree) == ["poisoning.train.transfer.lr: missing, allowed: a number > 0 and <= 1000000"]
 
 
-@pytest.mark.parametrize("above", sorted({key.rpartition(".")[0] for key in faults.known_keys()}))
+@pytest.mark.parametrize(
+    "above", sorted({key.rpartition(".")[0] for key in faults.known_keys(parameters.schema())})
+)
 def test_one_wrong_letter_still_finds_the_name(above: str) -> None:
     """Every name of four letters or more, with one letter changed, is guessed among its neighbours.
 
@@ -131,7 +134,7 @@ def test_one_wrong_letter_still_finds_the_name(above: str) -> None:
 
 def test_known_keys_are_those_of_the_file() -> None:
     leaves = set(params.leaves(BASE))
-    known = set(faults.known_keys())
+    known = set(faults.known_keys(parameters.schema()))
     assert leaves <= known
     assert all(any(leaf.startswith(f"{key}.") for leaf in leaves) for key in known - leaves)
 

@@ -20,12 +20,13 @@ from relearn.methods import ATTACKS, DEFENCES, end_to_end, transfer
 from relearn.methods import load as method
 from relearn.params import messages as faults
 from relearn.params import reading as params
+from relearn.studies import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = yaml.safe_load((ROOT / "params.yaml").read_text())
 READ_ONCE = functools.cache(params.read)
-BASE = params.leaves(params.load(ROOT / "params.yaml", scale="mini"))
-PAPER = params.load(ROOT / "params.yaml", scale="paper")["poisoning"]
+BASE = params.leaves(parameters.load(ROOT / "params.yaml", scale="mini"))
+PAPER = parameters.load(ROOT / "params.yaml", scale="paper")["poisoning"]
 OVERLAID = params.SCALES[1:]
 SECTION_OF = {key: ".".join(key.split(".")[:2]) for key in BASE}
 SECTIONS = {
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 def refused(*args: Any, **options: Any) -> list[str]:
     with pytest.raises(params.ParamsError) as caught:
-        params.load(*args, **options)
+        parameters.load(*args, **options)
     assert str(caught.value) == "\n".join(caught.value.problems)
     assert all("\n" not in line for line in caught.value.problems)
     return caught.value.problems
@@ -82,14 +83,18 @@ def only(key: str, value: Any) -> dict[str, Any]:
 def test_params_yaml_is_whole() -> None:
     """Every key of the schema stands in the file that a reader opens, whatever the overlays say."""
     written = params.leaves(SHIPPED)
-    sections = {key for key in faults.known_keys() if any(leaf.startswith(f"{key}.") for leaf in written)}
-    assert set(faults.known_keys()) == set(written) | sections
+    sections = {
+        key
+        for key in faults.known_keys(parameters.schema())
+        if any(leaf.startswith(f"{key}.") for leaf in written)
+    }
+    assert set(faults.known_keys(parameters.schema())) == set(written) | sections
 
 
 @pytest.mark.parametrize("scale", OVERLAID)
 def test_an_overlay_validates_and_lies_over_leaf_by_leaf(scale: str) -> None:
     overlay = params.leaves(yaml.safe_load((ROOT / f"params/{scale}.yaml").read_text()))
-    loaded = params.leaves(params.load(ROOT / "params.yaml", scale=scale))
+    loaded = params.leaves(parameters.load(ROOT / "params.yaml", scale=scale))
     assert loaded == {**BASE, **overlay, "scale": scale}
     assert list(loaded) == list(BASE)
 
@@ -237,7 +242,7 @@ def test_a_fault_of_the_overlay_is_told_with_the_overlay_s_place(folder: Path) -
     first, second = refused(folder / "params.yaml", scale="small")
     assert f"{over}:3: poisoning.harden.training.epoch: unknown key, nearest known name: epochs;" in first
     assert f"{over}:4: poisoning.craft.targets: found 1000, allowed: at most" in second
-    assert params.load(folder / "params.yaml", scale="mini")  # which that file does not touch
+    assert parameters.load(folder / "params.yaml", scale="mini")  # which that file does not touch
 
 
 def test_a_missing_key_is_told_at_its_section(folder: Path) -> None:
@@ -275,7 +280,7 @@ def test_an_overlay_s_scalar_over_a_section_is_refused(folder: Path) -> None:
 
 def test_the_scale_of_the_file_counts_where_none_is_given(folder: Path) -> None:
     edit(folder / "params.yaml", "scale: mini ", "scale: small ")
-    assert params.load(folder / "params.yaml") == params.load(ROOT / "params.yaml", scale="small")
+    assert parameters.load(folder / "params.yaml") == parameters.load(ROOT / "params.yaml", scale="small")
 
 
 # --- hidden values, sections, the command line
@@ -307,7 +312,7 @@ def test_a_value_that_the_overlay_hides_is_announced_and_no_other(folder: Path) 
 
 
 def test_a_section_by_its_key() -> None:
-    loaded = params.load(ROOT / "params.yaml")
+    loaded = parameters.load(ROOT / "params.yaml")
     attack = params.section(loaded, "poisoning.craft.attacks.convex_polytope")
     assert attack is loaded["poisoning"]["craft"]["attacks"]["convex_polytope"]
     with pytest.raises(params.ParamsError, match=r"^poisoning\.craft\.atacks: unknown key, .*attacks"):
@@ -317,9 +322,9 @@ def test_a_section_by_its_key() -> None:
 
 
 def test_what_is_loaded_is_ours_to_change() -> None:
-    first = params.load(ROOT / "params.yaml")
+    first = parameters.load(ROOT / "params.yaml")
     first["poisoning"]["seeds"].append(9)
-    assert params.load(ROOT / "params.yaml")["poisoning"]["seeds"] == [0]
+    assert parameters.load(ROOT / "params.yaml")["poisoning"]["seeds"] == [0]
 
 
 def test_the_machine_s_settings_have_defaults() -> None:
@@ -368,7 +373,7 @@ def test_only_loading_needs_the_schema_s_library() -> None:
         "assert params.machine({'device': 'cpu'}, 'params.yaml')['device'] == 'cpu'\n"
         "assert params.hidden_by_overlay('params.yaml', 'small')\n"
         "assert 'torch' not in sys.modules and 'relearn.params.schema' not in sys.modules\n"
-        "try: params.load('params.yaml')\n"
+        "try: parameters.load('params.yaml')\n"
         "except ImportError: print('as expected')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -18,9 +18,10 @@ from relearn.cli.validate import schema_text
 from relearn.methods import ATTACKS, DEFENCES
 from relearn.params import reading as params
 from relearn.params import rules as schema_rules
-from relearn.params import schema
 from relearn.params.strict_yaml import dotted
+from relearn.studies import parameters
 from relearn.studies.gradinit import params as schema_gradinit
+from relearn.studies.poisoning import params as schema
 
 from ..studies.freelb import ranges as ranges_freelb
 from ..studies.gradinit import ranges as ranges_gradinit
@@ -286,7 +287,7 @@ def json_can_say(value: Any) -> bool:
 
 def problems(values: dict[str, Any]) -> list[str]:
     try:
-        params.load(ROOT / "params.yaml", overrides=nested(values))
+        parameters.load(ROOT / "params.yaml", overrides=nested(values))
     except params.ParamsError as error:
         return error.problems
     return []
@@ -310,7 +311,7 @@ def test_a_range_holds_on_both_sides(section: str) -> None:
         if key == "scale":
             for value in refused[:3]:
                 with pytest.raises(params.ParamsError, match="allowed: mini, small, medium, paper"):
-                    params.load(ROOT / "params.yaml", scale=value)
+                    parameters.load(ROOT / "params.yaml", scale=value)
             continue
         for value in refused:
             found = problems({key: value})
@@ -322,7 +323,7 @@ def test_a_range_holds_on_both_sides(section: str) -> None:
 def test_the_tables_reach_every_kind_of_key() -> None:
     """What no table tries has the type of a key that one tries."""
     tried = {key.rpartition(".")[2].partition("[")[0] for key in [*RANGES, *(rule[2] for rule in RULES)]}
-    keys = {key.rpartition(".")[2] for key in params.leaves(params.load(ROOT / "params.yaml"))}
+    keys = {key.rpartition(".")[2] for key in params.leaves(parameters.load(ROOT / "params.yaml"))}
     assert keys - tried == {
         "pool_per_class",  # in the rules, from the other side
         "dimension",  # as problems
@@ -333,7 +334,7 @@ def test_every_rule_between_keys_is_tried() -> None:
     """Without a rule, the refused values of some line of the table would pass."""
     alone = set()
     for _, beyond, key in RULES:
-        values = laid_over(params.load(ROOT / "params.yaml"), beyond)
+        values = laid_over(parameters.load(ROOT / "params.yaml"), beyond)
         broken = [rule for rule in schema_rules.RULES if key in broken_by(rule, values)]
         alone |= set(broken) if len(broken) == 1 else set()
     assert [rule.__name__ for rule in schema_rules.RULES if rule not in alone] == []
@@ -394,7 +395,7 @@ def test_names_are_those_of_the_rooms() -> None:
     assert set(get_args(schema.Architecture)) <= set(models.MODELS)
     assert set(schema.Filter.model_fields) == set(DEFENCES)
     assert set(get_args(schema.Defence)) == {*DEFENCES, "adversarial_training"}
-    assert get_args(schema.Scale) == params.SCALES
+    assert get_args(parameters.schema().model_fields["scale"].annotation) == params.SCALES
     assert set(get_args(schema.Prepare.model_fields["dataset"].annotation)) == set(data.DATASETS)
     assert {*get_args(schema.Architecture), *get_args(schema_gradinit.NetworkName)} == set(models.MODELS)
     assert set(get_args(schema_gradinit.CorpusOf.model_fields["dataset"].annotation)) == set(data.CORPORA)
@@ -432,7 +433,7 @@ def test_no_key_has_a_default_and_every_section_is_closed() -> None:
         inner = [one for one in below if isinstance(one, type) and issubclass(one, schema.Section)]
         return [model, *(found for one in inner for found in sections(one))]
 
-    for section in sections(schema.Params):
+    for section in sections(parameters.schema()):
         assert section.model_config["extra"] == "forbid"
         assert section.model_config["strict"] is True
         assert all(field.is_required() for field in section.model_fields.values()), section
@@ -448,7 +449,7 @@ def test_the_exported_schema_judges_as_the_models_do() -> None:
     tree = json.loads(schema_text())
     jsonschema.Draft202012Validator.check_schema(tree)
     whole = jsonschema.Draft202012Validator(tree)
-    base = params.load(ROOT / "params.yaml")
+    base = parameters.load(ROOT / "params.yaml")
     assert whole.is_valid(base)
     # a key is judged with its study: the top of the tree knows no more than which studies there are
     assert (

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from relearn.params import reading as params
 from relearn.report import deviations as page
+from relearn.studies import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = page.read(ROOT / "params/paper.yaml")
-AT_PAPER = params.load(ROOT / "params.yaml", scale="paper")
+AT_PAPER = parameters.load(ROOT / "params.yaml", scale="paper")
 
 
 def written(folder: Path, text: str) -> page.Published:
@@ -45,7 +46,7 @@ def test_exactly_the_changed_keys_are_listed(keys: set[str]) -> None:
 
 @pytest.mark.parametrize("scale", params.SCALES[:-1])
 def test_the_page_holds_each_deviation_of_a_scale(scale: str) -> None:
-    loaded = params.load(ROOT / "params.yaml", scale=scale)
+    loaded = parameters.load(ROOT / "params.yaml", scale=scale)
     rows = page.deviations(loaded, PAPER)
     assert rows
     text = page.markdown(loaded, PAPER)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from relearn.params import reading as reader
+from relearn.studies import parameters
 from relearn.runs import orphan_guard as parents
 from relearn.runs.code_version import code_version
 from relearn.data import OUTLIERS
@@ -19,7 +20,7 @@ from relearn.models import module_of as network_module
 from relearn.runs.record import canonical
 
 parents.announce()  # a job ends when this process is gone
-PARAMS = reader.load("params.yaml", scale=config.get("scale"))
+PARAMS = parameters.load("params.yaml", scale=config.get("scale"))
 MACHINE = reader.machine(config, "params.yaml")
 if hidden := reader.hidden_line("params.yaml", PARAMS["scale"], most=4):
     print(hidden, file=sys.stderr)

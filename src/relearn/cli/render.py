@@ -38,10 +38,10 @@ def main(args: argparse.Namespace) -> int:
         ValueError: an unknown scale or artefact, no record of the scale, published numbers or parameters that cannot be read.
         FileNotFoundError: no folder of published numbers or of records.
     """
-    from relearn.params import reading as parameters
     from relearn.report import artefacts, coverage, figures, runs, table, table_formats
     from relearn.report.quantities import Evidence
     from relearn.runs.atomic_files import staged
+    from relearn.studies import parameters
 
     values = parameters.load(args.params, args.scale)
     args.scale = values["scale"]

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from relearn.params import reading as params
+from relearn.studies import parameters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def main(args: argparse.Namespace) -> int:
         print(schema_text(), end="")
         return 0
     try:
-        values = params.load(args.params, scale=args.scale)
+        values = parameters.load(args.params, scale=args.scale)
     except params.ParamsError as error:
         print("\n".join(error.problems), file=sys.stderr)
         return 2
@@ -41,6 +42,6 @@ def main(args: argparse.Namespace) -> int:
 
 def schema_text() -> str:
     """The JSON schema as the file in workflow/schemas holds it."""
-    from relearn.params import schema
+    from relearn.studies.parameters import json_schema
 
-    return json.dumps(schema.json_schema(), indent=2) + "\n"
+    return json.dumps(json_schema(), indent=2) + "\n"

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from relearn.params.strict_yaml import KeyPath
+
+if TYPE_CHECKING:
+    from relearn.params.types import Section
 
 Fault = tuple[KeyPath, str]
 BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
-def check(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[KeyPath, str, bool]]]:
+def check(
+    values: Mapping[str, Any], model: type[Section]
+) -> tuple[dict[str, Any], list[tuple[KeyPath, str, bool]]]:
     """The values with every type settled, and the faults: key path, text, whether the key is missing."""
     from pydantic import ValidationError
 
+    from relearn.params import conflicts
     from relearn.params import rules as schema_rules
-    from relearn.params import schema
 
-    tree = schema.json_schema()
+    tree = tree_of(model)
     settled = dict(values)
     faults: list[tuple[KeyPath, str, bool]] = []
     try:
-        settled = schema.Params.model_validate(settled).model_dump(by_alias=True)
+        whole = model.model_validate(settled)
+        settled = whole.model_dump(by_alias=True)
     except ValidationError as error:
         for item in error.errors(include_url=False):
             faults.append((item["loc"], _said(item, tree), item["type"] == "missing"))
     broken = [path for path, _, _ in faults]
+    if broken:
+        whole = conflicts.settled(model, values, {tuple(path) for path in broken})
 
     def get(key: str) -> Any:
         path = tuple(key.split("."))
@@ -38,7 +47,7 @@ def check(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[KeyPath
             value = value[name]
         return value
 
-    for path, text in schema_rules.conflicts(get):
+    for path, text in (*schema_rules.conflicts(get), *conflicts.conflicts(whole)):
         faults.append((path, text, False))
     return settled, faults
 
@@ -134,9 +143,13 @@ def _keys(node: Mapping[str, Any], tree: Mapping[str, Any], above: str = "") -> 
         yield from _keys(below, tree, key)
 
 
-def known_keys() -> list[str]:
+def known_keys(model: type[Section]) -> list[str]:
     """Every dotted key path that the schema knows, sections included."""
-    from relearn.params import schema
-
-    tree = schema.json_schema()
+    tree = tree_of(model)
     return list(_keys(tree, tree))
+
+
+@cache
+def tree_of(model: type[Section]) -> dict[str, Any]:
+    """The JSON schema of a model. One tree for all callers: do not change it."""
+    return model.model_json_schema()

@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relearn.params import messages as faults
 from relearn.params.strict_yaml import KeyPath, Problem, Source, read
+
+if TYPE_CHECKING:
+    from relearn.params.types import Section
 
 SCALES = ("mini", "small", "medium", "paper")
 MACHINE_KEYS = ("scale", "device", "precision", "mirror")
@@ -31,7 +34,11 @@ class ParamsError(ValueError):
 
 
 def load(
-    path: str | Path = "params.yaml", scale: str | None = None, overrides: Mapping[str, Any] | None = None
+    path: str | Path = "params.yaml",
+    scale: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    model: type[Section],
 ) -> dict[str, Any]:
     """The parameters in force, every value explicit.
 
@@ -39,6 +46,7 @@ def load(
         path: the parameter file; overlays lie in ``params/`` beside it.
         scale: one of SCALES; None takes the file's own ``scale``.
         overrides: values laid over both, nested as in the file (for tests and tools).
+        model: the schema of the whole file.
 
     Raises:
         ParamsError: with a line for every fault of the files and the values.
@@ -50,7 +58,7 @@ def load(
         merged["scale"] = scale
     settled: dict[str, Any] = {}
     if base.values:
-        settled, found = faults.check(merged)
+        settled, found = faults.check(merged, model)
         told = {(problem.file, problem.path) for problem in problems}
         for key, text, missing in found:
             layers = [base, overlay, top] if missing else [top, overlay, base]

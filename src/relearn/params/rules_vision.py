@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, SIDE, images_for_testing
+from relearn.data.facts import CLASSES, SIDE, images_for_testing
 from relearn.params.forecast_memory import Need, jacobian, transformer
 
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
-STUDIES = ("lipsformer", "layer_scale", "lrformer", "long_short")
+STUDIES = ("lipsformer", "lrformer", "long_short")
 LOOKS = {
     "lrformer": ("lrformer.uncertainty.images",),
     "long_short": ("long_short.similarity.images", "robustness.withstand.images"),
@@ -30,17 +30,6 @@ def _test_images_of(get: Get, study: str) -> int:
     return images_for_testing(dataset, CLASSES * get(f"{study}.images.train_per_class"))
 
 
-def _images(get: Get) -> Iterator[Conflict]:
-    for study in STUDIES:
-        key = f"{study}.images.train_per_class"
-        found, dataset = get(key), get(f"{study}.images.dataset")
-        most = MOST_FOR_TRAINING.get(dataset, 0)
-        if dataset == "imagenet" and found:
-            yield _at(key), f"found {found}, allowed: 0 (all) of {dataset}"
-        if dataset != "imagenet" and not 2 <= found <= most:
-            yield _at(key), f"found {found}, allowed: 2 to {most} images a class of {dataset}"
-
-
 def _patches(get: Get) -> Iterator[Conflict]:
     for study in STUDIES:
         key, side = f"{study}.network.patch_size", SIDE[get(f"{study}.images.dataset")]
@@ -50,7 +39,7 @@ def _patches(get: Get) -> Iterator[Conflict]:
 
 
 def _heads(get: Get) -> Iterator[Conflict]:
-    for study in ("layer_scale", "lrformer"):
+    for study in ("lrformer",):
         key, heads = f"{study}.network.dim", get(f"{study}.network.heads")
         if get(key) % heads:
             yield _at(key), f"found {get(key)}, allowed: multiples of heads = {heads}"
@@ -74,7 +63,6 @@ def _width(get: Get) -> Iterator[Conflict]:
 def _batches(get: Get) -> Iterator[Conflict]:
     keys = {
         "lipsformer": ("train",),
-        "layer_scale": ("train",),
         "lrformer": ("grid.optimisers.depth_6", "grid.optimisers.depth_12"),
         "long_short": ("train",),
     }
@@ -90,7 +78,7 @@ def _batches(get: Get) -> Iterator[Conflict]:
 
 
 def _warmup(get: Get) -> Iterator[Conflict]:
-    pairs = {f"{study}.train.warmup_epochs": f"{study}.train.epochs" for study in STUDIES}
+    pairs = {}
     pairs["lipsformer.grid.ablation.warmup_epochs"] = "lipsformer.grid.ablation.epochs"
     pairs["lipsformer.grid.pairs.warmup_epochs"] = "lipsformer.train.epochs"
     for key, length in pairs.items():
@@ -107,20 +95,12 @@ def _test_images(get: Get) -> Iterator[Conflict]:
                 yield _at(key), f"found {get(key)}, allowed: at most {what}"
 
 
-RULES = (_images, _patches, _heads, _width, _batches, _warmup, _test_images)
+RULES = (_patches, _heads, _width, _batches, _warmup, _test_images)
 
 
 def _vit_memory(get: Get) -> Iterator[Need]:
     """The residual networks: as many tokens as patches and one more, a feed-forward four times as wide as the stream."""
     cases = {
-        "layer_scale": (
-            max(
-                *get("layer_scale.grid.depths"),
-                get("layer_scale.grid.drop_paths.depth"),
-                get("layer_scale.grid.class_tokens.depth") + get("layer_scale.grid.class_tokens.layers"),
-            ),
-            get("layer_scale.train.batch_size"),
-        ),
         **{
             f"lrformer {depth}": (depth, get(f"lrformer.grid.optimisers.depth_{depth}.batch_size"))
             for depth in (6, 12)

@@ -85,7 +85,16 @@ Milestones = Annotated[list[EpochCount], Ascending, AfterValidator(ascending)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(unique)]
 
 
+class Unsettled(AttributeError):
+    """A key that is missing, or whose value is already refused, was asked for."""
+
+
 class Section(BaseModel):
-    """A mapping whose keys are all known and all present."""
+    """A mapping whose keys are all known and all present; its checks are in :mod:`relearn.params.conflicts`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in type(self).model_fields:
+            raise Unsettled(name)
+        return super().__getattr__(name)  # type: ignore[misc]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, SIDE, images_for_testing
+from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
     Batch,
     EpochCount,
@@ -26,6 +29,38 @@ class VisionImages(Section):
     dataset: Literal["digits", "cifar10", "imagenet"]
     train_per_class: SamplesOrAll
 
+    @check
+    def _train_per_class(self) -> Iterator[Conflict]:
+        found, most = self.train_per_class, MOST_FOR_TRAINING.get(self.dataset, 0)
+        if self.dataset == "imagenet" and found:
+            yield "train_per_class", f"found {found}, allowed: 0 (all) of {self.dataset}"
+        if self.dataset != "imagenet" and not 2 <= found <= most:
+            yield "train_per_class", f"found {found}, allowed: 2 to {most} images a class of {self.dataset}"
+
+    def patch_conflicts(self, size: int) -> Iterator[Conflict]:
+        """A patch must divide the images; the key is ``network.patch_size``."""
+        side = SIDE[self.dataset]
+        if side % size:
+            fit = ", ".join(str(n) for n in range(1, side + 1) if side % n == 0)
+            yield (
+                "network.patch_size",
+                f"found {size}, allowed: what divides the images' side of {side}: {fit}",
+            )
+
+    def batch_conflicts(self, sizes: Mapping[str, int]) -> Iterator[Conflict]:
+        """A batch, by key, holds at most all training images."""
+        images = CLASSES * self.train_per_class
+        for key, size in sizes.items():
+            if images and size > images:
+                yield key, f"found {size}, allowed: at most {images} images (10 x images.train_per_class)"
+
+    def test_conflicts(self, wanted: Mapping[str, int]) -> Iterator[Conflict]:
+        """A number of test images, by key, is at most the number that there are."""
+        most = images_for_testing(self.dataset, CLASSES * self.train_per_class)
+        for key, found in wanted.items():
+            if found > most:
+                yield key, f"found {found}, allowed: at most the {most} test images of {self.dataset}"
+
 
 class Epochs(Section):
     """What every recipe of an image network says, but for its optimiser; 0: without."""
@@ -42,6 +77,11 @@ class Epochs(Section):
     crop_padding: Padding
     flip: bool
     test_images: SamplesOrAll
+
+    @check
+    def _warmup(self) -> Iterator[Conflict]:
+        if self.warmup_epochs > self.epochs:
+            yield "warmup_epochs", f"found {self.warmup_epochs}, allowed: at most epochs = {self.epochs}"
 
 
 class Recipe(Epochs):

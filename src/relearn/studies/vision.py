@@ -29,7 +29,9 @@ def images_path(params: Mapping[str, Any], scale: str, study: str) -> str:
     """What a run of images reads: the prepared set, or the listing of ImageNet's folder."""
     if from_folder(params, study):
         return listing_path(scale)
-    return f"results/{scale}/runs/{study}/prepare_images/{params[study]['images']['dataset']}/data.safetensors"
+    return (
+        f"results/{scale}/runs/{study}/prepare_images/{params[study]['images']['dataset']}/data.safetensors"
+    )
 
 
 def prepare_images(params: Mapping[str, Any], scale: str, study: str) -> Family:

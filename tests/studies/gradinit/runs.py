@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import relearn.methods.fit as fitting
-from relearn.params import reading as params
 from relearn.runs import record
 from relearn.steps.tasks import open_task
+from relearn.studies import parameters
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
@@ -120,7 +120,7 @@ class Runs:
 @functools.cache
 def parameters(scale: str) -> dict[str, Any]:
     """The shipped parameters, read once a scale: not to be changed."""
-    return params.load(str(CHECKOUT / "params.yaml"), scale=scale)
+    return parameters.load(str(CHECKOUT / "params.yaml"), scale=scale)
 
 
 class Rules(dict):

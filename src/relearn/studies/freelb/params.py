@@ -242,3 +242,6 @@ class FreeLB(Section):
     count: GradientFamilies
     images: ContrastImages
     contrast: Contrast
+
+
+SECTION = FreeLB

@@ -303,3 +303,6 @@ class GradInit(Section):
     imagenet: ImageNet
     probe: Probe
     translation: Translation
+
+
+SECTION = GradInit

@@ -154,3 +154,6 @@ class L2Attention(Section):
     inversion: Inversion
     examine: Examine
     clock: Clock
+
+
+SECTION = L2Attention

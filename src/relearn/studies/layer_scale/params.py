@@ -1,11 +1,15 @@
-"""What params.yaml may say of ``layer_scale`` (touvron2021)."""
+"""The section ``layer_scale`` of params.yaml (touvron2021): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.data.facts import SIDE
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import Need, transformer
 from relearn.params.types import (
     Heads,
     Layers,
@@ -79,3 +83,37 @@ class LayerScale(Section):
     network: Tokens
     train: TrainDeep
     grid: Grid
+
+    @check
+    def _patches(self) -> Iterator[Conflict]:
+        yield from self.images.patch_conflicts(self.network.patch_size)
+
+    @check
+    def _heads(self) -> Iterator[Conflict]:
+        dim, heads = self.network.dim, self.network.heads
+        if dim % heads:
+            yield "network.dim", f"found {dim}, allowed: multiples of heads = {heads}"
+
+    @check
+    def _batches(self) -> Iterator[Conflict]:
+        yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
+
+    @check
+    def _test_images(self) -> Iterator[Conflict]:
+        yield from self.images.test_conflicts({"train.test_images": self.train.test_images})
+
+    @forecast
+    def _memory(self) -> Iterator[Need]:
+        """As many tokens as patches and one more, and a feed-forward four times as wide as the stream."""
+        grid, sizes = self.grid, self.network
+        deepest = max(*grid.depths, grid.drop_paths.depth, grid.class_tokens.depth + grid.class_tokens.layers)
+        length = (SIDE[self.images.dataset] // sizes.patch_size) ** 2 + 1
+        dim, heads, batch = sizes.dim, sizes.heads, self.train.batch_size
+        yield Need(
+            ("network", "dim"),
+            dim,
+            transformer(layers=deepest, dim=dim, ffn=4 * dim, heads=heads, length=length, batch=batch),
+        )
+
+
+SECTION = LayerScale

@@ -183,3 +183,6 @@ class LipsFormer(Section):
     grid: Grid
     throughput: Throughput
     retest: Retest
+
+
+SECTION = LipsFormer

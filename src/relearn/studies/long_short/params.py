@@ -398,3 +398,6 @@ class LongShort(Section):
     grid: Grid
     similarity: Similarity
     throughput: LongShortThroughput
+
+
+SECTION = LongShort

@@ -112,3 +112,6 @@ class LRFormer(Section):
     train: Train
     grid: Grid
     uncertainty: Uncertainty
+
+
+SECTION = LRFormer

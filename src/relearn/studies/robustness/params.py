@@ -86,3 +86,6 @@ class Withstand(Section):
 
 class RobustnessStudy(Section):
     withstand: Withstand
+
+
+SECTION = RobustnessStudy

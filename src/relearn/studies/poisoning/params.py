@@ -1,17 +1,8 @@
-"""What params.yaml may say: names, types and ranges. The rules that tie several keys together: ``schema_rules``.
-
-The models are strict: text is never read as a number, a truth value never as an integer; an integer may
-stand where a number is asked. No key has a default here, so that a run states every value. ``json_schema``
-gives the same rules to other tools.
-
-Pydantic is imported here, and therefore only inside ``relearn.params.reading.load`` and the tools around it: a
-machine that only runs steps does not need it.
-"""
+"""The section ``poisoning`` of params.yaml (zhu2022, chapter 2): names, types and ranges."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -37,16 +28,7 @@ from relearn.params.types import (
     ascending,
     unique,
 )
-from relearn.studies.freelb.params import FreeLB
-from relearn.studies.gradinit.params import GradInit
-from relearn.studies.l2_attention.params import L2Attention
-from relearn.studies.layer_scale.params import LayerScale
-from relearn.studies.lipsformer.params import LipsFormer
-from relearn.studies.long_short.params import LongShort
-from relearn.studies.lrformer.params import LRFormer
-from relearn.studies.robustness.params import RobustnessStudy
 
-Scale = Literal["mini", "small", "medium", "paper"]
 Architecture = Literal[
     "SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet", "ResNet18", "DenseNet121"
 ]
@@ -309,23 +291,4 @@ class Poisoning(Section):
     evaluate: Evaluate
 
 
-class Params(Section):
-    """The whole of params.yaml."""
-
-    scale: Scale
-    poisoning: Poisoning
-    gradinit: GradInit
-    l2_attention: L2Attention
-    lipsformer: LipsFormer
-    layer_scale: LayerScale
-    lrformer: LRFormer
-    long_short: LongShort
-    robustness: RobustnessStudy
-    freelb: FreeLB
-
-
-@cache
-def json_schema() -> dict[str, Any]:
-    """The rules of single keys as JSON Schema (draft 2020-12), for editors and other tools. One tree for all who ask: not to be changed."""
-    schema = Params.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "params.yaml"}
+SECTION = Poisoning

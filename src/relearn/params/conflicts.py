@@ -1,0 +1,121 @@
+"""Checks that tie several keys together, written as methods of the section that holds the keys.
+
+A method marked with :func:`check` yields a conflict for each key at fault: its path below the section, and one line that
+says what was found and what is allowed. One marked with :func:`forecast` yields the memory that a job needs. Both may
+take the whole of the parameters as a second argument. ::
+
+    class Prepare(Section):
+        fine_tune_per_class: SampleCount
+        pool_per_class: SampleCount
+
+        @check
+        def _pool(self) -> Iterator[Conflict]:
+            if self.fine_tune_per_class > self.pool_per_class:
+                most = self.pool_per_class
+                yield "fine_tune_per_class", f"found {self.fine_tune_per_class}, allowed: at most pool_per_class = {most}"
+
+Where a key is missing or has a wrong type, a check that asks for it is passed over: :class:`Unsettled` ends it, and the
+other checks still report.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, get_args, get_origin
+
+from relearn.params.forecast_memory import Need, refused
+from relearn.params.types import Section, Unsettled
+
+Key = tuple[str | int, ...]
+Conflict = tuple[str | Key, str]
+"""The key at fault, dotted or as a tuple (a position in a list is a number), and the line."""
+Method = TypeVar("Method", bound=Callable[..., Iterator[Any]])
+
+
+def check(method: Method) -> Method:
+    """Mark a method that yields conflicts."""
+    method.__conflicts__ = True  # type: ignore[attr-defined]
+    return method
+
+
+def forecast(method: Method) -> Method:
+    """Mark a method that yields what jobs need; the path of a :class:`Need` is below the section."""
+    method.__forecasts__ = True  # type: ignore[attr-defined]
+    return method
+
+
+def conflicts(root: Section) -> Iterator[tuple[Key, str]]:
+    """Every conflict of a section and of all below it, with the whole key path; refused memory needs last."""
+    for above, section in _sections(root):
+        for key, text in _found(section, root, "__conflicts__"):
+            yield (*above, *_parts(key)), text
+    yield from refused(needs(root))
+
+
+def needs(root: Section) -> Iterator[Need]:
+    """What the jobs behind a section and all below it need, with whole key paths."""
+    for above, section in _sections(root):
+        for need in _found(section, root, "__forecasts__"):
+            yield need._replace(path=(*above, *_parts(need.path)))
+
+
+def settled(model: type[Section], values: Any, broken: set[Key], at: Key = ()) -> Any:
+    """An instance of ``model`` without the keys in ``broken``; asking it for one of those raises :class:`Unsettled`."""
+    if not isinstance(values, Mapping):
+        return None
+    fields = {}
+    for name, field in model.model_fields.items():
+        key = (*at, field.alias or name)
+        if key[-1] in values and not any(
+            bad[: len(key)] == key and _whole(bad, key, field.annotation) for bad in broken
+        ):
+            fields[name] = _value(field.annotation, values[key[-1]], broken, key)
+    return model.model_construct(**fields)
+
+
+def _value(annotation: Any, value: Any, broken: set[Key], at: Key) -> Any:
+    if _is_section(annotation):
+        return settled(annotation, value, broken, at)
+    if get_origin(annotation) is dict and _is_section(get_args(annotation)[1]) and isinstance(value, Mapping):
+        below = get_args(annotation)[1]
+        return {name: settled(below, one, broken, (*at, name)) for name, one in value.items()}
+    return value
+
+
+def _whole(bad: Key, key: Key, annotation: Any) -> bool:
+    """Whether a fault at ``bad`` spoils the whole value of ``key``: not that of a section, where only a part is missing."""
+    return bad == key or not (_is_section(annotation) or get_origin(annotation) is dict)
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
+    """A section and all below it, outermost first."""
+    if isinstance(section, Mapping):
+        for name, one in section.items():
+            yield from _sections(one, (*at, name))
+    elif isinstance(section, Section):
+        yield at, section
+        for name, field in type(section).model_fields.items():
+            if name in section.__dict__:
+                yield from _sections(section.__dict__[name], (*at, field.alias or name))
+
+
+def _found(section: Section, root: Section, mark: str) -> Iterator[Any]:
+    """What the marked methods of a section yield, in the order of their definition, base classes first."""
+    named = {name: None for base in reversed(type(section).__mro__) for name in vars(base)}
+    for name in named:
+        method = inspect.getattr_static(type(section), name, None)
+        if getattr(method, mark, False):
+            arguments = (root,) if len(inspect.signature(method).parameters) > 1 else ()
+            try:
+                yield from method(section, *arguments)
+            except Unsettled:
+                continue
+
+
+def _parts(key: str | Key) -> Key:
+    return tuple(key.split(".")) if isinstance(key, str) else key

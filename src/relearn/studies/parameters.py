@@ -1,0 +1,57 @@
+"""The whole of params.yaml: its schema, composed from the studies' sections, and the way to load it.
+
+The models are strict: text is never read as a number, a truth value never as an integer; an integer may stand where a number
+is asked. No key has a default here, so that a run states every value. Pydantic is imported inside the functions only: a
+machine that runs single steps does not need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.params import reading
+from relearn.studies.study import all_studies
+
+if TYPE_CHECKING:
+    from relearn.params.forecast_memory import Need
+    from relearn.params.types import Section
+
+
+def load(
+    path: str | Path = "params.yaml", scale: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The parameters in force, every value explicit; see :func:`relearn.params.reading.load`."""
+    return reading.load(path, scale, overrides, model=schema())
+
+
+@cache
+def schema() -> type[Section]:
+    """The model of params.yaml: the scale, and a section for each study."""
+    from typing import Literal
+
+    from pydantic import create_model
+
+    from relearn.params.types import Section
+
+    sections: dict[str, Any] = {study.name: (study.part("params").SECTION, ...) for study in all_studies()}
+    scale: Any = Literal["mini", "small", "medium", "paper"]
+    return create_model("Params", __base__=Section, scale=(scale, ...), **sections)
+
+
+def json_schema() -> dict[str, Any]:
+    """The types and ranges of single keys as JSON Schema (draft 2020-12), for editors."""
+    from relearn.params.messages import tree_of
+
+    tree = tree_of(schema())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **tree, "title": "params.yaml"}
+
+
+def needs(values: Mapping[str, Any]) -> Iterator[Need]:
+    """The forecast memory of the jobs behind sound values."""
+    from relearn.params import conflicts, rules
+
+    yield from rules.needs(partial(reading.section, values))
+    yield from conflicts.needs(schema().model_validate(dict(values)))
