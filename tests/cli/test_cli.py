@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,13 @@ def test_a_step_imports_nothing_that_only_help_needs(tmp_path):
 def test_the_command_line_itself_imports_nothing_heavy():
     code = "import sys, relearn.cli; print(sorted(sys.modules.keys() & {'torch','numpy','mlflow','pandas','pydantic'}))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+@pytest.mark.parametrize(("verb", "watches"), [("render", 1), ("track", 1), ("warm", 0)])
+def test_a_verb_ends_with_its_engine(verb, watches, monkeypatch):
+    """The warm server must not have a second thread: it asks by itself."""
+    calls = []
+    module = types.SimpleNamespace(add_arguments=lambda parser: None, main=lambda args: 0)
+    monkeypatch.setattr(cli, "_module", lambda name: module)
+    monkeypatch.setattr(cli.parents, "watch", lambda: calls.append(verb))
+    assert cli.main([verb]) == 0 and len(calls) == watches

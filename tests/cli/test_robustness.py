@@ -13,7 +13,7 @@ import torch
 from relearn import cli
 from relearn.cli import robustness
 from relearn.cli.robustness import of_timm
-from relearn.models import checkpoints, vision_files
+from relearn.models import checkpoints, vision
 from relearn.steps import prepare_images as prepare
 
 from ..studies.robustness.networks import VIT, folder, network, slow_logits, some_identifiers
@@ -32,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.no_grad():
         net.head.bias[12:] -= 100
     torch.save(net.trunk.state_dict(), path / "state.pth")
-    vision_files.save(net, path / "ours.safetensors")
+    vision.FILE.save(net, path / "ours.safetensors")
     folder(path / "val", some_identifiers(range(12)), 3)
     for variant in ("original", "mixed_same", "mixed_rand"):
         folder(path / "nine" / variant, GROUPS, size=(16, 16))
@@ -56,7 +56,7 @@ def test_a_checkpoint_of_a_timm_network(
     assert run(tmp_path, *NAMED, "--weights", str(place / "state.pth"), *words) == 0
     shown = capsys.readouterr().out
     told = read(tmp_path)
-    net = vision_files.load(place / "ours.safetensors")
+    net = vision.FILE.load(place / "ours.safetensors")
     paths = sorted((place / "val").rglob("*.png"))
     ratio = of_timm(VIT["name"])["crop_ratio"]
     answers = slow_logits(net, paths, ratio).argmax(1).tolist()
@@ -111,7 +111,7 @@ def test_prepared_test_images(tmp_path: Path) -> None:
     with record.Run(tmp_path / "data", **what, labels={}, seed=0, settings=split) as one:
         prepare.run(one, split, {}, "cpu", "fp32")
     net = network(10, in_channels=1, size=8, patch_size=4, mean=[0.5], std=[0.5])
-    vision_files.save(net, tmp_path / "net.safetensors")
+    vision.FILE.save(net, tmp_path / "net.safetensors")
     words = [
         "--model",
         str(tmp_path / "net.safetensors"),

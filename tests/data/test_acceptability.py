@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.data import acceptability
-from relearn.data.acceptability import APART, MARKS, SHORTEST, WEIGHTS, Acceptability, damage, damaged, edited
+from relearn.data.acceptability import (
+    APART,
+    MARKS,
+    SHORTEST,
+    WEIGHTS,
+    Acceptability,
+    apply_edit,
+    corrupt_sentence,
+    corrupt_sentences,
+)
 
 WORDS = st.sampled_from(["the", "The", "old", "cat", "sat,", "on", "a", "mat;", "again", "and"])
 SENTENCES = st.lists(WORDS, min_size=SHORTEST, max_size=30)
@@ -56,7 +65,7 @@ def test_words_alone_know_misspellings(task: Acceptability) -> None:
 @given(SENTENCES, st.sampled_from(list(WEIGHTS)), st.integers(0, 999))
 @settings(max_examples=150, deadline=None)
 def test_each_edit_is_what_it_says(words: list[str], kind: str, seed: int) -> None:
-    found = edited(words, kind, POOL, random.Random(seed))
+    found = apply_edit(words, kind, POOL, random.Random(seed))
     assert found[0] == words[0] and found[-1] == words[-1]
     if kind == "misspelt":
         assert [sorted(one) for one in found] == [sorted(one) for one in words]
@@ -88,24 +97,24 @@ def test_swaps_alone_leave_the_words() -> None:
     """What no count of words can see."""
     words = [f"w{number}" for number in range(12)]
     for seed in range(20):
-        assert Counter(edited(words, "swapped", POOL, random.Random(seed))) == Counter(words)
+        assert Counter(apply_edit(words, "swapped", POOL, random.Random(seed))) == Counter(words)
 
 
 def test_nothing_that_is_taken_comes_out() -> None:
     """Even where almost all damaged sentences are taken."""
     sentence = "one two three four five"
     taken: set[str] = {sentence}
-    found = [damage(sentence, ["six"], taken, 0) for _ in range(6)]
+    found = [corrupt_sentence(sentence, ["six"], taken, 0) for _ in range(6)]
     assert len({*found, sentence}) == 7 and set(found) < taken
     with pytest.raises(ValueError, match="allowed: one that can be corrupted"):
         for _ in range(200):
-            damage(sentence, ["six"], taken, 0)
+            corrupt_sentence(sentence, ["six"], taken, 0)
 
 
 def test_replacing_words_come_from_training_sentences_alone() -> None:
     train = [f"T aa{number} bb cc dd E." for number in range(40)]
     test = [f"T xx{number} yy zz ww vv uu E." for number in range(40)]
-    parts = damaged({"train": train, "dev": [], "test": test}, {})
+    parts = corrupt_sentences({"train": train, "dev": [], "test": test}, {})
 
     def letters(text: str) -> set[str]:
         """Its words, whatever the order of their letters."""
@@ -131,15 +140,16 @@ def test_numbers_of_samples_change_no_sentence_and_keep_the_halves(task: Accepta
 def test_equal_seeds_give_equal_damage() -> None:
     sentences = {"train": ["One two three four five six seven."], "dev": [], "test": []}
     found = [
-        [damaged(sentences, {}, seed=seed)["train"].rows[1][0][0] for seed in range(10)] for _ in range(2)
+        [corrupt_sentences(sentences, {}, seed=seed)["train"].rows[1][0][0] for seed in range(10)]
+        for _ in range(2)
     ]
     assert found[0] == found[1] and len(set(found[0])) > 3
 
 
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match=r"sentences: 2, 1 different ones \(allowed: all different\)"):
-        damaged({"train": ["a b c d e"], "dev": ["a b c d e"]}, {})
+        corrupt_sentences({"train": ["a b c d e"], "dev": ["a b c d e"]}, {})
     with pytest.raises(ValueError, match=r"sentence: 'a b' \(allowed: at least 5 words\)"):
-        damaged({"train": ["a b"]}, {})
+        corrupt_sentences({"train": ["a b"]}, {})
     with pytest.raises(ValueError, match=r"samples.train: -1 \(allowed: at least 0"):
-        damaged({"train": ["a b c d e"]}, {"train": -1})
+        corrupt_sentences({"train": ["a b c d e"]}, {"train": -1})

@@ -87,7 +87,7 @@ def test_no_cut_into_batches_of_this_size_pads_less() -> None:
 def test_sorting_saves_padding() -> None:
     lines = many()
     unsorted = Ragged.of(lines)
-    places = sum(unsorted.padded(rows).numel() + len(rows) for rows in torch.arange(400).split(8))
+    places = sum(unsorted.pad(rows).numel() + len(rows) for rows in torch.arange(400).split(8))
     batches = CharacterBatches(unsorted, batch_size=8)
     assert (
         batches.padding < 0.02 and 1 - batches.targets_per_epoch / places > 0.3

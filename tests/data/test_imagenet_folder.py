@@ -17,7 +17,7 @@ from torch import nn
 
 from relearn import torchvision_schema
 from relearn.data import imagenet_folder
-from relearn.data.imagenet_folder import FolderBatches, crop_box, decoded, listing, validation
+from relearn.data.imagenet_folder import FolderBatches, crop_box, decode_rgb, listing, validation
 from relearn.methods import batch_source
 
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
@@ -264,7 +264,7 @@ def test_grey_and_transparent_images_become_rgb(tmp_path: Path) -> None:
     for mode in ("L", "RGBA", "CMYK", "P"):
         path = tmp_path / f"{mode}.{'jpg' if mode == 'CMYK' else 'png'}"
         Image.new(mode, (5, 4)).save(path)
-        assert decoded(path).mode == "RGB" and decoded(path).size == (5, 4)
+        assert decode_rgb(path).mode == "RGB" and decode_rgb(path).size == (5, 4)
 
 
 MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "imagenet_sample_derived")

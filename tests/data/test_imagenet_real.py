@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relearn.data import download, imagenet_real
-from relearn.data.imagenet_real import load, of_files
+from relearn.data.imagenet_real import classes_of_files, load
 
 
 def official(number: int, folder: str = "n0") -> Path:
@@ -39,20 +39,20 @@ def test_another_copy_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_names_say_which_image_it_is(tmp_path: Path) -> None:
     real = load(written(tmp_path / "real.json", [[], [5, 6], [7], [8]]))
     files = [official(4, "a"), official(2, "b"), official(1, "c")]  # class by class, not by name
-    assert of_files(files, real) == (frozenset({8}), frozenset({5, 6}), frozenset())
+    assert classes_of_files(files, real) == (frozenset({8}), frozenset({5, 6}), frozenset())
     with pytest.raises(ValueError, match="image 5: no labels; allowed: 1 to 4"):
-        of_files([official(5)], real)
+        classes_of_files([official(5)], real)
     with pytest.raises(ValueError, match="image 0: no labels"):
-        of_files([official(1), official(0)], real)
+        classes_of_files([official(1), official(0)], real)
 
 
 def test_files_of_other_names_are_in_the_order_of_their_names(tmp_path: Path) -> None:
     real = load(written(tmp_path / "real.json", [[0], [1], [2]]))
     files = [Path("z/b.png"), Path("y/c.png"), Path("x/a.png")]
-    assert of_files(files, real) == (frozenset({1}), frozenset({2}), frozenset({0}))
+    assert classes_of_files(files, real) == (frozenset({1}), frozenset({2}), frozenset({0}))
     for wrong in (files[:2], [*files[:2], Path("w/b.png")], []):
         with pytest.raises(ValueError, match="allowed: names as ILSVRC2012_val_00000001"):
-            of_files(wrong, real)
+            classes_of_files(wrong, real)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from relearn.data.imagenet_classes import identifiers, labelled
+from relearn.data.imagenet_classes import identifiers, label_by_class
 from relearn.data.imagenet_folder import Listing
 from relearn.data.imagenet_subsets import classes_of, missing, name_of
 
@@ -50,7 +50,7 @@ def test_missing_classes_are_told_and_strange_ones_refused() -> None:
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="RELEARN_MIRROR names no folder with images of ImageNet")
 def test_real_folders_have_all_classes() -> None:
-    images = labelled(MIRROR, classes=1000)
+    images = label_by_class(MIRROR, classes=1000)
     assert missing(images, range(1000)) == ()
     kept = images.take([place for place in range(1000) if place not in (0, 7)])
     assert missing(kept, range(1000)) == (0, 7)

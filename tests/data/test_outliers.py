@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relearn.data import OUTLIERS, natural_patches
 from relearn.data.corruptions import NAMES, corrupt
-from relearn.data.outlier_images import Wanted, fit, grey, picked, smaller
+from relearn.data.outlier_images import Wanted, fit, grey, select_images, smaller
 from relearn.data.outliers import outliers
 
 DRAWN = ("natural_patches", "gaussian_noise", "uniform_noise", "corrupted")
@@ -173,10 +173,10 @@ def test_what_was_done_is_said():
 def test_a_set_is_picked_without_repetition_in_its_own_order():
     images = np.arange(256, dtype=np.uint8).reshape(256, 1, 1, 1)
     wanted = Wanted(size=1, channels=1, count=100, seed=0)
-    found = picked("x", images, wanted, "words").images.ravel()
+    found = select_images("x", images, wanted, "words").images.ravel()
     assert len(set(found.tolist())) == 100 and (np.diff(found.astype(int)) > 0).all()
     assert found.max() > 180  # not the first ones
-    everything = picked("x", images, Wanted(1, 1, 256, seed=0), "words")
+    everything = select_images("x", images, Wanted(1, 1, 256, seed=0), "words")
     np.testing.assert_array_equal(everything.images, images)
     assert everything.words == "words; 256 of 256 images"
 
@@ -219,7 +219,7 @@ def test_bad_requests_are_refused_in_one_line(name, changes, message):
 
 def test_too_many_images_of_a_set_are_refused():
     with pytest.raises(ValueError, match=r"svhn: 3 images requested \(allowed: at most 2\)"):
-        picked("svhn", np.zeros((2, 3, 8, 8), np.uint8), Wanted(8, 3, 3, seed=0), "")
+        select_images("svhn", np.zeros((2, 3, 8, 8), np.uint8), Wanted(8, 3, 3, seed=0), "")
 
 
 def test_the_names_are_those_of_the_table():

@@ -82,7 +82,7 @@ def test_faults(tmp_path: Path) -> None:
         stream.decode([0, 2])
     path = tmp_path / "s"
     path.write_bytes(b"text")
-    with pytest.raises(ValueError, match="no safetensors file"):
+    with pytest.raises(ValueError, match="not a safetensors file"):
         load_prepared_stream(path)
     save_file({"train": np.zeros(3, np.uint8)}, path)
     with pytest.raises(ValueError, match="not a prepared stream; `relearn stream` writes one"):

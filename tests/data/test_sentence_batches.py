@@ -158,7 +158,7 @@ def test_labels_are_classes_values_or_unknown() -> None:
     assert labels.dtype == torch.float32 and labels.tolist() == [4.25, 0.5]
     unknown = made([1, 1], None)
     assert [labels for _, labels in unknown.in_order()] == [None]
-    with pytest.raises(ValueError, match=r"labels: not known \(allowed: samples with labels, to train on\)"):
+    with pytest.raises(ValueError, match=r"labels: unknown \(allowed: samples with labels\)"):
         next(unknown.epoch(torch.Generator()))
 
 

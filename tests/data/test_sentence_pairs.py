@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relearn.data import CORPORA
-from relearn.data.sentence_pairs import Corpus, corpus_module_of, evenly, load_pairs, tidy
+from relearn.data.sentence_pairs import Corpus, corpus_module_of, evenly_spaced, load_pairs, tidy
 
 GOOD = [("ein Hund", "a dog")]
 
@@ -50,7 +50,7 @@ def test_tidy_makes_what_a_corpus_takes(text: str) -> None:
 @given(st.integers(1, 60), st.integers(0, 70))
 def test_evenly_spaced(total: int, count: int) -> None:
     pairs = [(str(i), str(i)) for i in range(total)]
-    got = [int(a) for a, _ in evenly(pairs, count)]
+    got = [int(a) for a, _ in evenly_spaced(pairs, count)]
     if count == 0 or count >= total:
         assert got == list(range(total))
         return
@@ -61,7 +61,7 @@ def test_evenly_spaced(total: int, count: int) -> None:
 
 def test_a_negative_choice() -> None:
     with pytest.raises(ValueError, match="pairs is -1; allowed: 0"):
-        evenly(GOOD, -1)
+        evenly_spaced(GOOD, -1)
 
 
 def test_corpora_by_name() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.data.sentence_tokens import FAMILIES, SPECIAL, Row, SentenceTokenizer
-from relearn.data.sentence_vocabulary import STEP, settled, train
+from relearn.data.sentence_vocabulary import STEP, canonical_pieces, train
 
 TEXTS = [
     "the cat sat on the mat, isn't it?",
@@ -163,7 +163,7 @@ def test_letters_that_were_pruned_get_one_value() -> None:
     learnt = [("the", -2.00049), ("t", -3.0), ("rare", -7.0 - 1e-10)]
     letters = "abcdefghijklmnopqrsuvwxyz"
     found = [
-        settled(learnt + [(one, -7.0 + STEP * place) for place, one in enumerate(order)])
+        canonical_pieces(learnt + [(one, -7.0 + STEP * place) for place, one in enumerate(order)])
         for order in (letters, letters[::-1])
     ]
     assert found[0] == found[1]

@@ -7,7 +7,7 @@ import pytest
 from scipy.io import savemat
 
 from relearn.data import svhn
-from relearn.data.outlier_images import Wanted, picked
+from relearn.data.outlier_images import Wanted, select_images
 from relearn.data.outliers import outliers
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 3, 32, 32), np.uint8)
@@ -42,7 +42,7 @@ def test_its_images_become_outliers(tmp_path, monkeypatch):
     np.testing.assert_array_equal(made.images, IMAGES)
     assert made.words == "SVHN, the official test images; 5 of 5 images"
     grey = outliers("svhn", size=16, channels=1, count=2, seed=0, folder=tmp_path)
-    expected = picked("svhn", IMAGES, Wanted(16, 1, 2, seed=0), "")
+    expected = select_images("svhn", IMAGES, Wanted(16, 1, 2, seed=0), "")
     np.testing.assert_array_equal(grey.images, expected.images)
 
 
@@ -64,7 +64,7 @@ def test_other_files_are_refused_in_one_line(tmp_path):
         svhn.read_mat(tmp_path / "b.mat")
     for content in (b"<html>no such page</html>" * 20, b""):
         (tmp_path / "c.mat").write_bytes(content)
-        with pytest.raises(ValueError, match=r"c.mat: no MATLAB file") as caught:
+        with pytest.raises(ValueError, match=r"c.mat: not a MATLAB file") as caught:
             svhn.read_mat(tmp_path / "c.mat")
         assert "\n" not in str(caught.value)
 

@@ -158,8 +158,8 @@ def test_ragged_rows(rows: list) -> None:
         order = torch.arange(len(rows)).flip(0)
         width = max(map(len, rows))
         wanted = [[1, *row, 2] + [PAD] * (width - len(row)) for row in rows[::-1]]
-        assert ragged.padded(order, first=1, last=2).tolist() == wanted
-        assert ragged.padded(order).tolist() == [
+        assert ragged.pad(order, first=1, last=2).tolist() == wanted
+        assert ragged.pad(order).tolist() == [
             one[1 : len(row) + 1] + [PAD] * (width - len(row)) for one, row in zip(wanted, rows[::-1])
         ]
         assert ragged[-1].tolist() == rows[-1]
@@ -178,7 +178,7 @@ def test_the_training_loop_takes_them_as_a_source() -> None:
 def test_faults() -> None:
     with pytest.raises(ValueError, match="pairs: none"):
         TokenBatches([], max_tokens=10)
-    with pytest.raises(ValueError, match=r"pair 1 has 12 tokens with its end mark; allowed: max_tokens = 11"):
+    with pytest.raises(ValueError, match=r"pair 1 has 12 tokens including eos; allowed: max_tokens = 11"):
         TokenBatches([([4], [4]), ([4] * 3, [4] * 11)], max_tokens=11)
     for name in ("max_tokens", "bucket"):
         with pytest.raises(ValueError, match=f"{name} is 0; allowed: 1 or more"):

@@ -89,7 +89,7 @@ def test_too_large_numbers_and_refusals() -> None:
         (lambda: residual_bound([]), "branches: none"),
         (lambda: residual_bound([1.0, math.nan]), "branches: .*at least 0"),
         (lambda: residual_bound([1.0], others=[-1.0]), "others: .*at least 0"),
-        (lambda: residual_bound([1.0, 2.0], alpha=[1.0]), "alpha: 1 numbers .*2, one a branch"),
+        (lambda: residual_bound([1.0, 2.0], alpha=[1.0]), "alpha: 1 numbers .*2, one per branch"),
         (lambda: residual_bound([1.0], form="tight"), "allowed: printed, corrected"),
         (lambda: gelu_constant("quick"), "allowed: erf, sigmoid, tanh"),
         (lambda: centre_norm_constant(1), "dim is 1"),

@@ -201,7 +201,7 @@ def test_a_ranking_answers_its_pairs() -> None:
 @pytest.mark.parametrize(
     ("ids", "rows", "said"),
     [
-        (["0+1"], [], r"candidate_scores: 0 \(allowed: 1, one a sample\)"),
+        (["0+1"], [], r"candidate_scores: 0 \(allowed: 1, one per sample\)"),
         (["0+1"], [[1.0]], r"candidate_scores: 1 of sample 0\+1 \(allowed: 2\)"),
         (["0+1", "1+2"], [[1.0, 2.0]] * 2, r"ids: pair 1 is in two samples"),
     ],

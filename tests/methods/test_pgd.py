@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relearn.methods.pgd import ascend, attacked, pgd, random_starts
+from relearn.methods.pgd import ascend, attack_mode, pgd, random_starts
 
 
 class Linear(nn.Module):
@@ -68,7 +68,7 @@ def test_one_step_follows_the_sign_of_finite_differences():
     net, (images, labels) = small_net(), problem(n=2)
     net.train()
     step, h = 0.01, 1e-6
-    with attacked(net):
+    with attack_mode(net):
         found = ascend(
             net,
             lambda logits: cross_entropy(logits, labels, reduction="none"),
@@ -176,7 +176,7 @@ def test_loss_curves_are_the_mean_losses_of_the_visited_points():
     net, (images, labels) = small_net(), problem()
     found = pgd(net, images, labels, eps=0.05, step_size=0.02, steps=3, random_start=False)
     losses = []
-    with attacked(net):
+    with attack_mode(net):
         for steps in range(4):
             point = ascend(
                 net,
@@ -224,7 +224,7 @@ def test_the_network_is_used_in_eval_mode_and_given_back_as_it_was():
 
 def test_the_network_is_given_back_after_an_error_too():
     net = small_net().train()
-    with pytest.raises(ZeroDivisionError), attacked(net):
+    with pytest.raises(ZeroDivisionError), attack_mode(net):
         raise ZeroDivisionError
     assert net.training and all(p.requires_grad for p in net.parameters())
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn.methods import crafting, white_box_collision
-from relearn.methods.white_box_collision import Collision, watermarked
+from relearn.methods.white_box_collision import Collision, add_watermark
 
 
 class Linear(nn.Module):
@@ -98,20 +98,20 @@ def test_default_weight_is_the_rule_of_the_inventors() -> None:
 
 def test_watermark_is_the_blend_in_eight_bits() -> None:
     bases, targets = images()
-    blend = watermarked(bases, targets, 0.3)
+    blend = add_watermark(bases, targets, 0.3)
     for t in range(2):
         for j in range(3):
             slow = 0.3 * targets[t] + 0.7 * bases[j]
             assert (blend[t, j] - slow).abs().max() <= 0.5 / 255 + 1e-12
     assert (255 * blend - (255 * blend).round()).abs().max() < 1e-9
-    assert torch.equal(watermarked(bases, targets, 0.0), bases.expand(2, -1, -1, -1, -1))
+    assert torch.equal(add_watermark(bases, targets, 0.0), bases.expand(2, -1, -1, -1, -1))
 
 
 def test_the_ball_is_around_the_watermarked_base() -> None:
     bases, targets = images()
     options = {"eps": 0.02, "iterations": 30, "watermark": 0.3}
     found = white_box_collision.craft([Linear(32, 5)], bases, targets, **options)
-    assert torch.equal(found.bases, watermarked(bases, targets, 0.3))
+    assert torch.equal(found.bases, add_watermark(bases, targets, 0.3))
     crafting.assert_in_ball(found.poisons, found.bases, 0.02)
     crafting.quantise(found.poisons, found.bases, 0.02)
     change = (found.poisons - bases).abs()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from relearn.models import language_files
+from relearn.models import character_lm
 from relearn.models.character_lm import KINDS, create
 
 TINY = dict(vocabulary=9, layers=2, dim=8, heads=2, ffn=12, max_length=20, dropout=0.25)
@@ -14,9 +14,9 @@ TINY = dict(vocabulary=9, layers=2, dim=8, heads=2, ffn=12, max_length=20, dropo
 def test_round_trip_keeps_every_bit(tmp_path, attention: str) -> None:
     torch.manual_seed(0)
     net = create(attention=attention, **TINY, norm="no_norm", glorot="printed", init_scale=0.5)
-    language_files.save(net, tmp_path / "n.safetensors")
+    character_lm.FILE.save(net, tmp_path / "n.safetensors")
     state = torch.get_rng_state()
-    back = language_files.load(tmp_path / "n.safetensors")
+    back = character_lm.FILE.load(tmp_path / "n.safetensors")
     assert torch.equal(torch.get_rng_state(), state)
     assert not back.training and back.description == net.description
     for (name, a), (other, b) in zip(net.state_dict().items(), back.state_dict().items(), strict=True):
@@ -36,8 +36,8 @@ def test_files_that_are_no_networks_are_named(tmp_path) -> None:
     wrong = tmp_path / "wrong.safetensors"
     net = create(attention="dp", **TINY)
     net.description["ffn"] = 16
-    language_files.save(net, wrong)
+    character_lm.FILE.save(net, wrong)
     for path, words in ((junk, "not the weights"), (bare, "no description"), (wrong, "not the weights")):
         with pytest.raises(ValueError, match=words) as error:
-            language_files.load(path)
+            character_lm.FILE.load(path)
         assert str(path) in str(error.value) and "\n" not in str(error.value)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from relearn.models import long_short_files
+from relearn.models import long_short_lm
 from relearn.models.long_short_lm import KINDS, PUBLISHED, create
 
 TINY = dict(vocabulary=11, layers=2, dim=8, heads=2, ffn=12, window=4, segment=2, rank=1)
@@ -90,14 +90,14 @@ def test_the_formula_of_a_block_and_the_released_one() -> None:
 def test_round_trip_keeps_every_bit(tmp_path, attention: str) -> None:
     torch.manual_seed(0)
     net = create(**TINY, attention=attention, dropout=0.25, dual_norm=False)
-    long_short_files.save(net, tmp_path / "n.safetensors")
-    back = long_short_files.load(tmp_path / "n.safetensors")
+    long_short_lm.FILE.save(net, tmp_path / "n.safetensors")
+    back = long_short_lm.FILE.load(tmp_path / "n.safetensors")
     assert not back.training and back.description == net.description
     for (name, a), (other, b) in zip(net.state_dict().items(), back.state_dict().items(), strict=True):
         assert name == other and torch.equal(a, b)
     (tmp_path / "junk.safetensors").write_bytes(b"<html>")
     with pytest.raises(ValueError, match="not the weights of a long-short character model"):
-        long_short_files.load(tmp_path / "junk.safetensors")
+        long_short_lm.FILE.load(tmp_path / "junk.safetensors")
 
 
 def test_bad_input_is_refused_in_one_line() -> None:

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from relearn.layers.residual import KINDS
-from relearn.models import translation_files
+from relearn.models import post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
 
 TINY = dict(dim=8, ffn=12, heads=2, encoder_layers=2, decoder_layers=1, dropout=0.25)
@@ -16,9 +16,9 @@ TINY = dict(dim=8, ffn=12, heads=2, encoder_layers=2, decoder_layers=1, dropout=
 def test_round_trip_keeps_every_bit(tmp_path, residual: str, share: str) -> None:
     torch.manual_seed(0)
     net = PostLNTransformer(11, **TINY, residual=residual, share=share)
-    translation_files.save(net, tmp_path / "n.safetensors")
+    post_ln_transformer.FILE.save(net, tmp_path / "n.safetensors")
     state = torch.get_rng_state()
-    back = translation_files.load(tmp_path / "n.safetensors")
+    back = post_ln_transformer.FILE.load(tmp_path / "n.safetensors")
     assert torch.equal(torch.get_rng_state(), state)
     assert not back.training and back.description == net.description
     for (name, a), (other, b) in zip(net.state_dict().items(), back.state_dict().items(), strict=True):
@@ -36,8 +36,8 @@ def test_a_skip_fixed_after_building_stays_fixed(tmp_path) -> None:
     for stack in net.residual_stacks().values():
         for joint in stack:
             joint.w_skip.requires_grad_(False)
-    translation_files.save(net, tmp_path / "n.safetensors")
-    back = translation_files.load(tmp_path / "n.safetensors")
+    post_ln_transformer.FILE.save(net, tmp_path / "n.safetensors")
+    back = post_ln_transformer.FILE.load(tmp_path / "n.safetensors")
     frozen = {name for name, parameter in back.named_parameters() if not parameter.requires_grad}
     assert frozen == {name for name, _ in net.named_parameters() if name.endswith("w_skip")} != set()
 
@@ -50,8 +50,8 @@ def test_files_that_are_no_networks_are_named(tmp_path) -> None:
     wrong = tmp_path / "wrong.safetensors"
     net = PostLNTransformer(11, **TINY)
     net._description["ffn"] = 16
-    translation_files.save(net, wrong)
+    post_ln_transformer.FILE.save(net, wrong)
     for path, words in ((junk, "not the weights"), (bare, "no description"), (wrong, "not the weights")):
         with pytest.raises(ValueError, match=words) as error:
-            translation_files.load(path)
+            post_ln_transformer.FILE.load(path)
         assert str(path) in str(error.value) and "\n" not in str(error.value)

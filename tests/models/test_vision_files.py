@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relearn.models import vision_files
+from relearn.models import vision
 
 from .test_vision import FORMS, build
 
@@ -16,9 +16,9 @@ def test_round_trip_keeps_every_bit(tmp_path, name):
     with torch.no_grad():
         for parameter in net.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
-    vision_files.save(net, tmp_path / "n.safetensors")
+    vision.FILE.save(net, tmp_path / "n.safetensors")
     before = torch.get_rng_state()
-    back = vision_files.load(tmp_path / "n.safetensors")
+    back = vision.FILE.load(tmp_path / "n.safetensors")
     assert torch.equal(torch.get_rng_state(), before)
     assert not back.training and back.description == net.description
     for (key, a), (other, b) in zip(net.state_dict().items(), back.state_dict().items(), strict=True):
@@ -35,6 +35,6 @@ def test_round_trip_keeps_every_bit(tmp_path, name):
 def test_another_networks_file_is_named(tmp_path):
     net = build("deit_tiny_patch16_224")
     net.description["embed_dim"] = 16
-    vision_files.save(net, tmp_path / "n.safetensors")
+    vision.FILE.save(net, tmp_path / "n.safetensors")
     with pytest.raises(ValueError, match=r"n\.safetensors: not the weights of a vision network"):
-        vision_files.load(tmp_path / "n.safetensors")
+        vision.FILE.load(tmp_path / "n.safetensors")

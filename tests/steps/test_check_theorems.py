@@ -24,7 +24,7 @@ from relearn.measures.attention_cases import (
     spectral_norms,
     theorem_3_1,
 )
-from relearn.models import language_files
+from relearn.models import character_lm
 from relearn.models.character_lm import create
 from relearn.runs import record
 from relearn.steps import bound_shares
@@ -199,7 +199,7 @@ def test_outputs_of_a_trained_layer(tmp_path):
     net = create(attention="l2_tied", layers=1, dim=8, heads=2, ffn=16, max_length=9, vocabulary=7)
     with torch.no_grad():
         net.attention_layers()[0].out.weight.zero_()
-    language_files.save(net, tmp_path / "net.safetensors")
+    character_lm.FILE.save(net, tmp_path / "net.safetensors")
     done = step(
         tmp_path / "a",
         "outputs",

@@ -16,7 +16,7 @@ from PIL import Image
 
 import relearn.methods.fit as fitting
 from relearn.data.class_folders import sha256_of
-from relearn.data.imagenet_folder import central, decoded
+from relearn.data.imagenet_folder import central, decode_rgb
 from relearn.report.artefacts import load, matches
 from relearn.runs import record
 from relearn.steps.tasks import open_task
@@ -185,7 +185,7 @@ def test_the_test_images_are_the_middle_of_the_validation_images_with_the_traini
     paths = sorted((mirror / "val").rglob("*.JPEG"))
     assert task.test_labels.tolist() == [int(path.parent.name[1:]) for path in paths]
     for found, path in zip(task.test_images, paths, strict=True):
-        image = central(decoded(path), size=SIDE, resize=round(SIDE * 256 / 224))
+        image = central(decode_rgb(path), size=SIDE, resize=round(SIDE * 256 / 224))
         assert np.array_equal(found.numpy(), np.asarray(image).transpose(2, 0, 1))
 
 

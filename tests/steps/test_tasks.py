@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relearn.data.arrays import load_prepared
 from relearn.methods.learned_scales import halves
-from relearn.models import create, files, translation_files
+from relearn.models import create, files, post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
 from relearn.steps.tasks import open_task
 from relearn.steps.trained.seed import seed_of
@@ -181,7 +181,7 @@ def test_translation_networks_fit_the_corpus(translation, tmp_path):
         translation.network(tmp_path / "net.safetensors").state_dict().values(), net.state_dict().values()
     )
     other = PostLNTransformer(50, dim=8, ffn=8, heads=2, encoder_layers=1, decoder_layers=1)
-    translation_files.save(other, tmp_path / "other.safetensors")
+    post_ln_transformer.FILE.save(other, tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match=r"other.safetensors: a network of 50 units \(allowed: 100"):
         translation.network(tmp_path / "other.safetensors")
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from relearn.data.evenly_spaced import evenly_spaced
-from relearn.models import vision_files
+from relearn.models import vision
 from relearn.runs import checkpoint as checkpoints
 from relearn.steps.tasks import vision_recipe
 
@@ -128,7 +128,7 @@ def test_images_of_folders_are_trained_on_as_they_are_read(house):
     }
     done = house.step("classify", "run", settings, {"variant": "folder"}, data=house.data)
     assert done["metrics"]["steps_count"] == 2 * CLASSES * EACH / 6
-    net = vision_files.load(house.root / "run/model.safetensors")
+    net = vision.FILE.load(house.root / "run/model.safetensors")
     assert net.description["size"] == SIDE and net.description["classes"] == CLASSES
     task = vision_recipe.open_images(settings, {"data": [house.data]}, "cpu")
     with torch.no_grad():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import relearn.methods.fit as fitting
-from relearn.models import vision_files
+from relearn.models import vision
 from relearn.models.vision_classifier import VisionClassifier
 from relearn.runs import record
 from relearn.steps.tasks import vision_recipe
@@ -89,7 +89,7 @@ class Runs:
             return list(csv.DictReader(table))
 
     def net(self, name: str) -> VisionClassifier:
-        return vision_files.load(self.root / name / "model.safetensors")
+        return vision.FILE.load(self.root / name / "model.safetensors")
 
     def task(self, **changes: Any) -> Any:
         return vision_recipe.open_images({**RECIPE, **changes}, {"data": [self.data]}, "cpu")

@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ ENGINE, TREE, IMPORTER, SERVER, JOB, CHILD = (
     "job",
     "server's child",
 )
-KILLS = {ENGINE: 10, TREE: 14, IMPORTER: 16, SERVER: 12, JOB: 24, CHILD: 24}  # a hundred
+KILLS = {ENGINE: 11, TREE: 14, IMPORTER: 15, SERVER: 15, JOB: 20, CHILD: 25}  # a hundred
 END_S = 10.0  # within which everything of a killed engine ends
 MARK = "RELEARN_TEST_OF_KILLS"  # in the environment of everything that an engine starts
 COMMAND = ("snakemake", "--cores", "1", "craft_all", "filter_all")
@@ -122,16 +121,16 @@ class Pipeline:
     def alive(self) -> dict[int, Process]:
         return processes(self.mark)
 
-    def until(self, kind: str, seconds: float) -> None:
-        """Wait a while, from when there is such a member; not for long, and no longer than the engine runs."""
+    def until(self, kind: str) -> bool:
+        """Wait until there is such a member; False when the engine ends before."""
         assert self.engine is not None
-        looking = time.monotonic() + 5
-        while time.monotonic() < looking and self.engine.poll() is None:
+        while self.engine.poll() is None:
             now = members(self.alive(), self.engine.pid)
-            if now[IMPORTER] if kind in (ENGINE, TREE) else now[kind]:
-                break
-            time.sleep(0.05)
-        time.sleep(seconds)
+            # before there is an importer, nothing could be left behind
+            if now[JOB] or now[IMPORTER] if kind in (ENGINE, TREE) else now[kind]:
+                return True
+            time.sleep(0.1)
+        return False
 
     def ended(self, pids: set[int] | None = None) -> float:
         """Seconds until those processes have ended (default: everything of the engine); fails after END_S."""
@@ -192,11 +191,10 @@ def kill(pipeline: Pipeline, kind: str) -> float | None:
     assert pipeline.engine is not None
     found = pipeline.alive()
     now = members(found, pipeline.engine.pid)
-    helped = now[IMPORTER] or now[SERVER] or now[JOB]  # before that there is nothing to leave behind
-    victims = {TREE: sorted(found), ENGINE: [pipeline.engine.pid]}.get(kind, now.get(kind, []))
-    if not helped or not victims:
+    victims = sorted(found) if kind == TREE else now[kind][:1]
+    if pipeline.engine.poll() is not None or not victims:
         return None
-    for pid in victims if kind == TREE else victims[:1]:
+    for pid in victims:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if kind in (ENGINE, TREE):
@@ -205,36 +203,46 @@ def kill(pipeline: Pipeline, kind: str) -> float | None:
     return pipeline.ended({victims[0], *below(found, victims[0])})
 
 
+def plan(chance: random.Random) -> list[str]:
+    """Every kill in its order: an engine loses some members before it goes; no child comes after its server."""
+    ends = [ENGINE] * KILLS[ENGINE] + [TREE] * KILLS[TREE]
+    chance.shuffle(ends)
+    lives: list[list[str]] = [[] for _ in ends]
+    for kind in (JOB, CHILD):
+        for _ in range(KILLS[kind]):
+            chance.choice(lives).append(kind)
+    for life in chance.sample(lives, KILLS[IMPORTER]):
+        life.append(IMPORTER)
+    for life in lives:
+        chance.shuffle(life)
+    for life in chance.sample(lives, KILLS[SERVER]):
+        life.append(SERVER)
+    return [kind for life, end in zip(lives, ends, strict=True) for kind in (*life, end)]
+
+
 def test_a_hundred_kills_leave_nobody_behind_and_the_results_as_they_are(pipeline: Pipeline) -> None:
     assert pipeline.start().wait() == 0, pipeline.log.read_text()
     undisturbed = pipeline.finished()
     assert len(undisturbed) > 20
 
-    chance, left, finished = random.Random(0), Counter(KILLS), 0
-    slowest = dict.fromkeys(KILLS, 0.0)
-    engine = pipeline.start()
-    while True:
-        if left and engine.poll() is None:
-            kind = chance.choice(sorted(left.elements()))
-            pipeline.until(kind, chance.uniform(0.0, 3.0))
-            if (seconds := kill(pipeline, kind)) is not None:
-                left -= Counter([kind])
-                slowest[kind] = max(slowest[kind], seconds)
-                print(
-                    f"engine {pipeline.lives}: {kind}, all gone after {seconds:.1f} s, {left.total()} to go",
-                    flush=True,
-                )
+    chance, began = random.Random(0), time.monotonic()
+    left = plan(chance)
+    assert len(left) == 100
+    engine, code = pipeline.start(), -1
+    while left or code != 0:
+        if left and pipeline.until(left[0]):
+            time.sleep(chance.uniform(0.0, 1.5))
+            if (seconds := kill(pipeline, left[0])) is not None:
+                kind = left.pop(0)
+                at = f"{time.monotonic() - began:.0f} s, engine {pipeline.lives}"
+                print(f"{at}: {kind} killed, all gone after {seconds:.1f} s, {len(left)} to go", flush=True)
             continue
         code = engine.wait()
         pipeline.ended()
         if code == 0:
             assert pipeline.finished() == undisturbed
-            finished += 1
+            print(f"engine {pipeline.lives}: a pipeline is finished, as undisturbed", flush=True)
         else:
             pipeline.command("relearn", "recover")
-        if code == 0 and not left:
-            break
-        engine = pipeline.start()
-    print(
-        f"{sum(KILLS.values())} kills of {pipeline.lives} engines, {finished} pipelines finished; slowest: {slowest}"
-    )
+        if left or code != 0:
+            engine, code = pipeline.start(), -1

@@ -21,7 +21,13 @@ use rule run as acquire with:
     resources:
         **needs(mem_mb=8000, minutes=1440),
     params:
-        **words("acquire", study="freelb", settings=acquire_settings, seed=FB_SEEDS[0]),
+        **words(
+            "acquire",
+            study="freelb",
+            settings=acquire_settings,
+            modules=[f"relearn.data.{FB['corpus']['dataset']}"],
+            seed=FB_SEEDS[0],
+        ),
 
 
 # finetune: an encoder trained on a task, plainly or with adversarial gradients (zhu2022, tables 3.1 to 3.7).

@@ -141,7 +141,7 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
     Raises:
         ValueError: a name or a file that is none, no weights or two kinds of them, weights that do not fit.
     """
-    from relearn.models import checkpoints, vision, vision_files
+    from relearn.models import checkpoints, vision
 
     if Path(args.model).suffix in checkpoints.SUFFIXES:
         if args.weights or args.pretrained:
@@ -152,7 +152,7 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
             )
         if not Path(args.model).is_file():
             raise FileNotFoundError(f"--model {args.model}: no such file")
-        net = vision_files.load(Path(args.model))
+        net = vision.FILE.load(Path(args.model))
         return net, protocol_of(args, {"size": net.description["size"]})
     told = of_timm(args.model)
     protocol = protocol_of(args, told)

@@ -2,7 +2,7 @@
 
 ``relearn validate [--params FILE] [--scale SCALE]`` prints how many values are in force and which values of
 the file the overlay hides, or every problem in a line of its own (exit code 2). ``relearn validate --schema``
-prints the JSON schema that workflow/schemas/params.schema.json holds.
+prints the JSON schema of params.yaml, for an editor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Exit code 0 where the parameters can run, 2 where they cannot."""
     if args.schema:
-        print(schema_text(), end="")
+        print(json.dumps(parameters.json_schema(), indent=2))
         return 0
     try:
         values = parameters.load(args.params, scale=args.scale)
@@ -38,10 +38,3 @@ def main(args: argparse.Namespace) -> int:
     if hidden := params.hidden_line(args.params, values["scale"]):
         print(hidden)
     return 0
-
-
-def schema_text() -> str:
-    """The JSON schema as the file in workflow/schemas holds it."""
-    from relearn.studies.parameters import json_schema
-
-    return json.dumps(json_schema(), indent=2) + "\n"

@@ -54,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
     from relearn.runs.warm import server as warm_server
 
     parent = os.getppid()
-    parents.tie(signal.SIGKILL)  # an import can take longer than the server may outlive its engine
+    parents.tie(signal.SIGKILL)  # until it serves: an import takes longer than it may outlive its engine
     if (pid := parents.gone(parents.announced())) is not None:
         raise RuntimeError(f"process {pid}, which started this one, is gone")
     if not sys.platform.startswith("linux"):
@@ -78,11 +78,11 @@ def main(args: argparse.Namespace) -> int:
         step = steps.get((argv[0], argv[1]))
         return "" if getattr(step, "NEEDS_TORCH", False) else "this step does without torch, and starts fast"
 
-    parents.tie(0)  # the server asks instead: its jobs may have a checkpoint to save
     server = warm_server.Server(args.socket, cli.main, stamp, parent, refuses)
     print(f"relearn warm: listening at {args.socket}", flush=True)
     server.serve()
-    return 0
+    sys.stdout.flush()
+    os._exit(0)  # without the seconds that unloading torch takes
 
 
 def load() -> list[str]:

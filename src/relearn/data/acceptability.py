@@ -31,7 +31,7 @@ import torch
 
 from relearn.data import library_sentences
 from relearn.data.examples import Examples, Row
-from relearn.data.lra.samples import chosen
+from relearn.data.lra.samples import evenly_spaced_rows
 
 WEIGHTS = {"misspelt": 4, "swapped": 1, "dropped": 1, "repeated": 1, "replaced": 1}
 WORDS_PER_EDIT = 4
@@ -64,11 +64,11 @@ def load(samples: Mapping[str, int] | None = None, *, seed: int = 0) -> Acceptab
     found = library_sentences.load()
     sentences = {part: list(getattr(found, part)) for part in library_sentences.PARTS}
     return Acceptability(
-        **damaged(sentences, samples or {}, seed=seed), source={**found.source, "seed": seed}
+        **corrupt_sentences(sentences, samples or {}, seed=seed), source={**found.source, "seed": seed}
     )
 
 
-def damaged(
+def corrupt_sentences(
     sentences: Mapping[str, Sequence[str]], samples: Mapping[str, int], *, seed: int = 0
 ) -> dict[str, Examples]:
     """The sentences of each part, intact and corrupted; see the module.
@@ -95,8 +95,8 @@ def damaged(
         ids: list[str] = []
         wanted = samples.get(part, 0)
         # All are corrupted, whatever the number of samples, because each must differ from all earlier ones.
-        pairs = [(one, damage(one, pool, taken, seed)) for one in own]
-        numbers = chosen(range(len(own)), -(-wanted // 2))
+        pairs = [(one, corrupt_sentence(one, pool, taken, seed)) for one in own]
+        numbers = evenly_spaced_rows(range(len(own)), -(-wanted // 2))
         for number in numbers:
             rows += [[(text, None)] for text in pairs[number]]
             ids += [f"{part}-{number}-{kind}" for kind in ("real", "damaged")]
@@ -106,7 +106,7 @@ def damaged(
     return parts
 
 
-def damage(sentence: str, pool: Sequence[str], taken: set[str], seed: int) -> str:
+def corrupt_sentence(sentence: str, pool: Sequence[str], taken: set[str], seed: int) -> str:
     """A corrupted version of the sentence, which is also added to ``taken``.
 
     Args:
@@ -125,7 +125,7 @@ def damage(sentence: str, pool: Sequence[str], taken: set[str], seed: int) -> st
     for _ in range(1000):
         found = list(words)
         for _ in range(-(-len(words) // WORDS_PER_EDIT)):
-            found = edited(found, draws.choices(list(WEIGHTS), list(WEIGHTS.values()))[0], pool, draws)
+            found = apply_edit(found, draws.choices(list(WEIGHTS), list(WEIGHTS.values()))[0], pool, draws)
         text = " ".join(found)
         if text not in taken:
             taken.add(text)
@@ -133,7 +133,7 @@ def damage(sentence: str, pool: Sequence[str], taken: set[str], seed: int) -> st
     raise ValueError(f"sentence: {sentence[:40]!r} (allowed: one that can be corrupted)")
 
 
-def edited(words: Sequence[str], kind: str, pool: Sequence[str], draws: random.Random) -> list[str]:
+def apply_edit(words: Sequence[str], kind: str, pool: Sequence[str], draws: random.Random) -> list[str]:
     """The words after one edit of a kind of :data:`WEIGHTS`; unchanged if the drawn position does not allow it."""
     found, inner = list(words), len(words) - 2
     place = 1 + draws.randrange(inner)

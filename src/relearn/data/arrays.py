@@ -150,5 +150,5 @@ def load_prepared(path: Path | str) -> Prepared:
     if header is None or missing:
         found = f"tensors {', '.join(missing)} missing" if missing else f"header {HEADER!r} missing"
         raise ValueError(f"{path}: not a prepared data set, {found}; `relearn prepare` writes one")
-    told = json.loads(header)
-    return Prepared(dataset=told["data set"], classes=tuple(told["classes"]), tensors=tensors)
+    description = json.loads(header)
+    return Prepared(dataset=description["data set"], classes=tuple(description["classes"]), tensors=tensors)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from relearn.data.imagenet_folder import AHEAD, Listing, central, decoded
+from relearn.data.imagenet_folder import AHEAD, Listing, central, decode_rgb
 
 INTERPOLATIONS = {
     "bilinear": Image.Resampling.BILINEAR,
@@ -58,7 +58,7 @@ def batches(
 
     def one(position: int) -> NDArray[np.uint8] | None:
         try:
-            image = decoded(images.files[position])
+            image = decode_rgb(images.files[position])
         except ValueError as fault:
             if faults is None:
                 raise

@@ -68,7 +68,7 @@ class CharacterBatches:
 
     def batch(self, rows: Tensor) -> Batch:
         """The batch of the given lines, (B,) int64 on the CPU, in this order; see the module."""
-        return self.lines.padded(rows, first=BOS), self.lines.padded(rows, last=EOS)
+        return self.lines.pad(rows, first=BOS), self.lines.pad(rows, last=EOS)
 
     def rows(self, generator: torch.Generator) -> list[Tensor]:
         """The lines of each batch of one epoch: (B,) int64 each, every line once."""

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relearn.data.bpe import BOS, EOS, PAD, UNK
-from relearn.data.sentence_pairs import PARTS, evenly
+from relearn.data.sentence_pairs import PARTS, evenly_spaced
 from relearn.data.text_lines import Text
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def prepare(
                 f"max_length is {max_length}; allowed: at least {shortest}, {part}'s shortest line"
             )
         # evenly is typed for pairs but does not look into them.
-        lines[part] = cast("list[str]", evenly(cast("list[Any]", short), count))
+        lines[part] = cast("list[str]", evenly_spaced(cast("list[Any]", short), count))
         metrics[f"{part}_sentences_count"] = float(len(lines[part]))
         metrics[f"{part}_characters_count"] = float(sum(map(len, lines[part])))
         metrics[f"{part}_left_out_count"] = float(len(every) - len(short))
@@ -186,16 +186,14 @@ def save_characters(prepared: PreparedCharacters, path: Path) -> None:
     """
     from safetensors.numpy import save_file
 
-    told = {
+    header = {
         "text": prepared.dataset,
         "characters": prepared.characters,
         "max_length": prepared.max_length,
     }
     path.touch()
-    mode = (
-        path.stat().st_mode
-    )  # as set by the umask; safetensors creates files that only their owner can read
-    save_file(prepared.arrays, path, {HEADER: json.dumps(told, sort_keys=True)})
+    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
+    save_file(prepared.arrays, path, {HEADER: json.dumps(header, sort_keys=True)})
     path.chmod(mode)
 
 
@@ -210,11 +208,11 @@ def load_characters(path: Path | str) -> PreparedCharacters:
 
     try:
         with safe_open(path, framework="np") as file:
-            told = json.loads((file.metadata() or {}).get(HEADER, "{}"))
+            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except SafetensorError as fault:
         raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn characters` writes one") from None
-    missing = [name for name in ("text", "characters", "max_length") if name not in told]
+    missing = [name for name in ("text", "characters", "max_length") if name not in header]
     missing += [
         f"{part}_{kind}" for part in PARTS for kind in ("ids", "offsets") if f"{part}_{kind}" not in arrays
     ]
@@ -222,7 +220,7 @@ def load_characters(path: Path | str) -> PreparedCharacters:
         raise ValueError(
             f"{path}: no prepared characters, {', '.join(missing)} missing; `relearn characters` writes them"
         )
-    return PreparedCharacters(told["text"], told["characters"], told["max_length"], arrays)
+    return PreparedCharacters(header["text"], header["characters"], header["max_length"], arrays)
 
 
 def _ids(text: str, characters: str) -> NDArray[np.int64]:

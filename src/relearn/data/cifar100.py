@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relearn.data.images import sha256_of
-from relearn.data.outlier_images import Outliers, Wanted, picked
+from relearn.data.outlier_images import Outliers, Wanted, select_images
 from relearn.data.remote import Remote, fault_of
 
 ARCHIVE = Remote(
@@ -46,10 +46,10 @@ def outliers(wanted: Wanted) -> Outliers:
     """``count`` of the images, in the requested form.
 
     Raises:
-        ValueError: see :func:`load` and :func:`relearn.data.outlier_images.picked`. OSError: likewise.
+        ValueError: see :func:`load` and :func:`relearn.data.outlier_images.select_images`. OSError: likewise.
     """
     images, words = load(wanted.folder)
-    return picked("cifar100", images, wanted, f"CIFAR-100, {words}")
+    return select_images("cifar100", images, wanted, f"CIFAR-100, {words}")
 
 
 def load(folder: Path | None = None) -> tuple[NDArray[np.uint8], str]:

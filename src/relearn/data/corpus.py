@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relearn.data.bpe import UNK, Tokenizer, train
-from relearn.data.sentence_pairs import PARTS, Corpus, evenly
+from relearn.data.sentence_pairs import PARTS, Corpus, evenly_spaced
 
 if TYPE_CHECKING:
     from relearn.data.token_batches import TokenPairs
@@ -125,7 +125,8 @@ def prepare(
     if max_length < 1:
         raise ValueError(f"max_length is {max_length}; allowed: 1 or more")
     parts = {
-        part: evenly(getattr(corpus, part), train_pairs if part == "train" else test_pairs) for part in PARTS
+        part: evenly_spaced(getattr(corpus, part), train_pairs if part == "train" else test_pairs)
+        for part in PARTS
     }
     tokenizer = train((sentence for pair in parts["train"] for sentence in pair), vocabulary)
     metrics = {"vocabulary_count": float(len(tokenizer))}
@@ -166,16 +167,14 @@ def save_corpus(corpus: PreparedCorpus, path: Path) -> None:
     """
     from safetensors.numpy import save_file
 
-    told = {
+    header = {
         "corpus": corpus.dataset,
         "languages": list(corpus.languages),
         "tokenizer": corpus.tokenizer_json,
     }
     path.touch()
-    mode = (
-        path.stat().st_mode
-    )  # as set by the umask; safetensors creates files that only their owner can read
-    save_file(corpus.arrays, path, {HEADER: json.dumps(told, sort_keys=True)})
+    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
+    save_file(corpus.arrays, path, {HEADER: json.dumps(header, sort_keys=True)})
     path.chmod(mode)
 
 
@@ -190,18 +189,18 @@ def load_corpus(path: Path | str) -> PreparedCorpus:
 
     try:
         with safe_open(path, framework="np") as file:
-            told = json.loads((file.metadata() or {}).get(HEADER, "{}"))
+            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except SafetensorError as fault:
         raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn corpus` writes one") from None
     wanted = [f"{part}_{side}_{kind}" for part in PARTS for side in SIDES for kind in ("ids", "offsets")]
-    missing = [name for name in ("corpus", "languages", "tokenizer") if name not in told]
+    missing = [name for name in ("corpus", "languages", "tokenizer") if name not in header]
     missing += [name for name in wanted if name not in arrays]
     if missing:
         raise ValueError(
             f"{path}: not a prepared corpus, {', '.join(missing)} missing; `relearn corpus` writes one"
         )
-    return PreparedCorpus(told["corpus"], tuple(told["languages"]), told["tokenizer"], arrays)
+    return PreparedCorpus(header["corpus"], tuple(header["languages"]), header["tokenizer"], arrays)
 
 
 def _known(part: str, allowed: tuple[str, ...]) -> None:

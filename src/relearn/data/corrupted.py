@@ -25,7 +25,7 @@ def corrupted(wanted: Wanted) -> Outliers:
         raise ValueError("corrupted: no in-distribution images to corrupt (give prepared)")
     clean = wanted.prepared.test()[0].numpy()
     if wanted.count > len(clean):
-        raise ValueError(f"corrupted: {wanted.count} images are asked for (allowed: at most {len(clean)})")
+        raise ValueError(f"corrupted: {wanted.count} images requested (allowed: at most {len(clean)})")
     images = np.empty_like(clean[: wanted.count])
     for place, name in enumerate(NAMES):
         mine = slice(place, wanted.count, len(NAMES))

@@ -19,7 +19,7 @@ from relearn.data.imagenet_folder import Listing, listing
 OUTPUTS = 1000
 
 
-def labelled(folder: Path, *, classes: int) -> Listing:
+def label_by_class(folder: Path, *, classes: int) -> Listing:
     """The images of ``<folder>/<class>/``, labelled for a network with ``classes`` outputs.
 
     Raises:

@@ -179,7 +179,7 @@ class FolderBatches:
     def one(self, position: int, seed: int) -> NDArray[np.uint8]:
         """(3, S, S) uint8, augmented with random numbers that depend on ``seed`` and ``position`` only."""
         draw = random.Random(f"{seed} {position}")
-        image = decoded(self.images.files[position])
+        image = decode_rgb(self.images.files[position])
         box = crop_box(*image.size, draw, scale=self.scale, ratio=self.ratio)
         image = image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box)
         if self.flip and draw.random() < 0.5:
@@ -231,11 +231,11 @@ def validation(
         pixels = np.empty(shape, np.uint8)
         _fill(pixels, images, size, resize, workers)
         return torch.from_numpy(pixels)
-    told = hashlib.sha256(f"{size} {resize}\n".encode())
+    digest = hashlib.sha256(f"{size} {resize}\n".encode())
     for path in images.files:
         state = path.stat()
-        told.update(f"{path.parent.name}/{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
-    place = cache / f"validation-{told.hexdigest()[:32]}.npy"
+        digest.update(f"{path.parent.name}/{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
+    place = cache / f"validation-{digest.hexdigest()[:32]}.npy"
     if not place.exists():
         cache.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.{os.getpid()}.part")
@@ -250,7 +250,7 @@ def validation(
     return torch.from_numpy(np.load(place, mmap_mode="c", allow_pickle=False))
 
 
-def decoded(path: Path) -> Image.Image:
+def decode_rgb(path: Path) -> Image.Image:
     """The image as RGB.
 
     Raises:
@@ -267,7 +267,7 @@ def decoded(path: Path) -> Image.Image:
 
 def _fill(pixels: NDArray[np.uint8], images: Listing, size: int, resize: int, workers: int) -> None:
     def one(position: int) -> None:
-        image = central(decoded(images.files[position]), size=size, resize=resize)
+        image = central(decode_rgb(images.files[position]), size=size, resize=resize)
         pixels[position] = _channels_first(image)
 
     with ThreadPoolExecutor(workers) as pool:

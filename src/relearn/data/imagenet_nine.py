@@ -76,6 +76,8 @@ def variant(folder: Path, name: str) -> Listing:
     wanted = tuple(f"{number:02d}_{one}" for number, one in enumerate(NAMES))
     if found.classes != wanted:
         odd = next(iter(sorted(set(found.classes) ^ set(wanted))))
-        said = "missing" if odd in wanted else "no group"
-        raise ValueError(f"{place}: {odd!r} is {said}; allowed: the nine folders {wanted[0]} to {wanted[-1]}")
+        problem = "missing" if odd in wanted else "no group"
+        raise ValueError(
+            f"{place}: {odd!r} is {problem}; allowed: the nine folders {wanted[0]} to {wanted[-1]}"
+        )
     return found

@@ -58,7 +58,7 @@ def official() -> Path:
     return fetch(FILE)
 
 
-def of_files(files: Sequence[Path], real: Allowed) -> Allowed:
+def classes_of_files(files: Sequence[Path], real: Allowed) -> Allowed:
     """The correct classes of each file, by the number in its official name, whatever its folder.
 
     If the names are not official, the files are matched to the lists in the order of their names; the numbers must agree.

@@ -73,9 +73,9 @@ def load(folder: Path | None = None, *, count: int = COUNT) -> Imdb:
     """
     if folder is not None and (folder / "train.tsv").is_file():
         parts = {part: _read_tsv(folder / f"{part}.tsv") for part in PARTS}
-        said = "a folder with tables"
+        origin = "a folder with tables"
     elif folder is None or (folder / ARCHIVE.name).is_file():
-        parts, said = _read_archive(folder), ARCHIVE.name
+        parts, origin = _read_archive(folder), ARCHIVE.name
     else:
         raise ValueError(f"{folder}: has neither train.tsv nor {ARCHIVE.name}; one of them is needed")
     for part, reviews in parts.items():
@@ -85,7 +85,7 @@ def load(folder: Path | None = None, *, count: int = COUNT) -> Imdb:
                 f"{part}: {len(reviews.texts)} reviews, {positive} of them positive; allowed: {count}, {count // 2}"
             )
     digests = {part: sha256_of(reviews.texts) for part, reviews in parts.items()}
-    return Imdb(**parts, source={"from": said, "sha256": digests})
+    return Imdb(**parts, source={"from": origin, "sha256": digests})
 
 
 def sha256_of(texts: Sequence[str]) -> str:

@@ -61,8 +61,8 @@ def load(folder: Path | None = None) -> Corpus:
             f"$RELEARN_MIRROR/iwslt14/{ARCHIVE}"
         )
     read = _reader(folder)
-    train, valid = cut(
-        kept(training_pairs(read(TRAIN[0]), read(TRAIN[1]), name=TRAIN[0].removesuffix(".de")))
+    train, valid = split_valid(
+        filter_pairs(training_pairs(read(TRAIN[0]), read(TRAIN[1]), name=TRAIN[0].removesuffix(".de")))
     )
     test: list[Pair] = []
     for german, english in zip(TEST[::2], TEST[1::2]):
@@ -96,7 +96,7 @@ def training_pairs(german: str, english: str, *, name: str) -> list[Pair]:
     return pairs
 
 
-def kept(pairs: list[Pair]) -> list[Pair]:
+def filter_pairs(pairs: list[Pair]) -> list[Pair]:
     """Pairs with 1 to 175 words on both sides and a length ratio of at most 1.5.
 
     A word is a run of letters and digits, or one other mark.
@@ -109,7 +109,7 @@ def kept(pairs: list[Pair]) -> list[Pair]:
     return good
 
 
-def cut(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
+def split_valid(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
     """(train, valid): the 23rd, 46th, … pairs form valid."""
     return [pair for number, pair in enumerate(pairs, start=1) if number % EVERY], pairs[EVERY - 1 :: EVERY]
 

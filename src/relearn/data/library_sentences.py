@@ -64,9 +64,9 @@ def load() -> Sentences:
     digests = {
         part: hashlib.sha256("".join(f"{one}\n" for one in own).encode()) for part, own in parts.items()
     }
-    said = f"pydoc_data.topics and the standard library's doc strings of Python {version}"
+    origin = f"pydoc_data.topics and the standard library's doc strings of Python {version}"
     source = {
-        "from": said,
+        "from": origin,
         "python": version,
         "sha256": {part: one.hexdigest() for part, one in digests.items()},
     }

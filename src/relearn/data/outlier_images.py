@@ -1,12 +1,11 @@
-r"""What every source of out-of-distribution images gives, and how such images are brought to a network's form.
+"""Common form of out-of-distribution images, and their conversion to a network's input format.
 
-A network takes images of one size and number of channels, and a set of another form must be changed before it can be
-shown to it. What is done, and nothing else:
+A network takes images of one size and number of channels, so other images must be converted. The only conversions are:
 
-- **channels**: colour to grey by :math:`Y = 0.299 R + 0.587 G + 0.114 B` (ITU-R BT.601, rounded to the nearest level); grey
-  to colour by repeating the channel;
-- **size**: a larger square is averaged down (the mean over the area of each new pixel). A smaller image is
-  refused: enlarged, it is blurred, and a network could tell it by the blur alone. So is one that is not square.
+- **channels**: colour to grey by :math:`Y = 0.299 R + 0.587 G + 0.114 B` (ITU-R BT.601, rounded to the nearest level); grey to colour by
+  repeating the channel;
+- **size**: larger square images are averaged down (the mean over the area of each new pixel). Smaller images raise an error, because
+  enlarging blurs them and a network could detect them by the blur alone. So do images that are not square.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ LUMA = (299, 587, 114)  # thousandths of R, G, B
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a source: ``count`` images of ``channels`` × ``size`` × ``size``, drawn with ``seed``.
+    """A request to a source: ``count`` images of ``channels`` × ``size`` × ``size``, drawn with ``seed``.
 
-    ``prepared`` is the in-distribution data, which only a source that changes its images looks at; ``folder`` a folder that
-    already holds the set, None for the cache or the net.
+    ``prepared`` is the in-distribution data, used only by sources that modify its images; ``folder`` is a folder that already
+    holds the set, None for the cache or a download.
     """
 
     size: int
@@ -42,36 +41,36 @@ class Wanted:
     folder: Path | None = None
 
     def generator(self, name: str) -> np.random.Generator:
-        """Of this source alone, so that no set shares its draws with another."""
+        """A random generator for this source alone, so that no two sets share draws."""
         return np.random.default_rng([self.seed, *name.encode()])
 
 
 class Outliers(NamedTuple):
-    """Images and one line that says what they are and what was done to them."""
+    """Images and one line that describes them and their conversion."""
 
     images: NDArray[np.uint8]
     """(n, C, H, W)."""
     words: str
 
 
-def picked(name: str, images: NDArray[np.uint8], wanted: Wanted, words: str) -> Outliers:
-    """``count`` of a set's images, drawn without replacement and kept in the set's order, in the form that is wanted.
+def select_images(name: str, images: NDArray[np.uint8], wanted: Wanted, words: str) -> Outliers:
+    """``count`` of a set's images, drawn without replacement, in the set's order and in the requested form.
 
     Raises:
-        ValueError: fewer images than asked for, or a form that cannot be reached.
+        ValueError: fewer images than requested, or an impossible conversion.
     """
     if wanted.count > len(images):
-        raise ValueError(f"{name}: {wanted.count} images are asked for (allowed: at most {len(images)})")
+        raise ValueError(f"{name}: {wanted.count} images requested (allowed: at most {len(images)})")
     index = np.sort(wanted.generator(name).permutation(len(images))[: wanted.count])
     fitted, done = fit(name, images[index], size=wanted.size, channels=wanted.channels)
     return Outliers(fitted, f"{words}; {wanted.count} of {len(images)} images{done}")
 
 
 def fit(name: str, images: NDArray[np.uint8], *, size: int, channels: int) -> tuple[NDArray[np.uint8], str]:
-    """Images (n, C, H, W) uint8 as (n, ``channels``, ``size``, ``size``), and words for what was done ("" for nothing).
+    """Images (n, C, H, W) uint8 as (n, ``channels``, ``size``, ``size``), and a description of the conversion ("" for none).
 
     Raises:
-        ValueError: the images are smaller, not square, or have another number of channels than 1 or 3.
+        ValueError: the images are smaller, not square, or do not have 1 or 3 channels.
     """
     _, found, height, width = images.shape
     if found not in (1, 3) or channels not in (1, 3):
@@ -101,11 +100,11 @@ def grey(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def smaller(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """(n, C, H, H) to (n, C, size, size), each new pixel the mean over its area, rounded to the nearest level."""
     height = images.shape[2]
-    edges = np.arange(size + 1) * height / size  # of the new pixels, in old ones
+    edges = np.arange(size + 1) * height / size  # of the new pixels, in units of old ones
     low, high = edges[:-1, None], edges[1:, None]
     pixels = np.arange(height)
     shared = np.clip(np.minimum(high, pixels + 1) - np.maximum(low, pixels), 0, None)
-    weights = shared * size / height  # (size, H), rows that add up to 1
+    weights = shared * size / height  # (size, H), rows sum to 1
     result = np.empty((*images.shape[:2], size, size), np.uint8)
     for start in range(0, len(images), CHUNK):
         part = slice(start, start + CHUNK)

@@ -1,12 +1,12 @@
-"""Out-of-distribution images by name, in the form that a network takes; for detection (``relearn.measures.ood``).
+"""Out-of-distribution images by name, in a network's input format, for detection (``relearn.measures.ood``).
 
 =================  ========================================================================================
 name               images
 =================  ========================================================================================
 cifar100           CIFAR-100's test images, near CIFAR-10 and without any of its classes
 svhn               house numbers from street views, far from CIFAR-10
-natural_patches    windows of the two photographs that come with scikit-learn: real, and no download
-gaussian_noise     every pixel N(1/2, 1), cut to [0, 1]
+natural_patches    patches of the two photographs included in scikit-learn: natural, without a download
+gaussian_noise     every pixel N(1/2, 1), clipped to [0, 1]
 uniform_noise      every pixel U(0, 1)
 corrupted          the in-distribution test images under the 15 common corruptions at severity 5
 =================  ========================================================================================
@@ -36,22 +36,22 @@ def outliers(
     prepared: Prepared | None = None,
     folder: Path | None = None,
 ) -> Outliers:
-    """``count`` out-of-distribution images (count, channels, size, size) uint8 of a set, and words on them.
+    """``count`` out-of-distribution images (count, channels, size, size) uint8 of a set, and a description.
 
-    The same arguments give the same images. How a set of another size or number of channels is changed, and what is
-    refused: ``relearn.data.outlier_images``.
+    The same arguments give the same images. For the conversion of other sizes and channels, see
+    ``relearn.data.outlier_images``.
 
     Args:
         name: a key of ``relearn.data.OUTLIERS``.
         size, channels: the network's input.
-        count: images.
-        seed: of what is drawn.
+        count: number of images.
+        seed: seed of the random draws.
         prepared: the in-distribution data, for ``corrupted``.
-        folder: a folder that already holds the set, for ``cifar100`` and ``svhn``; None takes the cache or downloads.
+        folder: a folder that already holds the set, for ``cifar100`` and ``svhn``; None uses the cache or downloads.
 
     Raises:
-        ValueError: nobody knows the name, a number below 1, more images than the set has, a form that cannot be reached,
-            a file that is not what it should be.
+        ValueError: an unknown name, a number below 1, more images than the set has, an impossible conversion, or an
+            unexpected file.
         OSError: a file can neither be read nor downloaded.
     """
     from relearn.data import OUTLIERS

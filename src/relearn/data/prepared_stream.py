@@ -1,20 +1,20 @@
-r"""The prepared stream: what `relearn stream` writes and every model of long character contexts reads.
+r"""The prepared stream: written by `relearn stream`, read by every model of long character contexts.
 
-``stream.safetensors`` holds ``train``, ``valid`` and ``test``, (n,) uint8 each: ids, which number the different bytes of the whole
-stream in the order of their values. The header says, as one JSON text, so that equal streams give equal bytes: the
-stream's name and those byte values.
+``stream.safetensors`` holds ``train``, ``valid`` and ``test``, (n,) uint8 each: ids that number the different bytes of the whole stream
+in the order of their values. The header holds, as one JSON text, so that equal streams give equal bytes: the stream's name and these
+byte values.
 
-The split is by position: the first 90% train, then 5% valid, then 5% test (zhu2022, section 5.3.2: 90, 5 and 5 million of enwik8
-and text8). Ids are those of all three parts, as for every published number on these streams: a byte that only test has costs bits, but it
-can be predicted.
+The split is by position: the first 90% train, then 5% valid, then 5% test (zhu2022, section 5.3.2: 90, 5 and 5 million of enwik8 and
+text8). The vocabulary covers all three parts, as for every published number on these streams: a byte that occurs in test only costs bits,
+but it can be predicted.
 
-What a model must beat are the cross-entropies of counts, of train on test, in bits a character, add-one smoothed:
+The baselines are the cross-entropies of unigrams and bigrams, of train on test, in bits per character with add-one smoothing:
 
 .. math::
     H_1 = -\frac{1}{T} \sum_{t > 1} \log_2 \frac{n(y_t) + 1}{n + K}, \qquad
     H_2 = -\frac{1}{T} \sum_{t > 1} \log_2 \frac{n(y_{t-1}, y_t) + 1}{n(y_{t-1}) + K}
 
-over the T characters of test but the first, n counting in train and K ids.
+over all T characters of test except the first, with counts n in train and K ids.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 HEADER = "relearn"
 PARTS = ("train", "valid", "test")
-HELD_OUT = 20  # one of so many characters for valid, one for test
+HELD_OUT = 20  # 1/HELD_OUT of the characters for valid, as many for test
 Ids = NDArray[np.uint8]
 
 
@@ -40,7 +40,7 @@ class PreparedStream:
 
     Attributes:
         dataset: the stream's name.
-        symbols: the byte that each id stands for.
+        symbols: the byte of each id.
         parts: ids by part.
     """
 
@@ -67,18 +67,18 @@ class PreparedStream:
 
 
 def prepare(content: bytes, *, name: str, characters: int = 0) -> tuple[PreparedStream, dict[str, float]]:
-    """Cut by position, number the bytes, count.
+    """Split by position, number the bytes, and count.
 
     Args:
         content: the stream.
         name: its name, for the header.
-        characters: only so many from the beginning; 0 for all.
+        characters: use only this many from the beginning; 0 for all.
 
     Returns:
         the prepared stream, and ``{part}_characters_count``, ``vocabulary_count``, ``unigram_bpc``, ``bigram_bpc``.
 
     Raises:
-        ValueError: fewer characters than asked for, or too few for three parts of at least 2.
+        ValueError: fewer characters than requested, or too few for three parts of at least 2.
     """
     if characters < 0 or characters > len(content):
         raise ValueError(
@@ -105,7 +105,7 @@ def prepare(content: bytes, *, name: str, characters: int = 0) -> tuple[Prepared
 
 
 def cross_entropies(train: Ids, test: Ids, *, vocabulary: int) -> tuple[float, float]:
-    """(unigram, bigram) of train on test, in bits a character; see the module."""
+    """(unigram, bigram) of train on test, in bits per character; see the module."""
     singles = np.bincount(train, minlength=vocabulary)
     pairs = np.bincount(train[:-1].astype(np.int64) * vocabulary + train[1:], minlength=vocabulary**2)
     pairs = pairs.reshape(vocabulary, vocabulary)
@@ -121,27 +121,27 @@ def save_stream(stream: PreparedStream, path: Path) -> None:
 
     header = json.dumps({"stream": stream.dataset, "symbols": list(stream.symbols)}, sort_keys=True)
     path.touch()
-    mode = path.stat().st_mode  # what the umask says; safetensors makes files that only their owner can read
+    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
     arrays: dict[str, Any] = {part: np.ascontiguousarray(ids) for part, ids in stream.parts.items()}
     save_file(arrays, path, {HEADER: header})
     path.chmod(mode)
 
 
 def load_prepared_stream(path: Path | str) -> PreparedStream:
-    """Read what :func:`save_stream` wrote.
+    """Read a file written by :func:`save_stream`.
 
     Raises:
-        ValueError: another file. OSError: it cannot be read.
+        ValueError: not such a file. OSError: it cannot be read.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "np") as file:
-            told = json.loads((file.metadata() or {}).get(HEADER, "{}"))
+            description = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             names = set(file.keys())
-            if set(PARTS) - names or "stream" not in told:
+            if set(PARTS) - names or "stream" not in description:
                 raise ValueError(f"{path}: not a prepared stream; `relearn stream` writes one")
             parts = {part: file.get_tensor(part) for part in PARTS}
     except SafetensorError as error:
-        raise ValueError(f"{path}: no safetensors file ({str(error).splitlines()[0]})") from None
-    return PreparedStream(told["stream"], bytes(told["symbols"]), parts)
+        raise ValueError(f"{path}: not a safetensors file ({str(error).splitlines()[0]})") from None
+    return PreparedStream(description["stream"], bytes(description["symbols"]), parts)

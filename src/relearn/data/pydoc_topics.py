@@ -1,16 +1,15 @@
-"""The Python documentation's text, as it comes with Python: the topics of ``help()``, about 320,000 characters.
+"""The text of Python's own documentation: the topics of ``help()``, about 320,000 characters.
 
-The module ``pydoc_data.topics`` holds chapters of the language reference as plain text of at most about 80
-characters a line. A sentence here is one such line, its white space tidied; lines without any letter or digit
-(underlines, borders of tables) are left out. Prose goes on over several lines, so a sentence is often a piece of one.
+The module ``pydoc_data.topics`` holds chapters of the language reference as plain text with lines of at most about 80 characters. A
+sentence here is one such line with normalised white space; lines without letters or digits (underlines, borders of tables) are dropped.
+Prose continues over several lines, so a "sentence" is often a fragment.
 
-Some topics are chapters of others ("if" of "compound"), and some lines are said often. Topics are read from the
-longest to the shortest, and a line that was there before is left out. So the lines are all different, no line is in
-two parts, and a chapter stays with the topic that holds it.
+Some topics are chapters of others ("if" of "compound"), and some lines are repeated. Topics are read from the longest to the shortest, and
+repeated lines are dropped. All lines are therefore different, no line occurs in two parts, and a chapter stays with the topic that
+contains it.
 
-A hash of the topic's name decides its part, which no random state can change: a tenth of the topics goes to valid,
-another tenth to test, the rest to train. Equal Pythons give equal text; another version has another text, so the
-version is in ``source``, with the text's own sha256.
+The part of a topic is decided by a hash of its name, independent of any random state: a tenth of the topics goes to valid, another tenth to
+test, the rest to train. The text depends on the Python version, so ``source`` holds the version and the text's sha256.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from pathlib import Path
 from relearn.data.sentence_pairs import PARTS, tidy
 from relearn.data.text_lines import Text
 
-SHARES = 10  # one of so many topics for valid, one for test
+SHARES = 10  # 1/SHARES of the topics for valid, as many for test
 
 
 def load(folder: Path | None = None) -> Text:
-    """The topics of the Python that runs.
+    """The topics of the running Python.
 
     Args:
-        folder: plays no part; it is here because every text has it.
+        folder: not used; part of the interface of all texts.
 
     Raises:
-        OSError: this Python came without its topics (some distributions ship them apart).
+        OSError: this Python lacks its topics (some distributions ship them separately).
     """
     try:
         from pydoc_data.topics import topics
     except ImportError:
         raise FileNotFoundError(
             f"pydoc_topics: Python {platform.python_version()} has no module pydoc_data.topics; allowed: a Python with "
-            "its whole standard library"
+            "its complete standard library"
         ) from None
     version = platform.python_version()
     source = {"from": f"pydoc_data.topics of Python {version}", "python": version, "topics": len(topics)}

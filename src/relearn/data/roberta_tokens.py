@@ -1,6 +1,6 @@
-r"""Texts as RoBERTa reads them: byte-level byte-pair encoding, ``<s> text </s>``.
+"""RoBERTa's tokenisation: byte-level byte-pair encoding, ``<s> text </s>``.
 
-A tokenizer is a checkpoint's own (``tokenizer.json``), or trained here on training texts: an alphabet of all 256 bytes, so that no
+A tokenizer comes from a checkpoint (``tokenizer.json``), or is trained here on training texts: an alphabet of all 256 bytes, so that no
 text has an unknown token, the five special tokens first, then merges until the vocabulary is full.
 """
 
@@ -16,14 +16,14 @@ ALPHABET = 256
 
 
 class RobertaTokenizer:
-    """Text to ids and back; made by :func:`train` or from the JSON of another.
+    """Converts text to ids and back; made by :func:`train` or from JSON.
 
     Attributes:
         bos, pad, eos, mask: ids of ``<s>``, ``<pad>``, ``</s>`` and ``<mask>``.
         special: ids of all of :data:`SPECIAL`.
 
     Raises:
-        ValueError: the JSON is no tokenizer's, or lacks one of these tokens.
+        ValueError: the JSON is not a tokenizer, or lacks one of these tokens.
     """
 
     def __init__(self, text: str) -> None:
@@ -31,7 +31,7 @@ class RobertaTokenizer:
 
         try:
             self._own = tokenizers.Tokenizer.from_str(text)
-        except Exception as fault:  # the package knows no narrower class
+        except Exception as fault:  # the package has no narrower class
             raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
         found: dict[str, int] = {}
         for token in SPECIAL:
@@ -41,17 +41,17 @@ class RobertaTokenizer:
             found[token] = number
         self.special = list(found.values())
         self.bos, self.pad, self.eos, _, self.mask = self.special
-        # A text that says "<mask>" is text; what a checkpoint's file says of cutting and padding is done here.
+        # The characters "<mask>" in a text are ordinary text; truncation and padding are done here, not by the file's settings.
         self._own.encode_special_tokens = True
         self._own.no_truncation()
         self._own.no_padding()
 
     def __len__(self) -> int:
-        """Size of the vocabulary with the special tokens."""
+        """Size of the vocabulary, including the special tokens."""
         return int(self._own.get_vocab_size())
 
     def encode(self, texts: Sequence[str], longest: int) -> list[np.ndarray]:
-        """Ids of each text, int32, ``<s>`` first and ``</s>`` last, cut to ``longest`` with both.
+        """Ids of each text, int32, ``<s>`` first and ``</s>`` last, truncated to ``longest``, including both.
 
         Raises:
             ValueError: ``longest`` leaves no room for text.
@@ -62,11 +62,11 @@ class RobertaTokenizer:
         return [np.array([self.bos, *one.ids[: longest - 2], self.eos], dtype=np.int32) for one in found]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids, special tokens left out."""
+        """The text of some ids, without special tokens."""
         return str(self._own.decode([int(one) for one in ids], skip_special_tokens=True))
 
     def to_json(self) -> str:
-        """All of it as one JSON text; equal training texts and sizes give equal ones."""
+        """The tokenizer as one JSON text; equal training texts and sizes give equal JSON."""
         return str(self._own.to_str())
 
 
@@ -74,8 +74,8 @@ def train(texts: Iterable[str], vocabulary: int) -> RobertaTokenizer:
     """Learn a vocabulary from training texts.
 
     Args:
-        texts: training texts only: a word of a test text must not shape the vocabulary.
-        vocabulary: its size with the special tokens; fewer come out where no pair is left to merge.
+        texts: training texts only; test texts must not influence the vocabulary.
+        vocabulary: size including the special tokens; smaller if no pair is left to merge.
 
     Raises:
         ValueError: no room for all bytes.

@@ -1,12 +1,12 @@
-r"""Padded batches of sentences, pairs, or candidates of which one is right.
+"""Padded batches of sentences, pairs, or candidates of which one is correct.
 
 A batch is ``((tokens, real), labels)``, or ``((tokens, real, types), labels)`` for a tokenizer with token types: tokens and types (B, n)
-int64, or (B, C, n) for C candidates; real the same shape, bool, False at padding; labels (B,), int64 or float32, or None where they are
-not known. n is the batch's longest row; padding is at the end, its type 0.
+int64, or (B, C, n) for C candidates; real has the same shape, bool, False at padding; labels (B,), int64 or float32, or None if unknown. n
+is the longest row of the batch; padding is at the end, with type 0.
 
-A batch holds questions of equally many candidates only, so that no candidate is made up: an epoch's order is drawn over all questions
-and filled into one batch for each number of candidates; a full batch goes out, the rest at the end, and where there are several
-numbers the batches' own order is drawn as well.
+A batch only holds questions with the same number of candidates, so no candidate has to be padded. The order of an epoch is drawn over all
+questions, which are collected in one batch per number of candidates; full batches are emitted, the incomplete ones at the end. If there
+are several numbers of candidates, the order of the batches is shuffled as well.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class SentenceBatches:
 
     Attributes:
         examples: the samples.
-        labels: theirs, on the device, or None.
-        candidates: of each sample, (N,) int64.
-        lengths: of each sample's rows together, in tokens, (N,) int64.
-        cut_count: rows that ``longest`` cut off, or may have: those that are as long as it allows.
+        labels: the labels on the device, or None.
+        candidates: number of candidates of each sample, (N,) int64.
+        lengths: total number of tokens in the rows of each sample, (N,) int64.
+        cut_count: rows of the maximum length, which were or may have been truncated.
 
     Args:
-        examples: samples, with labels or without.
-        tokenizer: reads them.
-        batch_size: samples (questions, not candidates) in a batch.
-        longest: tokens of a row, special ones included; more are cut.
-        device: where the batches lie.
+        examples: samples, with or without labels.
+        tokenizer: their tokenizer.
+        batch_size: samples (questions, not candidates) per batch.
+        longest: maximum number of tokens of a row, including special ones; longer rows are truncated.
+        device: device of the batches.
 
     Raises:
-        ValueError: no sample, a batch size below 1, or what the tokenizer refuses.
+        ValueError: no sample, a batch size below 1, or an error of the tokenizer.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SentenceBatches:
         return len(self.examples)
 
     def batch(self, numbers: Tensor) -> Any:
-        """The batch of these samples (B,) in their order; see the module.
+        """The batch of the given samples (B,), in this order; see the module.
 
         Raises:
             ValueError: no sample, or samples with different numbers of candidates.
@@ -91,7 +91,7 @@ class SentenceBatches:
         numbers = numbers.cpu()
         different = sorted(set(self.candidates[numbers].tolist()))
         if len(different) != 1:
-            raise ValueError(f"numbers: samples of {different} candidates (allowed: one number of them)")
+            raise ValueError(f"numbers: samples of {different} candidates (allowed: equal numbers)")
         rows = self._first[numbers][:, None] + torch.arange(different[0])
         rows = rows if different[0] > 1 else rows[:, 0]
         sizes = self._sizes[rows]
@@ -109,10 +109,10 @@ class SentenceBatches:
         """The batches of one epoch, every sample once, in an order drawn from ``generator`` (on the CPU).
 
         Raises:
-            ValueError: the labels are not known.
+            ValueError: the labels are unknown.
         """
         if self.labels is None:
-            raise ValueError("labels: not known (allowed: samples with labels, to train on)")
+            raise ValueError("labels: unknown (allowed: samples with labels)")
         order = torch.randperm(len(self), generator=generator)
         if len(set(self.candidates.tolist())) == 1:
             yield from map(self.batch, order.split(self.batch_size))
@@ -130,7 +130,7 @@ class SentenceBatches:
             yield self.batch(torch.tensor(full[place]))
 
     def in_order(self) -> Iterator[Any]:
-        """Every sample once in its order, for evaluation; a batch ends early where the number of candidates changes."""
+        """Every sample once, in order, for evaluation; a batch ends early if the number of candidates changes."""
         numbered = enumerate(self.candidates.tolist())
         for _, run in groupby(numbered, key=lambda one: one[1]):
             for numbers in torch.tensor([number for number, _ in run]).split(self.batch_size):

@@ -1,4 +1,4 @@
-"""What every translation data set becomes: sentence pairs in three parts, checked once, and where they came from."""
+"""Common form of all translation data sets: validated sentence pairs in three parts, with their source."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Corpus:
-    """One corpus of (source sentence, target sentence) pairs, in the corpus's own order.
+    """One corpus of (source sentence, target sentence) pairs, in the corpus's order.
 
     Attributes:
-        train, valid, test: the pairs; no sentence is empty or holds a line break or leading, trailing blanks.
-        languages: what source and target are, such as ("de", "en").
-        source: where the pairs come from, plain JSON, no paths; ``sha256`` of each part is added here.
+        train, valid, test: the pairs; no sentence is empty or has line breaks or leading or trailing blanks.
+        languages: languages of source and target, such as ("de", "en").
+        source: origin of the pairs, plain JSON without paths; ``sha256`` of each part is added.
 
     Raises:
-        ValueError: a part is empty, or a sentence is empty, broken over lines or not stripped.
+        ValueError: a part is empty, or a sentence is empty, has line breaks or is not stripped.
     """
 
     train: list[Pair]
@@ -38,7 +38,7 @@ class Corpus:
         for part in PARTS:
             pairs = getattr(self, part)
             if not pairs:
-                raise ValueError(f"{part}: no sentence pairs; at least one is needed")
+                raise ValueError(f"{part}: no sentence pairs; allowed: at least one")
             for number, pair in enumerate(pairs):
                 for language, sentence in zip(self.languages, pair):
                     if not sentence or len(sentence.splitlines()) != 1 or sentence != sentence.strip():
@@ -58,14 +58,14 @@ def sha256_of(pairs: Sequence[Pair]) -> str:
 
 
 def tidy(sentence: str) -> str:
-    """One line of plain blanks: every run of white space becomes one blank, none stays at the ends."""
+    """Normalise white space: every run becomes one blank, and the ends are stripped."""
     return " ".join(sentence.split())
 
 
-def evenly(pairs: Sequence[Pair], count: int) -> list[Pair]:
-    """At most ``count`` pairs, evenly spaced over the whole (pair floor(i·N/count)); 0 means all.
+def evenly_spaced(pairs: Sequence[Pair], count: int) -> list[Pair]:
+    """At most ``count`` evenly spaced pairs (pair floor(i·N/count)); 0 means all.
 
-    Spaced and not the first ones, because corpora put neighbouring sentences of one talk side by side.
+    The pairs are spaced because adjacent sentences of a corpus often come from the same talk.
 
     Raises:
         ValueError: a negative count.
@@ -81,7 +81,7 @@ def corpus_module_of(name: str) -> str:
     """The module that holds a corpus: ``corpus_module_of("multi30k") == "relearn.data.multi30k"``.
 
     Raises:
-        ValueError: nobody knows the name.
+        ValueError: the name is unknown.
     """
     if name not in CORPORA:
         raise ValueError(f"corpus {name!r} is unknown; allowed: {', '.join(CORPORA)}")
@@ -89,15 +89,15 @@ def corpus_module_of(name: str) -> str:
 
 
 def load_pairs(name: str, *, folder: Path | None = None) -> Corpus:
-    """Load a corpus whole.
+    """Load a whole corpus.
 
     Args:
         name: a key of ``relearn.data.CORPORA``.
-        folder: a folder that already holds this corpus; ``None`` takes what a rule makes (number_words) or what
-            the cache holds, downloading it where it does not.
+        folder: a folder that already holds this corpus; ``None`` generates it (number_words) or uses the
+            cache, downloading the files if necessary.
 
     Raises:
-        ValueError: nobody knows the name, or the files are not what they should be.
+        ValueError: the name is unknown, or the files are not the expected ones.
         OSError: a file can neither be read nor downloaded.
     """
     module = import_module(corpus_module_of(name))

@@ -1,4 +1,4 @@
-r"""Sentences and pairs as RoBERTa, BERT and ALBERT read them.
+r"""Tokenisation of sentences and pairs for RoBERTa, BERT and ALBERT.
 
 | family | vocabulary | one text | a pair | token types |
 |---|---|---|---|---|
@@ -6,11 +6,12 @@ r"""Sentences and pairs as RoBERTa, BERT and ALBERT read them.
 | bert | WordPiece, lower case, without accents | ``[CLS] a [SEP]`` | ``[CLS] a [SEP] b [SEP]`` | 0 up to the first ``[SEP]``, then 1 |
 | albert | unigram language model, lower case, without accents | as bert | as bert | as bert |
 
-(Liu et al., 2019; Devlin et al., 2019; Lan et al., 2020.) A tokenizer is a checkpoint's own or trained here, see
-``relearn.data.sentence_vocabulary``. A text that says ``<mask>`` is text.
+(Liu et al., 2019; Devlin et al., 2019; Lan et al., 2020.) A tokenizer comes from a checkpoint or is trained here, see
+``relearn.data.sentence_vocabulary``. The characters ``<mask>`` in a text are ordinary text.
 
-What is too long is cut longest first: the longer of the two texts loses its last token until both fit; where they are equally
-long, the one that was shorter to begin with loses (the first one, if they were equal). That is the rule of ``transformers``.
+Rows that are too long are truncated longest first: the longer of the two texts loses its last token until both fit; if they are
+equally long, the one that was originally shorter is truncated (the first one, if they were equal). This is the rule of
+``transformers``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 
 Row = tuple[str, str | None]
 
-# In the order of their ids where a vocabulary is trained here: begin, padding, end, unknown, mask come by name, not by place.
+# In the order of their ids if a vocabulary is trained here: begin, padding, end, unknown and mask are found by name, not position.
 SPECIAL = {
     "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
     "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
@@ -37,20 +38,20 @@ ROLES = {  # begin, padding, end, mask
     "bert": ("[CLS]", "[PAD]", "[SEP]", "[MASK]"),
     "albert": ("[CLS]", "<pad>", "[SEP]", "[MASK]"),
 }
-SPARE = 128  # rows that a model may have beyond the tokens: tables are rounded up to please the hardware
+SPARE = 128  # additional embeddings that a model may have: tables are rounded up for efficiency
 
 
 class SentenceTokenizer:
-    """Texts and pairs to ids and back; made by :func:`train`, of a checkpoint, or from the JSON of another.
+    """Converts texts and pairs to ids and back; made by :func:`train`, from a checkpoint, or from JSON.
 
     Attributes:
-        family: of :data:`FAMILIES`, which the kind of vocabulary tells.
-        bos, pad, eos, mask: ids of the tokens that begin, fill up, end (and part) a sequence, and hide.
+        family: one of :data:`FAMILIES`, inferred from the kind of vocabulary.
+        bos, pad, eos, mask: ids of the tokens for begin, padding, end (and separation) and mask.
         special: ids of all of :data:`SPECIAL`.
-        types: how many token types the family has; 1 means that a model is not told.
+        types: number of token types of the family; 1 means that the model gets none.
 
     Raises:
-        ValueError: the JSON is no tokenizer's, its vocabulary is of another kind, or it lacks a special token.
+        ValueError: the JSON is not a tokenizer, its vocabulary is of an unknown kind, or it lacks a special token.
     """
 
     def __init__(self, text: str) -> None:
@@ -58,7 +59,7 @@ class SentenceTokenizer:
 
         try:
             self._own = tokenizers.Tokenizer.from_str(text)
-        except Exception as fault:  # the package knows no narrower class
+        except Exception as fault:  # the package has no narrower class
             raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
         kind = type(self._own.model).__name__
         if kind not in MODELS:
@@ -81,7 +82,7 @@ class SentenceTokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> SentenceTokenizer:
-        """The tokenizer whose :meth:`to_json` this is; a checkpoint's ``tokenizer.json`` may also be given."""
+        """The tokenizer from the JSON of :meth:`to_json`, or from a checkpoint's ``tokenizer.json``."""
         return cls(text)
 
     @classmethod
@@ -89,33 +90,33 @@ class SentenceTokenizer:
         """The tokenizer of a published checkpoint, a hub's name or a folder, through ``transformers`` and its cache.
 
         Raises:
-            ValueError: there is none, or it is of no family here.
+            ValueError: there is none, or it belongs to no family supported here.
             OSError: it can neither be read nor fetched.
         """
         from transformers import AutoTokenizer
 
         try:
             found = AutoTokenizer.from_pretrained(str(name))
-        except Exception as fault:  # of many classes, by what is missing or damaged
-            said = (
+        except Exception as fault:  # of various classes, depending on what is missing or damaged
+            message = (
                 f"checkpoint: {name} has no tokenizer that can be read ({' '.join(str(fault).split())[:200]})"
             )
-            raise (OSError if isinstance(fault, OSError) else ValueError)(said) from None
+            raise (OSError if isinstance(fault, OSError) else ValueError)(message) from None
         backend = getattr(found, "backend_tokenizer", None)
         if backend is None:
             raise ValueError(f"checkpoint: {name} has a slow tokenizer (allowed: one with tokenizer.json)")
         return cls(backend.to_str())
 
     def __len__(self) -> int:
-        """Size of the vocabulary with the special tokens."""
+        """Size of the vocabulary, including the special tokens."""
         return int(self._own.get_vocab_size())
 
     def encode(self, rows: Sequence[Row], longest: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Ids (int32) and token types (int8) of each row, in the family's form, cut to ``longest`` with the special tokens.
+        """Ids (int32) and token types (int8) of each row, in the family's format, truncated to ``longest`` including special tokens.
 
         Args:
-            rows: a text, and a second one or None each.
-            longest: the most tokens of a row.
+            rows: pairs of a text and a second text or None.
+            longest: maximum number of tokens of a row.
 
         Raises:
             ValueError: ``longest`` leaves no room for a token of each text.
@@ -137,27 +138,27 @@ class SentenceTokenizer:
         return [(np.array(one.ids, dtype=np.int32), np.array(one.type_ids, dtype=np.int8)) for one in found]
 
     def encode_texts(self, texts: Iterable[str], longest: int) -> list[np.ndarray]:
-        """Ids of single texts, as ``relearn.data.masked_batches.TokenBatches`` takes them."""
+        """Ids of single texts, as required by ``relearn.data.masked_batches.TokenBatches``."""
         return [ids for ids, _ in self.encode([(text, None) for text in texts], longest)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids, special tokens left out."""
+        """The text of some ids, without special tokens."""
         return str(self._own.decode([int(one) for one in ids], skip_special_tokens=True))
 
     def to_json(self) -> str:
-        """All of it as one JSON text."""
+        """The tokenizer as one JSON text."""
         return str(self._own.to_str())
 
     def check_model(self, config: Any) -> None:
-        """Refuse a model of another vocabulary.
+        """Check that a model has the same vocabulary.
 
         Args:
-            config: of a ``transformers`` model: ``vocab_size``, and where it has them ``model_type``, ``pad_token_id`` and
+            config: config of a ``transformers`` model: ``vocab_size``, and if present ``model_type``, ``pad_token_id`` and
                 ``type_vocab_size``.
 
         Raises:
-            ValueError: fewer embeddings than tokens, or more than :data:`SPARE` beyond them; another family; another padding id;
-                fewer token types.
+            ValueError: fewer embeddings than tokens, or more than :data:`SPARE` additional ones; another family; another padding
+                id; fewer token types.
         """
         rows, count = int(config.vocab_size), len(self)
         if not count <= rows <= count + SPARE:
@@ -165,16 +166,18 @@ class SentenceTokenizer:
                 f"tokenizer: {count} tokens, the model embeds {rows} (allowed: {count} to {count + SPARE} embeddings)"
             )
         for key, own in (("model_type", self.family), ("pad_token_id", self.pad)):
-            said = getattr(config, key, None)
-            if said not in (None, "", own):
-                raise ValueError(f"tokenizer: {key} is {own!r}, the model's {said!r} (allowed: the same)")
+            theirs = getattr(config, key, None)
+            if theirs not in (None, "", own):
+                raise ValueError(f"tokenizer: {key} is {own!r}, the model's {theirs!r} (allowed: the same)")
         types = getattr(config, "type_vocab_size", None)
         if types is not None and types < self.types:
-            raise ValueError(f"tokenizer: {self.types} token types, the model has {types} (allowed: as many)")
+            raise ValueError(
+                f"tokenizer: {self.types} token types, the model has {types} (allowed: at least as many)"
+            )
 
 
 def _ends(family: str, begin: int, end: int) -> Any:
-    """What puts the special tokens round one text and between two."""
+    """A processor that adds the special tokens around one text or between two."""
     from tokenizers import processors
 
     first, _, last, _ = ROLES[family]

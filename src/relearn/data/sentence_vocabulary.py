@@ -1,13 +1,13 @@
-r"""Vocabularies of RoBERTa's, BERT's and ALBERT's kind, learnt from training texts by the package ``tokenizers``.
+"""Vocabularies in the style of RoBERTa, BERT and ALBERT, learned from training texts with the package ``tokenizers``.
 
-Equal texts and sizes must give equal vocabularies, in every process: a job that goes on after a stop learns its vocabulary anew.
-Two of the package's trainers do not: they walk through the words in an order that no two runs share.
+Equal texts and sizes must give equal vocabularies in every process, because a resumed job learns its vocabulary again. Two of the
+package's trainers do not guarantee this: they iterate over the words in an order that differs between runs.
 
-* WordPiece numbers the letters inside words as it meets them, and decides ties between pairs by these numbers. Here they are given to
-  it in their own order.
-* The unigram trainer adds up probabilities in the order of the words, which leaves noise of about 1e-10 in their logarithms, and gives
-  the letters that it had pruned a value a little above the least one, in any order (one ten-thousandth more each). Here those letters
-  get one value, all logarithms are rounded to :data:`DIGITS` decimals, and pieces stand by value, then by name.
+* WordPiece numbers the letters inside words in the order in which it sees them, and breaks ties between pairs by these numbers. Here the
+  letters are passed in sorted order.
+* The unigram trainer sums probabilities in the order of the words, which causes noise of about 1e-10 in their logarithms, and assigns
+  pruned letters values slightly above the smallest one, in arbitrary order (increments of one ten-thousandth). Here these letters get one
+  value, all logarithms are rounded to :data:`DIGITS` decimals, and pieces are sorted by value, then by name.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from relearn.data import roberta_tokens
 from relearn.data.sentence_tokens import FAMILIES, SPECIAL, SentenceTokenizer
 
 DIGITS = 3
-STEP = 1.0e-4  # between two letters that the unigram trainer had pruned
-INSIDE = "##"  # WordPiece's mark of a piece that does not begin a word
+STEP = 1.0e-4  # increment between letters pruned by the unigram trainer
+INSIDE = "##"  # WordPiece's prefix of a piece inside a word
 
 
 def train(family: str, texts: Iterable[str], vocabulary: int) -> SentenceTokenizer:
     """Learn a vocabulary.
 
     Args:
-        family: of ``relearn.data.sentence_tokens.FAMILIES``.
-        texts: training texts only: a word of a test text must not shape the vocabulary.
-        vocabulary: its size with the special tokens; fewer come out where there is nothing left to merge.
+        family: one of ``relearn.data.sentence_tokens.FAMILIES``.
+        texts: training texts only; test texts must not influence the vocabulary.
+        vocabulary: size including the special tokens; smaller if nothing is left to merge.
 
     Raises:
         ValueError: an unknown family, no text, or no room for the letters (roberta: the bytes).
@@ -39,7 +39,7 @@ def train(family: str, texts: Iterable[str], vocabulary: int) -> SentenceTokeniz
         raise ValueError(f"family: {family!r} (allowed: {', '.join(FAMILIES)})")
     texts = [text for text in texts if text.strip()]
     if not texts:
-        raise ValueError("texts: none that says anything (allowed: at least one)")
+        raise ValueError("texts: none that is not blank (allowed: at least one)")
     if family == "roberta":
         return SentenceTokenizer(roberta_tokens.train(texts, vocabulary).to_json())
     own = _pieces(texts, vocabulary) if family == "bert" else _unigrams(texts, vocabulary)
@@ -65,7 +65,7 @@ def _pieces(texts: list[str], vocabulary: int) -> Any:
     own.decoder = decoders.WordPiece(prefix=INSIDE)
     letters = sorted(set().union(*(own.normalizer.normalize_str(text) for text in texts)))
     letters = [one for one in letters if own.pre_tokenizer.pre_tokenize_str(one)]
-    # Punctuation is always a word of its own, so that it needs no piece inside words.
+    # Punctuation marks are separate words, so they need no piece inside words.
     within = [f"{INSIDE}{one}" for one in letters if len(own.pre_tokenizer.pre_tokenize_str(f"a{one}")) == 1]
     _room(vocabulary, len(letters) + len(within), "the letters, and those inside words")
     trainer = trainers.WordPieceTrainer(
@@ -75,7 +75,7 @@ def _pieces(texts: list[str], vocabulary: int) -> Any:
         show_progress=False,
     )
     own.train_from_iterator(texts, trainer)
-    # Only as "special" does the trainer take pieces in a given order; what it calls special is put right here.
+    # The trainer keeps the given order only for "special" pieces; the flag is corrected here.
     own.model = models.WordPiece(own.get_vocab(), unk_token="[UNK]")
     plain = _without_added(own)
     plain.add_special_tokens(special)
@@ -116,15 +116,15 @@ def _unigrams(texts: list[str], vocabulary: int) -> Any:
     )
     own.train_from_iterator(texts, trainer)
     found = json.loads(own.to_str())["model"]["vocab"]
-    pieces = settled([(text, value) for text, value in found if text not in special])
+    pieces = canonical_pieces([(text, value) for text, value in found if text not in special])
     own.model = models.Unigram([(text, 0.0) for text in special] + pieces, unk_id=1, byte_fallback=False)
     plain = _without_added(own)
     plain.add_special_tokens(special)
     return plain
 
 
-def settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Pieces with the logarithms of their probabilities, free of the trainer's order; see the module."""
+def canonical_pieces(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Pieces with their log-probabilities, independent of the trainer's order; see the module."""
     least = min(value for _, value in pieces)
     letters = sum(len(text) == 1 for text, _ in pieces)
     pruned = least + STEP * (letters + 1)

@@ -1,8 +1,8 @@
-"""Fixed set-ups: the same splits, targets, bases and seeds for everybody who compares attacks or defences.
+"""Fixed set-ups: shared splits, targets, bases and seeds for comparisons of attacks or defences.
 
-``setups.json`` beside this file is the shared, versioned list. An entry is never changed once it is released; a new
-choice gets a new name. All indices count in the data set's own training order (CIFAR-10: data batches 1 to 5 one after
-another; digits: scikit-learn's), so that another code base can use them without this one.
+``setups.json`` in this folder is the shared, versioned list. A released entry never changes; a new choice gets a new name. All indices
+refer to the data set's own training order (CIFAR-10: data batches 1 to 5 concatenated; digits: scikit-learn's), so other code bases
+can use them without this one.
 
 ===================  ==================================================================================
 key                  meaning
@@ -10,13 +10,13 @@ key                  meaning
 dataset              name in ``relearn.data.DATASETS``
 split                images of each class: pre-training, fine-tuning set, pool (``relearn.data.split``)
 target_class         class of the attacked images
-poison_class         class that the attacker wants; the bases' class
-targets              indices of the attacked images, in order; a study may be content with the first ones
-bases                indices of the images that the poisons replace, in order
+poison_class         class intended by the attacker; the bases' class
+targets              indices of the attacked images, in order; a study may use only the first ones
+bases                indices of the images replaced by poisons, in order
 fine_tune_sha256     of the fine-tuning indices (ascending, little-endian int64), which are too many to list
-pixels_sha256        of the uint8 pixels (NCHW) of the targets, then the bases: the images themselves
-eps_255              largest change of a pixel that the set-up's attacks may make, in steps of 8 bits
-seeds                of the networks
+pixels_sha256        of the uint8 pixels (NCHW) of the targets, then of the bases
+eps_255              maximum change of a pixel in the set-up's attacks, in 8-bit levels
+seeds                seeds of the networks
 ===================  ==================================================================================
 """
 
@@ -55,7 +55,7 @@ class Setup:
     seeds: tuple[int, ...]
 
     def faults(self, data: Prepared) -> list[str]:
-        """What a prepared data set has otherwise, a line each; [] where everybody's trials can be run on it."""
+        """Differences of a prepared data set from this entry, one line each; [] if the shared trials can be run on it."""
         if data.dataset != self.dataset:
             return [f"data set: found {data.dataset}, {self.name} has {self.dataset}"]
         own = describe(
@@ -89,10 +89,10 @@ def describe(
     eps_255: float,
     seeds: tuple[int, ...],
 ) -> Setup:
-    """The set-up that a prepared data set and the rule of ``relearn.data.split`` make.
+    """The set-up defined by a prepared data set and the rule of ``relearn.data.split``.
 
     Raises:
-        ValueError: what :meth:`relearn.data.arrays.Prepared.trials` raises.
+        ValueError: an error of :meth:`relearn.data.arrays.Prepared.trials`.
     """
     trials = data.trials(
         target_class=target_class, targets=targets, poison_class=poison_class, poisons=poisons
@@ -124,7 +124,7 @@ def load() -> Mapping[str, Setup]:
 
 
 def matching(data: Prepared, settings: Mapping[str, Any]) -> str | None:
-    """The name of the set-up whose first targets and bases a study uses, or None: its trials are its own.
+    """The name of the set-up whose first targets and bases a study uses, or None if there is none.
 
     Args:
         data: the prepared data set.
@@ -157,5 +157,5 @@ def as_json(setups: Mapping[str, Setup]) -> str:
         del values["name"]
         entries[name] = values
     text = json.dumps({"version": 1, "setups": entries}, indent=1)
-    # a list on one line: a reader compares two of them
+    # one line per list, so that lists are easy to compare
     return re.sub(r"\[\s+([^\]]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"

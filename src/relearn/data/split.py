@@ -1,21 +1,21 @@
-r"""Who sees which image: pre-training, fine-tuning, attack and test (zhu2022, sec. 2.2.8).
+"""Split of the images into pre-training, fine-tuning, attack and test (zhu2022, sec. 2.2.8).
 
-Let rank(i) be the number of images of image i's class that stand before it in the data set's order. With a =
-``pretrain_per_class``, f = ``fine_tune_per_class``, p = ``pool_per_class``:
+Let rank(i) be the number of images of image i's class before it in the data set's order. With a = ``pretrain_per_class``,
+f = ``fine_tune_per_class``, p = ``pool_per_class``:
 
 =========  ==========================================  =====================================================
-part       images                                      what for
+part       images                                      purpose
 =========  ==========================================  =====================================================
 pretrain   rank < a                                    substitutes and victims learn features
-pool       a ≤ rank < a + p                            everything that the attack and the victim touch
+pool       a ≤ rank < a + p                            everything used by the attack and the victim
 fine_tune  a ≤ rank < a + f                            the victim's training set; holds the poisons' bases
-test       the official test set; where there is       clean accuracy
+test       the official test set; if there is          clean accuracy
            none, rank ≥ a + p
 =========  ==========================================  =====================================================
 
-Targets are images of the target class with rank ≥ a + f in the pool, bases the first of the poison class in
-fine_tune: no target is ever trained on. CIFAR-10 in the paper: a = 4800, f = 50, p = 200. All index arrays
-ascend, so "first" always means the data set's order.
+Targets are images of the target class in the pool with rank ≥ a + f; bases are the first images of the poison class in fine_tune. No target
+is ever used for training. CIFAR-10 in the paper: a = 4800, f = 50, p = 200. All index arrays are ascending, so "first" always refers to the
+data set's order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """Ascending indices into the training images; ``test`` is None where the official test set serves."""
+    """Ascending indices into the training images; ``test`` is None if the official test set is used."""
 
     pretrain: Index
     pool: Index
@@ -48,7 +48,7 @@ class Picks:
 
 
 def rank_in_class(labels: Index) -> Index:
-    """How many images of the same class stand before each image: [3, 1, 3, 3, 1] gives [0, 0, 1, 2, 1]."""
+    """Number of images of the same class before each image: [3, 1, 3, 3, 1] gives [0, 0, 1, 2, 1]."""
     rank = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -70,7 +70,7 @@ def split(
     Args:
         labels: (N,) classes 0 to K-1, in the data set's order.
         classes: the names of all K classes.
-        official_test: the data set has a test set of its own; otherwise what the pool leaves is the test set.
+        official_test: the data set has its own test set; otherwise the images beyond the pool are the test set.
         pretrain_per_class: a, at least 1.
         fine_tune_per_class: f, at least 1.
         pool_per_class: p, at least f.
@@ -94,11 +94,11 @@ def split(
         if count < needed:
             left = "" if official_test else " + 1 left for the test set"
             raise ValueError(
-                f"class {label} ({classes[label]}) has {count} images; needed: pretrain_per_class + "
+                f"class {label} ({classes[label]}) has {count} images; required: pretrain_per_class + "
                 f"pool_per_class{left} = {needed}"
             )
     rank = rank_in_class(labels)
-    behind = rank - pretrain_per_class  # counts from the first image of the pool; negative: pre-training
+    behind = rank - pretrain_per_class  # 0 for the first image of the pool; negative for pre-training
     return Split(
         pretrain=np.flatnonzero(behind < 0),
         pool=np.flatnonzero((behind >= 0) & (behind < pool_per_class)),
@@ -110,8 +110,8 @@ def split(
 def class_range(labels: Index, start: int, stop: int) -> Index:
     """Ascending positions with start ≤ rank < stop, the same for every class.
 
-    For networks that share only a part of their pre-training images (zhu2022, fig. 2.6: images 1 to 2400 of
-    each class against 1201 to 3600).
+    Used for networks that share only a part of their pre-training images (zhu2022, fig. 2.6: images 1 to 2400
+    of each class versus 1201 to 3600).
 
     Raises:
         ValueError: the range is empty or reaches beyond the smallest class.
@@ -133,19 +133,19 @@ def pick_trials(
     poison_class: int,
     poisons: int,
 ) -> Picks:
-    """The attacked images and the poisons' bases. More targets never change the earlier ones, nor the split.
+    """The attacked images and the poisons' bases. Adding targets changes neither the earlier ones nor the split.
 
     Args:
         labels: (N,) labels of all images that the indices point into.
         pool: ascending indices.
-        fine_tune: ascending indices, a part of the pool.
+        fine_tune: ascending indices, a subset of the pool.
         target_class: class of the attacked images (paper: frog, 6).
-        targets: how many images are attacked, each on its own.
-        poison_class: the class that the attacker wants (paper: ship, 8).
-        poisons: how many images of that class become poisons.
+        targets: number of images, each of which is attacked separately.
+        poison_class: the class intended by the attacker (paper: ship, 8).
+        poisons: number of images of that class that become poisons.
 
     Raises:
-        ValueError: the two classes are one, a number is below 1, or a class has too few images.
+        ValueError: the two classes are equal, a number is below 1, or a class has too few images.
     """
     if target_class == poison_class:
         raise ValueError(
@@ -157,7 +157,7 @@ def pick_trials(
     if not 1 <= targets <= len(candidates):
         raise ValueError(
             f"targets is {targets}; allowed: 1 to {len(candidates)}, the pool's images of class "
-            f"{target_class} behind the fine-tuning set"
+            f"{target_class} beyond the fine-tuning set"
         )
     if not 1 <= poisons <= len(bases):
         raise ValueError(

@@ -1,7 +1,7 @@
-r"""Batches of a character stream: lanes that are read on from batch to batch.
+r"""Batches of a character stream: lanes that continue from batch to batch.
 
-The n characters become B lanes of :math:`m = \lfloor (n - 1) / B \rfloor` characters each, one behind another;
-batch k holds characters :math:`kT + 1 \dots (k+1)T` of every lane as inputs, and what follows each of them as targets:
+The n characters become B lanes of :math:`m = \lfloor (n - 1) / B \rfloor` consecutive characters each;
+batch k holds characters :math:`kT + 1 \dots (k+1)T` of every lane as inputs, and the next character of each as targets:
 
 ======  ==============  ============================  ==============================
 symbol  meaning         code                          shape
@@ -11,9 +11,9 @@ T       length          ``length``
 k       batch           0 .. ``batches_per_epoch``-1  :math:`\lfloor m / T \rfloor`
 ======  ==============  ============================  ==============================
 
-Row b of a batch goes on where row b of the batch before it ended, so that what a network kept of that one is its context. Only where
-a lane begins there is none, which a third tensor says. Fewer than B T characters at the ends of the lanes stay unread, always the
-same ones (Dai et al. 2019, "Transformer-XL", do likewise); nothing is drawn at random.
+Row b of a batch continues row b of the previous batch, so a network's memory of that batch is its context. There is no context at the
+start of a lane, which a third tensor indicates. Fewer than B T characters at the ends of the lanes are never used, as in Dai et al.
+2019, "Transformer-XL"; there are no random draws.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Ids = NDArray[np.uint8] | Tensor
 class StreamBatches:
     """A source of batches ``((inputs, fresh), targets)`` for ``relearn.methods.fit``.
 
-    ``inputs`` and ``targets`` are (B, T) int64, ``fresh`` (B,) bool: whether the lane begins with this batch. The stream lies on
-    the device as one byte a character.
+    ``inputs`` and ``targets`` are (B, T) int64, ``fresh`` (B,) bool: whether the lane starts with this batch. The stream is stored
+    on the device with one byte per character.
 
     Raises:
         ValueError: a size below 1, or a stream shorter than one batch.
@@ -49,7 +49,7 @@ class StreamBatches:
         if self.batches_per_epoch < 1:
             raise ValueError(
                 f"length is {length}; allowed: 1 to {max(lane, 0)}, as a stream of {len(ids)} characters in "
-                f"{batch_size} lanes has it"
+                f"{batch_size} lanes allows"
             )
         self._ids = torch.as_tensor(ids).to(device)
         self._starts = torch.arange(batch_size, device=device)[:, None] * lane
@@ -62,5 +62,5 @@ class StreamBatches:
         return (seen[:, :-1], fresh), seen[:, 1:]
 
     def epoch(self, generator: torch.Generator) -> Iterator[Any]:
-        """The batches of an epoch, in order; ``generator`` plays no part."""
+        """The batches of an epoch, in order; ``generator`` is not used."""
         return (self.batch(k) for k in range(self.batches_per_epoch))

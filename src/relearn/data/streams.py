@@ -1,15 +1,15 @@
-"""Character streams by name: one long run of bytes each, for language models that read across lines.
+"""Character streams by name: long byte sequences for language models whose context extends across lines.
 
-``STREAMS`` names the loader of each stream as text: a module is imported only when its stream is asked for.
+``STREAMS`` maps the name of each stream to its loader as text, so that a module is imported only when its stream is used.
 
 ================  ==========================================================================================
-stream            what it is
+stream            contents
 ================  ==========================================================================================
 ``enwik8``        the first 10^8 bytes of an English Wikipedia dump of 2006, markup included (Mahoney)
 ``text8``         10^8 bytes of the same, reduced to the letters a to z and the space (Mahoney)
-``warandpeace``   War and Peace as the Project Gutenberg gives it, 3.3 MB, a public domain text
-``pydoc_topics``  the Python documentation's text, as it comes with Python, about 320 kB
-``own_text``      the one ``*.txt`` of the user's own folder
+``warandpeace``   War and Peace from Project Gutenberg, 3.3 MB, a public domain text
+``pydoc_topics``  the text of the Python documentation included in Python, about 320 kB
+``own_text``      the only ``*.txt`` in a folder of the user
 ================  ==========================================================================================
 """
 
@@ -31,7 +31,7 @@ STREAMS = {
 
 @dataclass(frozen=True)
 class Stream:
-    """A text as bytes, and where it comes from: plain JSON without paths."""
+    """A text as bytes, and its source: plain JSON without paths."""
 
     content: bytes
     source: dict[str, Any]
@@ -41,7 +41,7 @@ def stream_module_of(name: str) -> str:
     """The module that holds a stream: ``stream_module_of("text8") == "relearn.data.wikipedia_streams"``.
 
     Raises:
-        ValueError: nobody knows the name.
+        ValueError: the name is unknown.
     """
     if name not in STREAMS:
         raise ValueError(f"stream {name!r} is unknown; allowed: {', '.join(STREAMS)}")
@@ -49,15 +49,15 @@ def stream_module_of(name: str) -> str:
 
 
 def load_stream(name: str, *, folder: Path | None = None) -> Stream:
-    """Load a stream whole.
+    """Load a whole stream.
 
     Args:
         name: a key of ``STREAMS``.
-        folder: a folder that already holds it; ``None`` takes what Python brings (pydoc_topics) or what the cache
-            holds, downloading it where it does not.
+        folder: a folder that already holds it; ``None`` uses Python's own files (pydoc_topics) or the
+            cache, downloading the files if necessary.
 
     Raises:
-        ValueError: nobody knows the name, or the files are not what they should be.
+        ValueError: the name is unknown, or the files are not the expected ones.
         OSError: a file can neither be read nor downloaded.
     """
     module = import_module(stream_module_of(name))

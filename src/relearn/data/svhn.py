@@ -1,8 +1,8 @@
 """Street View House Numbers as out-of-distribution images: 26,032 test images, 3 × 32 × 32 (Netzer et al., 2011).
 
-The cropped form (format 2), as MATLAB's file of level 5 with ``X`` (32, 32, 3, N) uint8 and labels that play no part here. Two ways
-in: ``folder`` with the official ``test_32x32.mat``, or the same downloaded into the cache. Its page links it by plain http; here the
-same address is asked by https, because the download takes nothing else.
+The cropped version (format 2), a MATLAB level 5 file with ``X`` (32, 32, 3, N) uint8; its labels are not used. The source is
+``folder`` with the official ``test_32x32.mat``, or the same file downloaded into the cache. The data set's page links it by http;
+here the same address is used with https.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from relearn.data.outlier_images import Outliers, Wanted, picked
+from relearn.data.outlier_images import Outliers, Wanted, select_images
 from relearn.data.remote import Remote, fault_of
 
 FILE = Remote(
@@ -25,22 +25,22 @@ FILE = Remote(
 
 
 def outliers(wanted: Wanted) -> Outliers:
-    """``count`` of the images, in the form that is wanted.
+    """``count`` of the images, in the requested form.
 
     Raises:
-        ValueError: see :func:`load` and :func:`relearn.data.outlier_images.picked`. OSError: likewise.
+        ValueError: see :func:`load` and :func:`relearn.data.outlier_images.select_images`. OSError: likewise.
     """
-    return picked("svhn", load(wanted.folder), wanted, "SVHN, the official test images")
+    return select_images("svhn", load(wanted.folder), wanted, "SVHN, the official test images")
 
 
 def load(folder: Path | None = None) -> NDArray[np.uint8]:
     """The test images (26032, 3, 32, 32) uint8.
 
     Args:
-        folder: one that holds the official file; None downloads it.
+        folder: a folder with the official file; None downloads it.
 
     Raises:
-        ValueError: the folder lacks the file, or it is another one. OSError: it cannot be read or fetched.
+        ValueError: the folder lacks the file, or the file is not the official one. OSError: it cannot be read or fetched.
     """
     if folder is None:
         from relearn.data.download import fetch
@@ -58,7 +58,7 @@ def read_mat(path: Path) -> NDArray[np.uint8]:
     """``X`` of a MATLAB file, (32, 32, 3, N), as (N, 3, 32, 32).
 
     Raises:
-        ValueError: no such file, or none with such an array.
+        ValueError: not a MATLAB file, or one without such an array.
     """
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
@@ -66,8 +66,8 @@ def read_mat(path: Path) -> NDArray[np.uint8]:
     try:
         found = loadmat(path, variable_names=["X"]).get("X")
     except (MatReadError, ValueError, TypeError, NotImplementedError) as fault:
-        raise ValueError(f"{path}: no MATLAB file ({' '.join(str(fault).split())})") from None
+        raise ValueError(f"{path}: not a MATLAB file ({' '.join(str(fault).split())})") from None
     if found is None or found.dtype != np.uint8 or found.ndim != 4 or found.shape[:3] != (32, 32, 3):
-        told = "nothing" if found is None else f"{found.dtype} {found.shape}"
-        raise ValueError(f"{path}: X is {told}; allowed: uint8 (32, 32, 3, N)")
+        shape = "nothing" if found is None else f"{found.dtype} {found.shape}"
+        raise ValueError(f"{path}: X is {shape}; allowed: uint8 (32, 32, 3, N)")
     return np.ascontiguousarray(found.transpose(3, 2, 0, 1))

@@ -1,4 +1,4 @@
-"""What every text for language models becomes: sentences in three parts, checked once, and where they came from."""
+"""Common form of all texts for language models: validated sentences in three parts, with their source."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from relearn.data.sentence_pairs import PARTS
 
 @dataclass(frozen=True)
 class Text:
-    """One text as sentences, a line each, in the text's own order.
+    """One text as sentences, one per line, in the text's order.
 
     Attributes:
-        train, valid, test: the lines; none is empty or holds a line break or leading, trailing blanks.
-        source: where the lines come from, plain JSON, no paths; ``sha256`` of each part is added here.
+        train, valid, test: the lines; none is empty or has line breaks or leading or trailing blanks.
+        source: origin of the lines, plain JSON without paths; ``sha256`` of each part is added.
 
     Raises:
-        ValueError: a part is empty, or a line is empty, broken or not stripped.
+        ValueError: a part is empty, or a line is empty, has line breaks or is not stripped.
     """
 
     train: list[str]
@@ -34,7 +34,7 @@ class Text:
         for part in PARTS:
             lines = getattr(self, part)
             if not lines:
-                raise ValueError(f"{part}: no lines; at least one is needed")
+                raise ValueError(f"{part}: no lines; allowed: at least one")
             for number, line in enumerate(lines):
                 if not line or len(line.splitlines()) != 1 or line != line.strip():
                     raise ValueError(
@@ -44,7 +44,7 @@ class Text:
 
 
 def sha256_of(lines: Sequence[str]) -> str:
-    """sha256 of all lines as UTF-8, a line feed after each."""
+    """sha256 of all lines as UTF-8, each followed by a line feed."""
     return hashlib.sha256("".join(line + "\n" for line in lines).encode()).hexdigest()
 
 
@@ -52,7 +52,7 @@ def text_module_of(name: str) -> str:
     """The module that holds a text: ``text_module_of("ptb") == "relearn.data.ptb"``.
 
     Raises:
-        ValueError: nobody knows the name.
+        ValueError: the name is unknown.
     """
     if name not in TEXTS:
         raise ValueError(f"text {name!r} is unknown; allowed: {', '.join(TEXTS)}")
@@ -60,15 +60,15 @@ def text_module_of(name: str) -> str:
 
 
 def load_text(name: str, *, folder: Path | None = None) -> Text:
-    """Load a text whole.
+    """Load a whole text.
 
     Args:
         name: a key of ``relearn.data.TEXTS``.
-        folder: a folder that already holds this text; ``None`` takes what Python itself brings (pydoc_topics) or
-            what the cache holds, downloading it where it does not (ptb).
+        folder: a folder that already holds this text; ``None`` uses Python's own files (pydoc_topics) or
+            the cache, downloading the files if necessary (ptb).
 
     Raises:
-        ValueError: nobody knows the name, or the files are not what they should be.
+        ValueError: the name is unknown, or the files are not the expected ones.
         OSError: a file can neither be read nor downloaded.
     """
     module = import_module(text_module_of(name))

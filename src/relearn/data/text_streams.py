@@ -1,6 +1,6 @@
-"""Short character streams: a novel, the Python documentation's text, and a file of the user's own.
+"""Short character streams: a novel, the text of the Python documentation, and a file of the user.
 
-They stand in for enwik8 and text8 where those are too long: zhu2022 has none of them.
+They replace enwik8 and text8 where those are too long; zhu2022 does not use them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ NOVEL = Remote(
     size=3293492,
     sha256="bf5b273d9246268f96663c43c00a1055ae2e42c2262be32f7e43b48dd123451a",
 )
-"""The Project Gutenberg's e-book 2600 (Tolstoy, translated by Louise and Aylmer Maude), its terms in the file."""
+"""Project Gutenberg's e-book 2600 (Tolstoy, translated by Louise and Aylmer Maude); its terms are in the file."""
 END = b"*** END OF THIS PROJECT GUTENBERG"
 START = b"*** START OF THIS PROJECT GUTENBERG"
 
 
 def warandpeace(folder: Path | None = None) -> Stream:
-    """War and Peace between the Gutenberg's marks, without its preamble and terms; line ends are single line feeds.
+    """War and Peace without Project Gutenberg's preamble and terms; lines end with single line feeds.
 
     Args:
-        folder: one that holds ``warandpeace.txt``; None downloads it.
+        folder: a folder with ``warandpeace.txt``; None downloads it.
 
     Raises:
-        ValueError: the folder lacks the file, or it is another one. OSError: it cannot be read or fetched.
+        ValueError: the folder lacks the file, or the file is not the expected one. OSError: it cannot be read or fetched.
     """
     if folder is None:
         from relearn.data.download import fetch
@@ -42,12 +42,12 @@ def warandpeace(folder: Path | None = None) -> Stream:
         if not path.is_file():
             raise ValueError(f"{folder}: lacks {NOVEL.name}")
         if fault := fault_of(path, NOVEL):
-            raise ValueError(f"{path}: {fault}; not the file that is meant")
+            raise ValueError(f"{path}: {fault}; not the expected file")
     return Stream(between_marks(path.read_bytes()), {"from": NOVEL.urls[0], "sha256": NOVEL.sha256})
 
 
 def between_marks(content: bytes) -> bytes:
-    """What lies between the lines that begin and end a Gutenberg text; whole where there are no such lines."""
+    """The text between Project Gutenberg's start and end lines; the whole text if there are none."""
     text = content.replace(b"\r\n", b"\n")
     start, end = text.find(START), text.find(END)
     first = 0 if start < 0 else text.find(b"\n", start) + 1
@@ -55,15 +55,15 @@ def between_marks(content: bytes) -> bytes:
 
 
 def pydoc_topics(folder: Path | None = None) -> Stream:
-    """The lines of ``relearn.data.pydoc_topics``, each once, those of train first, then valid's and test's.
+    """The lines of ``relearn.data.pydoc_topics``, each once, in the order train, valid, test.
 
-    So no line of the end, from which validation and test come, has been there before, though topics repeat one another.
+    No line in the final part of the stream, which is used for validation and test, occurs earlier, although topics overlap.
 
     Args:
-        folder: plays no part; it is here because every stream has it.
+        folder: not used; part of the interface of all streams.
 
     Raises:
-        OSError: this Python came without its topics.
+        OSError: this Python lacks its topics.
     """
     from relearn.data.pydoc_topics import load
 
@@ -73,15 +73,13 @@ def pydoc_topics(folder: Path | None = None) -> Stream:
 
 
 def own_text(folder: Path | None = None) -> Stream:
-    """The only ``*.txt`` of a folder, as it is: any bytes.
+    """The unchanged bytes of the only ``*.txt`` in a folder.
 
     Raises:
         ValueError: no folder, or not exactly one such file, or an empty one. OSError: it cannot be read.
     """
     if folder is None:
-        raise ValueError(
-            "own_text: no folder; allowed: a folder own_text with one *.txt in that which RELEARN_MIRROR names"
-        )
+        raise ValueError("own_text: no folder; allowed: a folder own_text with one *.txt in $RELEARN_MIRROR")
     found = sorted(folder.glob("*.txt"))
     if len(found) != 1:
         raise ValueError(f"{folder}: {len(found)} files *.txt; allowed: exactly one")

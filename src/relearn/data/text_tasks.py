@@ -1,16 +1,16 @@
-"""Every task that an encoder of sentences is fine-tuned on, by name, in one form (zhu2022, section 3.5.1, and two of our own).
+"""All fine-tuning tasks for sentence encoders, by name, in a common form (zhu2022, section 3.5.1, and two of our own).
 
-| names | what | kind | metric |
+| names | source | kind | metric |
 |---|---|---|---|
-| cola, sst2, mrpc, qqp, mnli, rte, ax | GLUE, see :mod:`relearn.data.glue` | classification | its main one |
+| cola, sst2, mrpc, qqp, mnli, rte, ax | GLUE, see :mod:`relearn.data.glue` | classification | main metric of the task |
 | stsb | GLUE | regression | pearson |
 | qnli, wnli | GLUE, a choice between the sentences of one question | ranking | accuracy, over choices |
-| qnli_pairs, wnli_pairs | the same as pairs, as the benchmark has them | classification | accuracy |
+| qnli_pairs, wnli_pairs | the same as pairs, as in the benchmark | classification | accuracy |
 | arc_easy, arc_challenge, arc, openbookqa, race, regents, csqa | :mod:`relearn.data.choices` | ranking | accuracy |
 | imdb | :mod:`relearn.data.imdb`; every tenth training review is dev | classification | accuracy |
 | acceptability | :mod:`relearn.data.acceptability` | classification | accuracy |
 
-``arc`` is ARC-Easy and ARC-Challenge as one. The paper's recipe for ARC: race, then arc with openbookqa and regents, then arc.
+``arc`` is ARC-Easy and ARC-Challenge combined. The paper's recipe for ARC: race, then arc with openbookqa and regents, then arc.
 ``regents`` may have a training part only, ``ax`` has a test part only.
 """
 
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from relearn.data.examples import Examples
-from relearn.data.lra.samples import spaced
+from relearn.data.lra.samples import evenly_spaced
 
 if TYPE_CHECKING:
     from relearn.data.choices import Questions
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 PARTS = ("train", "dev", "test")
 KINDS = ("classification", "regression", "ranking")
 FURTHER = ("dev_mismatched", "test_mismatched")
-HELD_OUT = 10  # of imdb, one of so many training reviews is for dev
+HELD_OUT = 10  # 1/HELD_OUT of IMDb's training reviews is for dev
 
 FolderOf = Callable[[str], Path | None]
 
-# Name: of relearn.data.glue, form, kind, metric.
+# Name: (name in relearn.data.glue, form, kind, metric).
 GLUE = {
     "cola": ("cola", "pairs", "classification", "mcc"),
     "sst2": ("sst2", "pairs", "classification", "accuracy"),
@@ -51,7 +51,7 @@ GLUE = {
     "wnli_pairs": ("wnli", "pairs", "classification", "accuracy"),
     "ax": ("ax", "pairs", "classification", "mcc"),
 }
-# Name: folder of RELEARN_MIRROR, form, settings of its load.
+# Name: (folder in RELEARN_MIRROR, form, arguments of its load).
 CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "arc_easy": ("arc", "joined", {"sets": ("easy",)}),
     "arc_challenge": ("arc", "joined", {"sets": ("challenge",)}),
@@ -70,13 +70,13 @@ class TextTask:
     """A task.
 
     Attributes:
-        name: of :data:`TASKS`.
-        train, dev, test: the parts; an empty one where the task has none.
-        kind: of :data:`KINDS`.
-        classes: outputs that a model needs; 1 for regression and ranking.
-        metric: the main one, ``accuracy``, ``mcc`` or ``pearson``.
-        source: where it comes from: plain JSON without paths, with sha256 of the texts.
-        further: parts that only some tasks have, of mnli those of other genres (:data:`FURTHER`).
+        name: a key of :data:`TASKS`.
+        train, dev, test: the parts; empty if the task has none.
+        kind: one of :data:`KINDS`.
+        classes: number of outputs of a model; 1 for regression and ranking.
+        metric: main metric, ``accuracy``, ``mcc`` or ``pearson``.
+        source: origin of the task: plain JSON without paths, with sha256 of the texts.
+        further: additional parts of some tasks: those of other genres for mnli (:data:`FURTHER`).
     """
 
     name: str
@@ -96,10 +96,10 @@ class TextTask:
 
 
 def metric_of(task: str) -> tuple[str, str]:
-    """Kind and main metric of a task, without reading it.
+    """Kind and main metric of a task, without loading it.
 
     Raises:
-        ValueError: nobody knows the name.
+        ValueError: the name is unknown.
     """
     if task in GLUE:
         return GLUE[task][2], GLUE[task][3]
@@ -109,15 +109,15 @@ def metric_of(task: str) -> tuple[str, str]:
 
 
 def read(task: str, samples: Mapping[str, int], folder_of: FolderOf) -> TextTask:
-    """A task with so many samples of each part, evenly spaced.
+    """A task with the given number of evenly spaced samples of each part.
 
     Args:
-        task: of :data:`TASKS`.
-        samples: of train, dev and test; 0, or no entry: all. The further parts are as dev and test.
+        task: a key of :data:`TASKS`.
+        samples: number for train, dev and test; 0, or no entry: all. Additional parts follow dev and test.
         folder_of: the folder of a data set by its name (glue, imdb, arc, openbookqa, race, regents, csqa), None to download it.
 
     Raises:
-        ValueError: nobody knows the task or a part, a number below 0, or what its reader refuses.
+        ValueError: an unknown task or part, a number below 0, or an error of its reader.
         OSError: files can neither be read nor fetched.
     """
     kind, metric = metric_of(task)
@@ -163,7 +163,7 @@ def read(task: str, samples: Mapping[str, int], folder_of: FolderOf) -> TextTask
 
 
 def _spaced(examples: Examples, wanted: int) -> Examples:
-    numbers = spaced(len(examples), wanted)
+    numbers = evenly_spaced(len(examples), wanted)
     return examples if len(numbers) == len(examples) else examples.part(numbers)
 
 

@@ -1,4 +1,4 @@
-r"""Batches of sentence pairs for translation, of about equal padded size, and the pools of the initialisations.
+r"""Batches of sentence pairs for translation, of similar padded size, and the pools for the initialisations.
 
 A batch is ``((source, target_in), target_out)``, all int64 and padded with 0 at the end of each row::
 
@@ -6,17 +6,17 @@ A batch is ``((source, target_in), target_out)``, all int64 and padded with 0 at
     target_in   <bos> y_1 … y_n        (B, T)
     target_out  y_1 … y_n <eos>        (B, T)
 
-The size of a pair is max(m, n) + 1, its longer side with the end mark. Pairs are sorted by size and cut greedily, so
-that rows × largest size ≤ ``max_tokens`` holds in every batch, and max(S, T) is that largest size. This is how
+The size of a pair is max(m, n) + 1, its longer side including eos. Pairs are sorted by size and split greedily, so
+that rows × largest size ≤ ``max_tokens`` holds in every batch, where max(S, T) is the largest size. This is how
 fairseq counts ``--max-tokens``.
 
-Each epoch draws anew, from its generator alone: which of the pairs of equal size come together, the order of the rows
-in a batch and the order of the batches. Sizes in sorted order never change, so neither do the number of batches
-nor how many rows each has: a schedule knows its length beforehand. ``bucket`` coarsens the sort (sizes are
-rounded up to its multiples), which mixes more and pads more. (fairseq cuts batches once and shuffles only their
-order, and rounds rows to multiples of 8.)
+Each epoch draws, from its generator alone, how pairs of equal size are grouped, the order of the rows in a batch and the
+order of the batches. The sorted sizes never change, so the number of batches and of their rows is constant, and the
+length of a schedule is known in advance. ``bucket`` coarsens the sort (sizes are rounded up to its multiples), which
+increases both mixing and padding. (fairseq forms batches once and shuffles only their order, and rounds rows to
+multiples of 8.)
 
-The ids lie on the device from the start; a batch costs two gathers there and no copy of data.
+The ids are stored on the device; a batch costs two gathers there and no transfer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PAD, BOS, EOS = 0, 1, 2  # as in relearn.data.bpe, which the batches do not need otherwise
+PAD, BOS, EOS = 0, 1, 2  # as in relearn.data.bpe, which is not imported here
 Batch = tuple[tuple[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Ragged:
-    """N sequences of ids behind one another: row i is ``ids[offsets[i]:offsets[i + 1]]``.
+    """N concatenated sequences of ids: row i is ``ids[offsets[i]:offsets[i + 1]]``.
 
     Attributes:
         ids: (total,) int32, on any device.
@@ -45,7 +45,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
-        """From lists of ids."""
+        """Build from lists of ids."""
         offsets = torch.zeros(len(rows) + 1, dtype=torch.int64)
         offsets[1:] = torch.tensor([len(row) for row in rows], dtype=torch.int64).cumsum(0)
         return cls(torch.tensor([one for row in rows for one in row], dtype=torch.int32), offsets)
@@ -62,14 +62,14 @@ class Ragged:
 
     @property
     def lengths(self) -> Tensor:
-        """(N,) int64, on the CPU."""
+        """Lengths of the rows, (N,) int64, on the CPU."""
         return self.offsets[1:] - self.offsets[:-1]
 
     def to(self, device: torch.device | str) -> Ragged:
         """The ids on a device; the offsets stay on the CPU."""
         return Ragged(self.ids.to(device), self.offsets)
 
-    def padded(self, rows: Tensor, *, first: int | None = None, last: int | None = None) -> Tensor:
+    def pad(self, rows: Tensor, *, first: int | None = None, last: int | None = None) -> Tensor:
         """Rows as (B, L) int64, padded with 0, with ``first`` before and ``last`` after each row.
 
         Args:
@@ -100,7 +100,7 @@ class TokenPairs:
     """N sentence pairs as ids without bos and eos; ``pairs[i]`` is (source, target), 1-d int32 each.
 
     Raises:
-        ValueError: unequally many source and target sentences.
+        ValueError: unequal numbers of source and target sentences.
     """
 
     source: Ragged
@@ -114,7 +114,7 @@ class TokenPairs:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> TokenPairs:
-        """From (source ids, target ids)."""
+        """Build from pairs (source ids, target ids)."""
         return cls(Ragged.of([pair[0] for pair in pairs]), Ragged.of([pair[1] for pair in pairs]))
 
     def __len__(self) -> int:
@@ -128,10 +128,10 @@ class TokenPairs:
         return TokenPairs(self.source.to(device), self.target.to(device))
 
     def batch(self, rows: Tensor) -> Batch:
-        """The batch of these rows, in their order; see the module."""
+        """The batch of the given rows, in this order; see the module."""
         return (
-            (self.source.padded(rows, last=EOS), self.target.padded(rows, first=BOS)),
-            self.target.padded(rows, last=EOS),
+            (self.source.pad(rows, last=EOS), self.target.pad(rows, first=BOS)),
+            self.target.pad(rows, last=EOS),
         )
 
 
@@ -139,10 +139,10 @@ class TokenBatches:
     """A source of batches for ``relearn.methods.fit`` and of pools for the initialisations.
 
     Args:
-        pairs: what to draw from, or (source ids, target ids) pairs.
-        max_tokens: rows × longer side of a batch, end marks counted; at most.
-        bucket: sizes are rounded up to multiples of it before they are sorted.
-        device: where the batches lie.
+        pairs: the sentence pairs, or pairs (source ids, target ids).
+        max_tokens: maximum of rows × longer side of a batch, including eos.
+        bucket: sizes are rounded up to multiples of this before sorting.
+        device: device of the batches.
 
     Raises:
         ValueError: no pairs, a number below 1, or a pair that alone is larger than a batch.
@@ -161,7 +161,7 @@ class TokenBatches:
             if value < 1:
                 raise ValueError(f"{name} is {value}; allowed: 1 or more")
         if not len(pairs):
-            raise ValueError("pairs: none; at least one sentence pair is needed")
+            raise ValueError("pairs: none; allowed: at least one sentence pair")
         self.pairs = pairs.to(device)
         sizes = torch.maximum(pairs.source.lengths, pairs.target.lengths) + 1
         self._keys = (sizes + bucket - 1) // bucket * bucket
@@ -169,17 +169,17 @@ class TokenBatches:
         if largest > max_tokens:
             row = int(sizes.argmax())
             raise ValueError(
-                f"pairs: pair {row} has {largest} tokens with its end mark; allowed: max_tokens = {max_tokens}"
+                f"pairs: pair {row} has {largest} tokens including eos; allowed: max_tokens = {max_tokens}"
             )
         self._rows = _cut(self._keys.sort().values.clamp(max=max_tokens).tolist(), max_tokens)
         self.batches_per_epoch = len(self._rows)
 
     def __len__(self) -> int:
-        """Sentence pairs in an epoch."""
+        """Sentence pairs per epoch."""
         return len(self.pairs)
 
     def rows(self, generator: torch.Generator) -> list[Tensor]:
-        """Which pairs each batch of one epoch takes: (B,) int64 each, every pair once."""
+        """The pairs of each batch of one epoch: (B,) int64 each, every pair once."""
         shuffled = torch.randperm(len(self.pairs), generator=generator)
         order = shuffled[self._keys[shuffled].sort(stable=True).indices]  # equal sizes stay shuffled
         batches = [
@@ -193,22 +193,22 @@ class TokenBatches:
             yield self.pairs.batch(rows)
 
     def in_order(self) -> Iterator[tuple[Tensor, Batch]]:
-        """Every pair once without any draw, for evaluation: (rows (B,) int64, batch)."""
+        """Every pair once in a fixed order, for evaluation: (rows (B,) int64, batch)."""
         for rows in self._keys.sort(stable=True).indices.split(self._rows):
             yield rows, self.pairs.batch(rows)
 
     def pools(self, *, seed: int, at_least: int = 2) -> Iterator[Batch]:
-        """Endless batches for an initialisation, which cuts each into two overlapping ones by rows.
+        """Endless batches for an initialisation, which splits each into two overlapping ones by rows.
 
-        Rows come in random order, so both cuts have sentences of all lengths of the pool. Leaves torch's global
-        random state alone.
+        Rows are in random order, so both halves have sentences of all lengths in the pool. torch's global random
+        state is not used.
 
         Args:
-            seed: of a generator of its own.
-            at_least: smaller batches (the longest sentences) are left out.
+            seed: seed of a separate generator.
+            at_least: smaller batches (of the longest sentences) are skipped.
 
         Raises:
-            ValueError: no batch has so many rows (on the first pool).
+            ValueError: no batch has that many rows (raised at the first pool).
         """
         if max(self._rows) < at_least:
             raise ValueError(
@@ -222,7 +222,7 @@ class TokenBatches:
 
 
 def _cut(sizes: list[int], max_tokens: int) -> list[int]:
-    """How many of the ascending sizes each batch takes, greedily, so that count × largest ≤ max_tokens."""
+    """Number of the ascending sizes in each batch, chosen greedily so that count × largest ≤ max_tokens."""
     counts = [0]
     for size in sizes:
         if (counts[-1] + 1) * size > max_tokens:

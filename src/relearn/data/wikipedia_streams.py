@@ -1,14 +1,14 @@
 """enwik8 and text8: 100,000,000 bytes each, from Matt Mahoney's page on text compression.
 
-``enwik8`` is the beginning of the English Wikipedia's dump of 3 March 2006, XML and markup included: 205 different bytes.
-``text8`` is the same encyclopaedia's text alone, in the letters a to z and the space: 27 different bytes. Character
-language models split both by position, 90 million to train, 5 million for validation and 5 million to test
-(zhu2022, section 5.3.2).
+``enwik8`` is the beginning of the English Wikipedia's dump of 3 March 2006, including XML and markup: 205 different bytes.
+``text8`` is Wikipedia text reduced to the letters a to z and the space: 27 different bytes. Character language models
+split both by position, 90 million characters for training, 5 million for validation and 5 million for test (zhu2022,
+section 5.3.2).
 
-The text is the Wikipedia's (CC BY-SA, GFDL); nothing of it is in this repository.
+The text belongs to Wikipedia (CC BY-SA, GFDL); nothing of it is in this repository.
 
-Two ways in: a ``folder`` with the file (``enwik8``) or its archive (``enwik8.zip``), else the archive is downloaded into the
-cache. Either way the text must be the official one, byte for byte.
+The source is a ``folder`` with the file (``enwik8``) or its archive (``enwik8.zip``), else the archive is downloaded into
+the cache. In all cases the text must equal the official one byte for byte.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from relearn.data.streams import Stream
 
 BYTES = 100_000_000
 PLACES = ("https://mattmahoney.net/dc/{name}.zip", "https://data.deepai.org/{name}.zip")
-# Of the archive: size and sha256; of the text inside: sha256.
+# Size and sha256 of the archive; sha256 of the text inside.
 OFFICIAL = {
     "enwik8": (
         36445475,
@@ -38,24 +38,34 @@ OFFICIAL = {
 
 
 def enwik8(folder: Path | None = None) -> Stream:
-    """See the module. Raises ValueError: another text, or no file in ``folder``. OSError: it cannot be read or fetched."""
+    """The first 10^8 bytes of an English Wikipedia dump.
+
+    Raises:
+        ValueError: another text, or no file in ``folder``.
+        OSError: the file cannot be read or fetched.
+    """
     return load("enwik8", folder)
 
 
 def text8(folder: Path | None = None) -> Stream:
-    """See the module. Raises ValueError: another text, or no file in ``folder``. OSError: it cannot be read or fetched."""
+    """10^8 bytes of Wikipedia text with the letters a to z and spaces only.
+
+    Raises:
+        ValueError: another text, or no file in ``folder``.
+        OSError: the file cannot be read or fetched.
+    """
     return load("text8", folder)
 
 
 def remote(name: str) -> Remote:
-    """Where the archive comes from; in the cache it is ``<name>.zip``."""
+    """The download of the archive; in the cache it is ``<name>.zip``."""
     size, sha256, _ = OFFICIAL[name]
     urls = tuple(place.format(name=name) for place in PLACES)
     return Remote(name=f"{name}.zip", urls=urls, size=size, sha256=sha256)
 
 
 def load(name: str, folder: Path | None = None) -> Stream:
-    """One of the two, checked against its sha256."""
+    """One of the two streams, verified by its sha256."""
     content = _content(name, folder)
     found = hashlib.sha256(content).hexdigest()
     if found != OFFICIAL[name][2]:

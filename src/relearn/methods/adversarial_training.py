@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from relearn.methods.pgd import ascend, attacked, random_starts
+from relearn.methods.pgd import ascend, attack_mode, random_starts
 
 Loss = Callable[..., Tensor]
 
@@ -70,7 +70,7 @@ class AdversarialGradient:
     def perturb(self, model: nn.Module, objective: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         """x + δ* for images (B, C, H, W) in [0, 1]; leaves the network unchanged."""
         start = random_starts(images, self.eps) if self.random_start else images
-        with attacked(model):
+        with attack_mode(model):
             worst = ascend(
                 model,
                 objective,

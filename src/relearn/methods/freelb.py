@@ -64,9 +64,11 @@ class FreeLB(AdversarialBase):
         if self.ball.is_point:
             return plain_gradient(model, loss, batch)
         with self.space.inside(model, batch) as field:
-            return self.passed(model, lambda delta: loss(field.output(delta), *batch[1:]), field)
+            return self.run_passes(model, lambda delta: loss(field.output(delta), *batch[1:]), field)
 
-    def passed(self, model: nn.Module | None, objective: Callable[[Tensor], Tensor], field: Field) -> Tensor:
+    def run_passes(
+        self, model: nn.Module | None, objective: Callable[[Tensor], Tensor], field: Field
+    ) -> Tensor:
         """Run the K passes of a scalar ``objective(δ)``."""
         masks, delta = self.masks(), self.start(field)
         total: Tensor | float = 0.0
@@ -153,7 +155,7 @@ def freelb(
         value.backward()
     else:
         field = _Embeddings(inputs_embeds, attention_mask, samples or len(inputs_embeds))
-        value = strategy.passed(
+        value = strategy.run_passes(
             None, lambda delta: _scalar(loss(inputs_embeds=field.at(inputs_embeds, delta))), field
         )
     if skipped is not None:

@@ -12,7 +12,14 @@ from torch.nn import init
 
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales import preserve_state
-from relearn.methods.variance_scaling import CONVOLUTIONS, generator_of, layers, neutral, positive, redraw
+from relearn.methods.variance_scaling import (
+    CONVOLUTIONS,
+    generator_of,
+    layers,
+    positive,
+    redraw,
+    reset_norms_and_biases,
+)
 
 
 def orthogonal(
@@ -131,7 +138,7 @@ def lsuv(
 
 def _draw(model: nn.Module, seed: int, gain: float, linear_gain: float) -> None:
     generator = generator_of(model, seed)
-    neutral(model)
+    reset_norms_and_biases(model)
     for layer, weight in layers(model):
         factor = gain if isinstance(layer, CONVOLUTIONS) else linear_gain
         redraw(weight, lambda t, factor=factor: init.orthogonal_(t, factor, generator))  # type: ignore[misc]

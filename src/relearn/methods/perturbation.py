@@ -187,7 +187,7 @@ def start(
     drawn = torch.rand(shape, generator=generator, dtype=torch.float32).mul_(2).sub_(1)
     scale = torch.full_like(counts, magnitude) if norm == "linf" else magnitude / counts.sqrt()
     drawn = (drawn.reshape(samples, -1) * scale[:, None]).reshape(shape).to(device)
-    return drawn if real is None else masked(drawn, real)
+    return drawn if real is None else mask_padding(drawn, real)
 
 
 def ascend(
@@ -202,7 +202,7 @@ def ascend(
     """One ascent step for every sample, without projection: α·g/‖g‖, or α·sign g for ``linf``; g = 0 gives no step."""
     gradient = gradient.to(delta.dtype)
     if real is not None:
-        gradient = masked(gradient, real)
+        gradient = mask_padding(gradient, real)
     flat = gradient.reshape(samples, -1)
     largest = flat.abs().amax(1)  # not finite if an entry is not
     finite = largest.isfinite()
@@ -227,7 +227,7 @@ def project(delta: Tensor, eps: float, samples: int, norm: str = "frobenius") ->
     return (delta.reshape(samples, -1) * factor[:, None]).reshape(delta.shape)
 
 
-def masked(values: Tensor, real: Tensor) -> Tensor:
+def mask_padding(values: Tensor, real: Tensor) -> Tensor:
     """``values`` (rows, n, d) set to 0, even if NaN, wherever ``real`` (rows, n) is False."""
     return values.masked_fill(~real.reshape(real.shape + (1,) * (values.dim() - real.dim())), 0.0)
 

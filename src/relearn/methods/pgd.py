@@ -99,7 +99,7 @@ def pgd(
     worst, fooled = [], []
     curves = torch.zeros(restarts, steps + 1, dtype=torch.float64, device=device)
 
-    with attacked(model):
+    with attack_mode(model):
         for clean_cpu, y_cpu in zip(x.split(size), labels.split(size)):
             clean, y = clean_cpu.to(device), y_cpu.to(device)
 
@@ -143,7 +143,7 @@ def ascend(
 ) -> Tensor:
     """The inner loop: ``steps`` signed ascent steps from ``start``, in the ball around ``images``; returns the last point.
 
-    Call it inside :func:`attacked`. ``objective(logits)`` is a loss per image or their mean; the sign is the same as
+    Call it inside :func:`attack_mode`. ``objective(logits)`` is a loss per image or their mean; the sign is the same as
     long as the images of a batch do not interact, as in eval mode. ``visit(t, point, logits, losses)`` sees every point, the
     start (t = 0) and the last one included; without it the last point is not evaluated.
     """
@@ -186,7 +186,7 @@ def forward(model: nn.Module, images: Tensor, precision: str = "fp32") -> Tensor
 
 
 @contextmanager
-def attacked(model: nn.Module) -> Iterator[None]:
+def attack_mode(model: nn.Module) -> Iterator[None]:
     """Context with the network in eval mode and without gradients of its weights; all modes and flags are restored."""
     modes = [(module, module.training) for module in model.modules()]
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]

@@ -13,7 +13,13 @@ from relearn.maths.operator_norm import flattened_is_exact, operator_norm
 from relearn.maths.spectral_draw import spectral_normal_
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales import preserve_state
-from relearn.methods.variance_scaling import CONVOLUTIONS, generator_of, layers, neutral, redraw
+from relearn.methods.variance_scaling import (
+    CONVOLUTIONS,
+    generator_of,
+    layers,
+    redraw,
+    reset_norms_and_biases,
+)
 
 
 def spectral_start(
@@ -58,7 +64,7 @@ def spectral_start(
         ValueError: a model without parameters; ``operator`` without a batch where one is needed.
     """
     generator = generator_of(model, seed)
-    neutral(model)
+    reset_norms_and_biases(model)
     drawn = list(layers(model, stacked=True))
     for _, weight in drawn:
         redraw(weight, lambda one: spectral_normal_(one, generator))

@@ -72,7 +72,7 @@ def kaiming(
         bound = tensor.shape[1] ** -0.5
         return init.uniform_(tensor, -bound, bound, generator)
 
-    neutral(model)
+    reset_norms_and_biases(model)
     for layer, weight in layers(model):
         redraw(weight, he if isinstance(layer, CONVOLUTIONS) else plain)
     return Initialised()
@@ -104,7 +104,7 @@ def xavier(
     positive("gain", gain)
     generator = generator_of(model, seed)
     draw = init.xavier_uniform_ if distribution == "uniform" else init.xavier_normal_
-    neutral(model)
+    reset_norms_and_biases(model)
     drawn: set[int] = set()
     for module in model.modules():
         if isinstance(module, nn.Embedding) and id(module.weight) not in drawn:
@@ -140,7 +140,7 @@ def redraw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
         parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))
 
 
-def neutral(model: nn.Module) -> None:
+def reset_norms_and_biases(model: nn.Module) -> None:
     """Set normalisations to scale 1 and shift 0, and biases of layers to 0; draws nothing."""
     for module in model.modules():
         if isinstance(module, NORMALISATIONS) and isinstance(module.weight, Tensor):

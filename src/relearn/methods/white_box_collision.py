@@ -62,7 +62,7 @@ class Collision(crafting.Objective):
         return Collision(self.bases[part], self.mu)
 
 
-def watermarked(bases: Tensor, targets: Tensor, opacity: float) -> Tensor:
+def add_watermark(bases: Tensor, targets: Tensor, opacity: float) -> Tensor:
     """γ x_t + (1 - γ) x_b as 8-bit images: bases (..., k, C, H, W), targets (T, C, H, W) → (T, k, C, H, W).
 
     Without a watermark (γ = 0) the bases are returned as they are.
@@ -104,7 +104,7 @@ def craft(
         raise ValueError(f"substitutes: {len(substitutes)} networks; allowed: one, whose weights are known")
     if mu is not None and not mu > 0:
         raise ValueError(f"mu is {mu}; allowed: a positive number")
-    bases = watermarked(bases, targets, watermark)
+    bases = add_watermark(bases, targets, watermark)
     return crafting.craft(
         Collision(bases, mu),
         substitutes,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from relearn.layers.attention_kinds import KINDS as ATTENTIONS
 from relearn.layers.attention_kinds import attention as attention_layer
 from relearn.layers.residual import Residual
+from relearn.models.files import ModelFile
 from relearn.models.post_ln_transformer import sinusoids
 from relearn.models.transformer_layers import FeedForward
 
@@ -255,3 +256,6 @@ def _check(dropout: float, glorot: str, **sizes: int) -> None:
         raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
     if glorot not in GLOROT:
         raise ValueError(f"glorot: {glorot!r} (allowed: {', '.join(GLOROT)})")
+
+
+FILE = ModelFile("character_model", "a character model", create)

@@ -1,45 +1,84 @@
-"""Networks as files: safetensors for the numbers, its JSON header for what to build. No pickle, nothing executable."""
+"""Model files: tensors as safetensors, and in the JSON header the arguments from which the network is rebuilt. No pickle.
+
+Importing this file does not import torch.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from relearn.models import create
 
 if TYPE_CHECKING:
-    from relearn.models.classifier import Classifier
+    import torch
+    from torch import nn
+
+Network = TypeVar("Network", bound="nn.Module")
 
 
-def save(net: nn.Module, path: Path, description: dict) -> None:
-    """Write the network's state and ``description``, the keyword arguments of :func:`relearn.models.create`."""
-    from safetensors.torch import save_file
+@dataclass(frozen=True)
+class ModelFile(Generic[Network]):
+    """The file format of one kind of network; each model module has an instance called ``FILE``.
 
-    state = {name: tensor.detach().contiguous().cpu() for name, tensor in net.state_dict().items()}
-    save_file(state, path, metadata={"network": json.dumps(description, sort_keys=True)})
-
-
-def load(path: Path, device: str | torch.device = "cpu") -> Classifier:
-    """The network of a file written by :func:`save`, in eval mode on ``device``.
-
-    Raises:
-        ValueError: a file that is no safetensors file, lacks the description or does not fit the network it names.
+    Args:
+        header: key of the description in the file's metadata, which identifies the kind.
+        noun: what such a file contains, for messages, e.g. "a character model".
+        build: builds the network from the description's entries as keyword arguments.
+        preserves_rng: whether :meth:`load` leaves torch's global generators as they were although ``build`` draws weights.
     """
-    from safetensors import SafetensorError, safe_open
 
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            if "network" not in metadata:
-                raise ValueError(
-                    f"{path}: no description of a network in it (allowed: files written by relearn)"
-                )
-            net = create(**json.loads(metadata["network"]))
-            net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-    except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{path}: not the weights of a network: {str(error).splitlines()[0]}") from None
-    return net.to(device).eval()
+    header: str
+    noun: str
+    build: Callable[..., Network]
+    preserves_rng: bool = True
+
+    def save(self, net: nn.Module, path: Path, description: Mapping[str, Any] | None = None) -> None:
+        """Write the network's state and its description, ``net.description`` by default.
+
+        Tensors of the state must not share memory, as safetensors requires.
+        """
+        from safetensors.torch import save_file
+
+        arguments = net.description if description is None else description
+        state = {name: tensor.detach().contiguous().cpu() for name, tensor in net.state_dict().items()}
+        save_file(state, path, metadata={self.header: json.dumps(arguments, sort_keys=True)})
+
+    def load(self, path: Path, device: str | torch.device = "cpu") -> Network:
+        """Build the network of a file written by :meth:`save` and load its state, in eval mode on ``device``.
+
+        The network is built in full, because buffers outside its state are computed then. Tensors keep the file's dtype. They
+        are copied out of the file, where their alignment is arbitrary: the last bit of torch's vectorised sums depends on it.
+
+        Raises:
+            ValueError: the file is not a safetensors file, lacks the description, or does not fit the network it describes; also
+                errors of ``build``.
+        """
+        import torch
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, "pt") as file:
+                metadata = file.metadata() or {}
+                if self.header not in metadata:
+                    raise ValueError(
+                        f"{path}: no description of {self.noun} in it (allowed: files written by relearn)"
+                    )
+                with torch.random.fork_rng(devices=[]) if self.preserves_rng else nullcontext():
+                    net = self.build(**json.loads(metadata[self.header]))
+                state = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+                net.load_state_dict(state, assign=True)
+        except (SafetensorError, RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"{path}: not the weights of {self.noun}: {str(error).splitlines()[0]}"
+            ) from None
+        return net.to(device).eval()
+
+
+# The networks of relearn.models.create. Loading them draws from the global generator, on which recorded results depend.
+CLASSIFIER = ModelFile("network", "a network", create, preserves_rng=False)
+save, load = CLASSIFIER.save, CLASSIFIER.load

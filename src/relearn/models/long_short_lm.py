@@ -15,6 +15,7 @@ from torch.nn.functional import linear
 
 from relearn.layers.long_short_causal import CausalLongShortAttention
 from relearn.layers.relative_attention import RelativeAttention
+from relearn.models.files import ModelFile
 from relearn.models.transformer_layers import FeedForward
 
 KINDS = ("long_short", "full")
@@ -194,3 +195,6 @@ def create(**description: Any) -> LongShortLM:
         ValueError: arguments that the model rejects.
     """
     return LongShortLM(**description)
+
+
+FILE = ModelFile("long_short_model", "a long-short character model", create)

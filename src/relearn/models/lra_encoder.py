@@ -14,6 +14,7 @@ from torch.nn.functional import dropout as drop
 from torch.nn.functional import gelu, relu
 
 from relearn.layers.efficient import GLOBAL_FIRST, make
+from relearn.models.files import ModelFile
 
 POOLINGS = ("class", "mean")
 
@@ -211,3 +212,6 @@ class LRAEncoder(nn.Module):
 def create(attention: str, **sizes: Any) -> LRAEncoder:
     """Build an encoder from a run's settings or a model's ``description``: the arguments of :class:`LRAEncoder`."""
     return LRAEncoder(attention, **sizes)
+
+
+FILE = ModelFile("lra_encoder", "an encoder of Long Range Arena", create)

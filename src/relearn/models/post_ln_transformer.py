@@ -15,6 +15,7 @@ from torch.nn.functional import linear
 
 from relearn.layers.attention import MultiHeadAttention
 from relearn.layers.residual import Residual
+from relearn.models.files import ModelFile
 from relearn.models.transformer_layers import Cache, DecoderLayer, EncoderLayer, LayerCache, Size
 
 PAD = 0
@@ -210,3 +211,6 @@ class PostLNTransformer(nn.Module):
 
     def _logits(self, x: Tensor) -> Tensor:
         return self.output(x) if hasattr(self, "output") else linear(x, self.embedding.weight)
+
+
+FILE = ModelFile("translation_network", "a translation network", PostLNTransformer)

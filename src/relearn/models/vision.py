@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from relearn.models.files import ModelFile
+
 if TYPE_CHECKING:
     from relearn.models.vision_classifier import VisionClassifier
 
@@ -73,3 +75,6 @@ def modules_of(name: str) -> list[str]:
     from relearn.models.timm_names import NAMES
 
     return [NAMES[name][0].partition(":")[0]] if name in NAMES else []
+
+
+FILE = ModelFile("vision_network", "a vision network", create)

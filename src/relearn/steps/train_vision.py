@@ -8,7 +8,7 @@ spaced); ``task``: images | folder (images that lie in folders, with ``size``, t
 Input: data.
 Output: history.csv, a row an epoch; layers.csv, what each branch adds before and after training; alphas.csv, for each epoch and stage
 mean and standard deviation of the modulus of what the branches are multiplied by; model.safetensors (see
-relearn.models.vision_files; of the trained weights, not of the averaged ones).
+relearn.models.files; of the trained weights, not of the averaged ones).
 
 The learning rate rises for the warm-up's epochs and follows its schedule from there to the last step. Runs of one suite see the same
 images in the same order with the same augmentation, whatever the network.
@@ -46,7 +46,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.fit import fit
-    from relearn.models import vision, vision_files
+    from relearn.models import vision
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
     from relearn.steps.csv_rows import write_rows
@@ -131,7 +131,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     )
     write_rows(run.output("layers.csv"), branches.LAYERS, layers)
     write_rows(run.output("alphas.csv"), branches.ALPHAS, branches.alpha_rows(rows))
-    vision_files.save(net, run.output("model.safetensors"))
+    vision.FILE.save(net, run.output("model.safetensors"))
     run.finish(
         {
             **summary(rows, test_labels),

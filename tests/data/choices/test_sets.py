@@ -179,8 +179,8 @@ def test_race(
     ("changes", "said"),
     [
         ({"article": ""}, "article is '' (allowed: a text)"),
-        ({"answers": ["B"]}, "questions, options, answers do not go together"),
-        ({"questions": None}, "questions, options, answers do not go together"),
+        ({"answers": ["B"]}, "questions, options, answers do not match"),
+        ({"questions": None}, "questions, options, answers do not match"),
         ({"answers": ["B", "E"]}, "question 2: answer 'E' (allowed: A, B, C, D)"),
         ({"options": [["a", "b"], ["c"]]}, "question 2: options ['c'] (allowed: texts, at least 2)"),
         ({"questions": ["", "b"]}, "question 1: '' (allowed: a text)"),
@@ -193,7 +193,7 @@ def test_damaged_articles_are_refused(changes: dict[str, Any], said: str) -> Non
 
 
 def test_articles_that_are_no_json_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^train/high/2.txt: no JSON in UTF-8 .* \(allowed: an object\)$"):
+    with pytest.raises(ValueError, match=r"^train/high/2.txt: not JSON in UTF-8 .* \(allowed: an object\)$"):
         race.parse(b"\xff", "train/high/2.txt")
 
 

@@ -58,18 +58,18 @@ def test_jpeg_is_what_pillow_writes_and_reads(channels):
 def test_sampling_at_the_pixels_gives_the_image_and_between_them_the_line():
     x = np.random.default_rng(0).random((2, 3, 6, 7)).astype(np.float32)
     grid = np.stack(np.meshgrid(np.arange(6), np.arange(7), indexing="ij")).astype(float)[None].repeat(2, 0)
-    assert np.array_equal(digital.sampled(x, grid), x)
+    assert np.array_equal(digital.sample_bilinear(x, grid), x)
     places = grid + np.random.default_rng(1).uniform(-9, 9, grid.shape)
     expected = [
         [ndimage.map_coordinates(channel.astype(float), place, order=1, mode="mirror") for channel in image]
         for image, place in zip(x, places)
     ]
-    assert np.allclose(digital.sampled(x, places), expected, atol=1e-5)
+    assert np.allclose(digital.sample_bilinear(x, places), expected, atol=1e-5)
 
 
 def test_indices_are_mirrored_without_repeating_the_border():
-    assert digital.mirrored(np.arange(-4, 8), 4).tolist() == [2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1]
-    assert digital.mirrored(np.arange(-2, 3), 1).tolist() == [0] * 5
+    assert digital.mirror_index(np.arange(-4, 8), 4).tolist() == [2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1]
+    assert digital.mirror_index(np.arange(-2, 3), 1).tolist() == [0] * 5
 
 
 def test_the_affine_map_takes_each_moved_corner_from_where_it_was():

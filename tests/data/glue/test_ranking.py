@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.data.examples import Examples
-from relearn.data.glue.ranking import ranked
+from relearn.data.glue.ranking import as_rankings
 from relearn.measures.glue_scores import entailment_answers
 
 Pair = tuple[str, str, int]
@@ -39,7 +39,7 @@ def test_the_rule() -> None:
         ("own?", "q", 1),
     ]
     test = [("where?", "here", 0), ("new?", "m", 0), ("g?", "1", 0), ("g?", "2", 0), ("lone?", "l", 0)]
-    parts, told = ranked(pairs(train), pairs(dev), pairs(test, known=False))
+    parts, told = as_rankings(pairs(train), pairs(dev), pairs(test, known=False))
 
     assert parts["train"].ids == ["0+2", "8+9+10"]
     assert parts["train"].rows[0] == [("who?", "him"), ("who?", "her")]
@@ -62,7 +62,7 @@ def test_what_holds_for_all(data: st.DataObject) -> None:
     and a test part's answers are complete."""
     row = st.tuples(st.sampled_from("abcd"), st.text("xyz", min_size=1, max_size=3), st.integers(0, 1))
     rows = {part: data.draw(st.lists(row, min_size=1, max_size=12)) for part in ("train", "dev", "test")}
-    parts, told = ranked(pairs(rows["train"]), pairs(rows["dev"]), pairs(rows["test"], known=False))
+    parts, told = as_rankings(pairs(rows["train"]), pairs(rows["dev"]), pairs(rows["test"], known=False))
     for part, made in parts.items():
         assert all(len({text for text, _ in candidates}) == 1 for candidates in made.rows)
         one_hot = [[float(n == 0) for n in range(len(each))] for each in made.rows]
@@ -81,13 +81,13 @@ def test_what_holds_for_all(data: st.DataObject) -> None:
 def test_hidden_labels_change_nothing() -> None:
     train, dev = [("a", "x", 1), ("a", "y", 0)], [("a", "z", 0)]
     for label in (0, 1):
-        parts, _ = ranked(pairs(train), pairs(dev), pairs([("a", "w", label)], known=False))
+        parts, _ = as_rankings(pairs(train), pairs(dev), pairs([("a", "w", label)], known=False))
         assert parts["test"].ids == ["0+train:0+train:1"] and parts["test"].labels is None
 
 
 def test_without_labels_there_is_no_training_part() -> None:
     known, hidden = pairs([("a", "x", 1)]), pairs([("a", "x", 1)], known=False)
     with pytest.raises(ValueError, match=r"train: pairs without labels \(allowed: 0 or 1 each\)"):
-        ranked(hidden, known, hidden)
+        as_rankings(hidden, known, hidden)
     with pytest.raises(ValueError, match=r"dev: pairs without labels"):
-        ranked(known, hidden, hidden)
+        as_rankings(known, hidden, hidden)

@@ -193,7 +193,7 @@ def test_what_cannot_be(changes: dict, said: str) -> None:
 
 def test_curves_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pathfinder, "ROUNDS", 3)
-    with pytest.raises(ValueError, match="so many as fit"):
+    with pytest.raises(ValueError, match="as many as fit"):
         scenes(4, np.random.default_rng(0), Form(size=16, dashes=40))
     with pytest.raises(ValueError, match="samples is -2"):
         make({"train": -2, "valid": 1, "test": 1})

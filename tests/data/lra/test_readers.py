@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from relearn.data import digits, imdb
 from relearn.data.images import Images
 from relearn.data.lra import PARTS, TASKS, images, retrieval, task, text
-from relearn.data.lra.samples import Samples, Task, spaced
+from relearn.data.lra.samples import Samples, Task, evenly_spaced
 
 ALL = dict.fromkeys(PARTS, 0)
 
 
 @given(count=st.integers(0, 200), wanted=st.integers(0, 300))
 def test_samples_are_evenly_spaced(count: int, wanted: int) -> None:
-    found = spaced(count, wanted)
+    found = evenly_spaced(count, wanted)
     assert len(found) == len(set(found)) == (min(wanted, count) if wanted else count)
     assert all(0 <= one < count for one in found)
     if found:
@@ -85,7 +85,9 @@ def test_a_wrong_line_is_named(tmp_path: Path, row: str, said: str) -> None:
 
 
 def test_papers_want_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no folder; needed: RELEARN_MIRROR .* new_aan_pairs.eval.tsv"):
+    with pytest.raises(
+        ValueError, match=r"no folder; required: \$RELEARN_MIRROR/aan .* new_aan_pairs.eval.tsv"
+    ):
         retrieval.make("aan", ALL, max_length=3)
     with pytest.raises(FileNotFoundError):
         retrieval.make("aan", ALL, max_length=3, folder=tmp_path)

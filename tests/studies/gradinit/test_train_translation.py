@@ -14,7 +14,7 @@ from relearn import cli
 from relearn.data.corpus import load_corpus
 from relearn.measures.bleu import corpus_bleu
 from relearn.methods.beam_search import beam_search
-from relearn.models import translation_files
+from relearn.models import post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
@@ -92,7 +92,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
         decoder_layers=1,
         dropout=0.1,
     )
-    translation_files.save(net, bench.start)
+    post_ln_transformer.FILE.save(net, bench.start)
     bench.translate("run")
     return bench
 
@@ -130,7 +130,7 @@ def test_the_learning_rate_warms_up_and_ends_at_nought(bench: Bench) -> None:
 
 
 def test_validation_loss_is_the_mean_over_tokens_pair_by_pair(bench: Bench) -> None:
-    corpus, net = load_corpus(bench.corpus), translation_files.load(bench.start)
+    corpus, net = load_corpus(bench.corpus), post_ln_transformer.FILE.load(bench.start)
     total, count = 0.0, 0
     for source, target in corpus.pairs("valid"):
         source_ids, target_in = [*source.tolist(), 2], [1, *target.tolist()]
@@ -144,7 +144,7 @@ def test_validation_loss_is_the_mean_over_tokens_pair_by_pair(bench: Bench) -> N
 
 
 def test_translations_stand_at_their_sentence(bench: Bench) -> None:
-    corpus, net = load_corpus(bench.corpus), translation_files.load(bench.start)
+    corpus, net = load_corpus(bench.corpus), post_ln_transformer.FILE.load(bench.start)
     found = translate.translations(net, corpus, 7, {**SETTINGS, "max_tokens": 60}, "cpu", "fp32")
     for text, (source, _) in zip(found, list(corpus.pairs("test"))[:7], strict=True):
         ids = torch.tensor([[*source.tolist(), 2]])
@@ -183,7 +183,7 @@ def test_divergence_is_a_result_with_its_step(bench: Bench) -> None:
 def test_a_network_for_another_vocabulary_is_refused(bench: Bench, tmp_path: Path) -> None:
     other = tmp_path / "other.safetensors"
     net = PostLNTransformer(50, dim=8, ffn=8, heads=2, encoder_layers=1, decoder_layers=1)
-    translation_files.save(net, other)
+    post_ln_transformer.FILE.save(net, other)
     inputs = {"corpus": [bench.corpus], "start": [other]}
     with pytest.raises(ValueError, match=r"other.safetensors: a network of 50 units \(allowed: 100"):
         translate.run(None, SETTINGS, inputs, "cpu", "fp32")

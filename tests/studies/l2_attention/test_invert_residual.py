@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from relearn.models import language_files
+from relearn.models import character_lm
 from relearn.models.character_lm import create
 from relearn.runs import record
 from relearn.studies.l2_attention.steps import invert_residual as invert
@@ -124,14 +124,14 @@ def network(tmp_path) -> Path:
     net = create(attention="dp", **sizes)
     with torch.no_grad():
         net.attention_layers()[0].q.weight.zero_()  # uniform attention, linear in x
-    language_files.save(net, tmp_path / "net.safetensors")
+    character_lm.FILE.save(net, tmp_path / "net.safetensors")
     return tmp_path / "net.safetensors"
 
 
 def test_trained_weights_are_those_of_the_first_layer(tmp_path, network):
     """With W^Q = 0 dot-product attention is linear: what is inverted must be the saved layer and no drawn one."""
     done = step(tmp_path / "a", files=(network,), attention="dp", weights="trained", c=[0.5])
-    layer = language_files.load(network).attention_layers()[0].double()
+    layer = character_lm.FILE.load(network).attention_layers()[0].double()
     x = attention_under_test.zero_token_inputs(6, 8, 16, 0, "cpu")
     with torch.no_grad():
         y = x + 0.5 * layer(x)
@@ -164,7 +164,7 @@ def test_a_network_of_another_size_is_refused(tmp_path, network):
     ):
         step(tmp_path / "other", files=(network,), weights="trained")
     lstm = tmp_path / "lstm.safetensors"
-    language_files.save(
+    character_lm.FILE.save(
         create(attention="lstm", layers=1, dim=8, heads=1, ffn=8, max_length=9, vocabulary=5), lstm
     )
     with pytest.raises(ValueError, match="a model without attention"):

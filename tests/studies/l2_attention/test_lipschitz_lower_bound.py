@@ -14,7 +14,7 @@ from relearn.layers.l2_attention import L2Attention
 from relearn.maths.l2_bounds import growth
 from relearn.maths.lambert import covariance_bound
 from relearn.measures.lipschitz import jacobian_norm, two_point
-from relearn.models import language_files
+from relearn.models import character_lm
 from relearn.models.character_lm import create
 from relearn.runs import record
 from relearn.studies.l2_attention.steps import lipschitz_lower_bound as ascend
@@ -143,7 +143,7 @@ def test_trained_weights(tmp_path):
     """The first attention of a language model; its values differ from those of random weights."""
     torch.manual_seed(0)
     net = create(attention="dp", vocabulary=12, layers=2, dim=8, heads=2, ffn=16, max_length=16)
-    language_files.save(net, tmp_path / "net.safetensors")
+    character_lm.FILE.save(net, tmp_path / "net.safetensors")
     settings = FIGURE_8 | {"weights": "trained", "steps": 20}
     done = step(tmp_path / "a", settings, network=tmp_path / "net.safetensors")
     other = step(tmp_path / "b", settings | {"weights": "random"})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from relearn import cli
 from relearn.data.character_batches import CharacterBatches
 from relearn.data.characters import load_characters
-from relearn.models import language_files
+from relearn.models import character_lm
 from relearn.models.character_lm import create
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
@@ -128,7 +128,7 @@ def slow_nll(net: torch.nn.Module, lines: list[list[int]]) -> float:
 
 def test_nll_is_the_mean_over_all_targets_of_the_whole_part(bench: Bench) -> None:
     prepared = load_characters(bench.characters)
-    net = language_files.load(bench.runs / "run/weights.safetensors")
+    net = character_lm.FILE.load(bench.runs / "run/weights.safetensors")
     metrics = record.read(bench.runs / "run")["metrics"]
     for part, key, count in (("valid", "valid_nll_best_nats", 20), ("test", "test_nll_nats", 30)):
         ragged = prepared.part(part)
@@ -206,7 +206,7 @@ def test_runs_that_differ_in_attention_alone_see_the_same_batches(
     monkeypatch.setattr(CharacterBatches, "rows", watched)
     for name, kind, layers in (("one", "l2_tied", 1), (attention, attention, 1), ("deeper", "dp", 2)):
         done = bench.language(f"paired_{attention}_{name}", attention=kind, layers=layers, steps=3)
-        net = language_files.load(bench.runs / f"paired_{attention}_{name}/weights.safetensors")
+        net = character_lm.FILE.load(bench.runs / f"paired_{attention}_{name}/weights.safetensors")
         assert net.description["attention"] == kind
         assert len(net.attention_layers()) == (0 if kind == "lstm" else layers)
         count = sum(parameter.numel() for parameter in net.parameters())
@@ -258,7 +258,7 @@ def test_the_weights_are_those_of_the_least_validation_nll(bench: Bench) -> None
     valid = measured(bench.history("best"), "valid_nll_nats")
     assert min(valid) < valid[-1] - 0.01
     part = load_characters(bench.characters).part("valid")
-    net = language_files.load(bench.runs / "best/weights.safetensors")
+    net = character_lm.FILE.load(bench.runs / "best/weights.safetensors")
     assert slow_nll(net, [part[i].tolist() for i in range(20)]) == pytest.approx(min(valid), rel=1e-5)
 
 

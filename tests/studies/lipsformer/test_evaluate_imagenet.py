@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from relearn import cli
 from relearn.data import imagenet_real
-from relearn.models import checkpoints, timm_names, vision_files
+from relearn.models import checkpoints, timm_names, vision
 from relearn.models.vision import create
 from relearn.runs import record
 from relearn.studies.lipsformer.steps import evaluate_imagenet as retest
@@ -132,7 +132,7 @@ def same(found: dict[str, tuple[float, int]], wanted: dict[str, tuple[float, int
 
 def test_a_file_of_ours_is_retested_as_a_slow_count_says(tmp_path: Path, mirror: Path, real: Path) -> None:
     net = network(mean=[0.2, 0.4, 0.6], std=[0.5, 0.6, 0.7])
-    vision_files.save(net, tmp_path / "ours.safetensors")
+    vision.FILE.save(net, tmp_path / "ours.safetensors")
     done = step(tmp_path / "a", tmp_path / "ours.safetensors", real)
     wanted = truth(net, mirror, real)
     assert same(rows_of(tmp_path / "a"), wanted) and wanted["real"][1] == 16
@@ -178,7 +178,7 @@ def test_the_average_is_another_state_of_the_same_file(tmp_path: Path) -> None:
 
 
 def test_sets_can_be_left_out_and_thinned(tmp_path: Path, real: Path) -> None:
-    vision_files.save(network(), tmp_path / "ours.safetensors")
+    vision.FILE.save(network(), tmp_path / "ours.safetensors")
     step(tmp_path / "a", tmp_path / "ours.safetensors", val=None, real=False)
     assert set(rows_of(tmp_path / "a")) == {"v2"}
     done = step(tmp_path / "b", tmp_path / "ours.safetensors", v2=None, real=False, test_images=12)
@@ -202,7 +202,7 @@ def test_sets_can_be_left_out_and_thinned(tmp_path: Path, real: Path) -> None:
     ],
 )
 def test_refusals(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    vision_files.save(network(), tmp_path / "ours.safetensors")
+    vision.FILE.save(network(), tmp_path / "ours.safetensors")
     with pytest.raises(ValueError, match=said):
         step(tmp_path / "a", tmp_path / "ours.safetensors", **({"real": False} | changed))
 
@@ -234,7 +234,7 @@ def test_outputs_that_are_not_finite_are_told(tmp_path: Path) -> None:
     net = network()
     with torch.no_grad():
         net.head.bias[0] = torch.nan
-    vision_files.save(net, tmp_path / "ours.safetensors")
+    vision.FILE.save(net, tmp_path / "ours.safetensors")
     with pytest.raises(ValueError, match="vit_tiny_patch16_224: logits that are not finite"):
         step(tmp_path / "a", tmp_path / "ours.safetensors", real=False)
 
@@ -249,7 +249,7 @@ def test_the_settings_of_the_documents_are_those_of_the_step() -> None:
 
 
 def test_from_the_command_line(tmp_path: Path, real: Path) -> None:
-    vision_files.save(network(), tmp_path / "ours.safetensors")
+    vision.FILE.save(network(), tmp_path / "ours.safetensors")
     arguments = ["--settings", json.dumps(SETTINGS), "--study", "lipsformer", "--device", "cpu"]
     files = ["--input", "weights", str(tmp_path / "ours.safetensors"), "--input", "real", str(real)]
     assert cli.main(["retest", *arguments, *files, "--out", str(tmp_path / "a")]) == 0
@@ -264,13 +264,13 @@ def test_real_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         net.head.weight.zero_()
         net.head.bias.copy_(torch.arange(1000) == 7)
-    vision_files.save(net, tmp_path / "ours.safetensors")
+    vision.FILE.save(net, tmp_path / "ours.safetensors")
     changed = {"val": MIRROR.name, "v2": None, "real": False, "classes": 1000, "test_images": 125}
     for batch_size in (7, 64):
         step(tmp_path / str(batch_size), tmp_path / "ours.safetensors", **changed, batch_size=batch_size)
         assert rows_of(tmp_path / str(batch_size)) == {"val": (0.0, 125)}
     with torch.no_grad():
         net.head.bias.copy_(torch.arange(1000) == 8)
-    vision_files.save(net, tmp_path / "ours.safetensors")
+    vision.FILE.save(net, tmp_path / "ours.safetensors")
     step(tmp_path / "b", tmp_path / "ours.safetensors", **changed)
     assert rows_of(tmp_path / "b") == {"val": (1 / 125, 125)}

@@ -7,7 +7,7 @@ import torch
 
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.measures.patch_similarity import patch_similarity
-from relearn.models import vision_files
+from relearn.models import vision
 from relearn.studies.long_short.steps import patch_similarity as similarity
 
 from ...steps.vision_runs import NETWORKS, RECIPE, Runs
@@ -43,7 +43,7 @@ def look(runs: Runs, name: str, network: str, seed: int, **changes) -> dict:
 def test_rows_are_the_measure_of_the_file_and_of_its_start(runs):
     done = look(runs, "similarity/trained", "trained", 1)
     rows = runs.rows("similarity/trained", "similarity.csv")
-    net = vision_files.load(runs.root / "trained/model.safetensors")
+    net = vision.FILE.load(runs.root / "trained/model.safetensors")
     images = evenly_spaced(runs.task().test_images, 60)
     expected = patch_similarity(net, images)
     assert [row["moment"] for row in rows] == ["start"] * 3 + ["end"] * 3
@@ -75,11 +75,11 @@ def test_the_deeper_half():
 
 
 def test_a_network_that_broke_ends_as_diverged(runs, tmp_path):
-    net = vision_files.load(runs.root / "trained/model.safetensors")
+    net = vision.FILE.load(runs.root / "trained/model.safetensors")
     with torch.no_grad():
         net.trunk.stages[1].blocks[0].mlp.fc2.bias.fill_(float("nan"))
     (runs.root / "broken").mkdir()
-    vision_files.save(net, runs.root / "broken/model.safetensors")
+    vision.FILE.save(net, runs.root / "broken/model.safetensors")
     done = look(runs, "similarity/broken", "broken", 1)
     rows = runs.rows("similarity/broken", "similarity.csv")
     assert done["outcome"] == "diverged" and [bool(row["cosine"]) for row in rows] == [True] * 4 + [False] * 2

@@ -16,7 +16,7 @@ import torch
 
 from relearn import cli
 from relearn.data.prepared_stream import load_prepared_stream, prepare, save_stream
-from relearn.models import long_short_files
+from relearn.models import long_short_lm
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.steps.trained import clock as clocks
@@ -107,7 +107,7 @@ def test_the_record_says_what_the_files_hold(bench: Bench) -> None:
     measured = [(row["phase"], row["step"], row["length"]) for row in rows if row["valid_bits"]]
     assert measured == [("1", "30", "8"), ("1", "60", "8"), ("2", "62", "16"), ("2", "64", "16")]
     assert metrics["valid_history_bpc"] == float(rows[-1]["valid_bits"])
-    net = long_short_files.load(bench.runs / "run/model.safetensors")
+    net = long_short_lm.FILE.load(bench.runs / "run/model.safetensors")
     assert metrics["parameters_count"] == sum(parameter.numel() for parameter in net.parameters())
     assert "59 valid and 59 test characters scored" in done["notes"][0]
 
@@ -127,7 +127,7 @@ def test_it_learns(bench: Bench) -> None:
 
 def test_bits_are_those_of_a_slow_sum_over_windows(bench: Bench) -> None:
     stream, metrics = load_prepared_stream(bench.stream), record.read(bench.runs / "run")["metrics"]
-    net = long_short_files.load(bench.runs / "run/model.safetensors")
+    net = long_short_lm.FILE.load(bench.runs / "run/model.safetensors")
     for part in ("train", "valid", "test"):
         found = slow_bits(net, stream.parts[part][:60].tolist(), 24, 5)
         assert metrics[f"{part}_bpc"] == pytest.approx(found, rel=1e-5)
@@ -135,7 +135,7 @@ def test_bits_are_those_of_a_slow_sum_over_windows(bench: Bench) -> None:
 
 def test_the_curve_is_the_cached_form_of_the_phase(bench: Bench) -> None:
     ids = torch.from_numpy(load_prepared_stream(bench.stream).parts["valid"][:40]).long()[None]
-    net = long_short_files.load(bench.runs / "run/model.safetensors").double()
+    net = long_short_lm.FILE.load(bench.runs / "run/model.safetensors").double()
     bits, cache = 0.0, None
     for start in range(0, 39, 16):
         piece = ids[:, start : min(start + 17, 40)]
@@ -152,7 +152,7 @@ def test_the_released_evaluation_keeps_its_context(bench: Bench) -> None:
     assert done["metrics"]["valid_history_bpc"] == whole["valid_history_bpc"]  # the same network
     assert done["metrics"]["valid_bpc"] != whole["valid_bpc"]
     ids = torch.from_numpy(load_prepared_stream(bench.stream).parts["valid"][:60]).long()[None]
-    net = long_short_files.load(bench.runs / "cached/model.safetensors").double()
+    net = long_short_lm.FILE.load(bench.runs / "cached/model.safetensors").double()
     bits, cache = 0.0, None
     for start in range(0, 59, 8):
         piece = ids[:, start : min(start + 9, 60)]
@@ -175,7 +175,7 @@ def test_norms_are_one_at_the_start_with_dual_norm_and_above_without(bench: Benc
 def test_full_attention_has_no_norms_and_sees_the_same_context(bench: Bench) -> None:
     done = bench.done("full", attention="full", phases=[{**SETTINGS["phases"][0], "steps": 2}])
     assert not bench.rows("full", "norms.csv") and "norm_ratio_start_max" not in done["metrics"]
-    net = long_short_files.load(bench.runs / "full/model.safetensors")
+    net = long_short_lm.FILE.load(bench.runs / "full/model.safetensors")
     ids = load_prepared_stream(bench.stream).parts["test"][:60].tolist()
     assert done["metrics"]["test_bpc"] == pytest.approx(slow_bits(net, ids, 24, 5), rel=1e-5)
 

@@ -14,7 +14,7 @@ from relearn import cli
 from relearn.data.lra.batches import SequenceBatches
 from relearn.data.lra.sequences import load
 from relearn.layers.efficient import KINDS
-from relearn.models import lra_files
+from relearn.models import lra_encoder
 from relearn.models.lra_encoder import create
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
@@ -120,7 +120,7 @@ def test_it_learns(bench: Bench) -> None:
 
 def test_the_file_is_the_network_that_was_tested(bench: Bench) -> None:
     """One by one and without padding, in float64."""
-    net, data = lra_files.load(bench.runs / "run/model.safetensors").double(), load(bench.data("text"))
+    net, data = lra_encoder.FILE.load(bench.runs / "run/model.safetensors").double(), load(bench.data("text"))
     rows = bench.rows("run", "predictions.csv")
     for column, name in zip(understand.TESTS, ("test", "test_insertion", "test_deletion")):
         part = data.part(name)
@@ -160,7 +160,8 @@ def test_the_best_network_is_kept_not_the_last(bench: Bench, monkeypatch: pytest
         bench.run(name, schedule="constant", steps=steps, evaluations=4 if steps == 60 else 1)
         monkeypatch.undo()
     kept, half = (
-        lra_files.load(bench.runs / name / "model.safetensors").state_dict() for name in ("constant", "half")
+        lra_encoder.FILE.load(bench.runs / name / "model.safetensors").state_dict()
+        for name in ("constant", "half")
     )
     assert all(torch.equal(kept[key], half[key]) for key in kept)
 
@@ -172,7 +173,7 @@ def test_pairs_and_images(bench: Bench) -> None:
     assert "insertion_acc_frac" not in done["metrics"]
     rows = bench.rows("image", "predictions.csv")
     assert {row["insertion"] for row in rows} == {""} and len({row["label"] for row in rows}) == 10
-    assert lra_files.load(bench.runs / "image/model.safetensors").description["padding"] is None
+    assert lra_encoder.FILE.load(bench.runs / "image/model.safetensors").description["padding"] is None
 
 
 def test_batches_are_the_same_for_every_attention(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +219,7 @@ def test_a_run_that_diverges_keeps_its_start(bench: Bench) -> None:
     done = bench.run("diverged", lr=1.0e30, warmup_steps=0, schedule="constant")
     assert done["outcome"] == "diverged" and done["outcome_step"] >= 1
     assert 0 <= done["metrics"]["acc_frac"] <= 1
-    net = lra_files.load(bench.runs / "diverged/model.safetensors")
+    net = lra_encoder.FILE.load(bench.runs / "diverged/model.safetensors")
     assert all(one.isfinite().all() for one in net.state_dict().values())
 
 

@@ -17,7 +17,8 @@ from relearn.data.outliers import outliers
 from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.measures.calibration import calibration
 from relearn.measures.ood import separation
-from relearn.models import vision, vision_files
+from relearn.models import vision
+from relearn.models.files import ModelFile
 from relearn.runs import record
 from relearn.steps import prepare_images as prepare
 from relearn.studies.lrformer.steps import evaluate_uncertainty as uncertainty
@@ -90,7 +91,7 @@ class Runs:
     def of(self, kind: str, name: str, seed: int = 0, **changes) -> dict:
         """The step on one of the stand-ins."""
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(vision_files, "load", lambda path, device: self.nets[kind])
+            patched.setattr(ModelFile, "load", lambda file, path, device: self.nets[kind])
             inputs = {"data": [self.data_file], "network": [Path("none")]}
             return self.step(uncertainty, name, SETTINGS | changes, inputs, seed)
 
@@ -280,7 +281,7 @@ def test_a_stored_network_is_read(runs):
     torch.manual_seed(0)
     sizes = {"patch_size": 4, "embed_dim": 8, "depth": 1, "num_heads": 2}
     net = vision.create("vit_tiny_patch16_224", classes=10, in_channels=1, size=8, **sizes).eval()
-    vision_files.save(net, runs.root / "model.safetensors")
+    vision.FILE.save(net, runs.root / "model.safetensors")
     inputs = {"data": [runs.data_file], "network": [runs.root / "model.safetensors"]}
     made = runs.step(uncertainty, "stored", SETTINGS | {"sets": ["uniform_noise"]}, inputs)
     images, labels = runs.data.test()

@@ -15,7 +15,7 @@ from relearn.data.corruptions import NAMES, corrupt
 from relearn.data.corruptions.severities import SIZE
 from relearn.measures.imagenet_mce import ALEXNET
 from relearn.methods.pgd import pgd
-from relearn.models import vision_files
+from relearn.models import vision
 from relearn.runs import record
 from relearn.steps import list_imagenet as folder_step
 from relearn.studies.robustness.steps import evaluate_robustness as withstand
@@ -203,14 +203,14 @@ def test_networks_that_know_nothing(runs: Digits, tmp_path: Path) -> None:
     with torch.no_grad():
         net.head.weight.zero_()
         net.head.bias.zero_()
-    vision_files.save(net, tmp_path / "nothing.safetensors")
+    vision.FILE.save(net, tmp_path / "nothing.safetensors")
     done = runs.withstand(
         "nothing", SETTINGS | {"pgd": None, "corruptions": []}, tmp_path / "nothing.safetensors"
     )
     assert done["outcome"] == "not_converged" and 0 < done["metrics"]["acc_frac"] < 0.3
     with torch.no_grad():
         net.head.bias[0] = torch.nan
-    vision_files.save(net, tmp_path / "broken.safetensors")
+    vision.FILE.save(net, tmp_path / "broken.safetensors")
     done = runs.withstand("broken", SETTINGS, tmp_path / "broken.safetensors")
     assert done["outcome"] == "diverged" and "not finite" in done["outcome_reason"] and not done["metrics"]
     assert runs.rows("broken", "sets.csv") == runs.rows("broken", "attacks.csv") == []
@@ -232,7 +232,7 @@ def test_folders_of_the_mirror_without_data(tmp_path: Path, monkeypatch: pytest.
     net = network(seed=1)
     with torch.no_grad():
         net.head.bias[2] += 1e4
-    vision_files.save(net, tmp_path / "net.safetensors")
+    vision.FILE.save(net, tmp_path / "net.safetensors")
     settings = NOTHING | {
         "sets": {"val": "imagenet/val"},
         "protocol": PROTOCOL,
@@ -296,7 +296,7 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     net = network(3)
     with torch.no_grad():
         net.head.bias[1] += 1e4
-    vision_files.save(net, tmp_path / "net.safetensors")
+    vision.FILE.save(net, tmp_path / "net.safetensors")
     given = {"network": [tmp_path / "net.safetensors"], "data": [tmp_path / "listing/listing.json"]}
     settings = NOTHING | {"sets": {"val": "", "a": ""}, "protocol": PROTOCOL}
 
@@ -312,7 +312,7 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_network_for_other_images_is_refused(runs: Digits, tmp_path: Path) -> None:
-    vision_files.save(network(10), tmp_path / "net.safetensors")
+    vision.FILE.save(network(10), tmp_path / "net.safetensors")
     said = "network vit_tiny_patch16_224: for 3 x 16 x 16 pixels and 10 classes; the data have 1 x 8 x 8 pixels and 10"
     with pytest.raises(ValueError, match=said):
         runs.withstand("other", SETTINGS, tmp_path / "net.safetensors")

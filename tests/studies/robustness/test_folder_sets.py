@@ -15,7 +15,7 @@ from PIL import Image
 
 from relearn.data import imagenet_nine
 from relearn.data.corruptions import NAMES, corrupt
-from relearn.data.imagenet_classes import identifiers, labelled
+from relearn.data.imagenet_classes import identifiers, label_by_class
 from relearn.data.imagenet_subsets import classes_of
 from relearn.studies.robustness.steps import folder_sets
 from relearn.studies.robustness.steps.image_sets import NotFinite, Row, hash_of_files, hash_of_pixels, spread
@@ -137,7 +137,7 @@ def test_the_protocol_of_each_number(net, sets: dict[str, Path]) -> None:
     assert masked.protocol.mask == "200 classes" and found["a_unmasked", None, None].protocol.mask == "none"
     assert "resize 20, crop 16, bicubic, mask 200 classes; subset " in str(masked.protocol)
     assert fog.protocol.subset != found["c", "fog", 5].protocol.subset
-    assert val.protocol.subset == hash_of_files(labelled(sets["val"], classes=1000))
+    assert val.protocol.subset == hash_of_files(label_by_class(sets["val"], classes=1000))
     other = rows(measured(net, {"c": sets["c"]}, cropped_ratio=0.8))["c", "fog", 1]
     assert other.protocol.resize == 20
 
@@ -220,7 +220,7 @@ def test_a_class_outside_a_set_is_refused(net, sets: dict[str, Path]) -> None:
 def test_evenly_spread_images(net, sets: dict[str, Path]) -> None:
     found = rows(measured(net, {"val": sets["val"], "c": sets["c"]}, images=4))
     assert {row.samples_count for row in found.values()} == {4}
-    images = spread(labelled(sets["val"], classes=1000), 4)
+    images = spread(label_by_class(sets["val"], classes=1000), 4)
     assert images.labels.tolist() == [3, 6, 9, 12]
     assert found["val", None, None].protocol.subset == hash_of_files(images)
     assert len(spread(images, 0)) == len(spread(images, 9)) == 4
@@ -228,9 +228,11 @@ def test_evenly_spread_images(net, sets: dict[str, Path]) -> None:
 
 def test_a_hash_says_which_images(sets: dict[str, Path], tmp_path: Path) -> None:
     place = folder(tmp_path / "x", ["a", "b"], 2)
-    images = labelled(place, classes=2)
+    images = label_by_class(place, classes=2)
     whole = hash_of_files(images)
-    assert whole == hash_of_files(labelled(folder(tmp_path / "y", ["a", "b"], 2), classes=2)), "not the place"
+    assert whole == hash_of_files(label_by_class(folder(tmp_path / "y", ["a", "b"], 2), classes=2)), (
+        "not the place"
+    )
     assert whole != hash_of_files(images.take([0, 1, 2])) != hash_of_files(images.take([0, 1, 3]))
     path = images.files[0]
     path.write_bytes(path.read_bytes() + b" ")

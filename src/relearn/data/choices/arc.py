@@ -1,11 +1,11 @@
 """ARC, the AI2 Reasoning Challenge: questions of school exams in science (Clark et al., 2018, arXiv 1803.05457).
 
-Easy: 2,251 questions for training, 570 for development, 2,376 to test. Challenge, what two simple methods got wrong: 1,119, 299, 1,172.
-Most have 4 candidates, some 3 or 5. "Merge" is both, Easy first.
+Easy: 2,251 questions for training, 570 for development, 2,376 for test. Challenge (questions that two simple methods answered wrongly):
+1,119, 299, 1,172. Most have 4 candidates, some 3 or 5. Both sets together are in the order Easy, Challenge.
 
-Ways in, the first that is there: ``folder`` with ``ARC-Easy/ARC-Easy-{Train,Dev,Test}.jsonl`` and ``ARC-Challenge/…``, as in the archive
-(also below ``ARC-V1-Feb2018-2``); ``folder`` with the official archive; the archive, downloaded (680,841,265 bytes, because a corpus of
-14 million sentences is in it). ``folder/documents.jsonl`` may hold retrieved documents, see :mod:`relearn.data.choices.documents`.
+The first available source is used: ``folder`` with ``ARC-Easy/ARC-Easy-{Train,Dev,Test}.jsonl`` and ``ARC-Challenge/…``, as in the archive
+(also below ``ARC-V1-Feb2018-2``); ``folder`` with the official archive; the archive, downloaded (680,841,265 bytes, because it includes a
+corpus of 14 million sentences). ``folder/documents.jsonl`` may hold retrieved documents, see :mod:`relearn.data.choices.documents`.
 """
 
 from __future__ import annotations
@@ -39,19 +39,18 @@ def load(folder: Path | None = None, *, sets: tuple[str, ...] = ("easy", "challe
     """The questions of one of :data:`SETS`, or of both.
 
     Raises:
-        ValueError: an unknown set, files that are missing or not ARC's.
+        ValueError: an unknown set, or files that are missing or not ARC's.
         OSError: files cannot be read or fetched.
     """
     if not sets or any(one not in SETS for one in sets):
         raise ValueError(f"sets: {', '.join(sets) or 'none'} (allowed: {', '.join(SETS)})")
     found = documents.read(folder)
     parts: dict[str, list[Question]] = {part: [] for part in PARTS}
-    said = ""
+    origin = ""
     for one in sets:
         names = {part: f"{SETS[one]}/{SETS[one]}-{part.capitalize()}.jsonl" for part in PARTS}
-        files, said = contents(folder, names, ARCHIVE, ROOT, ("", ROOT))
+        files, origin = contents(folder, names, ARCHIVE, ROOT, ("", ROOT))
         for part in PARTS:
-            parts[part] += documents.given(parse(files[part], names[part]), found)
+            parts[part] += documents.attach_documents(parse(files[part], names[part]), found)
     official = {part: sum(COUNTS[one][part] for one in sets) for part in PARTS}
-    told = source(said, parts, official) | {"documents": bool(found)}
-    return Questions(**parts, source=told)
+    return Questions(**parts, source=source(origin, parts, official) | {"documents": bool(found)})

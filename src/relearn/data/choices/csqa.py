@@ -1,8 +1,7 @@
 """CommonsenseQA 1.11, the random split: questions of everyday knowledge (Talmor et al., 2019, arXiv 1811.00937).
 
-9,741 questions for training, 1,221 for development and 1,140 to test, whose answers are not published; 5 candidates each.
-
-Ways in, the first that is there: ``folder`` with the official files ``train_rand_split.jsonl``, ``dev_rand_split.jsonl`` and
+9,741 questions for training, 1,221 for development and 1,140 for test, whose answers are not published; 5 candidates each. The first
+available source is used: ``folder`` with the official files ``train_rand_split.jsonl``, ``dev_rand_split.jsonl`` and
 ``test_rand_split_no_answers.jsonl``; the files, downloaded.
 """
 
@@ -46,8 +45,8 @@ def load(folder: Path | None = None) -> Questions:
         OSError: files cannot be read or fetched.
     """
     parts = {part: parse(_content(folder, part), name) for part, name in FILES.items()}
-    said = "the official files" if folder is None else "a folder with files"
-    return Questions(**parts, source=source(said, parts, COUNTS))
+    origin = "the official files" if folder is None else "a folder with files"
+    return Questions(**parts, source=source(origin, parts, COUNTS))
 
 
 def _content(folder: Path | None, part: str) -> bytes:

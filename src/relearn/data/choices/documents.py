@@ -1,10 +1,10 @@
-"""Documents that a search engine found for questions, in a file of our own beside the questions, ``documents.jsonl``::
+"""Retrieved documents for questions, in a file ``documents.jsonl`` next to the questions::
 
     {"id": "q1", "label": "A", "documents": ["the best one", "the next", …]}
 
-A line is for the candidate ``label`` of question ``id``, or without a label for all of its candidates that have no line of their own. The
-first :data:`TOP` documents are joined by blanks (zhu2022, section 3.5.2: the ten best of a corpus of science sentences; the files that the
-authors were given are not public). Lines of questions that are not asked are left alone; so are questions without a line.
+A line belongs to candidate ``label`` of question ``id``, or without a label to all of its candidates that have no line of their own. The
+first :data:`TOP` documents are joined by blanks (zhu2022, section 3.5.2: the ten best of a corpus of science sentences; the files given to
+the authors are not public). Lines of unknown questions and questions without a line are ignored.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Found = dict[str, dict[str | None, tuple[int, str]]]
 
 
 def read(folder: Path | None) -> Found:
-    """By question and label the line's number and its documents; nothing where there is no such file.
+    """Line number and documents by question and label; empty if there is no such file.
 
     Raises:
-        ValueError: a line that is none of these; says the file and the line.
+        ValueError: an invalid line; the message names the file and the line.
     """
     path = None if folder is None else folder / NAME
     if path is None or not path.is_file():
@@ -49,7 +49,7 @@ def read(folder: Path | None) -> Found:
     return found
 
 
-def given(questions: Sequence[Question], found: Found) -> list[Question]:
+def attach_documents(questions: Sequence[Question], found: Found) -> list[Question]:
     """The questions with their documents as passages.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A set's files: from a folder, from the official archive in it, or from the net; nothing is unpacked to disk."""
+"""Files of a set, from a folder, the official archive in it, or a download; nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from relearn.data.remote import Remote, fault_of
 def contents(
     folder: Path | None, names: Mapping[str, str], archive: Remote, root: str, places: Sequence[str] = ("",)
 ) -> tuple[dict[str, bytes], str]:
-    """Each file's content, and words on where it comes from.
+    """The content of each file, and a description of the source.
 
     Args:
-        folder: holds the files, under one of ``places``, or the archive; None downloads that.
+        folder: a folder with the files, under one of ``places``, or with the archive; None downloads the archive.
         names: the files by part.
         archive: the official zip.
-        root: the folder in it that holds the files.
-        places: folders below ``folder`` that may hold them.
+        root: the folder of the files in the archive.
+        places: subfolders of ``folder`` that may hold the files.
 
     Raises:
-        ValueError: the folder holds neither, some files are missing, the archive is not the official one or broken.
+        ValueError: the folder holds neither, some files are missing, or the archive is broken or not the official one.
         OSError: files cannot be read or fetched.
     """
     if folder is not None:

@@ -1,9 +1,9 @@
-"""Questions a line, as ARC, OpenBookQA and CommonsenseQA have them, in JSON::
+"""Questions in the JSON lines format of ARC, OpenBookQA and CommonsenseQA::
 
     {"id": "q1", "question": {"stem": "…", "choices": [{"label": "A", "text": "…"}, …]}, "answerKey": "A"}
 
-Keys are letters or digits (some of ARC's exams number their answers); ``answerKey`` is one of the question's own labels. It is
-missing, or empty, where the answer is not published. Other fields are left alone. White space in a text becomes single blanks.
+Keys are letters or digits (some of ARC's exams number their answers); ``answerKey`` is one of the question's labels. It is missing or
+empty if the answer is not published. Other fields are ignored. White space in a text is reduced to single blanks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from relearn.data.choices.questions import Question
 from relearn.data.sentence_pairs import tidy
 
-CANDIDATES = (2, 8)  # so many may be chosen from; ARC has 3 to 5
+CANDIDATES = (2, 8)  # allowed numbers of candidates; ARC has 3 to 5
 
 
 def parse(content: bytes, name: str) -> list[Question]:
@@ -22,10 +22,10 @@ def parse(content: bytes, name: str) -> list[Question]:
 
     Args:
         content: its bytes, UTF-8.
-        name: what to call it in a refusal.
+        name: its name in error messages.
 
     Raises:
-        ValueError: bytes that are no UTF-8, or a line that is no question; says the file and the line. An id that comes twice.
+        ValueError: not UTF-8, a line that is not a question, or a duplicate id; the message names the file and the line.
     """
     questions: list[Question] = []
     seen: dict[str, int] = {}
@@ -44,10 +44,10 @@ def parse(content: bytes, name: str) -> list[Question]:
 
 
 def lines(content: bytes, name: str) -> list[tuple[int, Any]]:
-    """Each line's number, from 1, and what its JSON says; empty lines are left out.
+    """The number, from 1, and the JSON value of each line; empty lines are skipped.
 
     Raises:
-        ValueError: bytes that are no UTF-8, a line that is no JSON.
+        ValueError: not UTF-8, or a line that is not JSON.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -62,7 +62,7 @@ def lines(content: bytes, name: str) -> list[tuple[int, Any]]:
                 found.append((number, json.loads(line)))
             except ValueError as fault:
                 raise ValueError(
-                    f"{name}: line {number}: no JSON ({fault}) (allowed: an object a line)"
+                    f"{name}: line {number}: no JSON ({fault}) (allowed: one object per line)"
                 ) from None
     return found
 

@@ -1,8 +1,9 @@
-"""OpenBookQA: questions on 1,326 facts of elementary science (Mihaylov et al., 2018, arXiv 1809.02789); 4,957, 500 and 500 of 4 candidates.
+"""OpenBookQA: questions on 1,326 facts of elementary science (Mihaylov et al., 2018, arXiv 1809.02789).
 
-The questions are read alone, without the book of facts. Ways in, the first that is there: ``folder`` with ``{train,dev,test}.jsonl``, there
-or where the archive has them (``Data/Main``); ``folder`` with the official archive; the archive, downloaded. ``folder/documents.jsonl`` may
-hold documents, see :mod:`relearn.data.choices.documents`.
+4,957 questions for training, 500 for development and 500 for test, with 4 candidates each. Only the questions are read, without the book of
+facts. The first available source is used: ``folder`` with ``{train,dev,test}.jsonl``, directly or where the archive has them
+(``Data/Main``); ``folder`` with the official archive; the archive, downloaded. ``folder/documents.jsonl`` may hold documents, see
+:mod:`relearn.data.choices.documents`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def load(folder: Path | None = None) -> Questions:
         OSError: files cannot be read or fetched.
     """
     names = {part: f"{part}.jsonl" for part in PARTS}
-    files, said = contents(folder, names, ARCHIVE, ROOT, ("", "Data/Main", ROOT))
+    files, origin = contents(folder, names, ARCHIVE, ROOT, ("", "Data/Main", ROOT))
     found = documents.read(folder)
-    parts = {part: documents.given(parse(files[part], names[part]), found) for part in PARTS}
-    return Questions(**parts, source=source(said, parts, COUNTS) | {"documents": bool(found)})
+    parts = {part: documents.attach_documents(parse(files[part], names[part]), found) for part in PARTS}
+    return Questions(**parts, source=source(origin, parts, COUNTS) | {"documents": bool(found)})

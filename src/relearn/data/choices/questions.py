@@ -1,11 +1,12 @@
-"""What every set of questions becomes, and the rows that a model reads.
+"""Common form of all multiple-choice questions, and their conversion to rows for a model.
 
-A question is a ranking: a row a candidate, the label is the right one's number. Two forms (zhu2022, section 3.5.2):
+A question is a ranking: one row per candidate, and the label is the number of the correct one. There are two forms (zhu2022,
+section 3.5.2):
 
-* ``joined``: the passage (RACE's article, documents retrieved for ARC) and question + candidate, with the tokenizer's separator
-  between the two; without a passage question + candidate alone. A question with a blank ``_`` has the candidate in its first blank.
-* ``prefixed`` (CommonsenseQA): ``Q: question`` and ``A: candidate``. The text puts one ``</s>`` between them; here the pair has its
-  family's own separator (RoBERTa: two), as everywhere.
+* ``joined``: the passage (RACE's article, documents retrieved for ARC) and question + candidate, separated by the tokenizer's separator;
+  without a passage, question + candidate alone. If a question has a blank ``_``, the candidate is inserted in its first blank.
+* ``prefixed`` (CommonsenseQA): ``Q: question`` and ``A: candidate``. The paper puts one ``</s>`` between them; here the pair has the
+  separator of its model family (RoBERTa: two), as in all other tasks.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class Question:
     Attributes:
         id: its name in its set.
         stem: the question, or a sentence to complete.
-        candidates: the answers to choose from, in the file's order.
-        keys: their names there, letters or digits.
-        answer: the right one's number, counted from 0; None: not known.
-        passages: a text to read first for each candidate, or one for all, or none.
+        candidates: the possible answers, in the file's order.
+        keys: their labels in the file, letters or digits.
+        answer: number of the correct candidate, counted from 0; None: unknown.
+        passages: one context text per candidate, one for all, or none.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Questions:
     """A set in its files' order; ``source`` is plain JSON without paths, with the sha256 of each part's questions.
 
     Raises:
-        ValueError: a training or development question whose answer is not known, a part that knows some answers only, no training
+        ValueError: a training or development question without answer, a part with answers to some questions only, or no training
             question.
     """
 
@@ -73,11 +74,13 @@ class Questions:
                 )
 
 
-def source(said: str, parts: Mapping[str, Sequence[Question]], official: Mapping[str, int]) -> dict[str, Any]:
-    """Where questions come from: words, numbers, whether they are the official ones, sha256 of what a model may read and answer."""
+def source(
+    origin: str, parts: Mapping[str, Sequence[Question]], official: Mapping[str, int]
+) -> dict[str, Any]:
+    """The source of questions: description, counts, whether the counts are official, and sha256 of the questions with their answers."""
     counts = {part: len(questions) for part, questions in parts.items()}
     return {
-        "from": said,
+        "from": origin,
         "questions": counts,
         "counts": "official" if counts == dict(official) else "other",
         "sha256": {part: sha256_of(questions) for part, questions in parts.items()},
@@ -85,7 +88,7 @@ def source(said: str, parts: Mapping[str, Sequence[Question]], official: Mapping
 
 
 def sha256_of(questions: Sequence[Question]) -> str:
-    """sha256 of all questions with passages, candidates and answers, a zero byte after each field."""
+    """sha256 of all questions with passages, candidates and answers, each field followed by a zero byte."""
     digest = hashlib.sha256()
     for one in questions:
         for field in (one.id, one.stem, *one.passages, *one.candidates, str(one.answer)):
@@ -97,7 +100,7 @@ def examples(questions: Sequence[Question], form: str = "joined") -> Examples:
     """Questions as samples of a ranking, in one of :data:`FORMS`.
 
     Raises:
-        ValueError: another form.
+        ValueError: an unknown form.
     """
     if form not in FORMS:
         raise ValueError(f"form: {form!r} (allowed: {', '.join(FORMS)})")
@@ -110,16 +113,16 @@ def examples(questions: Sequence[Question], form: str = "joined") -> Examples:
 
 
 def joined(question: Question) -> list[Row]:
-    """Passage, question + candidate."""
+    """Rows (passage, question + candidate)."""
     rows: list[Row] = []
     for number, candidate in enumerate(question.candidates):
-        text = filled(question.stem, candidate)
+        text = fill_blank(question.stem, candidate)
         passage = question.passages[number % len(question.passages)] if question.passages else ""
         rows.append((passage, text) if passage else (text, None))
     return rows
 
 
-def filled(stem: str, candidate: str) -> str:
+def fill_blank(stem: str, candidate: str) -> str:
     """The candidate in the question's first blank, or after it."""
     if BLANK.search(stem):
         return tidy(BLANK.sub(lambda _: f" {candidate} ", stem, count=1))
@@ -127,5 +130,5 @@ def filled(stem: str, candidate: str) -> str:
 
 
 def prefixed(question: Question) -> list[Row]:
-    """``Q: question``, ``A: candidate``."""
+    """Rows (``Q: question``, ``A: candidate``)."""
     return [(f"Q: {question.stem}", f"A: {candidate}") for candidate in question.candidates]

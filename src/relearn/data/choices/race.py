@@ -1,13 +1,13 @@
 """RACE: questions on articles of English exams for Chinese pupils of middle and high schools (Lai et al., 2017, arXiv 1704.04683).
 
-87,866 questions for training, 4,887 for development, 4,934 to test, of 4 candidates. A file is an article with all its questions::
+87,866 questions for training, 4,887 for development, 4,934 for test, with 4 candidates each. A file is an article with all its questions::
 
     {"id": "high1.txt", "article": "…", "questions": ["…"], "options": [["…", "…", "…", "…"]], "answers": ["A"]}
 
-Middle before high, files in the order of their numbers. Many questions are sentences with a blank ``_``.
+Middle comes before high, and files are in the order of their numbers. Many questions are sentences with a blank ``_``.
 
-Ways in, the first that is there: ``folder`` with ``{train,dev,test}/{middle,high}/<number>.txt``, there or below ``RACE``; ``folder``
-with the official archive ``RACE.tar.gz``; the archive, downloaded. Its authors give it for research that earns nothing.
+The first available source is used: ``folder`` with ``{train,dev,test}/{middle,high}/<number>.txt``, directly or below ``RACE``;
+``folder`` with the official archive ``RACE.tar.gz``; the archive, downloaded. Its authors permit non-commercial research only.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ def load(folder: Path | None = None) -> Questions:
         ValueError: files that are missing or not RACE's.
         OSError: files cannot be read or fetched.
     """
-    files, said = _files(folder)
+    files, origin = _files(folder)
     order = sorted(files, key=_place)
     parts: dict[str, list[Question]] = {part: [] for part in PARTS}
     for name in order:
         parts[PARTS[_place(name)[0]]] += parse(files[name], name)
-    return Questions(**parts, source=source(said, parts, COUNTS))
+    return Questions(**parts, source=source(origin, parts, COUNTS))
 
 
 def parse(content: bytes, name: str) -> list[Question]:
     """The questions of one article, named ``<level>/<number>/<question>``.
 
     Raises:
-        ValueError: no such object, or lists of different lengths; says the file and the question.
+        ValueError: not such an object, or lists of different lengths; the message names the file and the question.
     """
     try:
         line = json.loads(content.decode("utf-8-sig"))
     except ValueError as fault:
         raise ValueError(
-            f"{name}: no JSON in UTF-8 ({' '.join(str(fault).split())}) (allowed: an object)"
+            f"{name}: not JSON in UTF-8 ({' '.join(str(fault).split())}) (allowed: an object)"
         ) from None
     kept = line if isinstance(line, dict) else {}
     article, stems, options, answers = (
@@ -67,9 +67,7 @@ def parse(content: bytes, name: str) -> list[Question]:
         raise ValueError(f"{name}: article is {str(article)[:40]!r} (allowed: a text)")
     lists = [one for one in (stems, options, answers) if isinstance(one, list)]
     if len(lists) < 3 or len({len(one) for one in lists}) != 1:
-        raise ValueError(
-            f"{name}: questions, options, answers do not go together (allowed: lists of one length)"
-        )
+        raise ValueError(f"{name}: questions, options, answers do not match (allowed: lists of equal length)")
     _, level, number = _matched(name)
     found = []
     for place, (stem, choices, key) in enumerate(zip(*lists)):

@@ -1,8 +1,8 @@
-"""Regents Living Environment: questions of New York's school exams in biology, as further training questions for ARC (zhu2022, sec. 3.5.2).
+"""Regents Living Environment: questions of New York's school exams in biology, additional training questions for ARC (zhu2022, sec. 3.5.2).
 
-The exams are public as scanned papers (https://www.nysedregents.org/livingenvironment); the file of questions that the authors were
-given is not. So there is nothing to download: ``folder`` holds ``train.jsonl``, and ``dev.jsonl`` and ``test.jsonl`` if wanted, in ARC's
-format (see :mod:`relearn.data.choices.json_lines`; Regents number their answers, "1" to "4"). ``documents.jsonl`` as in ARC.
+The exams are public as scanned papers (https://www.nysedregents.org/livingenvironment), but the file of questions given to the authors is
+not, so nothing can be downloaded: ``folder`` holds ``train.jsonl``, and optionally ``dev.jsonl`` and ``test.jsonl``, in ARC's format (see
+:mod:`relearn.data.choices.json_lines`; Regents number their answers, "1" to "4"), and ``documents.jsonl`` as in ARC.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ def load(folder: Path | None = None) -> Questions:
     """The questions; dev and test may be empty.
 
     Raises:
-        ValueError: no folder, no ``train.jsonl``, a line that is no question.
+        ValueError: no folder, no ``train.jsonl``, or a line that is not a question.
         OSError: a file cannot be read.
     """
     if folder is None or not (folder / "train.jsonl").is_file():
         raise ValueError(
-            f"regents: {'no folder' if folder is None else f'{folder} has no train.jsonl'} (allowed: a folder regents in that which "
-            "RELEARN_MIRROR names, with train.jsonl in ARC's format; there is no official file)"
+            f"regents: {'no folder' if folder is None else f'{folder} has no train.jsonl'} (allowed: a folder "
+            "$RELEARN_MIRROR/regents with train.jsonl in ARC's format; there is no official file)"
         )
     found = documents.read(folder)
     parts: dict[str, list[Question]] = {part: [] for part in PARTS}
     for part in PARTS:
         path = folder / f"{part}.jsonl"
         if path.is_file():
-            parts[part] = documents.given(parse(path.read_bytes(), path.name), found)
-    told = source("a folder with files of its own", parts, {}) | {"documents": bool(found)}
-    return Questions(**parts, source=told)
+            parts[part] = documents.attach_documents(parse(path.read_bytes(), path.name), found)
+    origin = source("a folder with files of its own", parts, {}) | {"documents": bool(found)}
+    return Questions(**parts, source=origin)

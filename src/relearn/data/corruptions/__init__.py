@@ -1,21 +1,21 @@
-"""The 15 common corruptions × 5 severities of Hendrycks & Dietterich 2019 (arXiv 1903.12261), in the sizes of CIFAR-10-C.
+"""The 15 common corruptions × 5 severities of Hendrycks & Dietterich 2019 (arXiv 1903.12261), with the parameters of CIFAR-10-C.
 
-:func:`corrupt` makes them from clean 8-bit images, with the constants of the released generator of CIFAR-10-C (see
-:mod:`.severities`). The released images themselves are one draw of that generator; ours is another one, so numbers agree with the
-published data set in distribution, not image by image. Where we differ:
+:func:`corrupt` applies them to clean 8-bit images, with the constants of the released generator of CIFAR-10-C (see :mod:`.severities`). The
+released images are one random draw of that generator and ours are another, so numbers agree with the published data set in distribution,
+not image by image. Differences:
 
-- **frost** needs photographs that are not shipped: its texture is synthesised (:func:`.weather.frost`), and results must say so;
-- glass blur really exchanges pixels (the released loop overwrites one of the two); motion and snow are blurred by our own filter
-  along a line, elastic shifts by exact bilinear sampling with mirrored borders;
-- pixels are rounded to the nearest level (the released arrays were cut to the lower one).
+- **frost** needs photographs that are not included: its texture is synthesised (:func:`.weather.frost`), and results must state this;
+- glass blur exchanges pixels correctly (the released loop overwrites one of the two); motion blur and snow use our own filter along a line,
+  and elastic shifts use exact bilinear sampling with mirrored borders;
+- pixels are rounded to the nearest level (the released arrays were rounded down).
 
-**Other sizes.** Published lengths are in pixels of 32 × 32 images. Factors (noise, contrast, pixelate, fog, …) hold for any size.
-Where a length matters (:data:`IN_PIXELS`: the blurs and snow), an image smaller than 32 is enlarged by repeating pixels to at
-least 32, corrupted there and averaged back, and all lengths are multiplied by size/32: the same scene through the same lens. Elastic
-shifts are multiplied by size/32. **Grey images** get the grey version of each.
+**Other sizes.** Published lengths are in pixels of 32 × 32 images. Factors (noise, contrast, pixelate, fog, …) apply to any size. Where a
+length matters (:data:`IN_PIXELS`: the blurs and snow), an image smaller than 32 is enlarged by repeating pixels to at least 32, corrupted
+and averaged back, and all lengths are multiplied by size/32, which corresponds to the same scene through the same lens. Elastic shifts are
+multiplied by size/32. **Grey images** get the grey version of each corruption.
 
-**Randomness.** Every image has a generator of its own, keyed by seed, corruption, severity and the image's bytes: the result does not
-depend on the order or the size of the batch, nor on the other images. (Two identical images get identical noise.)
+**Randomness.** Every image has its own generator, seeded by seed, corruption, severity and the image's bytes, so the result does not depend
+on the order or size of the batch or on the other images. (Two identical images get identical noise.)
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ KINDS: dict[str, Any] = {
 }
 NAMES = tuple(KINDS)
 SYNTHESISED = ("frost",)
-"""Corruptions whose published texture is not available and was replaced by one of our own."""
+"""Corruptions whose published texture is not available and is replaced by a synthesised one."""
 IN_PIXELS = ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "snow")
 LEVELS = (1, 2, 3, 4, 5)
-CHUNK = 500  # images at once; does not change the result
+CHUNK = 500  # images per chunk; does not change the result
 
 
 def corrupt(images: NDArray[np.uint8], name: str, severity: int, *, seed: int = 0) -> NDArray[np.uint8]:
@@ -62,13 +62,13 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, *, seed: int = 
         images: (n, C, H, W) uint8, C = 1 or 3.
         name: one of :data:`NAMES`.
         severity: 1 to 5.
-        seed: of the randomness, with the image itself.
+        seed: seed of the random numbers, together with the image itself.
 
     Returns:
         (n, C, H, W) uint8.
 
     Raises:
-        ValueError: another name, severity or shape. TypeError: images that are not uint8 arrays.
+        ValueError: an unknown name, severity or shape. TypeError: images that are not uint8 arrays.
     """
     check(name, severity)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
@@ -84,10 +84,10 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, *, seed: int = 
 
 
 def check(name: str, severity: int) -> None:
-    """Refuse what :func:`corrupt` cannot do, before images are at hand.
+    """Check the arguments of :func:`corrupt` before images are available.
 
     Raises:
-        ValueError: another name or severity.
+        ValueError: an unknown name or severity.
     """
     if name not in KINDS:
         nearest = difflib.get_close_matches(str(name), NAMES, n=1, cutoff=0.0)[0]

@@ -13,14 +13,14 @@ from relearn.data.corruptions.draws import Draws, Floats
 
 
 def defocus(x: Floats, constants: tuple[float, float], draws: Draws, scale: float) -> Floats:
-    """Convolution with a disc, itself smoothed a little against its jagged edge; mirrored borders."""
+    """Convolution with a slightly smoothed disc; mirrored borders."""
     radius, smoothing = constants
     kernel = disc(radius * scale, smoothing * scale, max(1, round(scale)))
     return ndimage.correlate(x, kernel[None, None], mode="mirror")
 
 
 def disc(radius: float, smoothing: float, reach: int) -> Floats:
-    """Points with i² + j² ≤ r², equal weights, smoothed by a Gaussian cut at ``reach`` pixels; sum 1."""
+    """Equal weights for i² + j² ≤ r², smoothed by a Gaussian truncated at ``reach`` pixels; sum 1."""
     half = int(radius)
     line = np.arange(-half, half + 1)
     points = (line[:, None] ** 2 + line[None] ** 2 <= radius**2).astype(np.float64)
@@ -32,10 +32,10 @@ def disc(radius: float, smoothing: float, reach: int) -> Floats:
 
 
 def glass(x: Floats, constants: tuple[float, int, int], draws: Draws, scale: float) -> Floats:
-    """Blur, exchange each pixel with a near one (up to ``shift`` up or left of it), blur again.
+    """Blur, exchange each pixel with a nearby one (at most ``shift`` above or to the left), and blur again.
 
     Pixels are visited from the lower right to the upper left, in ``rounds`` rounds; a margin of ``shift`` is not visited. All images
-    are worked on at once: what is exchanged are positions, and the pixels follow at the end.
+    are processed at once: the loop exchanges positions, and the pixels are moved at the end.
     """
     sigma, shift, rounds = constants[0] * scale, max(1, round(constants[1] * scale)), constants[2]
     blurred: Floats = (np.floor(gaussian(x, sigma) * 255) / 255).astype(np.float32)
@@ -44,7 +44,7 @@ def glass(x: Floats, constants: tuple[float, int, int], draws: Draws, scale: flo
     offsets = np.ascontiguousarray((moves[:, :, 0] * width + moves[:, :, 1]).reshape(n, rounds, -1).T)
     order = np.repeat(
         np.arange(height * width)[:, None], n, axis=1
-    )  # order[p, i]: whose pixel image i shows at p
+    )  # order[p, i]: source position of the pixel at p in image i
     each = np.arange(n)
     for turn in range(rounds):
         for row in range(height - shift, shift, -1):
@@ -59,12 +59,12 @@ def glass(x: Floats, constants: tuple[float, int, int], draws: Draws, scale: flo
 
 
 def gaussian(x: Floats, sigma: float) -> Floats:
-    """Gaussian blur of rows and columns, cut at 4 σ; borders continue their last value."""
+    """Gaussian blur of rows and columns, truncated at 4 σ; borders repeat the last value."""
     return ndimage.gaussian_filter(x, (0, 0, sigma, sigma), mode="nearest", truncate=4.0)
 
 
 def motion(x: Floats, constants: tuple[float, float], draws: Draws, scale: float) -> Floats:
-    """Blur along a line at an angle between -45° and 45°, one an image."""
+    """Blur along a line at a random angle between -45° and 45° per image."""
     radius, sigma = constants
     return along_line(x, radius * scale, sigma * scale, draws.uniform(low=-45, high=45))
 
@@ -72,7 +72,7 @@ def motion(x: Floats, constants: tuple[float, float], draws: Draws, scale: float
 def along_line(x: Floats, radius: float, sigma: float, degrees: Floats) -> Floats:
     r"""Mean of the pixels along a ray with weights :math:`\propto e^{-i^2/2\sigma^2}`, i = 0 … 2⌈r⌉ pixels away.
 
-    The ray's points are rounded to pixels; borders continue their last value. ``degrees`` (n,): 0 = along the row, 90 = down.
+    The ray's points are rounded to pixels; borders repeat the last value. ``degrees`` (n,): 0 = along the row, 90 = down.
     """
     reach = 2 * math.ceil(radius)
     steps = np.arange(reach + 1)
@@ -90,25 +90,25 @@ def along_line(x: Floats, radius: float, sigma: float, degrees: Floats) -> Float
 
 
 def zoom(x: Floats, largest: float, draws: Draws, scale: float) -> Floats:
-    """Mean of the image and its zooms by 1, 1.01, …, ``largest``: a camera that moves ahead."""
+    """Mean of the image and its zooms by 1, 1.01, …, ``largest``, as from a camera moving forward."""
     factors = 1 + 0.01 * np.arange(round((largest - 1) * 100) + 1)
     total = x.copy()
     for factor in factors:
-        total += zoomed(x, float(factor))
+        total += zoom_centre(x, float(factor))
     return (total / (len(factors) + 1)).astype(np.float32)
 
 
-def zoomed(x: Floats, factor: float) -> Floats:
-    """The centre, enlarged linearly to the whole image."""
+def zoom_centre(x: Floats, factor: float) -> Floats:
+    """The central part, enlarged linearly to the whole image."""
     rows, columns = (zoom_matrix(size, factor) for size in x.shape[2:])
     return np.asarray(rows @ x @ columns.T, np.float32)
 
 
 @functools.lru_cache(maxsize=256)
 def zoom_matrix(size: int, factor: float) -> NDArray[np.float32]:
-    """(size, size): cut the middle ⌈size / factor⌉ points, interpolate them to factor times as many, cut the middle ``size``.
+    """(size, size) matrix that takes the central ⌈size / factor⌉ points, interpolates them to factor times as many, and crops to ``size``.
 
-    First and last point of the cut fall on themselves, as in SciPy's ``zoom``.
+    The first and the last point of the crop are mapped to themselves, as in SciPy's ``zoom``.
     """
     cut = math.ceil(size / factor)
     many = round(cut * factor)

@@ -1,4 +1,4 @@
-"""What cameras and programs do to pictures. x: (n, C, H, W) in [0, 1]; the constants stand in ``severities``."""
+"""Digital corruptions. x: (n, C, H, W) in [0, 1]; the constants are in ``severities``."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ Points = NDArray[np.float64]
 
 
 def contrast(x: Floats, factor: float, draws: Draws, scale: float) -> Floats:
-    """(x - m)·c + m, m the mean of the image's channel."""
+    """(x - m)·c + m, where m is the mean of the image's channel."""
     means = x.mean((2, 3), keepdims=True)
     return (x - means) * np.float32(factor) + means
 
 
 def elastic(x: Floats, constants: tuple[float, float, float], draws: Draws, scale: float) -> Floats:
-    """A random affine map, then random shifts that are smooth over σ; all in shares of the smaller side."""
+    """A random affine map followed by random shifts smoothed with σ; lengths are fractions of the smaller side."""
     strength, sigma, corner = constants
     height, width = x.shape[2:]
     side = min(height, width)
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
     grid = np.stack([rows, columns]).astype(np.float64)
     shifts = draws.uniform(3, 2, low=-corner * side, high=corner * side).astype(np.float64)
-    moved = sampled(x, affine_sources(grid, shifts, side))
+    moved = sample_bilinear(x, affine_sources(grid, shifts, side))
     if not strength:
         return moved
     rough = draws.uniform(2, height, width, low=-1, high=1)
     smooth = ndimage.gaussian_filter(rough, (0, 0, sigma * side, sigma * side), mode="reflect", truncate=3.0)
-    return sampled(moved, grid + strength * side * smooth.astype(np.float64))
+    return sample_bilinear(moved, grid + strength * side * smooth.astype(np.float64))
 
 
 def affine_sources(grid: Points, shifts: Points, side: int) -> Points:
-    """Where each point comes from under the affine maps that move three corners of the middle square by ``shifts``.
+    """Source of each point under the affine maps that move three corners of the central square by ``shifts``.
 
     Shapes: grid (2, H, W) of rows and columns, shifts (n, 3, 2) → (n, 2, H, W).
     """
@@ -46,14 +46,14 @@ def affine_sources(grid: Points, shifts: Points, side: int) -> Points:
     corners = centre + half * np.array([[1, 1], [-1, 1], [-1, -1]], float)
     ones = np.ones((3, 1))
     moved = np.concatenate([corners + shifts, np.broadcast_to(ones, (len(shifts), 3, 1))], axis=2)
-    # moved @ map = corners: the inverse map, straight from target to source
+    # moved @ map = corners: the inverse map, directly from target to source
     inverse = np.linalg.solve(moved, np.broadcast_to(corners, (len(shifts), 3, 2)))
     flat = np.concatenate([grid.reshape(2, -1), np.ones((1, height * width))]).T
     return (flat @ inverse).transpose(0, 2, 1).reshape(-1, 2, height, width)
 
 
-def sampled(x: Floats, places: Points) -> Floats:
-    """Bilinear values of images (n, C, H, W) at rows and columns (n, 2, H, W); beyond the border the image is mirrored."""
+def sample_bilinear(x: Floats, places: Points) -> Floats:
+    """Bilinear interpolation of images (n, C, H, W) at rows and columns (n, 2, H, W), with mirrored borders."""
     n, channels, height, width = x.shape
     low = np.floor(places).astype(int)
     part = (places - low).astype(np.float32)[:, :, None]
@@ -61,14 +61,14 @@ def sampled(x: Floats, places: Points) -> Floats:
     result = np.zeros_like(x)
     for down in (0, 1):
         for right in (0, 1):
-            row, column = mirrored(low[:, 0] + down, height), mirrored(low[:, 1] + right, width)
+            row, column = mirror_index(low[:, 0] + down, height), mirror_index(low[:, 1] + right, width)
             index = (row * width + column).reshape(n, 1, -1)
             weight = (part[:, 0] if down else 1 - part[:, 0]) * (part[:, 1] if right else 1 - part[:, 1])
             result += weight * np.take_along_axis(flat, index, axis=2).reshape(x.shape)
     return result
 
 
-def mirrored(index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def mirror_index(index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """Indices into 0 … size - 1: … 2 1 0 1 2 … (the border point is not repeated)."""
     period = max(2 * (size - 1), 1)
     index = np.abs(index) % period
@@ -78,7 +78,7 @@ def mirrored(index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 def pixelate(x: Floats, factor: float, draws: Draws, scale: float) -> Floats:
     """Reduce to ⌊factor·side⌋ pixels by averaging, enlarge by repeating; 8-bit in between.
 
-    On small images neighbouring severities may coincide: 8 pixels become 7, 7, 6, 6, 5.
+    For small images adjacent severities may coincide: 8 pixels become 7, 7, 6, 6, 5.
     """
     (small_rows, big_rows), (small_columns, big_columns) = (
         box_matrices(size, max(1, int(size * factor))) for size in x.shape[2:]
@@ -90,7 +90,7 @@ def pixelate(x: Floats, factor: float, draws: Draws, scale: float) -> Floats:
 
 @functools.lru_cache(maxsize=64)
 def box_matrices(size: int, less: int) -> tuple[Floats, Floats]:
-    """(less, size) that averages, for each new pixel, the old ones whose middle lies in it; (size, less) that repeats the nearest."""
+    """(less, size) averages, for each new pixel, the old ones whose centre lies in it; (size, less) repeats the nearest pixel."""
     edges = (np.arange(less + 1) * (size / less) + 0.5).astype(int)
     old = np.arange(size)
     inside = (old >= edges[:-1, None]) & (old < edges[1:, None])
@@ -102,7 +102,7 @@ def box_matrices(size: int, less: int) -> tuple[Floats, Floats]:
 
 
 def jpeg(x: Floats, quality: int, draws: Draws, scale: float) -> Floats:
-    """Written as JPEG and read again, by Pillow: 8 × 8 blocks, colour at half resolution."""
+    """JPEG compression by Pillow: 8 × 8 blocks, colour at half resolution."""
     from PIL import Image
 
     eight = np.rint(x * 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Random numbers of a batch, image by image: what an image gets depends on nothing but itself and a key."""
+"""Random numbers for a batch, image by image: those of an image depend only on the image itself and a key."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Floats = NDArray[np.float32]
 
 
 class Draws:
-    """One counter-based generator (Philox) an image, keyed by a hash of the image's bytes and a text.
+    """One counter-based generator (Philox) per image, keyed by a hash of the image's bytes and a text.
 
-    Each method draws for all images at once, (n, *shape); an image's stream goes on from draw to draw. The generators are made at the
-    first draw, so that corruptions without randomness pay nothing.
+    Each method draws for all images at once, (n, *shape); the stream of an image continues from call to call. The generators are created
+    at the first draw, so corruptions without randomness do not pay for them.
     """
 
     def __init__(self, images: NDArray[np.uint8], key: str) -> None:

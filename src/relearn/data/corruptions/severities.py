@@ -2,7 +2,7 @@
 
 Source: the generator that the authors released with the benchmark (github.com/hendrycks/robustness, ImageNet-C/create_c/
 make_cifar_c.py, Apache-2.0). The paper prints none of them. Its four extra corruptions (speckle noise, Gaussian blur, spatter,
-saturate), meant for validation, are not part of the benchmark's mean and left out.
+saturate), meant for validation, are not part of the benchmark's mean and are omitted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEVERITIES: dict[str, tuple[Any, ...]] = {
     "gaussian_noise": (0.04, 0.06, 0.08, 0.09, 0.10),
     # photons of a white pixel
     "shot_noise": (500, 250, 100, 75, 50),
-    # share of values that become 0 or 1
+    # fraction of values that become 0 or 1
     "impulse_noise": (0.01, 0.02, 0.03, 0.05, 0.07),
     # radius of the disc, σ of its smoothing; pixels
     "defocus_blur": ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
@@ -43,7 +43,7 @@ SEVERITIES: dict[str, tuple[Any, ...]] = {
     "brightness": (0.05, 0.10, 0.15, 0.20, 0.30),
     # factor about the channel's mean
     "contrast": (0.75, 0.5, 0.4, 0.3, 0.15),
-    # strength of the shifts, σ of their smoothing, largest shift of the affine map's corners; shares of the side
+    # strength of the shifts, σ of their smoothing, largest shift of the affine map's corners; fractions of the side
     "elastic_transform": (
         (0.00, 0.00, 0.08),
         (0.05, 0.20, 0.07),

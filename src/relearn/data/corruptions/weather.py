@@ -1,22 +1,22 @@
-"""Weather and light. x: (n, C, H, W) in [0, 1]; the constants stand in ``severities``."""
+"""Weather and brightness. x: (n, C, H, W) in [0, 1]; the constants are in ``severities``."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from relearn.data.corruptions.blur import along_line, zoomed
+from relearn.data.corruptions.blur import along_line, zoom_centre
 from relearn.data.corruptions.draws import Draws, Floats
 
 LUMA = np.array((0.299, 0.587, 0.114), np.float32)
-FROST_COLOUR = np.array((0.80, 0.92, 1.00), np.float32)  # ice is a little blue
+FROST_COLOUR = np.array((0.80, 0.92, 1.00), np.float32)  # slightly blue
 
 
 def snow(x: Floats, constants: tuple[float, ...], draws: Draws, scale: float) -> Floats:
-    """Bright noise above a threshold, blurred along its fall, laid twice (once turned by 180°) over a whitened image."""
+    """Noise above a threshold, blurred along its motion, added twice (once rotated by 180°) to a whitened image."""
     mean, std, factor, threshold, radius, sigma, weight = constants
     height, width = x.shape[2:]
     flakes = np.float32(mean) + np.float32(std) * draws.normal(1, height, width)
-    flakes = zoomed(flakes, factor)
+    flakes = zoom_centre(flakes, factor)
     flakes = np.clip(np.where(flakes < threshold, np.float32(0), flakes), 0, 1)
     flakes = along_line(flakes, radius * scale, sigma * scale, draws.uniform(low=-135, high=-45))
     whitened = np.maximum(x, 1.5 * grey(x) + np.float32(0.5))
@@ -25,14 +25,14 @@ def snow(x: Floats, constants: tuple[float, ...], draws: Draws, scale: float) ->
 
 
 def grey(x: Floats) -> Floats:
-    """Luma (n, 1, H, W) of colour images; grey images are their own."""
+    """Luma (n, 1, H, W) of colour images; grey images are returned unchanged."""
     return x if x.shape[1] == 1 else np.tensordot(x, LUMA, (1, 0))[:, None]
 
 
 def frost(x: Floats, constants: tuple[float, float], draws: Draws, scale: float) -> Floats:
-    """a·x + b·ice, with ice that we synthesise; the published one is cut from photographs that are not shipped.
+    """a·x + b·ice with synthesised ice; the published one is cropped from photographs that are not included.
 
-    Our ice: two rough fractals folded at their middle, so that thin bright ridges stand on a dim ground, like needles on a pane.
+    The synthesised ice consists of two rough fractals folded at 1/2, which gives thin bright ridges on a dark background.
     """
     image_weight, frost_weight = constants
     height, width = x.shape[2:]
@@ -43,7 +43,7 @@ def frost(x: Floats, constants: tuple[float, float], draws: Draws, scale: float)
 
 
 def fog(x: Floats, constants: tuple[float, float], draws: Draws, scale: float) -> Floats:
-    """(x + c·fog)·m / (m + c), m the image's largest value: fog brightens and takes contrast."""
+    """(x + c·fog)·m / (m + c), where m is the image's maximum: fog brightens and reduces contrast."""
     weight, decay = constants
     height, width = x.shape[2:]
     clouds = fractal(draws, max(height, width), decay)[:, None, :height, :width]
@@ -54,9 +54,8 @@ def fog(x: Floats, constants: tuple[float, float], draws: Draws, scale: float) -
 def fractal(draws: Draws, side: int, decay: float) -> Floats:
     """Diamond-square clouds (n, s, s) on a torus, s the next power of two ≥ side; each map from 0 to 1.
 
-    Points of a square's middle are the mean of its corners, points of an edge's middle the mean of their four neighbours, each plus
-    uniform noise, whose width falls by decay² from one scale to the next (the released program multiplies two wobbles that both
-    decay).
+    The centre of a square is the mean of its corners, the midpoint of an edge the mean of its four neighbours, each plus uniform
+    noise whose width decreases by decay² per scale (the released program multiplies two amplitudes that both decay).
     """
     size = 1 << max(side - 1, 1).bit_length()
     n = len(draws.generators)
@@ -81,7 +80,8 @@ def fractal(draws: Draws, side: int, decay: float) -> Floats:
 
 
 def brightness(x: Floats, added: float, draws: Draws, scale: float) -> Floats:
-    """Value (HSV: the largest channel) plus a constant, at most 1; hue and saturation stay, so the channels keep their ratios."""
+    """Value (HSV: the largest channel) plus a constant, at most 1; hue and saturation, and hence the ratios of the channels, are
+    preserved."""
     value = x.max(1, keepdims=True)
     brighter = np.minimum(value + np.float32(added), 1)
     ratio = brighter / np.where(value > 0, value, 1)

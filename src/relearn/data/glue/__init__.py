@@ -1,12 +1,12 @@
-"""GLUE (Wang et al. 2019, arXiv 1804.07461) by its official files: nine tasks and the diagnostics ``ax``.
+"""GLUE (Wang et al. 2019, arXiv 1804.07461) from its official files: nine tasks and the diagnostics ``ax``.
 
-:func:`load` gives a task's parts as :class:`relearn.data.examples.Examples`; :mod:`relearn.data.glue.tasks` says what each task's
-files look like, :mod:`relearn.data.glue.ranking` turns QNLI and WNLI into a choice between sentences, and
-:mod:`relearn.data.glue_submission` writes what the benchmark's server wants::
+:func:`load` returns a task's parts as :class:`relearn.data.examples.Examples`; :mod:`relearn.data.glue.tasks` describes the files of each
+task, :mod:`relearn.data.glue.ranking` converts QNLI and WNLI to a choice between sentences, and :mod:`relearn.data.glue_submission` writes
+submission files::
 
     from relearn.data import glue
 
-    cola = glue.load("cola", None)  # downloads; a folder: reads that
+    cola = glue.load("cola", None)  # downloads; a folder is read instead
     print(cola.metric, cola.train.rows[0], cola.train.labels[0])
 
 The texts belong to their authors; none is in this repository.

@@ -1,4 +1,4 @@
-"""Where a task's files come from: a folder, the official zip in it, or the net."""
+"""Source of a task's files: a folder, the official zip in it, or a download."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from relearn.data.remote import fault_of
 Reader = Callable[[str], bytes | None]
 
 
-def opened(task: Task, folder: Path | None) -> tuple[Reader, str]:
-    """What reads a file of the task by its name (None: there is no such file), and words on where it comes from.
+def file_reader(task: Task, folder: Path | None) -> tuple[Reader, str]:
+    """A function that reads a file of the task by name (None: no such file), and a description of the source.
 
     Args:
-        task: whose files.
-        folder: holds the task's folder (``CoLA/train.tsv``), or a folder ``glue`` that does, or the official zip; None downloads.
+        task: the task.
+        folder: a folder with the task's folder (``CoLA/train.tsv``), or with a folder ``glue`` that has it, or with the official zip; None
+            downloads.
 
     Raises:
-        ValueError: nothing of it is there, or a zip that is not the official one or broken.
+        ValueError: none of these is there, or the zip is broken or not the official one.
         OSError: files cannot be read or fetched.
     """
     needed = task.remotes[0].name

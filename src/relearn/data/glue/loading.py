@@ -1,4 +1,4 @@
-"""A task of GLUE from its files."""
+"""Loads a GLUE task from its files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 
 from relearn.data.examples import Examples
 from relearn.data.glue import tables
-from relearn.data.glue.files import Reader, opened
-from relearn.data.glue.mrpc import parted
-from relearn.data.glue.ranking import ranked
+from relearn.data.glue.files import Reader, file_reader
+from relearn.data.glue.mrpc import split_parts
+from relearn.data.glue.ranking import as_rankings
 from relearn.data.glue.tables import Table
 from relearn.data.glue.tasks import COLA, TASKS, Task
 
 FORMS = ("pairs", "ranking")
-# The semantic textual similarity benchmark's own test file, whose scores are public: its place of a row, then the score.
+# The original test file of the semantic textual similarity benchmark, with public scores: columns that identify a row, then the score.
 STS_NAMES = ("sts-test.original.csv", "sts-test.csv")
 STS_PLACE = ("genre", "filename", "year", "old_index")
-AX_ANSWERED = ("Premise", "Hypothesis")  # columns of the diagnostics with their answers
+AX_ANSWERED = ("Premise", "Hypothesis")  # columns of the version of the diagnostics with answers
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Glue:
 
     Attributes:
         train: empty for ``ax``, which has a test part only.
-        dev: the part that decides between models; mnli: the matched one.
-        test: labels None where the benchmark keeps them; empty where the folder lacks the file.
+        dev: the part for model selection; mnli: the matched one.
+        test: labels None if the benchmark does not publish them; empty if the folder lacks the file.
         kind: ``classification``, ``regression`` or ``ranking``.
-        classes: outputs that a model needs; 1 for regression and ranking.
-        metric: the main one; of :mod:`relearn.measures.glue_scores`, like ``metrics``, which has all of the task, that one first.
-        words: what a submission says for class 0, 1, …; in a ranking for "not entailed" and "entailed"; none: a value.
-        source: where it comes from: plain JSON, no paths, with the sha256 of each file.
+        classes: number of outputs of a model; 1 for regression and ranking.
+        metric: main metric, see :mod:`relearn.measures.glue_scores`; ``metrics`` are all metrics of the task, the main one first.
+        words: answers in a submission for class 0, 1, …; for a ranking for "not entailed" and "entailed"; empty: a value.
+        source: origin of the files: plain JSON without paths, with the sha256 of each file.
         dev_mismatched, test_mismatched: mnli's parts of other genres.
     """
 
@@ -59,56 +59,56 @@ def load(task: str, folder: Path | None = None, *, form: str = "pairs", official
 
     Args:
         task: ``cola``, ``sst2``, ``mrpc``, ``stsb``, ``qqp``, ``mnli``, ``qnli``, ``rte``, ``wnli`` or ``ax``.
-        folder: see :func:`relearn.data.glue.files.opened`; None downloads.
+        folder: see :func:`relearn.data.glue.files.file_reader`; None downloads.
         form: ``pairs`` as in the files, or ``ranking`` for qnli and wnli, see :mod:`relearn.data.glue.ranking`.
         official: whether the parts must have the official numbers of samples.
 
     Raises:
-        ValueError: an unknown task or form, files that are missing or not GLUE's.
+        ValueError: an unknown task or form, or files that are missing or not GLUE's.
         OSError: files cannot be read or fetched.
     """
     if task not in TASKS:
         raise ValueError(f"task: {task} (allowed: {', '.join(TASKS)})")
-    told = TASKS[task]
-    if form not in FORMS or (form == "ranking" and not told.ranking):
+    spec = TASKS[task]
+    if form not in FORMS or (form == "ranking" and not spec.ranking):
         able = ", ".join(name for name, each in TASKS.items() if each.ranking)
         raise ValueError(f"form: {form} of {task} (allowed: pairs; ranking of {able})")
-    reader, said = opened(told, folder)
-    source: dict[str, Any] = {"from": said, "sha256": {}}
-    parts = _parts(task, told, reader, source)
+    reader, origin = file_reader(spec, folder)
+    source: dict[str, Any] = {"from": origin, "sha256": {}}
+    parts = _parts(task, spec, reader, source)
     if official:
         for name, part in parts.items():
-            if len(part) and len(part) not in told.counts[name]:
-                allowed = " or ".join(str(count) for count in told.counts[name])
+            if len(part) and len(part) not in spec.counts[name]:
+                allowed = " or ".join(str(count) for count in spec.counts[name])
                 raise ValueError(f"{task} {name}: {len(part)} samples (allowed: {allowed})")
     empty = Examples([], None, [])
-    source["absent"] = [name for name in told.counts if not len(parts.get(name, empty))]
+    source["absent"] = [name for name in spec.counts if not len(parts.get(name, empty))]
     for name in ("train", "dev", "test"):
         parts.setdefault(name, empty)
-    kind, classes = ("classification", len(told.words)) if told.words else ("regression", 1)
+    kind, classes = ("classification", len(spec.words)) if spec.words else ("regression", 1)
     if form == "ranking":
-        (parts, source["ranking"]), kind, classes = ranked(**parts), "ranking", 1
+        (parts, source["ranking"]), kind, classes = as_rankings(**parts), "ranking", 1
     return Glue(
         task,
         **parts,
         kind=kind,
         classes=classes,
-        metric=told.metrics[0],
-        metrics=told.metrics,
-        words=told.words,
+        metric=spec.metrics[0],
+        metrics=spec.metrics,
+        words=spec.words,
         source=source,
     )
 
 
-def _parts(task: str, told: Task, reader: Reader, source: dict[str, Any]) -> dict[str, Examples]:
+def _parts(task: str, spec: Task, reader: Reader, source: dict[str, Any]) -> dict[str, Examples]:
     if task == "mrpc":
-        return parted(told, reader, source)
+        return split_parts(spec, reader, source)
     parts = {}
-    for name, names in told.files.items():
+    for name, names in spec.files.items():
         content = _content(reader, names, source, name)
         if content is None:
             if not name.startswith("test"):
-                raise ValueError(f"{told.folders[0]}/{names[0]}: missing (allowed: a file)")
+                raise ValueError(f"{spec.folders[0]}/{names[0]}: missing (allowed: a file)")
             continue
         headless = task == "cola" and name != "test"
         short = task == "qqp" and name != "test"
@@ -116,9 +116,9 @@ def _parts(task: str, told: Task, reader: Reader, source: dict[str, Any]) -> dic
         if table.left_out:
             source.setdefault("left_out", {})[name] = table.left_out
         if not name.startswith("test"):
-            tables.column(table, told.label, names[0])
-        texts = AX_ANSWERED if task == "ax" and AX_ANSWERED[0] in table.names else told.texts
-        parts[name] = tables.examples(table, names[0], texts, told.label, told.words, told.scale)
+            tables.column(table, spec.label, names[0])
+        texts = AX_ANSWERED if task == "ax" and AX_ANSWERED[0] in table.names else spec.texts
+        parts[name] = tables.examples(table, names[0], texts, spec.label, spec.words, spec.scale)
         if task == "stsb" and name == "test":
             parts[name] = _with_public_scores(parts[name], table, reader, source)
     return parts
@@ -137,7 +137,7 @@ def _with_public_scores(test: Examples, table: Table, reader: Reader, source: di
     content = _content(reader, STS_NAMES, source, "test_scores")
     if content is None:
         return test
-    # Some rows have two more fields, the texts' sources; only the first five count.
+    # Some rows have two more fields, the sources of the texts; only the first five are used.
     lines = content.decode("utf-8-sig").removesuffix("\n").split("\n")
     fields = [line.split("\t")[:5] for line in lines]
     places = list(zip(*(tables.column(table, name, "test.tsv") for name in STS_PLACE)))

@@ -1,11 +1,11 @@
-"""MRPC: GLUE has no files of its own for it, but parts the original training file by a list of pairs.
+"""MRPC: GLUE splits the original training file by a list of pairs instead of providing files of its own.
 
-The development part is what ``dev_ids.tsv`` (or ``mrpc_dev_ids.tsv``) lists: two numbers of sentences a line. Where that file is missing,
-a part of the same size is drawn by a rule of ours, and ``source`` says so: the pairs whose sha256 of "<first number> <second number>" is
-smallest. Scores on it are not scores on the benchmark's development part.
+The development part is listed in ``dev_ids.tsv`` (or ``mrpc_dev_ids.tsv``), two sentence numbers per line. If that file is
+missing, a part of the same size is selected by our own rule, and ``source`` says so: the pairs with the smallest sha256 of
+"<first number> <second number>". Scores on it are not scores on the benchmark's development part.
 
-The address in :mod:`relearn.data.glue.tasks` has the sentences with spaces around punctuation, as most published results use them; the
-original archive of the corpus has them as printed. Both have the same pairs.
+The files at the address in :mod:`relearn.data.glue.tasks` have spaces around punctuation, as used for most published results; the original
+archive of the corpus has the text as printed. Both have the same pairs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ DEV_IDS = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
 NUMBERS = ("#1 ID", "#2 ID")
 
 
-def parted(task: Task, reader: Reader, source: dict[str, Any]) -> dict[str, Examples]:
-    """The parts that there are.
+def split_parts(task: Task, reader: Reader, source: dict[str, Any]) -> dict[str, Examples]:
+    """The available parts.
 
     Args:
-        task: mrpc's.
-        reader: gives files by name.
-        source: gets each file's sha256 and, without the official list, the rule of the development part.
+        task: the entry of mrpc.
+        reader: returns files by name.
+        source: receives each file's sha256 and, without the official list, the rule of the development part.
 
     Raises:
-        ValueError: no training file, or one that is not MRPC's, or a listed pair that it lacks.
+        ValueError: no training file, one that is not MRPC's, or a listed pair that it lacks.
     """
     contents = {}
     for part, (name,) in task.files.items():

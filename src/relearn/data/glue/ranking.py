@@ -1,19 +1,19 @@
-"""QNLI and WNLI as a choice: which of the sentences that belong to one first text does it entail? (zhu2022, section 3.5.1.)
+"""QNLI and WNLI as a choice: which of the sentences paired with a first text does it entail? (zhu2022, section 3.5.1.)
 
 The candidates of a sample are the second texts of all pairs of a part with the same first text (QNLI: the question; WNLI: the sentence
-with the pronoun), in the file's order. The rule for what does not come in such groups:
+with the pronoun), in the file's order. Pairs that do not form such groups are treated as follows:
 
-- a development or test pair whose first text no other pair of its part has borrows the second texts that the training part has for it,
-  without their labels: RoBERTa's authors look for candidates in the training part, too (Liu et al. 2019, arXiv 1907.11692);
-- the training part borrows nothing, so nothing that is to be answered is ever trained on;
-- with labels (train, dev) a sample is used where it has at least two candidates of which exactly one is entailed; the other pairs are left
-  out and counted;
-- without labels (test) every sample stays, also one of a single candidate, so that a submission has an answer for each pair.
+- a development or test pair whose first text is unique in its part borrows the second texts that the training part has for it, without
+  their labels: RoBERTa's authors take candidates from the training part, too (Liu et al. 2019, arXiv 1907.11692);
+- the training part borrows nothing, so no evaluated pair is ever trained on;
+- with labels (train, dev) a sample is used if it has at least two candidates, exactly one of which is entailed; other pairs are dropped
+  and counted;
+- without labels (test) every sample is kept, even with a single candidate, so that a submission has an answer for each pair.
 
-A sample's id is its candidates' ids joined by ``+``, borrowed ones with ``train:`` before them:
-:func:`relearn.measures.glue_scores.entailment_answers` turns scores back into answers of pairs. The text says only that pairs are matched
-by their question; RoBERTa's further data for WNLI (spans of the Winograd challenge's own files, noun phrases as further candidates) is
-not used here, because it is not part of GLUE.
+A sample's id consists of its candidates' ids joined by ``+``, with the prefix ``train:`` for borrowed ones;
+:func:`relearn.measures.glue_scores.entailment_answers` converts scores back to answers for pairs. The text only says that pairs are matched
+by their question; RoBERTa's additional data for WNLI (spans of the original Winograd files, noun phrases as further candidates) is not used
+here, because it is not part of GLUE.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import torch
 from relearn.data.examples import Examples
 
 
-def ranked(
+def as_rankings(
     train: Examples, dev: Examples, test: Examples
 ) -> tuple[dict[str, Examples], dict[str, dict[str, int]]]:
-    """The three parts as rankings, and for each how many ``samples`` it has, how many of them ``borrowed`` candidates, and how many
-    pairs were ``left_out``.
+    """The three parts as rankings, and for each the number of ``samples``, the number of those with ``borrowed`` candidates, and the
+    number of pairs ``left_out``.
 
     Args:
-        train: pairs, one a sample, label 1 where the first text entails the second.
+        train: pairs, one per sample, with label 1 if the first text entails the second.
         dev: such pairs.
-        test: such pairs, labels unknown.
+        test: such pairs without labels.
 
     Raises:
         ValueError: training or development pairs without labels.
     """
     pool = _groups(train)
-    parts, told = {}, {}
+    parts, counts = {}, {}
     for name, pairs in (("train", train), ("dev", dev), ("test", test)):
         if name != "test" and pairs.labels is None:
             raise ValueError(f"{name}: pairs without labels (allowed: 0 or 1 each)")
-        parts[name], told[name] = _ranked(pairs, pool, train, name)
-    return parts, told
+        parts[name], counts[name] = _ranked(pairs, pool, train, name)
+    return parts, counts
 
 
 def _groups(pairs: Examples) -> dict[str, list[int]]:
@@ -60,7 +60,7 @@ def _ranked(
     borrowed = left_out = 0
     for text, own in _groups(pairs).items():
         lent = pool.get(text, []) if len(own) == 1 else []
-        # What says the same is no rival; a lone training pair finds only itself, so training borrows nothing.
+        # Identical texts are not distinct candidates; a single training pair finds only itself, so training borrows nothing.
         lent = [number for number in lent if train.rows[number] != pairs.rows[own[0]]]
         if pairs.labels is not None and name != "test":
             assert train.labels is not None

@@ -1,7 +1,7 @@
-"""GLUE's tables: a row a line, tabs between fields, and nothing is quoted: a quotation mark is a letter like any other.
+"""GLUE's tables: one row per line, tab-separated fields without quoting; quotation marks are ordinary characters.
 
-Lines end at a line feed (a carriage return before it goes, too) and nowhere else: some texts hold other characters that Python takes for
-line ends. A byte order mark at the start goes (MRPC's files have one).
+Only a line feed ends a line (a preceding carriage return is removed): some texts contain other characters that Python treats as line ends.
+A byte order mark at the start is removed (MRPC's files have one).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from relearn.data.examples import Examples, Row
 
 
 class Table(NamedTuple):
-    """``names`` of the columns, ``rows``, ``lines``: number of each row in the file, from 0 (the line with names does not count), and how
-    many rows were ``left_out``."""
+    """Names of the columns, rows, ``lines`` (number of each row in the file, from 0, without the header), and the number of rows
+    ``left_out``."""
 
     names: tuple[str, ...]
     rows: list[list[str]]
@@ -27,16 +27,16 @@ class Table(NamedTuple):
 def read(
     content: bytes, where: str, names: Sequence[str] | None = None, *, drop_short: bool = False
 ) -> Table:
-    """A file's rows.
+    """Parse a table.
 
     Args:
         content: the file.
-        where: its name, for faults.
-        names: of the columns; None: its first line has them.
-        drop_short: leave out rows with too few fields instead of refusing them (QQP has some that a line break cut in two).
+        where: its name in error messages.
+        names: names of the columns; None: they are in the first line.
+        drop_short: drop rows with too few fields instead of raising an error (QQP has some that are split by a line break).
 
     Raises:
-        ValueError: no UTF-8, no row, or a row with another number of fields.
+        ValueError: not UTF-8, no row, or a row with a wrong number of fields.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -82,20 +82,20 @@ def examples(
 ) -> Examples:
     """The rows as samples of one row each.
 
-    A sample's id is what stands in the column ``index`` or ``id`` of a file without answers (a submission names the sample by it), else
-    the row's number.
+    A sample's id is the content of the column ``index`` or ``id`` in a file without answers (submissions refer to it), else the row's
+    number.
 
     Args:
-        table: what :func:`read` gave.
-        where: its name, for faults.
+        table: result of :func:`read`.
+        where: its name in error messages.
         texts: columns of the first and the second text.
         label: column of the answers; a file without it has none.
-        words: class 0 first; none: values.
-        scale: the least and the largest value; None: any.
+        words: label words, class 0 first; empty: values.
+        scale: smallest and largest value; None: any.
 
     Raises:
-        ValueError: a column is missing, a label is no word of these, a value is no number or outside of the scale; a row without a
-            text, an id twice.
+        ValueError: a missing column, an unknown label, a value that is not a number or outside the scale, a row without text, or a
+            duplicate id.
     """
     first = column(table, texts[0], where)
     second: Sequence[str | None] = column(table, texts[1], where) if texts[1] else [None] * len(first)
@@ -136,7 +136,7 @@ def value(field: str, scale: tuple[float, float] | None) -> float:
     """The number in a field.
 
     Raises:
-        ValueError: it is none, or outside of the scale.
+        ValueError: the field is not a number, or outside the scale.
     """
     found = float(field)
     if scale and not scale[0] <= found <= scale[1]:

@@ -1,7 +1,7 @@
-"""What GLUE's files look like: names, columns, label words, how many samples, addresses with size and sha256.
+"""Description of GLUE's files: names, columns, label words, numbers of samples, addresses with size and sha256.
 
-Sizes and sha256 of the archives are those that two public catalogues of data sets (TensorFlow Datasets and Hugging Face's ``datasets``)
-state independently of each other for the same bytes.
+Sizes and sha256 of the archives are those stated independently by two public catalogues of data sets (TensorFlow Datasets and Hugging
+Face's ``datasets``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COLA = (
     "label",
     "mark",
     "sentence",
-)  # CoLA's training and development files have no first line with names
+)  # CoLA's training and development files have no header
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class Task:
     """One task of the benchmark.
 
     Attributes:
-        folders: where its files lie, the official name first.
-        remotes: one zip with that folder in it, or the files themselves.
-        files: for each part the names that its file may have.
-        counts: for each part how many samples it officially has.
+        folders: folders of its files, the official name first.
+        remotes: a zip with this folder, or the files themselves.
+        files: possible file names by part.
+        counts: official numbers of samples by part.
         texts: columns of the first and the second text.
         label: column of the answer.
-        words: what stands there and in a submission, class 0 first; none: a value. Where there are two, class 1 is "yes".
-        metrics: names that :mod:`relearn.measures.glue_scores` knows; the first decides.
-        ranking: whether it can be a choice between the texts that belong to one first text.
-        scale: the least and the largest value, where the answers are values.
+        words: label words in this column and in a submission, class 0 first; empty: a value. If there are two, class 1 is "yes".
+        metrics: names in :mod:`relearn.measures.glue_scores`, the main metric first.
+        ranking: whether it can be posed as a choice between the texts paired with one first text.
+        scale: smallest and largest value, if the answers are values.
     """
 
     folders: tuple[str, ...]
@@ -132,7 +132,7 @@ TASKS = {
                 "QQP-clean.zip", 41696084, "40e7c862c04eb26ee04b67fd900e76c45c6ba8e6d8fab4f8f1f8072a1a3fbae0"
             ),
         ),
-        # 363,849 in the archive that was there before QQP-clean.zip
+        # 363,849 in the archive before QQP-clean.zip
         counts={"train": (363846, 363849), "dev": (40430,), "test": (390965,)},
         texts=("question1", "question2"),
         label="is_duplicate",
@@ -206,7 +206,7 @@ TASKS = {
         files=THREE,
         ranking=True,
     ),
-    # Only to be answered, by a model of mnli. The first file is the site's own for analyses: it has the answers.
+    # Test only, for models of mnli. The first file is the one for analyses, which has the answers.
     "ax": Task(
         folders=("AX", "diagnostic", "."),
         remotes=(

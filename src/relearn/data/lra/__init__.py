@@ -1,8 +1,8 @@
 """The tasks of the Long Range Arena (Tay et al. 2021): listops, text, retrieval, image, pathfinder.
 
-:func:`relearn.data.lra.task.make` gives a task as sequences of small values with labels, in three parts,
-:mod:`relearn.data.lra.sequences` prepares, writes and reads them, :mod:`relearn.data.lra.batches` pads and batches. No file
-here needs more than numpy, but for the batches, which need torch; nothing needs another room of this package::
+:func:`relearn.data.lra.task.make` returns a task as sequences of small values with labels, in three parts,
+:mod:`relearn.data.lra.sequences` prepares, writes and reads them, and :mod:`relearn.data.lra.batches` pads and batches them. These
+modules need only numpy, except for the batches, which need torch, and no other part of this package::
 
     from relearn.data.lra import batches, sequences, task
 

@@ -2,9 +2,9 @@
 
 A batch is ``((tokens,), labels)``, tokens (B, n) int64, or (B, 2, n) for pairs, padded with 0 at the end; labels (B,) int64.
 
-n is ``max_length`` as published, or with ``trim`` the longest sequence of the batch. A network in which padding changes nothing
-answers the same in less time; dropout in training draws other masks, because it draws them for padding, too. The values
-lie on the device from the start, one byte each: a batch costs a gather there.
+n is ``max_length`` as published, or with ``trim`` the longest sequence of the batch. A network that ignores padding gives the same
+result in less time; in training, dropout draws different masks, because it also draws them for padding. The values are stored on
+the device, one byte each; a batch costs one gather there.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class SequenceBatches:
     """A source of batches for ``relearn.methods.fit``.
 
     Attributes:
-        labels: of all samples, (N,) int64.
-        batches_per_epoch: how many an epoch has.
+        labels: labels of all samples, (N,) int64.
+        batches_per_epoch: number of batches per epoch.
 
     Args:
-        part: of ``Sequences.part``.
-        batch_size: samples in a batch.
+        part: result of ``Sequences.part``.
+        batch_size: samples per batch.
         length: n; None with ``trim``.
         trim: see the module.
-        device: where the batches lie.
-        whole: leave out an epoch's last batch where it is smaller, as the released code does; not ``in_order``.
+        device: device of the batches.
+        whole: drop an epoch's last batch if it is smaller, as in the released code; does not affect ``in_order``.
 
     Raises:
-        ValueError: a batch size below 1, no whole batch, or a sequence longer than ``length``.
+        ValueError: a batch size below 1, no complete batch, or a sequence longer than ``length``.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SequenceBatches:
         whole: bool = False,
     ) -> None:
         if batch_size < 1 or (whole and batch_size > len(part)):
-            raise ValueError(f"batch_size is {batch_size}; allowed: 1 to {len(part)}, the samples there are")
+            raise ValueError(f"batch_size is {batch_size}; allowed: 1 to {len(part)}, the number of samples")
         offsets = torch.from_numpy(part.offsets)
         longest = int((offsets[1:] - offsets[:-1]).max())
         if length is None and not trim:
@@ -73,7 +73,7 @@ class SequenceBatches:
         return len(self.labels)
 
     def batch(self, rows: Tensor) -> Batch:
-        """The batch of these samples (B,) in their order; see the module."""
+        """The batch of the given samples (B,), in this order; see the module."""
         rows = rows.to(self._starts.device)
         sequences = (2 * rows[:, None] + rows.new_tensor([0, 1])).flatten() if self.pairs else rows
         start, end = self._starts[sequences][:, None], self._starts[sequences + 1][:, None]

@@ -1,11 +1,11 @@
-"""Images as sequences of grey values, row by row from the upper left: no place says that it lies below another one.
+"""Images as sequences of grey values, flattened row by row; the model gets no 2-D position information.
 
-CIFAR-10 as the arena has it (Tay et al. 2021, section 3.1): 1,024 values of 0 to 255, ten classes. Grey is
-round(0.299 R + 0.587 G + 0.114 B); the arena's own reader uses the same weights in float arithmetic, so a pixel may
-differ by one. The last tenth of the 50,000 training images is for validation, as there.
+CIFAR-10 as in the arena (Tay et al. 2021, section 3.1): 1,024 values of 0 to 255, ten classes. Grey is
+round(0.299 R + 0.587 G + 0.114 B); the arena's reader uses the same weights in floating point, so a pixel may differ by one. The last tenth
+of the 50,000 training images is for validation, as in the arena.
 
-``digits``, scikit-learn's 1,797 grey images of 8 × 8 (see ``relearn.data.digits``), is not of the arena: a sequence of 64
-values for machines without the data set. Of ten images in a row the last two are for testing, the one before for validation.
+``digits``, scikit-learn's 1,797 grey-scale images of 8 × 8 (see ``relearn.data.digits``), is not part of the arena: sequences of 64 values
+for machines without the data set. Of every ten consecutive images the last two are for test and the one before for validation.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from relearn import data
 from relearn.data.images import Images
-from relearn.data.lra.samples import Samples, Task, spaced
+from relearn.data.lra.samples import Samples, Task, evenly_spaced
 
 DATASETS = ("cifar10", "digits")
 
 
 def make(dataset: str, samples: Mapping[str, int], *, folder: Path | None = None) -> Task:
-    """The task with so many images in train, valid and test, evenly spaced; 0 is all.
+    """The task with the given numbers of evenly spaced images in train, valid and test; 0 is all.
 
     Raises:
-        ValueError: an unknown data set, or what its reader refuses.
+        ValueError: an unknown data set, or an error of its reader.
         OSError: a file can neither be read nor downloaded.
     """
     if dataset not in DATASETS:
@@ -36,14 +36,14 @@ def make(dataset: str, samples: Mapping[str, int], *, folder: Path | None = None
     images = data.load(dataset, folder=folder)
     parts: dict[str, Any] = {}
     for part, (kept, labels) in _parts(images).items():
-        rows = spaced(len(labels), samples[part])
+        rows = evenly_spaced(len(labels), samples[part])
         values = grey(np.asarray(kept[rows]))
         parts[part] = Samples([one.tobytes() for one in values], labels[rows].tolist())
     return Task("image", dataset, 256, len(images.class_names), **parts, source=dict(images.source))
 
 
 def grey(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """(N, 1 or 3, H, W) as grey values (N, H·W), each row of pixels behind the one before."""
+    """(N, 1 or 3, H, W) as grey values (N, H·W), flattened row by row."""
     if images.shape[1] == 1:
         return images.reshape(len(images), -1)
     weighed = np.tensordot(images.astype(np.uint32), np.array([299, 587, 114], np.uint32), axes=(1, 0))

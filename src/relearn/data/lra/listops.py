@@ -1,26 +1,26 @@
-"""ListOps: nested operations on lists of digits, and what comes out (Nangia and Bowman 2018; Tay et al. 2021, section 3.1).
+"""ListOps: nested operations on lists of digits and their result (Nangia and Bowman 2018; Tay et al. 2021, section 3.1).
 
-``[MAX 2 9 [MIN 4 7 ] 0 ]`` is 9. The network reads the words and answers the result, one of ten classes.
+``[MAX 2 9 [MIN 4 7 ] 0 ]`` is 9. The network reads the words and predicts the result, one of ten classes.
 
 A tree is drawn from its root at depth 1. Above ``max_depth`` a node is an operator with probability
 ``operator_frac`` and a digit otherwise; at ``max_depth`` it is a digit. Digits, operators and the number of an operator's
 arguments, 2 to ``max_args``, are uniform. The length of a tree is its number of words: 1 for a digit, 2 for an operator
-(``[MAX`` and ``]``) and the lengths of its arguments. A tree stays where ``min_length`` < length < ``max_length``; trees are
-all different. The published set has 96,000, 2,000 and 2,000 with the defaults here.
+(``[MAX`` and ``]``) plus the lengths of its arguments. A tree is kept if ``min_length`` < length < ``max_length`` and it is not a
+duplicate. The published set has 96,000, 2,000 and 2,000 trees with the defaults used here.
 
 ================  =====================================================
 operator          result
 ================  =====================================================
-MIN, MAX          least, greatest argument
-MED               median, the middle two's mean cut to a whole number
+MIN, MAX          smallest, largest argument
+MED               median; the mean of the middle two, rounded down
 SM                sum modulo 10
 ================  =====================================================
 
-The published generator fixes no seed and cuts a set in the order in which Python happens to keep it; here a seed fixes
-the trees and their order, train first, then valid, then test. Its printed form has round brackets around every binary
-branch, which its reader removes: a network never sees them, and they are not made here.
+The published generator fixes no seed and splits a Python set in its arbitrary order; here a seed determines the trees
+and their order, train first, then valid, then test. Its printed form has round brackets around every binary branch,
+which its reader removes; networks never see them, so they are omitted here.
 
-Values: the digit d is d, then MIN 10, MAX 11, MED 12, SM 13 and the closing bracket 14.
+Values: digits are 0 to 9, then MIN 10, MAX 11, MED 12, SM 13 and the closing bracket 14.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPERATORS = ("MIN", "MAX", "MED", "SM")
 FIRST, CLOSE = 10, 14
 VALUES, CLASSES = 15, 10
 PUBLISHED = {"train": 96_000, "valid": 2_000, "test": 2_000}
-TRIES = 100_000  # trees drawn in a row without one that stays: then none ever will
+TRIES = 100_000  # consecutive rejected trees before giving up
 _WORDS = (*"0123456789", *(f"[{name}" for name in OPERATORS), "]")
 
 
@@ -49,10 +49,10 @@ def make(
     max_args: int = 10,
     operator_frac: float = 0.25,
 ) -> Task:
-    """The task with so many trees in train, valid and test; 0 is the published number.
+    """The task with the given numbers of trees in train, valid and test; 0 is the published number.
 
     Raises:
-        ValueError: a number out of range, or lengths that such trees hardly ever have.
+        ValueError: a number out of range, or lengths that such trees almost never have.
     """
     counts = {part: samples[part] or number for part, number in PUBLISHED.items()}
     if min(counts.values()) < 0:
@@ -85,10 +85,10 @@ def trees(
     max_args: int = 10,
     operator_frac: float = 0.25,
 ) -> tuple[list[bytes], list[int]]:
-    """So many different trees in the order in which they are drawn: (values, results).
+    """``count`` different trees in the order drawn: (values, results).
 
     Raises:
-        ValueError: a number out of range, or lengths that such trees hardly ever have.
+        ValueError: a number out of range, or lengths that such trees almost never have.
     """
     if not 0 <= min_length < max_length - 1:
         raise ValueError(
@@ -129,7 +129,7 @@ def apply(operator: int, arguments: Sequence[int]) -> int:
 
 
 def words(row: bytes) -> str:
-    """The values as they are read: ``[MAX 2 9 ]``."""
+    """The values in readable form: ``[MAX 2 9 ]``."""
     return " ".join(_WORDS[value] for value in row)
 
 
@@ -137,7 +137,7 @@ def _grower(
     draw: Callable[[], float], max_length: int, max_depth: int, max_args: int, operator_frac: float
 ) -> Callable[[bytearray, int], int]:
     def grow(row: bytearray, depth: int) -> int:
-        """Append a node and all below it; its result. A row that is too long is left unfinished."""
+        """Append a node and its subtree; returns its result. A row that is too long is left unfinished."""
         if depth >= max_depth or draw() >= operator_frac:
             digit = int(10 * draw())
             row.append(digit)

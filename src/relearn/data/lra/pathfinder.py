@@ -1,31 +1,31 @@
 r"""Pathfinder: are the two discs the ends of one dashed curve? (Linsley et al. 2018; Tay et al. 2021, section 3.1).
 
 An image shows two long dashed curves of ``dashes`` dashes each, ``distractors`` short ones of ``distractor_dashes``, and two
-discs. Label 1: the discs lie at both ends of one long curve. Label 0: at an end of each. Whoever does not follow the dashes
-cannot tell. A sequence is the image's grey values row by row.
+discs. Label 1: the discs lie at both ends of one long curve. Label 0: each lies at an end of a different one. The task can only
+be solved by following the dashes. A sequence consists of the image's grey values row by row.
 
-A curve is a walk of steps of ``dash + gap`` pixels whose direction turns at each by an angle that is uniform in
-:math:`[-\delta, \delta]`, :math:`\delta` = ``turn`` radians; a dash lies in the middle of its step. No curve comes nearer than
-``clearance`` pixels to another one, to itself or to the border. Many walks grow at once in an image, and one that
-cannot go on is replaced by a copy of one that can; where none can, the image begins anew. Dashes and discs are drawn
-with soft edges: a pixel's value is :math:`255 \cdot \mathrm{clip}(\rho + 1/2 - t, 0, 1)` for its distance :math:`t` from a dash
-(:math:`\rho` = half its thickness) or from a disc's centre (:math:`\rho` its radius), and the largest of all.
+A curve is a walk with steps of ``dash + gap`` pixels. Its direction changes at each step by an angle uniform in :math:`[-\delta, \delta]`,
+:math:`\delta` = ``turn`` radians; a dash is centred in its step. No curve comes closer than ``clearance`` pixels to another one, to itself
+or to the border. Many walks grow at once in an image, and a walk that cannot continue is replaced by a copy of one that can; if there is
+none, the image is started again. Dashes and discs have soft edges: the value of a pixel is
+:math:`255 \cdot \mathrm{clip}(\rho + 1/2 - t, 0, 1)` for its distance :math:`t` from a dash (:math:`\rho` = half its thickness) or from the
+centre of a disc (:math:`\rho` its radius), and the maximum over all of them.
 
-Places of the discs, and the directions there, would tell much: the ends of one curve are nearer to each other than to another's, and
-a curve that bends little goes on where it points. So images come in pairs, label 0 before label 1. In the second a curve joins the
-discs; in the first two curves begin as it does at either end, dash by dash alike for the first one, and go elsewhere. The pair has its
-discs and the dashes under them in common, and is made anew where one of its curves cannot be: neither of them says anything of
-the label. The other long curve and the short ones are drawn for each image.
+The positions of the discs, and the directions there, could reveal the label: the ends of one curve are closer to each other than
+to those of another curve, and a curve with little curvature continues in its direction. Images therefore come in pairs, label 0
+before label 1. In the second image a curve joins the discs; in the first, two curves start at the two ends with the same first
+dash as that curve and then continue elsewhere. The two images of a pair share the discs and the dashes under them, and a pair is
+made again if one of its curves is impossible, so neither of these carries information about the label. The other long curve and
+the short ones are drawn for each image.
 
-What is left, of 2,048 images (three quarters to learn from): boosted trees on places, distance and the directions of the first dash are
-right in 50%, of the first two dashes in 60% (default form; 79% with 16 pixels and 6 dashes, where two dashes are a third of a curve);
-sums of pixels in 50%. Without pairs, from ends of equal distance (version 1), the first were right in 85% and 92%. Who knows which four
-ends are those of long curves is right in 97% (version 1: 95%), but must tell long ones from short ones for that.
+Remaining shortcuts, measured on 2,048 images (three quarters for training): boosted trees on positions, distance and the directions of the
+first dash are right for 50%, of the first two dashes for 60% (default form; 79% with 16 pixels and 6 dashes, where two dashes are
+a third of a curve); sums of pixels for 50%. Without pairs, with ends at equal distance (version 1), the first two reached 85% and
+92%. Knowing which four ends belong to long curves gives 97% (version 1: 95%), but requires telling long curves from short ones.
 :func:`distance_shortcut` measures the distance alone: 50%.
 
-The arena's images come from the generator of Linsley et al., scaled to 32 × 32 (their hardest setting has curves of 14
-dashes); this is another program for the same kind of image with numbers of its own, and accuracies on the two need not be
-equal. Nothing was taken from it.
+The arena's images come from the generator of Linsley et al., scaled to 32 × 32 (their hardest setting has curves of 14 dashes). This is
+another program for the same kind of image with its own parameters, without any code from theirs, and accuracies on the two need not agree.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from relearn.data.lra.samples import Samples, Task
 
 Floats = NDArray[np.floating[Any]]
 PUBLISHED = {"train": 160_000, "valid": 20_000, "test": 20_000}
-VERSION = 2  # 1: a negative image took two ends of its two long curves, as far from each other as the ends of the first
-TOGETHER = 256  # images that are made at once; part of what a seed means
-WALKS = 48  # walks that grow at once for one curve
-SHARED = 2  # points that a curve has in common with its counterpart's: its first dash
-ROUNDS = 200  # without a single image: then the curves do not fit
+VERSION = 2  # 1: a negative image used one end of each long curve, at the same distance as the ends of the first curve
+TOGETHER = 256  # images made at once; the images of a seed depend on it
+WALKS = 48  # parallel walks per curve
+SHARED = 2  # points shared with the counterpart: the first dash
+ROUNDS = 200  # rounds without an image before the curves are considered impossible
 
 
 @dataclass(frozen=True)
 class Form:
-    """What an image holds; see the module.
+    """Parameters of an image; see the module.
 
     Raises:
         ValueError: a number out of range.
@@ -80,11 +80,11 @@ class Form:
 
 @dataclass(frozen=True)
 class Scenes:
-    """Curves before they are drawn; points are (x, y) in pixels, pixel (i, j) has its centre at (j + 1/2, i + 1/2).
+    """Curves before rendering; points are (x, y) in pixels, and pixel (i, j) has its centre at (j + 1/2, i + 1/2).
 
     Attributes:
-        curves: for each curve the ends of its steps, (N, dashes + 1, 2); the two long ones first, those with discs before another.
-        discs: their centres, (N, 2, 2).
+        curves: end points of the steps of each curve, (N, dashes + 1, 2); the two long ones first, starting with those with discs.
+        discs: centres of the discs, (N, 2, 2).
         labels: (N,).
     """
 
@@ -94,8 +94,8 @@ class Scenes:
 
 
 def make(samples: Mapping[str, int], *, seed: int = 0, form: Form | None = None) -> Task:
-    """The task with so many images in train, valid and test; 0 is the arena's number. Half of each part is positive. Even
-    numbers keep the two of a pair together.
+    """The task with the given numbers of images in train, valid and test; 0 is the arena's number. Half of each part is positive.
+    Even numbers keep pairs together.
 
     Raises:
         ValueError: a negative number, or curves that do not fit into the image.
@@ -118,7 +118,7 @@ def make(samples: Mapping[str, int], *, seed: int = 0, form: Form | None = None)
 def draw(
     count: int, *, seed: int = 0, form: Form | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """So many images (N, size, size) uint8 and their labels; positive and negative ones take turns.
+    """``count`` images (N, size, size) uint8 and their labels; negative and positive ones alternate.
 
     Raises:
         ValueError: curves that do not fit into the image.
@@ -126,7 +126,7 @@ def draw(
     form = form or Form()
     images, labels = [], []
     for block in range(-(-count // TOGETHER)):
-        # Blocks have generators of their own: the first images do not depend on how many follow.
+        # Blocks have their own generators, so the first images do not depend on the total number.
         made = scenes(TOGETHER, np.random.default_rng([seed, block]), form)
         images.append(render(made, form))
         labels.append(made.labels)
@@ -136,7 +136,7 @@ def draw(
 
 
 def scenes(count: int, generator: np.random.Generator, form: Form) -> Scenes:
-    """So many scenes with labels 0, 1, 0, 1, …, each 0 and the 1 behind it with discs and dashes there in common.
+    """``count`` scenes with labels 0, 1, 0, 1, …; each 0 and the next 1 share their discs and the dashes under them.
 
     Raises:
         ValueError: curves that do not fit into the image.
@@ -147,7 +147,7 @@ def scenes(count: int, generator: np.random.Generator, form: Form) -> Scenes:
         curves, whole = _counterparts(-(-count // 2), generator, form)
         if (rounds := rounds + 1) > ROUNDS and not have:
             raise ValueError(
-                f"dashes, distractors: {form.dashes}, {form.distractors} in {form.size} pixels; allowed: so many as fit"
+                f"dashes, distractors: {form.dashes}, {form.distractors} in {form.size} pixels; allowed: as many as fit"
             )
         found.append([points[whole] for points in curves])
         have += int(whole.sum())
@@ -159,12 +159,12 @@ def scenes(count: int, generator: np.random.Generator, form: Form) -> Scenes:
 def _counterparts(
     count: int, generator: np.random.Generator, form: Form
 ) -> tuple[list[Floats], NDArray[np.bool_]]:
-    """Curves of images with label 0 beside their counterparts with label 1, (N, 2, dashes + 1, 2) each, and whether all are whole."""
+    """Curves of images with label 0 and of their counterparts with label 1, (N, 2, dashes + 1, 2) each, and whether all are complete."""
     empty = np.zeros((count, form.size, form.size), bool)
     joined, whole = _walks(empty, form.dashes, generator, form)
     start, end = joined[:, :SHARED], joined[:, ::-1][:, :SHARED]
     pairs: list[list[Floats]] = []
-    # Apart: what grows from one end keeps off the first dash at the other; joined: a second long curve has no disc.
+    # Label 0: the curve from one end avoids the first dash at the other; label 1: the second long curve has no disc.
     for placed, more in (([], [(start, [end]), (end, [])]), ([joined], [(None, [])])):
         for begun, kept_free in more:
             points, grown = _walks(
@@ -179,7 +179,7 @@ def _counterparts(
 
 
 def _taken(empty: NDArray[np.bool_], curves: list[Floats], form: Form) -> NDArray[np.bool_]:
-    """Pixels that are nearer to one of the curves than the clearance."""
+    """Pixels closer to one of the curves than the clearance."""
     taken = empty
     for points in curves:
         taken = taken | (_distance(points, form.size) < form.clearance)
@@ -200,14 +200,14 @@ def render(made: Scenes, form: Form) -> NDArray[np.uint8]:
 
 
 def distance_shortcut(made: Scenes) -> float:
-    """The best accuracy of an answer by the distance of the two discs alone, one threshold for all."""
+    """The best accuracy of a classifier that thresholds the distance of the two discs."""
     distance = np.linalg.norm(made.discs[:, 0] - made.discs[:, 1], axis=-1)
     order = np.argsort(distance)
-    last = np.append(np.diff(distance[order]) > 0, True)  # of equal distances: no threshold parts them
+    last = np.append(np.diff(distance[order]) > 0, True)  # no threshold separates equal distances
     positive = np.cumsum(made.labels[order] * 2 - 1)[last]
     swing = np.concatenate([[0], positive])  # positives minus negatives below each threshold
     negatives = int((made.labels == 0).sum())
-    below = negatives + swing  # right answers where "near" means positive
+    below = negatives + swing  # correct answers if "near" means positive
     return float(max(below.max(), len(made.labels) - below.min())) / len(made.labels)
 
 
@@ -224,9 +224,9 @@ def _walks(
     form: Form,
     begun: Floats | None = None,
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """One walk of so many steps in each image outside what is taken: points (N, length + 1, 2), and whether it is whole.
+    """A walk of ``length`` steps in each image that avoids taken pixels: points (N, length + 1, 2), and whether it is complete.
 
-    ``begun``: the first points of each, (N, at least 2, 2); None: drawn.
+    ``begun``: the first points of each, (N, at least 2, 2); None: random.
     """
     images, step = len(taken), form.dash + form.gap
     shape = (images, WALKS)
@@ -244,7 +244,7 @@ def _walks(
         alive &= _free(taken, points[:, :, place], form)
     each = np.arange(images)[:, None]
     for place in range(known, length + 1):
-        # A walk that ended goes on as a copy of one that lives, drawn among the living of its image.
+        # A walk that ended is replaced by a copy of a random surviving one of its image.
         order = np.argsort(~alive, axis=1, kind="stable")
         living = np.maximum(alive.sum(1, keepdims=True), 1)
         pick = order[each, (generator.random(shape) * living).astype(np.int64)]
@@ -261,19 +261,19 @@ def _walks(
 
 
 def _free(taken: NDArray[np.bool_], points: Floats, form: Form) -> NDArray[np.bool_]:
-    """Whether points (N, W, 2) are off the border and on no taken pixel."""
+    """Whether points (N, W, 2) are away from the border and not on a taken pixel."""
     inside = ((points >= form.clearance) & (points <= form.size - form.clearance)).all(-1)
     pixel = points.astype(np.int64).clip(0, form.size - 1)
     return inside & ~taken[np.arange(len(points))[:, None], pixel[..., 1], pixel[..., 0]]
 
 
 def _distance(points: Floats, size: int) -> Floats:
-    """Of each pixel's centre from a polyline: (N, size, size)."""
+    """Distance of each pixel's centre from a polyline: (N, size, size)."""
     return _to_segments(points[:, :-1], points[:, 1:], size)
 
 
 def _to_segments(start: Floats, end: Floats, size: int) -> Floats:
-    """Of each pixel's centre from the nearest of some segments (N, S, 2), or points where both ends are one."""
+    """Distance of each pixel's centre from the nearest segment (N, S, 2), or point if both ends coincide."""
     least = np.full((len(start), size, size), np.inf, np.float32)
     centre = np.arange(size, dtype=np.float32) + 0.5
     for a, b in zip(np.moveaxis(start, 1, 0), np.moveaxis(end, 1, 0)):

@@ -1,12 +1,13 @@
-"""Documents that come with Python: the topics of ``help()`` and the standard library's own modules; and passages of them.
+"""Documents included in Python: the topics of ``help()`` and the modules of the standard library, split into passages.
 
-They stand in where a task's own texts are not at hand. A document is a topic ("documentation") or a module that is one file
-("code"), as lines: white space tidied, so that no indentation tells code from prose, lines without a letter or digit left
-out. A line that an earlier document has is left out, too, topics before modules, long topics first (some are chapters of others).
+They replace a task's own texts where those are not available. A document is a topic ("documentation") or a single-file module ("code"), as
+lines with normalised white space, so that indentation does not distinguish code from prose; lines without a letter or digit are dropped. A
+line that occurs in an earlier document is dropped as well, in the order topics before modules and long topics first (some topics are
+chapters of others).
 
-A hash of kind and name decides a document's part, which no random state can change: a tenth of the documents is valid, another
-tenth test, the rest train. A passage is whole lines of one document, joined by line feeds, of at most so many bytes; lengths
-vary with the lines. Equal Pythons give equal documents; another version has others.
+The part of a document is decided by a hash of its kind and name, independent of any random state: a tenth of the documents is
+valid, another tenth test, the rest train. A passage consists of whole lines of one document, joined by line feeds, with at most
+the given number of bytes; its length varies with the lines. The documents depend on the Python version only.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from relearn.data.lra import PARTS
 from relearn.data.sentence_pairs import tidy
 
 KINDS = ("documentation", "code")
-SHARES = 10  # one of so many documents for valid, one for test
+SHARES = 10  # 1/SHARES of the documents for valid, as many for test
 
 
 @dataclass(frozen=True)
@@ -39,22 +40,22 @@ class Document:
 
 
 def documents() -> list[Document]:
-    """All documents of the Python that runs, topics first.
+    """All documents of the running Python, topics first.
 
     Raises:
-        OSError: this Python came without its topics or without its library's source.
+        OSError: this Python lacks its topics or the source of its library.
     """
     topics: dict[str, str] = {}
     if find_spec("pydoc_data.topics"):
         topics = import_module("pydoc_data.topics").topics
     library = Path(sysconfig.get_path("stdlib"))
-    # Names of the standard library alone: what a distribution lays beside it is another machine's text.
+    # Only names of the standard library: files added by a distribution would differ between machines.
     modules = [library / f"{name}.py" for name in sorted(sys.stdlib_module_names) if name[0] != "_"]
     modules = [path for path in modules if path.is_file()]
     if not topics or not modules:
         raise FileNotFoundError(
             f"Python {platform.python_version()} has {len(topics)} topics and {len(modules)} modules as files; allowed: a "
-            "Python with its whole standard library"
+            "Python with its complete standard library"
         )
     texts = [
         ("documentation", name, topics[name])
@@ -80,7 +81,7 @@ def part_of(kind: str, name: str) -> str:
 
 
 def passages(document: Document, longest: int) -> list[bytes]:
-    """The document from its beginning as passages of at most ``longest`` bytes; a line longer than that is cut there."""
+    """The document from its beginning as passages of at most ``longest`` bytes; longer lines are truncated."""
     found: list[bytes] = []
     for line in document.lines:
         encoded = line.encode()[:longest]
@@ -92,6 +93,6 @@ def passages(document: Document, longest: int) -> list[bytes]:
 
 
 def source() -> dict[str, Any]:
-    """What a record says of them."""
+    """Description of the documents for records."""
     version = platform.python_version()
     return {"from": f"pydoc_data.topics and the standard library of Python {version}", "python": version}

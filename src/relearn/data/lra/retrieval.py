@@ -1,15 +1,15 @@
-"""Retrieval: do two texts belong together, byte by byte? (Tay et al. 2021, section 3.1.) Each is encoded alone.
+"""Retrieval: do two texts belong together, byte by byte? (Tay et al. 2021, section 3.1.) Each text is encoded separately.
 
-``aan``: does one paper of the ACL Anthology Network cite the other? The arena's own three tables
-``new_aan_pairs.{train,eval,test}.tsv``: a pair a line, no header, five columns between tabs: label (1.0 or 0.0), two ids,
-two texts. They came in one archive with all of the arena, whose official address no longer answers; so the folder must
-be at hand.
+``aan``: does one paper of the ACL Anthology Network cite the other? The arena's three tables
+``new_aan_pairs.{train,eval,test}.tsv`` have one pair per line, no header, and five tab-separated columns: label (1.0 or 0.0), two
+ids, two texts. They were published in one archive with the whole arena, whose official address no longer works, so the folder
+must be provided.
 
-Two that are not of the arena, from texts that come with Python (see ``relearn.data.lra.python_documents``):
-``python_kinds``: are both passages documentation, or both code? ``python_documents``: are both of the same topic or module?
-Every other pair belongs together, in the second case two different passages of a document; partners are drawn anew
-for each seed. A document is in one part alone. Of both kinds equally many passages take part: of all, nine in ten are code, and
-most pairs that belong together would be two of code, so that one text alone told the answer.
+Two data sets are not part of the arena and use texts included in Python (see ``relearn.data.lra.python_documents``): ``python_kinds``: are
+both passages of the same kind, documentation or code? ``python_documents``: are both from the same topic or module? Every other
+pair belongs together, in the second case as two different passages of a document; partners are drawn anew for each seed. A
+document belongs to one part only. Equal numbers of passages of both kinds are used: nine tenths of all passages are code, so
+otherwise most matching pairs would be two passages of code, and one text alone would reveal the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relearn.data.lra import PARTS, python_documents
-from relearn.data.lra.samples import Samples, Task, chosen
+from relearn.data.lra.samples import Samples, Task, evenly_spaced_rows
 
 DATASETS = ("aan", "python_kinds", "python_documents")
 FILES = {part: f"new_aan_pairs.{'eval' if part == 'valid' else part}.tsv" for part in PARTS}
@@ -29,17 +29,17 @@ COLUMNS = 5
 def make(
     dataset: str, samples: Mapping[str, int], *, max_length: int, seed: int = 0, folder: Path | None = None
 ) -> Task:
-    """The task with so many pairs in train, valid and test; 0 is all, a pair a passage.
+    """The task with the given numbers of pairs in train, valid and test; 0 is all, with one pair per passage.
 
     Args:
-        dataset: of :data:`DATASETS`.
-        samples: how many of each part; evenly spaced.
-        max_length: bytes of a passage; the papers stay whole.
-        seed: of the partners.
-        folder: holds the three tables.
+        dataset: one of :data:`DATASETS`.
+        samples: number of evenly spaced pairs per part.
+        max_length: maximum bytes of a passage; papers are not truncated.
+        seed: seed of the partners.
+        folder: folder with the three tables.
 
     Raises:
-        ValueError: an unknown data set, no folder, or a table that is not what it should be.
+        ValueError: an unknown data set, no folder, or an invalid table.
         OSError: a file cannot be read.
     """
     if dataset not in DATASETS:
@@ -47,8 +47,7 @@ def make(
     if dataset == "aan":
         if folder is None:
             raise ValueError(
-                "dataset aan: no folder; needed: RELEARN_MIRROR with a folder aan that holds "
-                + ", ".join(FILES.values())
+                "dataset aan: no folder; required: $RELEARN_MIRROR/aan with " + ", ".join(FILES.values())
             )
         parts = {part: read(folder / FILES[part], samples[part]) for part in PARTS}
         return Task(
@@ -66,7 +65,7 @@ def make(
         group = document.kind if dataset == "python_kinds" else f"{document.kind} {document.name}"
         groups[document.part].setdefault(group, []).extend(python_documents.passages(document, max_length))
     if dataset == "python_kinds":
-        groups = {part: alike(kinds) for part, kinds in groups.items()}
+        groups = {part: balance(kinds) for part, kinds in groups.items()}
     parts = {part: pairs(groups[part], samples[part], random.Random(f"{part} {seed}")) for part in PARTS}
     return Task(
         "retrieval",
@@ -81,15 +80,15 @@ def make(
 
 
 def read(path: Path, wanted: int = 0) -> Samples:
-    """The pairs of one table, or so many of them, evenly spaced.
+    """The pairs of one table, or ``wanted`` of them, evenly spaced.
 
     Raises:
-        ValueError: a line has another number of columns, a label that is neither 0 nor 1, or an empty text.
+        ValueError: a line has a wrong number of columns, a label other than 0 and 1, or an empty text.
         OSError: the file cannot be read.
     """
     lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
     samples = Samples([], [])
-    for number, line in chosen(list(enumerate(lines, 1)), wanted):
+    for number, line in evenly_spaced_rows(list(enumerate(lines, 1)), wanted):
         columns = line.removesuffix(b"\r").split(b"\t")
         if len(columns) != COLUMNS:
             raise ValueError(f"{path}: line {number}: {len(columns)} columns; allowed: {COLUMNS}")
@@ -103,16 +102,16 @@ def read(path: Path, wanted: int = 0) -> Samples:
     return samples
 
 
-def alike(groups: Mapping[str, list[bytes]]) -> dict[str, list[bytes]]:
-    """Of every group as many passages as the smallest has, evenly spaced."""
+def balance(groups: Mapping[str, list[bytes]]) -> dict[str, list[bytes]]:
+    """Evenly spaced passages of every group, as many as the smallest group has."""
     fewest = min(map(len, groups.values()))
-    return {name: chosen(passages, fewest) for name, passages in groups.items()}
+    return {name: evenly_spaced_rows(passages, fewest) for name, passages in groups.items()}
 
 
 def pairs(groups: Mapping[str, list[bytes]], wanted: int, generator: random.Random) -> Samples:
-    """Pairs of passages by groups; a first passage comes from each in turn, its partner from its own or from any other group.
+    """Pairs of passages; first passages come from each group in turn, their partners from the same or from any other group.
 
-    Groups of one passage take no part: nothing else belongs to it.
+    Groups of one passage are ignored.
 
     Raises:
         ValueError: fewer than two groups with two passages.
@@ -124,8 +123,12 @@ def pairs(groups: Mapping[str, list[bytes]], wanted: int, generator: random.Rand
         )
     every = [(name, place) for name, passages in whole.items() for place in range(len(passages))]
     samples = Samples([], [])
-    # More pairs than passages begin again from the first one, with other partners.
-    starts = chosen(every, wanted) if wanted <= len(every) else [every[i % len(every)] for i in range(wanted)]
+    # If there are more pairs than passages, start again from the first one, with other partners.
+    starts = (
+        evenly_spaced_rows(every, wanted)
+        if wanted <= len(every)
+        else [every[i % len(every)] for i in range(wanted)]
+    )
     for number, (name, place) in enumerate(starts):
         label = number % 2
         if label:

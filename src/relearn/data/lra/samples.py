@@ -1,4 +1,4 @@
-"""What every task of the arena becomes before it is cut and padded: sequences of bytes with a label each, in three parts."""
+"""Common form of all tasks of the arena before truncation and padding: labelled byte sequences in three parts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Samples:
     """The samples of one part.
 
     Attributes:
-        rows: sequences of values from 0; of a task of pairs samples 2i and 2i + 1 are the pair i.
-        labels: a class each, one a sample (a pair is one sample).
+        rows: sequences of values from 0; in a task of pairs, sequences 2i and 2i + 1 form pair i.
+        labels: one class per sample (a pair is one sample).
     """
 
     rows: list[bytes]
@@ -27,17 +27,17 @@ class Task:
     """A task before preparation.
 
     Attributes:
-        name: of :data:`relearn.data.lra.TASKS`.
-        dataset: what stands behind it ("imdb", "generated", …).
-        values: the values go from 0 to this number, which is left out.
-        classes: likewise for labels.
+        name: one of :data:`relearn.data.lra.TASKS`.
+        dataset: its data set ("imdb", "generated", …).
+        values: number of different values, 0 to values - 1.
+        classes: number of classes, 0 to classes - 1.
         train, valid, test: the parts.
-        pairs: a sample is two sequences.
-        written: the values are bytes of written text, so that marks can be put in and taken out.
-        source: where the samples come from: plain JSON, no paths.
+        pairs: whether a sample is two sequences.
+        written: whether the values are bytes of text, so that punctuation can be inserted and deleted.
+        source: origin of the samples: plain JSON without paths.
 
     Raises:
-        ValueError: a part is empty, a number of rows does not fit the labels, or a value or label is out of range.
+        ValueError: a part is empty, numbers of rows and labels do not match, or a value or label is out of range.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Task:
         for part in PARTS:
             samples: Samples = getattr(self, part)
             if not samples.labels:
-                raise ValueError(f"{self.name}: {part} has no samples; at least one is needed")
+                raise ValueError(f"{self.name}: {part} has no samples; allowed: at least one")
             expected = len(samples.labels) * (2 if self.pairs else 1)
             if len(samples.rows) != expected:
                 raise ValueError(
@@ -72,8 +72,8 @@ class Task:
                 raise ValueError(f"{self.name}: {part}: a label outside 0 to {self.classes - 1}")
 
 
-def spaced(count: int, wanted: int) -> list[int]:
-    """``wanted`` evenly spaced numbers below ``count`` (floor(i·count/wanted)); all of them for 0, or where there are no more.
+def evenly_spaced(count: int, wanted: int) -> list[int]:
+    """``wanted`` evenly spaced numbers below ``count`` (floor(i·count/wanted)); all of them for 0, or if there are not more.
 
     Raises:
         ValueError: a negative number.
@@ -85,6 +85,6 @@ def spaced(count: int, wanted: int) -> list[int]:
     return [i * count // wanted for i in range(wanted)]
 
 
-def chosen(rows: Sequence[Any], wanted: int) -> list[Any]:
-    """The rows at those places."""
-    return [rows[i] for i in spaced(len(rows), wanted)]
+def evenly_spaced_rows(rows: Sequence[Any], wanted: int) -> list[Any]:
+    """``wanted`` evenly spaced rows."""
+    return [rows[i] for i in evenly_spaced(len(rows), wanted)]

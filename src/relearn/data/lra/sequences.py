@@ -1,22 +1,22 @@
-"""The prepared sequences: what `relearn sequences` writes and every encoder of the arena reads.
+"""The prepared sequences: written by `relearn sequences`, read by every encoder of the arena.
 
 ``data.safetensors``; <part> is train, valid, test, and for written texts test_insertion and test_deletion:
 
 ===================  =================================================================  =====
 tensor               meaning                                                            type
 ===================  =================================================================  =====
-<part>_values        values of all sequences behind one another                         uint8
-<part>_offsets       where each begins, and the end of the last                         int64
-<part>_labels        a class each sample; the perturbed parts have those of test        int64
+<part>_values        concatenated values of all sequences                               uint8
+<part>_offsets       start of each sequence, and end of the last                        int64
+<part>_labels        one class per sample; the perturbed parts have those of test       int64
 ===================  =================================================================  =====
 
-A token is its value + 1: 0 is padding, and nothing that is read is taken for it. (In the code that most LRA numbers come from, a
-black pixel has padding's id and is masked.) Text has 257 tokens, ListOps 16. Of a task of pairs sequences 2i and 2i + 1 are the sample i.
-A sequence longer than ``max_length`` is cut there, as published: a long review or paper loses its end.
+A token is its value + 1: 0 is padding, and no input value is confused with it. (In the code behind most published LRA numbers, a
+black pixel has the id of padding and is masked.) Text has 257 tokens, ListOps 16. In a task of pairs, sequences 2i and 2i + 1
+form sample i. Sequences longer than ``max_length`` are truncated, as published: a long review or paper loses its end.
 
-The header says, as one JSON text, so that equal samples give equal bytes: task, data set, the number of tokens
-(``vocabulary``) and classes, ``max_length``, whether samples are pairs, whether any sequence is shorter than ``max_length``
-(``padded``), and ``version``, 16 digits of the sha256 over all the rest: two files with one version hold the same samples.
+The header holds, as one JSON text, so that equal samples give equal bytes: task, data set, the number of tokens (``vocabulary``)
+and classes, ``max_length``, whether samples are pairs, whether any sequence is shorter than ``max_length`` (``padded``), and
+``version``, 16 digits of the sha256 of everything else: two files with the same version hold the same samples.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Sequences:
 
     @property
     def perturbed(self) -> tuple[str, ...]:
-        """insertion and deletion where the test part has these forms, else nothing."""
+        """insertion and deletion if the test part has these forms, else empty."""
         return tuple(kind for kind in PERTURBED if f"test_{kind}_values" in self.arrays)
 
     def part(self, name: str) -> Part:
@@ -86,18 +86,18 @@ class Sequences:
 
 
 def prepare(task: Task, *, max_length: int, seed: int = 0) -> tuple[Sequences, dict[str, float]]:
-    """Perturb the test part of a written task, cut everything to ``max_length``, count.
+    """Perturb the test part of a written task, truncate everything to ``max_length``, and count.
 
     Args:
         task: see :func:`relearn.data.lra.task.make`.
-        max_length: values of the longest sequence that is not cut.
-        seed: of the insertions; sample and side of a pair have generators of their own, so a sample's marks do not
-            depend on the others.
+        max_length: maximum number of values of a sequence.
+        seed: seed of the insertions; each sample and each side of a pair has its own generator, so its marks do not depend on the
+            others.
 
     Returns:
-        the sequences, and metrics with their unit in the name: ``train_samples_count`` and so on, ``most_frequent_frac`` (share of
-        the test samples' most frequent class: what the best constant answer reaches), ``longest_count`` and ``mean_length_count``
-        (values of a sequence of train, after cutting), ``cut_frac`` (of the training sequences).
+        the sequences, and metrics with the unit in the name: ``train_samples_count`` etc., ``most_frequent_frac`` (frequency of the most
+        frequent test class, the accuracy of the best constant prediction), ``longest_count`` and ``mean_length_count`` (values per
+        training sequence after truncation), ``cut_frac`` (fraction of training sequences truncated).
 
     Raises:
         ValueError: ``max_length`` below 1.
@@ -119,7 +119,7 @@ def prepare(task: Task, *, max_length: int, seed: int = 0) -> tuple[Sequences, d
     for part in PARTS:
         arrays[f"{part}_labels"] = np.array(getattr(task, part).labels, np.int64)
     lengths = np.concatenate([np.diff(array) for name, array in arrays.items() if name.endswith("_offsets")])
-    told: dict[str, Any] = {
+    header: dict[str, Any] = {
         "task": task.name,
         "dataset": task.dataset,
         "vocabulary": task.values + 1,
@@ -128,7 +128,7 @@ def prepare(task: Task, *, max_length: int, seed: int = 0) -> tuple[Sequences, d
         "pairs": task.pairs,
         "padded": bool(lengths.min() < max_length),
     }
-    told["version"] = version_of(told, arrays)
+    header["version"] = version_of(header, arrays)
     trained = np.diff(arrays["train_offsets"])
     metrics = {f"{part}_samples_count": float(len(getattr(task, part).labels)) for part in PARTS}
     metrics |= {
@@ -136,15 +136,15 @@ def prepare(task: Task, *, max_length: int, seed: int = 0) -> tuple[Sequences, d
         "longest_count": float(trained.max()),
         "mean_length_count": float(trained.mean()),
         "cut_frac": float(np.mean([len(row) > max_length for row in task.train.rows])),
-        "vocabulary_count": float(told["vocabulary"]),
+        "vocabulary_count": float(header["vocabulary"]),
         "classes_count": float(task.classes),
     }
-    return Sequences(**told, arrays=arrays), metrics
+    return Sequences(**header, arrays=arrays), metrics
 
 
-def version_of(told: dict[str, Any], arrays: Arrays) -> str:
-    """16 hexadecimal digits of what the header says and the bytes of all arrays, in the order of their names."""
-    digest = hashlib.sha256(json.dumps({**told, "version": ""}, sort_keys=True).encode())
+def version_of(header: dict[str, Any], arrays: Arrays) -> str:
+    """16 hexadecimal digits of the hash of the header and the bytes of all arrays, in the order of their names."""
+    digest = hashlib.sha256(json.dumps({**header, "version": ""}, sort_keys=True).encode())
     for name in sorted(arrays):
         digest.update(f"\n{name} {arrays[name].dtype.str} {len(arrays[name])}\n".encode())
         digest.update(np.ascontiguousarray(arrays[name]).data)
@@ -160,36 +160,36 @@ def save(sequences: Sequences, path: Path) -> None:
     from safetensors.numpy import save_file
 
     path.touch()
-    mode = path.stat().st_mode  # what the umask says; safetensors makes files that only their owner can read
+    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
     header = json.dumps({key: getattr(sequences, key) for key in TOLD}, sort_keys=True)
     save_file(sequences.arrays, path, {HEADER: header})
     path.chmod(mode)
 
 
 def load(path: Path | str) -> Sequences:
-    """Read what `relearn sequences` wrote.
+    """Read the file written by `relearn sequences`.
 
     Raises:
-        ValueError: the file holds no prepared sequences.
+        ValueError: the file does not hold prepared sequences.
         OSError: it cannot be read.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="np") as file:
-            told = json.loads((file.metadata() or {}).get(HEADER, "{}"))
+            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except SafetensorError as fault:
         raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn sequences` writes one") from None
-    missing = [name for name in TOLD if name not in told]
+    missing = [name for name in TOLD if name not in header]
     missing += [
         f"{part}_{kind}"
         for part in PARTS
         for kind in ("values", "offsets", "labels")
         if f"{part}_{kind}" not in arrays
     ]
-    if missing or told["task"] not in TASKS:
+    if missing or header["task"] not in TASKS:
         raise ValueError(
             f"{path}: no prepared sequences, {', '.join(missing) or 'task'} missing; `relearn sequences` writes them"
         )
-    return Sequences(**{key: told[key] for key in TOLD}, arrays=arrays)
+    return Sequences(**{key: header[key] for key in TOLD}, arrays=arrays)

@@ -1,4 +1,4 @@
-"""Any task of the arena by its name and that of its data set."""
+"""Builds any task of the arena from its name and that of its data set."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def make(
     """One task.
 
     Args:
-        name: of :data:`relearn.data.lra.TASKS`.
-        dataset: of ``DATASETS[name]``.
-        samples: for train, valid and test how many; 0 is all there are, or as many as were published.
-        max_length: a network's longest sequence: the bytes of a passage, for tasks that cut documents into passages.
-        seed: of what is drawn.
-        folder: of the data set, where its files are at hand.
-        form: of generated samples: keyword arguments of :func:`relearn.data.lra.listops.trees`, or of
-            :class:`relearn.data.lra.pathfinder.Form`; as published, or that class's own, where there is none.
+        name: one of :data:`relearn.data.lra.TASKS`.
+        dataset: one of ``DATASETS[name]``.
+        samples: numbers for train, valid and test; 0 is all available, or the published number.
+        max_length: maximum length of a network's input: the bytes of a passage, for tasks that split documents into passages.
+        seed: seed of the random draws.
+        folder: folder of the data set, if its files are available locally.
+        form: parameters of generated samples: keyword arguments of :func:`relearn.data.lra.listops.trees`, or of
+            :class:`relearn.data.lra.pathfinder.Form`; the default is as published, or that class's defaults.
 
     Raises:
-        ValueError: an unknown name, or what the task refuses.
+        ValueError: an unknown name, or an error of the task.
         OSError: a file can neither be read nor downloaded.
     """
     if name not in TASKS:

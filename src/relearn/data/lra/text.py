@@ -1,12 +1,10 @@
-"""Text: what is a text, byte by byte? (Tay et al. 2021, section 3.1.)
+"""Text: byte-level text classification (Tay et al. 2021, section 3.1).
 
-``imdb``: is a review positive? The arena's 25,000 reviews for training and 25,000 to test. The arena validates on the test
-part, which would choose a network by the reviews it is tested on; here every tenth training review is for validation
-instead.
+``imdb``: is a review positive? The arena has 25,000 reviews for training and 25,000 for test. It validates on the test part,
+which selects a network on the reviews on which it is tested; here every tenth training review is for validation instead.
 
-``python`` is not of the arena: is a passage documentation or code of the standard library (see
-``relearn.data.lra.python_documents``)? Equally many of both, of documents that are in one part each. It needs no
-download, and is much easier.
+``python`` is not part of the arena: is a passage documentation or code of the standard library (see ``relearn.data.lra.python_documents``)?
+Both classes have equal numbers, and each document belongs to one part only. It needs no download and is much easier.
 """
 
 from __future__ import annotations
@@ -16,23 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from relearn.data.lra import PARTS, python_documents
-from relearn.data.lra.samples import Samples, Task, chosen, spaced
+from relearn.data.lra.samples import Samples, Task, evenly_spaced, evenly_spaced_rows
 
 DATASETS = ("imdb", "python")
-HELD_OUT = 10  # one of so many training reviews is for validation
+HELD_OUT = 10  # 1/HELD_OUT of the training reviews is for validation
 
 
 def make(dataset: str, samples: Mapping[str, int], *, max_length: int, folder: Path | None = None) -> Task:
-    """The task with so many texts in train, valid and test, evenly spaced; 0 is all.
+    """The task with the given numbers of evenly spaced texts in train, valid and test; 0 is all.
 
     Args:
-        dataset: of :data:`DATASETS`.
-        samples: how many of each part.
-        max_length: bytes of a passage of ``python``; reviews stay whole.
-        folder: of the data set, see ``relearn.data.imdb``.
+        dataset: one of :data:`DATASETS`.
+        samples: number per part.
+        max_length: maximum bytes of a passage of ``python``; reviews are not truncated here.
+        folder: folder of the data set, see ``relearn.data.imdb``.
 
     Raises:
-        ValueError: an unknown data set, or what its reader refuses.
+        ValueError: an unknown data set, or an error of its reader.
         OSError: a file can neither be read nor downloaded.
     """
     if dataset not in DATASETS:
@@ -50,7 +48,7 @@ def make(dataset: str, samples: Mapping[str, int], *, max_length: int, folder: P
     }
     parts: dict[str, Any] = {}
     for part, (reviews, every) in places.items():
-        kept = chosen(every, samples[part])
+        kept = evenly_spaced_rows(every, samples[part])
         parts[part] = Samples(
             [reviews.texts[row].encode() for row in kept], [reviews.labels[row] for row in kept]
         )
@@ -70,9 +68,12 @@ def _python(samples: Mapping[str, int], max_length: int) -> Task:
         wanted = samples[part] or 2 * fewer
         if wanted > 2 * fewer:
             raise ValueError(
-                f"samples: {part} is {wanted}; allowed: at most {2 * fewer}, the passages there are"
+                f"samples: {part} is {wanted}; allowed: at most {2 * fewer}, the available passages"
             )
-        documentation, code = chosen(documentation, -(-wanted // 2)), chosen(code, -(-wanted // 2))
+        documentation, code = (
+            evenly_spaced_rows(documentation, -(-wanted // 2)),
+            evenly_spaced_rows(code, -(-wanted // 2)),
+        )
         rows = [row for pair in zip(documentation, code) for row in pair][:wanted]
-        parts[part] = Samples(rows, [place % 2 for place in spaced(wanted, 0)])
+        parts[part] = Samples(rows, [place % 2 for place in evenly_spaced(wanted, 0)])
     return Task("text", "python", 256, 2, **parts, written=True, source=python_documents.source())

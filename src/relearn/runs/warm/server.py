@@ -100,6 +100,7 @@ class Server:
         self.selector.register(self.wake, selectors.EVENT_READ, self._wake)
         gc.collect()
         gc.freeze()  # what is there now is never looked at again, so that children go on sharing it
+        parents.tie(0)  # from here on it asks, so that its jobs can keep a checkpoint
         while self.listener is not None or self.jobs:
             for key, _ in self.selector.select(POLL_S):
                 key.data()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from relearn.data.corpus import load_corpus
 from relearn.data.token_batches import TokenBatches
 from relearn.methods.token_loss import token_loss
-from relearn.models import translation_files
+from relearn.models import post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
 
 
@@ -47,7 +47,7 @@ class Translation:
         ).to(self.device)
 
     def network(self, path: Path) -> nn.Module:
-        model = translation_files.load(path, self.device)
+        model = post_ln_transformer.FILE.load(path, self.device)
         if model.vocabulary != self.corpus.vocabulary:
             raise ValueError(
                 f"{path}: a network of {model.vocabulary} units (allowed: {self.corpus.vocabulary}, as the corpus has)"
@@ -56,7 +56,7 @@ class Translation:
 
     def save(self, model: nn.Module, path: Path) -> None:
         assert isinstance(model, PostLNTransformer)
-        translation_files.save(model, path)
+        post_ln_transformer.FILE.save(model, path)
 
     def source(self, max_tokens: int) -> TokenBatches:
         return TokenBatches(self.pairs, max_tokens=max_tokens, device=self.device)

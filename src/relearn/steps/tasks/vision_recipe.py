@@ -82,11 +82,11 @@ def plain_images(task: Any) -> Iterator[Tensor]:
         return
     import numpy as np
 
-    from relearn.data.imagenet_folder import central, decoded
+    from relearn.data.imagenet_folder import central, decode_rgb
     from relearn.steps.tasks.folder import RESIZE
 
     def one(path: Path) -> Tensor:
-        image = central(decoded(path), size=task.size, resize=round(task.size * RESIZE))
+        image = central(decode_rgb(path), size=task.size, resize=round(task.size * RESIZE))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
     with ThreadPoolExecutor(task.workers) as pool:

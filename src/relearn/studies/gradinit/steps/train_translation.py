@@ -40,14 +40,14 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.measures.bleu import corpus_bleu
     from relearn.methods.fit import fit
     from relearn.methods.token_loss import token_loss, tokens
-    from relearn.models import translation_files
+    from relearn.models import post_ln_transformer
     from relearn.runs.atomic_files import write
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
     from relearn.steps.trained.seed import seed_of
 
     corpus = load_corpus(inputs["corpus"][0])
-    model = translation_files.load(inputs["start"][0], device)
+    model = post_ln_transformer.FILE.load(inputs["start"][0], device)
     if model.vocabulary != corpus.vocabulary:
         raise ValueError(
             f"{inputs['start'][0]}: a network of {model.vocabulary} units (allowed: {corpus.vocabulary}, "
@@ -166,7 +166,7 @@ def translations(
         for rows in order.split(max(1, settings["max_tokens"] // (1 + int(sentences.lengths.max())))):
             found = beam_search(
                 net,
-                sentences.padded(rows, last=EOS),
+                sentences.pad(rows, last=EOS),
                 beam=settings["beam"],
                 max_length=(settings["factor"], settings["extra"]),
                 length_penalty=settings["length_penalty"],

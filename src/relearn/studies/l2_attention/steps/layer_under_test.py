@@ -50,11 +50,11 @@ def layer_of(
 
 
 def _trained(files: list[Path], kind: str, dim: int, heads: int) -> nn.Module:
-    from relearn.models import language_files
+    from relearn.models import character_lm
 
     if not files:
         raise ValueError("input network: none (needed where weights is 'trained')")
-    network = language_files.load(files[0])
+    network = character_lm.FILE.load(files[0])
     if not network.attention_layers():
         raise ValueError(f"{files[0]}: a model without attention (allowed: one with at least a layer of it)")
     found = tuple(network.description[key] for key in ("attention", "dim", "heads"))

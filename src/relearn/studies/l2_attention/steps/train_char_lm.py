@@ -7,7 +7,7 @@ warmup_steps, betas, adam_eps (1e-8 if it is not there), clip_norm (null: withou
 run; without it only a loss that is not finite does); evaluations (so many, evenly spaced, the last one at the end).
 Input: characters.
 Output: history.csv (epoch, step, loss, lr, valid_nll_nats, test_nll_nats, train_nll_nats), weights.safetensors (the network at its
-least validation NLL, see relearn.models.language_files).
+least validation NLL, see relearn.models.files).
 
 An NLL is in nats a target: a character or the end of a line, over all lines of the prepared valid and test part, in single precision and
 without dropout. train_nll_nats is the same over ``TRAIN_LINES`` evenly spaced lines of train, the same ones for every run; loss is the
@@ -55,7 +55,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.data.characters import load_characters
     from relearn.methods.fit import fit
     from relearn.methods.token_loss import token_loss, tokens
-    from relearn.models import language_files
+    from relearn.models import character_lm
     from relearn.runs.atomic_files import write
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
@@ -83,7 +83,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         valid = found.get("valid_nll_nats", math.inf)
         if valid < (json.loads(best.read_bytes()) if best.exists() else math.inf):
             half = kept.with_suffix(".part")
-            language_files.save(model, half)
+            character_lm.FILE.save(model, half)
             half.replace(kept)
             write(best, json.dumps(valid).encode())
         clock.start()

@@ -33,7 +33,7 @@ COLUMNS = ("set", "top1_frac", "samples")
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    from relearn.data.imagenet_real import load, of_files
+    from relearn.data.imagenet_real import classes_of_files, load
     from relearn.measures.real_accuracy import real_accuracy
 
     if settings["val"] is None and (settings["real"] or settings["v2"] is None):
@@ -49,7 +49,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         real = None
         if name == "val" and settings["real"]:
             given = inputs.get("real")
-            real = of_files(images.files, load(given[0] if given else None))
+            real = classes_of_files(images.files, load(given[0] if given else None))
         predicted = predictions(net, images, settings, precision)
         right = (predicted == images.labels).double()
         rows.append((name, float(right.mean()), len(images)))
@@ -62,12 +62,12 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 def network(settings: dict[str, Any], weights: Path) -> VisionClassifier:
     """Of a file of ours by its header, else of ``network`` with a checkpoint's weights."""
-    from relearn.models import checkpoints, vision_files
+    from relearn.models import checkpoints, vision
 
     arguments = dict(settings["network"])
     name = arguments.pop("name")
-    if weights.suffix == ".safetensors" and vision_files.HEADER in _header(weights):
-        net = vision_files.load(weights)
+    if weights.suffix == ".safetensors" and vision.FILE.header in _header(weights):
+        net = vision.FILE.load(weights)
         if net.description["name"] != name:
             raise ValueError(f"network: {name}; allowed: {net.description['name']}, which {weights} holds")
         if net.description["size"] != settings["size"]:
@@ -124,7 +124,7 @@ def _header(path: Path) -> dict[str, str]:
 
 
 def _found(name: str, classes: int) -> Listing:
-    from relearn.data.imagenet_classes import labelled
+    from relearn.data.imagenet_classes import label_by_class
     from relearn.data.mirror import mirror_of
 
     folder = mirror_of(name)
@@ -132,7 +132,7 @@ def _found(name: str, classes: int) -> Listing:
         raise ValueError(
             f"{name}: no such images here; allowed: RELEARN_MIRROR names a folder that holds {name}/<class>/*.JPEG"
         )
-    return labelled(folder, classes=classes)
+    return label_by_class(folder, classes=classes)
 
 
 def _some(images: Listing, count: int) -> Listing:

@@ -30,7 +30,7 @@ KEYS = ("task", "images", "batch_size", "absolute")
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.evenly_spaced import evenly_spaced
     from relearn.measures.patch_similarity import patch_similarity
-    from relearn.models import vision_files
+    from relearn.models import vision
     from relearn.runs.console import Progress
     from relearn.steps.tasks import open_task
 
@@ -38,7 +38,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         raise ValueError(f"{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
     if settings["task"] not in ("images", "folder"):
         raise ValueError(f"task: found {settings['task']!r}, allowed: images, folder")
-    net = vision_files.load(inputs["network"][0], device)
+    net = vision.FILE.load(inputs["network"][0], device)
     plain = {"crop_padding": 0, "flip": False, "cutout": 0, "size": net.description["size"]}
     task: Any = open_task({**plain, "task": settings["task"]}, inputs, device)
     images = evenly_spaced(task.test_images, settings["images"])

@@ -9,7 +9,7 @@ validation part they read; evaluation: {form: windows | cached, context, step, b
 part's beginning; 0 for all)}, see relearn.measures.bits_per_character.
 Input: stream (of `relearn stream`).
 Output: history.csv (phase, step, length, loss_bits, valid_bits, lr), norms.csv (moment, layer, ratio, value_ratio), model.safetensors
-(the network at the end, see relearn.models.long_short_files).
+(the network at the end, see relearn.models.files).
 
 ``step`` counts on over the phases. loss_bits is the mean over the training batches since the row before, dropout included; valid_bits is
 the cached form, pieces and cache as long as the phase's segments. norms.csv (long_short only) holds the mean l2 norm of window keys
@@ -54,7 +54,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     import torch
 
     from relearn.data.prepared_stream import load_prepared_stream
-    from relearn.models import long_short_files
+    from relearn.models import long_short_lm
     from relearn.runs.checkpoint import Checkpoint
     from relearn.steps.csv_rows import write_rows
     from relearn.steps.trained.clock import Clock
@@ -96,7 +96,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         metrics["valid_history_bpc"] = history[-1]["valid_bits"]
     write_rows(run.output("history.csv"), COLUMNS, history)
     write_rows(run.output("norms.csv"), NORM_COLUMNS, norms)
-    long_short_files.save(net, run.output("model.safetensors"))
+    long_short_lm.FILE.save(net, run.output("model.safetensors"))
     way = settings["evaluation"]
     run.finish(
         metrics,

@@ -7,7 +7,7 @@ batch to its longest sequence instead of ``max_length``: padding changes nothing
 Input: data (of `relearn sequences`). Labels: task, attention.
 Output: history.csv (step, loss, dev_accuracy_frac, lr); predictions.csv, a row a test sample: sample, label, and the predicted class of the
 sample as it is (none) and of the perturbed ones (insertion, deletion; empty where the task is not written text); model.safetensors (the
-network at its best dev accuracy, the earliest of equals; see relearn.models.lra_files).
+network at its best dev accuracy, the earliest of equals; see relearn.models.files).
 
 AdamW with decoupled decay of all parameters; ``linear`` rises for the warm-up's steps and falls to 0. (The released code: OneCycle, from
 lr/25 over lr to lr/250,000, both linear.) Runs of one task and seed see the same batches, whatever the attention. Loaders leave out an
@@ -50,7 +50,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.data.lra.batches import SequenceBatches
     from relearn.data.lra.sequences import load
     from relearn.methods.fit import fit
-    from relearn.models import lra_files
+    from relearn.models import lra_encoder
     from relearn.runs.atomic_files import write
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
@@ -84,7 +84,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         )
         if right is not None and right > (json.loads(best.read_bytes()) if best.exists() else -1.0):
             half = kept.with_suffix(".part")
-            lra_files.save(model, half)
+            lra_encoder.FILE.save(model, half)
             half.replace(kept)
             write(best, json.dumps(right).encode())
         clock.start()
@@ -131,7 +131,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         net.load_state_dict(start)
         with torch.no_grad():
             history.append({"step": 0.0, **evaluate(net.eval())})
-    chosen = lra_files.load(kept, device)
+    chosen = lra_encoder.FILE.load(kept, device)
     found = {"none": predict(chosen, batches(data.part("test")), precision)}
     found |= {kind: predict(chosen, batches(data.part(f"test_{kind}")), precision) for kind in data.perturbed}
     accuracy = {

@@ -45,11 +45,11 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     from relearn.data.arrays import load_prepared
     from relearn.data.outliers import outliers
     from relearn.measures.embed import embed
-    from relearn.models import vision_files
+    from relearn.models import vision
     from relearn.runs.console import Progress
 
     data = load_prepared(inputs["data"][0])
-    net = vision_files.load(inputs["network"][0], device)
+    net = vision.FILE.load(inputs["network"][0], device)
     images, labels = data.test()
     count = min(settings["test_images"] or len(images), len(images))
     images, labels = images[:count], labels[:count]

@@ -94,7 +94,7 @@ def _attacks(run, net, images, labels, settings, precision, rows, tick):
     from functools import partial
 
     from relearn.measures.robustness import STEP, robustness
-    from relearn.methods.pgd import attacked, forward, pgd
+    from relearn.methods.pgd import attack_mode, forward, pgd
 
     device = next(net.parameters()).device
     count = min(settings["images"], len(images))
@@ -107,7 +107,7 @@ def _attacks(run, net, images, labels, settings, precision, rows, tick):
         tick()
         return found
 
-    with attacked(net):
+    with attack_mode(net):
         found = robustness(
             attack,
             partial(forward, net, precision=precision),

@@ -100,7 +100,7 @@ def pgd(
     ]
     metrics: dict[str, float] = {}
     if checks:
-        with method.attacked(net):
+        with method.attack_mode(net):
             told = robustness(
                 attack,
                 partial(method.forward, net, precision=precision),
@@ -150,7 +150,7 @@ def autoattack(
     """
     import torch
 
-    from relearn.methods.pgd import attacked
+    from relearn.methods.pgd import attack_mode
 
     library = _library()
     device = next(net.parameters()).device
@@ -158,7 +158,7 @@ def autoattack(
     rows, metrics = [], {}
     for radius in eps:
         robust = 0
-        with attacked(net):
+        with attack_mode(net):
             made = library.AutoAttack(
                 net,
                 norm="Linf",

@@ -84,14 +84,14 @@ def opened(
     Raises:
         ValueError: a file without a description and no name for it, weights that do not fit, and what the readers refuse.
     """
-    from relearn.models import checkpoints, vision_files
+    from relearn.models import checkpoints, vision
 
     if network is None:
         if path.suffix != ".safetensors":
             raise ValueError(
                 f"{path}: does not say what network it holds; allowed: network, or a file of relearn"
             )
-        return vision_files.load(path)
+        return vision.FILE.load(path)
     if protocol is None:
         raise ValueError("protocol is null; allowed with network: a protocol, whose size is the network's")
     arguments = dict(network)

@@ -104,28 +104,28 @@ def parts(
         ValueError, OSError: what the readers refuse.
     """
     from relearn.data import imagenet_c, imagenet_nine, imagenet_subsets
-    from relearn.data.imagenet_classes import labelled
+    from relearn.data.imagenet_classes import label_by_class
 
     everything = range(classes)
     # a network of other classes has a test folder of its own
     title = "ImageNet validation" if classes == 1000 else "images in class folders"
     real = "real" in sets and sets.get("val") == sets["real"]
     if "val" in sets:
-        yield Part("val", labelled(sets["val"], classes=classes), title, everything, real=real)
+        yield Part("val", label_by_class(sets["val"], classes=classes), title, everything, real=real)
     if "real" in sets and not real:
-        yield Part("real", labelled(sets["real"], classes=classes), title, everything, real=True)
+        yield Part("real", label_by_class(sets["real"], classes=classes), title, everything, real=True)
     if "v2" in sets:
-        yield Part("v2", labelled(sets["v2"], classes=classes), "ImageNet-V2", everything)
+        yield Part("v2", label_by_class(sets["v2"], classes=classes), "ImageNet-V2", everything)
     if "c" in sets:
         for (name, level), folder in imagenet_c.corrupted_folders(
             sets["c"], names=names, severities=severities
         ).items():
-            images = labelled(folder, classes=classes)
+            images = label_by_class(folder, classes=classes)
             yield Part("c", images, "ImageNet-C, released files", everything, None, name, level)
     for name, title in (("a", "ImageNet-A"), ("r", "ImageNet-R")):
         if name in sets:
             mask = imagenet_subsets.classes_of(name)
-            yield Part(name, labelled(sets[name], classes=classes), title, mask, mask)
+            yield Part(name, label_by_class(sets[name], classes=classes), title, mask, mask)
     if "nine" in sets:
         for name in imagenet_nine.VARIANTS:
             images = imagenet_nine.variant(sets["nine"], name)
@@ -227,7 +227,9 @@ def _part(
 
     images = one.images
     # before the pass over all images, so that names which say nothing are told at once
-    allowed = imagenet_real.of_files(images.files, imagenet_real.load(real_labels)) if one.real else ()
+    allowed = (
+        imagenet_real.classes_of_files(images.files, imagenet_real.load(real_labels)) if one.real else ()
+    )
     faults: dict[int, str] = {}
     labels: list[Tensor] = []
 

@@ -185,14 +185,14 @@ def _base(net, settings, sets, test, named: str, count: int) -> Base:
 
     if test is not None:
         return _some(test, settings["images"], named, count)
-    from relearn.data.imagenet_classes import labelled
+    from relearn.data.imagenet_classes import label_by_class
 
     name = next((one for one in ("val", "real", "v2", "a", "r") if one in sets), None)
     if name is None:
         raise ValueError(
             "corruptions and attacks need images; allowed: data, or one of the sets val, real, v2, a, r"
         )
-    images = spread(labelled(sets[name], classes=net.description["classes"]), count)
+    images = spread(label_by_class(sets[name], classes=net.description["classes"]), count)
     faults: dict[int, str] = {}
     batches = list(folder_pixels.pixels(images, settings["protocol"], name, faults))
     kept = folder_pixels.sound(images, faults, name, [])

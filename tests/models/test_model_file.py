@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from relearn.models import described_files
+from relearn.models.files import ModelFile
 
 
 class Odd(nn.Module):
@@ -25,12 +25,12 @@ class Odd(nn.Module):
         return self.gain * self.linear(x)[:, self.index]
 
 
-WORDS = dict(header="odd", kind="an odd network")
+FILE = ModelFile("odd", "an odd network", Odd)
 
 
 def round_trip(net: nn.Module, path, **description) -> Odd:
-    described_files.save(net, path, header="odd", description=description)
-    return described_files.load(path, build=Odd, **WORDS)
+    FILE.save(net, path, description)
+    return FILE.load(path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -77,7 +77,7 @@ def test_a_load_draws_nothing_from_the_global_generator(tmp_path):
 def test_what_does_not_fit_is_one_line_with_the_files_name(tmp_path, description, words):
     path = tmp_path / "n.safetensors"
     header = "other" if description is None else "odd"
-    described_files.save(Odd(5), path, header=header, description=description or {})
+    ModelFile(header, "a network", Odd).save(Odd(5), path, description or {})
     with pytest.raises(ValueError, match=words) as error:
-        described_files.load(path, build=Odd, **WORDS)
+        FILE.load(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
