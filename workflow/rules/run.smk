@@ -61,8 +61,19 @@ def plan_of(study):
 
 
 def records(plan):
-    """Return the records of all runs of a plan."""
-    return [path for family in plan.values() for path in family.paths()]
+    """Return the record of every run of a plan, and each other file of a finished run that is gone.
+
+    Snakemake makes a missing file again only if a target asks for it.
+    """
+    found = []
+    for family in plan.values():
+        for run in family.runs:
+            record, *others = [pattern.format(**run) for pattern in family.files.values()]
+            found += [
+                record,
+                *(file for file in others if os.path.exists(record) and not os.path.exists(file)),
+            ]
+    return found
 
 
 def cell_of(wildcards):

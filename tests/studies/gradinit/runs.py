@@ -118,7 +118,7 @@ class Runs:
 
 
 @functools.cache
-def parameters(scale: str) -> dict[str, Any]:
+def shipped(scale: str) -> dict[str, Any]:
     """The shipped parameters, read once a scale: not to be changed."""
     return parameters.load(str(CHECKOUT / "params.yaml"), scale=scale)
 
