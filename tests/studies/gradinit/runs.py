@@ -131,7 +131,7 @@ class Rules(dict):
             return [pattern] if not values else []
 
         super().__init__(
-            PARAMS=copy.deepcopy(parameters(scale)),
+            PARAMS=copy.deepcopy(shipped(scale)),
             ROOT=f"results/{scale}",
             expand=expand,
             network_module=lambda name: name,
