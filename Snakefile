@@ -26,4 +26,5 @@ rule all:
     default_target: True
     input:
         rules.render_all.input,
+        RECORDS,
     localrule: True

@@ -20,6 +20,7 @@ CHECKOUT = HERE.parents[1]
 PARTS = (
     "Snakefile",
     "workflow",
+    "profiles",
     "params.yaml",
     "params",
     "dvc.yaml",
@@ -183,9 +184,19 @@ class Scratch:
 
     def promise_render(self) -> None:
         """Tell the pretended render which files its rule promises."""
-        code = "import engines; engines.promise(engines.jobs.plan())"
+        self._engines("engines.promise(engines.jobs.plan())")
+
+    def finish(self) -> None:
+        """Make every file of every job, with Snakemake's notes, in one process and without starting the jobs."""
+        self._engines("engines.finish_jobs()")
+
+    def _engines(self, call: str) -> None:
         env = {**self.env, "PYTHONPATH": os.pathsep.join([self.env["PYTHONPATH"], str(HERE)])}
-        subprocess.run([sys.executable, "-c", code], cwd=self.root, env=env, check=True, capture_output=True)
+        code = f"import engines; {call}"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=self.root, env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
 
     def values(self) -> dict[str, Any]:
         """What its params.yaml says."""

@@ -63,10 +63,8 @@ OTHERS = (
 )  # their runs are named with the study before the step
 
 
-def finish() -> None:
-    """Make every record and artefact, and the notes of both engines, as if everything had run."""
-    from dvc.repo import Repo
-
+def finish_jobs() -> list[jobs.Job]:
+    """Make every record and artefact, and Snakemake's notes, as if everything had run; return the jobs."""
     with jobs.workflow() as built:
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
@@ -81,7 +79,14 @@ def finish() -> None:
                 words = jobs.shlex.split(job.command.replace(f"$(dirname {job.record})", job.folder))
                 pretend.step(parser.parse_args(words[1:]))
             built.async_run(built.persistence.finished(their))
-    write_code(plan)
+    return plan
+
+
+def finish() -> None:
+    """Do the same, and make the notes of DVC as well."""
+    from dvc.repo import Repo
+
+    write_code(finish_jobs())
     with Repo() as repo:
         for out in repo.index.outs:
             if not Path(out.fs_path).suffix:  # a folder: its stage's command makes it where no run does

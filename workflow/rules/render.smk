@@ -66,16 +66,9 @@ RECORDS = [
 ]
 
 
-rule render_all:
-    input:
-        f"{ROOT}/report.html",
-        f"{ROOT}/metrics.json",
-    localrule: True
-
-
 rule render:
     input:
-        records=RECORDS,
+        records=[file for file in RECORDS if file.endswith("/record.json")],
         reported=[path for study in all_studies() for path in sorted(study.reported.iterdir())],
     output:
         *shown("tables", "table", "csv"),
@@ -100,3 +93,9 @@ rule render:
         code=code_of_report(),
     shell:
         "relearn render --root $(dirname {output.page:q}) --params params.yaml --scale {params.scale} > {log:q} 2>&1"
+
+
+rule render_all:
+    input:
+        rules.render.output,
+    localrule: True

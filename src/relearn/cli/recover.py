@@ -4,27 +4,36 @@ It looks for engines and jobs that are still alive, Snakemake's lock, runs witho
 that are not what they claim to be, and temporary files of dead writers.
 
 Cleared (not with --dry-run): a lock that no living Snakemake holds, and the temporary files. Put aside, as
-``record.json.aside``: a record that is torn or edited, whose artefacts do not match it, or whose inputs are other
-bytes now than those it was made from; without a record its job counts as not done and runs again. Times of files
-play no part in that. While an engine or a job of this checkout is alive, nothing is changed.
+``record.json.aside``: a record that is torn or edited, whose artefacts are missing or do not match it, or whose
+inputs are other bytes now than those it was made from. Every target asks for every record, so its job runs again.
+Times of files play no part in that. While an engine or a job of this checkout is alive, nothing is changed.
 
-Exit status: 0 when the way is free, 4 while somebody still works here.
+The command that it advises has passed a dry run.
+
+Exit status: 0 when the way is free, 2 outside a checkout or where Snakemake refuses to go on, 4 while an engine or
+a job is alive.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import re
 import shlex
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from relearn.params import reading as params
 from relearn.runs import record, spool
 from relearn.runs.atomic_files import holder
-from relearn.runs.exit_codes import RESOURCE
+from relearn.runs.exit_codes import RESOURCE, USE
 
+CHECKOUT = ("params.yaml", "Snakefile")  # in the root of every checkout
 LOCKS = Path(".snakemake/locks")
 ENGINES = ("snakemake", "dvc")
 ASIDE = ".aside"
@@ -38,8 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Say what there is, one line each; clear what is safe."""
-    roots = scales()
+    """Print one line for each thing found, clear what is safe, and print how to go on."""
+    for name in CHECKOUT:
+        if not Path(name).is_file():
+            raise ValueError(f"{name}: no such file; start this in the root of the checkout")
+    roots, touched = scales(), set()
     engines, jobs = engines_alive(), [job for root in roots for job in jobs_alive(root)]
     for name, pid in engines:
         print(f"running: {name}, process {pid}")
@@ -56,7 +68,9 @@ def main(args: argparse.Namespace) -> int:
     for root in roots:
         for line in unfinished(root):
             print(f"unfinished: {line}")
+            touched.add(root.name)
         faults = unsound(root, quick=args.quick)
+        touched |= {root.name for _ in faults}
         for file, fault in faults.items():
             print(f"{'put aside' if change else 'unsound'}: {fault}")
             if change:
@@ -72,8 +86,41 @@ def main(args: argparse.Namespace) -> int:
             f"go on: wait for them or end them with `kill {pids}` (checkpoints are kept); then `relearn recover`"
         )
         return RESOURCE
-    print("go on: `snakemake --cores all` or `dvc repro`; finished runs stay, unfinished ones resume")
-    return 0
+    return go_on(touched & set(params.SCALES))
+
+
+def go_on(touched: Iterable[str]) -> int:
+    """Print a command that has passed a dry run for each scale in ``touched``, or why there is none.
+
+    Raises:
+        ParamsError: params.yaml cannot be run.
+    """
+    default = params.load("params.yaml")["scale"]
+    if importlib.util.find_spec("snakemake") is None:
+        print("go on: Snakemake is not installed here; start the script of `relearn jobs` again")
+        return 0
+    status = 0
+    for scale in sorted(touched, key=lambda name: (name != default, name)) or [default]:
+        command = ["snakemake", "--cores", "all"]
+        command += [] if scale == default else ["--config", f"scale={scale}"]
+        way = f"`{shlex.join(command)}`" + (" or `dvc repro`" if scale == default else "")
+        if why := refusal(command):
+            print(f"cannot go on: Snakemake refuses `{shlex.join(command)}`: {why}; mend that first")
+            status = USE
+        else:
+            print(f"go on: {way}; finished runs stay, unfinished ones resume")
+    return status
+
+
+def refusal(command: Sequence[str]) -> str | None:
+    """Return why a dry run of this Snakemake command is refused, in one line; None if it is accepted."""
+    words = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
+    tried = subprocess.run(words, capture_output=True, text=True, check=False)
+    if tried.returncode == 0:
+        return None
+    lines = [line.strip() for line in f"{tried.stderr}\n{tried.stdout}".splitlines() if line.strip()]
+    heads = [at for at, line in enumerate(lines[:-1]) if re.match(r"\w+(Error|Exception)\b.*:$", line)]
+    return f"{lines[heads[0]]} {lines[heads[0] + 1]}" if heads else lines[-1]
 
 
 def scales() -> list[Path]:
