@@ -322,7 +322,7 @@ def bert() -> Any:
     [
         (bert, {}, "model: found BertModel"),
         (decoder, {}, "model: found RobertaForCausalLM"),
-        (lambda: convert(roberta(), window=2, rank=1), {}, "long-short attention already"),
+        (lambda: convert(roberta(), window=2, rank=1), {}, "already has long-short attention"),
         (roberta, {"max_length": N - 1}, f"max_length: {N - 1}"),
         (roberta, {"rank": 0, "window": 0}, "both 0"),
         (roberta, {"window": -1}, "window: -1"),

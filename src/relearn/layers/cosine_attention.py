@@ -1,4 +1,4 @@
-"""Scaled cosine similarity attention: queries, keys and values are normalised to (almost) normalise length."""
+"""Scaled cosine similarity attention: queries, keys and values are normalised to (almost) unit length."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CosineAttention(nn.Module):
 
     The logits go through torch's ``scaled_dot_product_attention``. On a CPU torch has no fused gradient for a bias, so
     the backward pass is that of :class:`~relearn.layers.cosine_core.CosineCore`; apart from the bias and mask passed by
-    the caller, it allocates no N x N tensor over all sequences. With ``fused`` = False (a cosine_attention attribute) the layer uses
+    the caller, it allocates no N x N tensor over all sequences. With ``fused`` = False (a plain attribute) the layer uses
     ordinary tensor operations, which ``torch.func`` accepts. Norms are computed in float32 for half-precision inputs.
 
     With normalised values the map is Lipschitz, for any bias and mask

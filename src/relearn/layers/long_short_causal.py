@@ -41,7 +41,7 @@ class CausalLongShortAttention(nn.Module):
     ============  ===============================================  ==============================  ==============
 
     Apart from the maps the cost is :math:`O(n (2w + r (m + n) / l) D)`: linear in n except for the compressed part, which r/l makes
-    small. Scores are never stored; what is stored between the passes is linear in m + n. With ``fused`` = False (a mix_values attribute),
+    small. Scores are never stored; what is stored between the passes is linear in m + n. With ``fused`` = False (a plain attribute),
     with dropout, and in the released form, ordinary tensor operations are used, which do store the scores.
 
     Every position before t is visible, through a window or a compressed segment, if and only if :math:`w + \gcd(w, l) \ge l` (the

@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 Kept = Any
-"""What a network keeps of the characters that it has read; nothing is asked of it here."""
+"""Cache of a network for the characters it has read; this file treats it as opaque."""
 
 
 @dataclass(frozen=True)

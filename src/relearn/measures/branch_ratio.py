@@ -43,11 +43,11 @@ class _Branch(NamedTuple):
     stage: int
     name: str
     weight: Tensor | None
-    """(D,), () or None."""
+    """Weight of the branch, (D,), () or None."""
     axis: int
-    """Of the channels."""
+    """Axis of the channels."""
     watch: Callable[[Callable[[Tensor, Tensor], None]], list[Any]]
-    """Calls the function given with x and f(x), without the weight, in a forward pass; returns the handles."""
+    """Registers a function that forward passes call with x and the unweighted f(x); returns the hook handles."""
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ from torch import Tensor
 from relearn.measures import ood
 
 Outputs = Callable[[Tensor], tuple[Tensor, Tensor | None]]
-"""Points (n, ...) to logits (n, C) and variances (n, 1 or C), None without."""
+"""Function from points (n, ...) to logits (n, C) and variances (n, 1 or C), or None without a variance."""
 
 
 class Along(NamedTuple):

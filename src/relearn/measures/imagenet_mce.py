@@ -31,7 +31,7 @@ ALEXNET = {
     "pixelate": 0.717840,
     "jpeg_compression": 0.606500,
 }
-"""Corruption → error (fraction), mean over the five severities."""
+"""Corruption → error of AlexNet (fraction), averaged over the five severities."""
 
 
 def imagenet_mce(errors: Errors) -> float:

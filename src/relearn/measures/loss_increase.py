@@ -51,15 +51,15 @@ class Increase(NamedTuple):
     """Result of an ascent, in the order of the samples."""
 
     increases: Tensor
-    """(S,) float64, at least 0; NaN where the loss of X itself is not finite."""
+    """Largest increase found, (S,) float64, at least 0; NaN where the loss at X is not finite."""
     losses: Tensor
-    """(S,) float64, of X itself."""
+    """Loss at X, (S,) float64."""
     deltas: Tensor
-    """As X, where the largest loss was seen."""
+    """Perturbation with the largest loss, shaped like X."""
     right: Tensor
-    """(S,) bool: the answer was right at every visited point; where ``losses`` gives no answers, every loss was finite."""
+    """(S,) bool: whether the answer was right at every visited point; without answers, whether every loss was finite."""
     nonfinite: Tensor
-    """(S,) int64, how many looks had no finite loss."""
+    """Number of evaluations with a non-finite loss, (S,) int64."""
 
 
 def sample_losses(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | Tensor:

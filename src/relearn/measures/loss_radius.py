@@ -44,15 +44,15 @@ class Radii(NamedTuple):
     """Result of a search, in the order of the samples."""
 
     eps: Tensor
-    """(S,) the first radius at which every visited point was right; 0 where there is none."""
+    """First radius at which every visited point was classified correctly, (S,); 0 if there is none."""
     held: Tensor
-    """(S,) bool: there is one; the others are dropped."""
+    """Whether there is such a radius, (S,) bool; other samples are dropped."""
     increases: Tensor
-    """(S,) float64, the reference's own at that radius, as ``largest_increase`` finds it; NaN where dropped."""
+    """The reference's largest increase at that radius, as by ``largest_increase``, (S,) float64; NaN for dropped samples."""
     losses: Tensor
-    """(S,) float64, of X itself."""
+    """Loss at X, (S,) float64."""
     nonfinite: Tensor
-    """(S,) int64, how many looks had no finite loss."""
+    """Number of evaluations with a non-finite loss, (S,) int64."""
 
 
 def search_eps(

@@ -32,7 +32,7 @@ class Task(NamedTuple):
 
 TASKS = {"listops": Task(2048, 10), "text": Task(4096, 2), "retrieval": Task(4096, 2, pairs=True)}
 VOCABULARY = 512
-"""Tokens of every task in the released code; the embedding has as many rows, and no FLOPs."""
+"""Size of the vocabulary for every task in the released code; the embedding has this many rows and costs no FLOPs."""
 
 
 class Published(NamedTuple):
@@ -65,7 +65,7 @@ PUBLISHED: dict[str, Published] = {
         ({"window": 16, "rank": 2}, {"window": 1, "rank": 1}, {"window": 1, "rank": 254}),
     ),
 }
-"""Kind of attention → its row; the sizes of the two "best" rows are table 5.2's."""
+"""Kind of attention → its row; the two "best" rows have the sizes of table 5.2."""
 
 COLUMNS = (
     "model",
@@ -80,7 +80,7 @@ COLUMNS = (
     "note",
 )
 TOLERANCE = 0.1
-"""Largest relative difference of FLOPs from the printed ones that counts as agreement (claim ``lra_flops``)."""
+"""Largest relative difference from the printed FLOPs that counts as agreement (claim ``lra_flops``)."""
 NOTE = "one multiply-add is one FLOP; products of linear maps, convolutions and attention; norms are left out"
 
 

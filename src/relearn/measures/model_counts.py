@@ -58,7 +58,7 @@ PUBLISHED: dict[str, Published] = {
         "526", None, "printed with 21,841 classes (526.9), cut; 478.9 with 1,000 classes"
     ),
 }
-"""Network → millions of parameters, giga multiply-adds at 224 x 224 (qi2023, tables 2, 4, 5, 7), why they differ."""
+"""Network → millions of parameters, giga multiply-adds at 224 x 224 (qi2023, tables 2, 4, 5, 7), and the reason for a difference."""
 
 RELEASED: dict[str, int] = {
     "LipsFormer-Swin-T": 30_908_578,
@@ -81,7 +81,7 @@ COLUMNS = (
     "reason",
 )
 TOLERANCE = 0.03
-"""Largest relative difference of multiply-adds from the printed ones that counts as agreement."""
+"""Largest relative difference from the printed multiply-adds that counts as agreement."""
 
 
 def multiply_adds(model: nn.Module, images: torch.Tensor) -> int:

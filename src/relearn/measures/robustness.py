@@ -82,11 +82,11 @@ class Robustness:
     """Robust accuracy at each ε."""
     clean_accuracy: float
     noise_accuracy: float
-    """Under the worst of ``steps`` draws of uniform noise, at ``checked_eps``."""
+    """Accuracy under the worst of ``steps`` draws of uniform noise, at ``checked_eps``."""
     unbounded_accuracy: float
     checked_eps: float
     curves: dict[float, Tensor]
-    """(restarts, steps + 1) mean losses, nats, of each ε."""
+    """Mean losses in nats, (restarts, steps + 1), for each ε."""
     checks: tuple[Check, ...]
     count: int
 

@@ -30,14 +30,14 @@ class Compared(NamedTuple):
     """A K-pass gradient compared with the virtual batch's."""
 
     difference: float
-    """The largest difference of an entry, over the largest entry of the virtual batch's gradient."""
+    """Largest difference of an entry, relative to the largest entry of the virtual batch's gradient."""
     loss_difference: float
     """Relative difference of the losses."""
     passes: int
     masks: int
-    """Masks drawn in a pass."""
+    """Number of masks drawn per pass."""
     reused: bool
-    """All passes had the first one's masks."""
+    """Whether all passes used the masks of the first one."""
 
 
 def compare(

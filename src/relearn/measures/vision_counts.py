@@ -39,9 +39,9 @@ class Row(NamedTuple):
     """A row of the table, with numbers as printed, and the network that represents it here."""
 
     network: str
-    """Of timm's registry."""
+    """Name in timm's registry."""
     size: int
-    """Side of the images in pixels."""
+    """Side length of the images in pixels."""
     millions: str
     giga: str
     note: str = ""
@@ -78,7 +78,7 @@ PRINTED: dict[str, Row] = {
     "ViL-LS-Base @224": Row("vil_ls_base", 224, "55.8", "13.4"),
     "ViL-LS-Medium @384": Row("vil_ls_medium", 384, "39.9", "28.7", "window 8, as released", dict(window=8)),
 }
-"""Row of table 5.8 → what it prints; PVT, PVTv2 and ViT are left to their papers."""
+"""Row of table 5.8 → its printed numbers; PVT, PVTv2 and ViT are omitted."""
 
 COLUMNS = (
     "model",

@@ -14,9 +14,9 @@ class Trunk(NamedTuple):
     """A network without its classifier."""
 
     stem: nn.Module
-    """From normalised images to the first stage's input; keeps the size."""
+    """Maps normalised images to the input of the first stage, without changing the size."""
     stages: Sequence[nn.Module]
-    """Applied one after the other; each but the first begins where the network halves the size."""
+    """Applied in sequence; each stage but the first begins where the network halves the size."""
     channels: int
     """Channels of the last stage's output."""
 

@@ -17,7 +17,7 @@ from relearn.models.timm_parts import PatchEmbed, PatchMerging
 
 PAPER: dict[str, Any] = dict(tau=12.0, eps=1e-6)
 RELEASED: dict[str, Any] = dict(tau=10.0, eps=1e-24, normalise_values=False, average_heads=False)
-"""The released attention; 1e-24 inside the root stands for the 1e-12 that torch's ``normalize`` sets below a norm."""
+"""The released attention; 1e-24 inside the root corresponds to torch's ``normalize``, which uses a norm of at least 1e-12."""
 
 
 STARTS: dict[str, Callable[[Tensor], object]] = {
@@ -25,7 +25,7 @@ STARTS: dict[str, Callable[[Tensor], object]] = {
     "xavier": nn.init.xavier_normal_,
     "truncated": partial(nn.init.trunc_normal_, std=0.02),
 }
-"""Initialisations of qi2023's table 3: equation 5 (flattened kernels), its numerator, N(0, 0.02²) cut off at ±2."""
+"""Initialisations of qi2023's table 3: equation 5 (flattened kernels), its numerator, N(0, 0.02²) truncated at ±2."""
 
 
 class LipsFormer(Pyramid):

@@ -12,7 +12,7 @@ from relearn.layers.weighted_residual import WeightedResidual
 from relearn.models.layer_scale_start import layer_scale_start
 
 EPS = 1e-6
-"""Of every LayerNorm, as in DeiT and CaiT."""
+"""ε of every LayerNorm, as in DeiT and CaiT."""
 
 
 class Scheme(NamedTuple):
@@ -23,7 +23,7 @@ class Scheme(NamedTuple):
     start: float | None
     """Where a number starts; that of LayerScale: :func:`~relearn.models.layer_scale_start.layer_scale_start`."""
     epsilon: bool
-    """Whether another start may be given."""
+    """Whether another initial value may be given."""
 
 
 SCHEMES: dict[str, Scheme] = {
@@ -71,7 +71,7 @@ class Joint:
         self.start = scheme.start if epsilon is None else float(epsilon)
         given = epsilon if self.weight == "channel" else None
         self.channel_start = layer_scale_start(depth) if given is None else float(given)
-        """Where LayerScale starts, in the body if it is the scheme, and in layers of class attention."""
+        """Initial value of LayerScale, in the body if it is the scheme, and in layers of class attention."""
 
     def join(self, drop_path: float) -> nn.Module:
         """Return a module (x, f(x)) → the stream after the branch; its weights are ``alpha``, of shape (D,) or (), or None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LEAST_CHANNELS = 4
-"""No scaled layer is narrower than this: below it, ReLU layers die and batch statistics mean nothing."""
+"""Minimum width of a scaled layer; narrower ReLU layers die, and their batch statistics are meaningless."""
 
 
 def scaled(channels: int, width: float) -> int:

@@ -79,11 +79,11 @@ NAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "vil_ls_medium": _vil(1, 4, 16, 1, **_LONG_SHORT),
     "vil_ls_base": _vil(1, 8, 24, 1, **_LONG_SHORT),
 }
-"""Name → its class and what the published size gives it; any argument can be given again.
+"""Name → its class and the arguments of the published size, all of which can be overridden.
 
-Sizes: qi2023, tables 4 and 5; DeiT's (Touvron et al. 2021), with a choice of residual scheme; LRFormer's depths (ye2023,
-table 1) on DeiT III small, whose released code starts LayerScale at 1e-4; zhu2022, table 5.8 (of CvT*-LS windows, ranks and
-more are found, not printed: relearn.measures.vision_counts).
+Sizes: qi2023, tables 4 and 5; those of DeiT (Touvron et al. 2021), for any residual scheme; LRFormer's depths (ye2023,
+table 1) on DeiT III small, whose released code starts LayerScale at 1e-4; zhu2022, table 5.8 (for CvT*-LS windows, ranks and
+more were found by search, not printed: relearn.measures.vision_counts).
 """
 
 

@@ -58,7 +58,7 @@ PRINTED: dict[str, dict[str, str]] = {
     APPENDIX: {"sigmoid": "0.25", "tanh": "1", "relu": "1"}
     | dict.fromkeys(("gelu_sigmoid", "gelu", "gelu_tanh"), "1.0998"),
 }
-"""Place → activation → the number; GELU has one for all of its forms."""
+"""Place in the paper → activation → printed number, the same for all forms of GELU."""
 
 
 def cases(
