@@ -148,7 +148,7 @@ def test_a_told_attack_keeps_every_iteration(desk: Any, reference: Any, number: 
 def orphan(desk: Any) -> Any:
     """An engine with a job below it: a process that has announced itself, and one that it has started."""
     source = f"""
-from relearn import parents
+from relearn.runs import orphan_guard as parents
 parents.announce()
 pid = os.fork()
 if pid == 0:
@@ -188,7 +188,7 @@ def test_a_child_that_lives_on_is_named_and_nothing_is_unlocked(desk: Any) -> No
         assert f"running: pretrain net seed0, process {job.pid}\n" in told.said
         assert f"`kill {job.pid}`" in told.last and (locks / "0.output.lock").exists()
         second = desk.start(
-            "from relearn import record\n"
+            "from relearn.runs import record\n"
             "import functools\n"
             "record.Run.__init__ = functools.partialmethod(record.Run.__init__, wait_s=0.3)\n"
             f"code = relearn(*{desk.pretrain()!r})"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="en
 END_S = 10.0
 ENGINE = """
 import subprocess, sys, time
-from relearn import parents
+from relearn.runs import orphan_guard as parents
 parents.announce()
 helper = subprocess.Popen([sys.executable, "-m", "relearn.cli", *sys.argv[1:]], stdout=2)
 print(helper.pid, flush=True)

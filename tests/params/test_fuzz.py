@@ -226,7 +226,7 @@ SIZES = {"layers", "dim", "ffn", "heads"}
 PLAN = """\
 import json, sys
 from pathlib import Path
-from relearn.steps import jobs
+from relearn.cli import jobs
 counts = []
 for text in json.load(sys.stdin):
     Path("params.yaml").write_text(text)

@@ -369,7 +369,7 @@ def test_only_loading_needs_the_schema_s_library() -> None:
     """A machine without pydantic can import the reader, and read what is no schema's business."""
     code = (
         "import sys; sys.modules['pydantic'] = None\n"
-        "from relearn import params\n"
+        "from relearn.params import reading as params\n"
         "assert params.machine({'device': 'cpu'}, 'params.yaml')['device'] == 'cpu'\n"
         "assert params.hidden_by_overlay('params.yaml', 'small')\n"
         "assert 'torch' not in sys.modules and 'relearn.params.schema' not in sys.modules\n"

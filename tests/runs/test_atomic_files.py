@@ -151,7 +151,7 @@ def test_staged_files_take_their_places_together_and_only_when_all_is_well(tmp_p
 def test_a_killed_writer_leaves_the_old_files_and_its_folder_goes_with_the_next(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom relearn import durable\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom relearn.runs import atomic_files as durable\n"
         "with durable.staged(Path(sys.argv[1])) as new:\n"
         "    (new / 'a').write_text('new')\n    print(flush=True)\n    sys.stdin.readline()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -35,7 +35,7 @@ def plain_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 JOB = """
 import sys
 from pathlib import Path
-from relearn.devices import acquire
+from relearn.runs.devices import acquire
 with acquire("auto", count=lambda: 4, note=lambda line: print("waits", flush=True),
              folder=Path(sys.argv[1]), poll_s=0.01) as name:
     print(name, flush=True)

@@ -15,7 +15,7 @@ from relearn.runs import interrupt, spool
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from relearn import interrupt, provenance, record
+from relearn.runs import interrupt, provenance, record
 provenance._git = lambda *_: None
 record.install_signal_handlers(float(sys.argv[1]))
 out = Path("results/mini/runs/a")

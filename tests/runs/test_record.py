@@ -338,7 +338,7 @@ KILLED_EVERYWHERE = '''
 import json, os, shutil, signal, sys, warnings
 from pathlib import Path
 import torch
-from relearn import checkpoint, provenance, record, spool
+from relearn.runs import checkpoint, provenance, record, spool
 torch.set_num_threads(1)
 provenance._git = lambda *_: None
 out = Path("results/mini/runs/a")

@@ -36,7 +36,7 @@ def run(argv):
 SERVER = f"""
 import os, sys
 from pathlib import Path
-from relearn import warm, warm_server
+from relearn.runs.warm import client as warm, server as warm_server
 os.setpgid(0, 0) if os.getpgrp() != os.getpid() else None
 stamp = warm.stamp()
 {JOB}
@@ -47,7 +47,7 @@ server.serve()
 """
 CLIENT = f"""
 import sys
-from relearn import warm
+from relearn.runs.warm import client as warm
 warm.PATIENCE_S = 0.5
 {JOB}
 done = warm.start(sys.argv[1:], 1)
@@ -60,7 +60,7 @@ HARMLESS = "print('here', flush=True)"
 READY = "import os, time; print(os.getpid(), flush=True)\n"
 WAITS = READY + "time.sleep(20)"
 STEPS_ON = (
-    READY + "from relearn import interrupt\ninterrupt.install_signal_handlers(60)\nprint('on', flush=True)\n"
+    READY + "from relearn.runs import interrupt\ninterrupt.install_signal_handlers(60)\nprint('on', flush=True)\n"
 )
 STEPS_ON += "while True:\n    interrupt.check()\n    time.sleep(0.01)"
 
@@ -350,7 +350,7 @@ def test_a_server_ends_with_its_parent_after_its_jobs(tmp_path: Path) -> None:
 def test_a_server_ends_soon_with_its_engine_whatever_its_jobs_do(tmp_path: Path) -> None:
     """The engine is not its parent here: a shell may stand between the two."""
     path = tmp_path / "socket"
-    program = SERVER.replace("server =", "from relearn import parents\nparents.PATIENCE_S = 0.5\nserver =")
+    program = SERVER.replace("server =", "from relearn.runs import orphan_guard as parents\nparents.PATIENCE_S = 0.5\nserver =")
     with subprocess.Popen(["sleep", "60"]) as engine:
         named = parents._name(engine.pid)
         with server(path, program, RELEARN_PARENTS=named) as process, client(path, WAITS) as one:
@@ -502,8 +502,8 @@ def test_chance_is_not_the_same_in_two_jobs(path: Path) -> None:
 REAL = """
 import sys
 from pathlib import Path
-from relearn import cli, warm, warm_server
-from relearn.steps import warm as verb
+from relearn import cli; from relearn.runs.warm import client as warm, server as warm_server
+from relearn.cli import warm as verb
 stamp = warm.stamp()
 verb.os.environ.update(verb.ALONE)
 assert not [problem for problem in verb.load() if not problem.startswith("relearn.")]

@@ -73,7 +73,7 @@ def test_the_step_imports_neither_torch_nor_scikit_learn(tmp_path: Path) -> None
 import sys
 from types import SimpleNamespace
 from pathlib import Path
-from relearn.steps import prepare
+from relearn.steps import prepare_images as prepare
 assert prepare.NEEDS_TORCH is False
 run = SimpleNamespace(output=lambda name: Path(sys.argv[1]) / name, finish=lambda metrics, notes: None)
 prepare.run(run, eval(sys.argv[2]), {}, "cpu", "fp32")

@@ -313,7 +313,7 @@ warnings.simplefilter("ignore")
 from pathlib import Path
 sys.path.insert(0, os.environ["TESTS"])
 import test_tracking
-from relearn import tracking
+from relearn.tracking import importer as tracking
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 root = "results/mini"

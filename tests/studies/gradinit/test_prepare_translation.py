@@ -74,7 +74,7 @@ def test_the_step_needs_no_torch(tmp_path: Path) -> None:
 import sys
 from types import SimpleNamespace
 from pathlib import Path
-from relearn.steps import corpus
+from relearn.studies.gradinit.steps import prepare_translation as corpus
 assert corpus.NEEDS_TORCH is False
 assert "tokenizers" not in sys.modules
 run = SimpleNamespace(output=lambda name: Path(sys.argv[1]) / name, finish=lambda metrics, notes: None)

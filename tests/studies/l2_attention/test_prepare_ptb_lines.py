@@ -79,7 +79,7 @@ def test_the_step_needs_no_torch(tmp_path: Path) -> None:
 import sys
 from types import SimpleNamespace
 from pathlib import Path
-from relearn.steps import characters
+from relearn.studies.l2_attention.steps import prepare_ptb_lines as characters
 assert characters.NEEDS_TORCH is False
 run = SimpleNamespace(output=lambda name: Path(sys.argv[1]) / name, finish=lambda metrics, notes: None)
 characters.run(run, eval(sys.argv[2]), {}, "cpu", "fp32")
