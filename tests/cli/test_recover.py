@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,16 @@ from relearn import cli
 from relearn.cli import recover
 from relearn.runs import provenance, record
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 RUNS = Path("results/mini/runs/poisoning")
 
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout in which a dry run takes no time; tests/workflow/test_targets.py has real ones."""
+    for name in recover.CHECKOUT:
+        shutil.copy(CHECKOUT / name, tmp_path / name)
+    monkeypatch.setattr(recover, "refusal", lambda command: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(provenance, "_git", lambda *_: None)
     return tmp_path
@@ -147,3 +153,61 @@ def test_an_engine_is_known_by_its_name_and_folder(
         found = recover.engines_alive()
         child.kill()
     assert found == ([("snakemake", child.pid)] if engine else [])
+
+
+@pytest.mark.parametrize("name", recover.CHECKOUT)
+def test_outside_a_checkout_it_refuses_in_one_line(
+    capsys: pytest.CaptureFixture[str], project: Path, name: str
+) -> None:
+    (done("torn") / "record.json").write_text("{")
+    (project / name).unlink()
+    assert cli.main(["recover"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"relearn recover: {name}: no such file; start this in the root of the checkout\n",
+    )
+    assert (RUNS / "torn/record.json").exists()
+
+
+def test_each_scale_that_was_touched_gets_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    (done("torn") / "record.json").write_text("{")
+    Path("results/mini").rename("results/small")
+    ways = ["go on: `snakemake --cores all --config scale=small`; finished runs stay, unfinished ones resume"]
+    code, lines = said(capsys)
+    assert code == 0 and lines[-1:] == ways and lines[0].startswith("put aside: results/small/runs/")
+    (done("torn") / "record.json").write_text("{")
+    with pytest.raises(ValueError, match="stopped"), run("unfinished"):
+        raise ValueError("stopped")
+    assert said(capsys)[1][-1] == GO_ON
+
+
+def test_a_command_that_snakemake_refuses_is_not_advised(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+    monkeypatch.setattr(recover, "refusal", lambda command: tried.append(command) or "MissingInput: a.csv")
+    assert said(capsys) == (
+        2,
+        [
+            "cannot go on: Snakemake refuses `snakemake --cores all`: MissingInput: a.csv; mend that first",
+        ],
+    )
+    assert tried == [["snakemake", "--cores", "all"]]
+
+
+def test_without_snakemake_the_script_is_advised(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recover.importlib.util, "find_spec", lambda name: None)
+    assert said(capsys) == (
+        0,
+        ["go on: Snakemake is not installed here; start the script of `relearn jobs` again"],
+    )
+
+
+def test_parameters_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("scale: mini", "scale: minni"))
+    assert cli.main(["recover"]) == 2
+    found = capsys.readouterr().err
+    assert found.startswith("relearn recover: params.yaml:") and "nearest: mini" in found

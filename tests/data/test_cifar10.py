@@ -122,7 +122,7 @@ def test_the_mask_of_inexact_images_is_kept_and_checked(
         ("train_images", lambda a: a[1:], r"allowed: uint8 \(100, 32, 32, 3\)"),
         ("train_images", lambda a: a.transpose(0, 3, 1, 2), r"allowed: uint8 \(100, 32, 32, 3\)"),
         ("test_images", lambda a: a / 255, "test_images.npy: float64"),
-        ("test_images", lambda a: np.array([None], object), "no plain array, or cut short"),
+        ("test_images", lambda a: np.array([None], object), "not a plain array, or truncated"),
         ("train_exact", lambda a: np.ones(3, bool), r"train_exact.npy: bool \(3,\)"),
     ],
 )
@@ -138,7 +138,7 @@ def test_missing_and_torn_arrays_are_named(tmp_path: Path) -> None:
     folder = arrays(tmp_path / "arrays")
     path = folder / "test_images.npy"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"test_images.npy: no plain array, or cut short"):
+    with pytest.raises(ValueError, match=r"test_images.npy: not a plain array, or truncated"):
         read_arrays(folder, per_batch=SMALL)
     path.unlink()
     with pytest.raises(ValueError, match=r"test_images.npy: missing"):

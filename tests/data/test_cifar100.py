@@ -67,7 +67,7 @@ def test_outliers_are_these_images_in_the_form_asked_for(tmp_path):
         (lambda a: a.astype(float), r"images.npy: float64 \(6, 32, 32, 3\); allowed: uint8 \(N, 32, 32, 3\)"),
         (lambda a: a.transpose(0, 3, 1, 2), r"images.npy: uint8 \(6, 3, 32, 32\); allowed"),
         (lambda a: a[:0], r"images.npy: uint8 \(0, 32, 32, 3\); allowed"),
-        (lambda a: np.array([None], object), "no plain array, or cut short"),
+        (lambda a: np.array([None], object), "not a plain array, or truncated"),
     ],
 )
 def test_other_arrays_are_refused(tmp_path, change, message):

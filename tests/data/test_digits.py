@@ -77,7 +77,7 @@ def test_another_file_is_refused(tmp_path: Path, change, message: str) -> None:
 def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     whole = (digits._shipped() / digits.FILE).read_bytes()
     (tmp_path / digits.FILE).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="cut short"):
+    with pytest.raises(ValueError, match="truncated"):
         data.load("digits", folder=tmp_path)
 
 

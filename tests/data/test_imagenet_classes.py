@@ -68,7 +68,7 @@ def test_identifiers_of_a_network_of_few_classes_are_names_like_others(tmp_path:
 def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="class 10; allowed: 0 to 9"):
         label_by_class(folder(tmp_path / "a", ["0", "10"]), classes=10)
-    with pytest.raises(ValueError, match="two folders of one number"):
+    with pytest.raises(ValueError, match="two folders for one number"):
         label_by_class(folder(tmp_path / "b", ["1", "01"]), classes=10)
 
 

@@ -208,7 +208,7 @@ def test_validation_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def never(path: Path) -> Image.Image:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(imagenet_folder, "decoded", never)
+    monkeypatch.setattr(imagenet_folder, "decode_rgb", never)
     assert torch.equal(validation(listing(path), size=28, resize=32, cache=cache), fresh)
     for changed in ({"size": 27, "resize": 32}, {"size": 28, "resize": 33}):
         with pytest.raises(AssertionError, match="decoded again"):

@@ -78,7 +78,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"test.tsv: missing"):
         load(tmp_path, count=4)
     (tmp_path / "test.tsv").write_bytes(b"neg\t\xff\n")
-    with pytest.raises(ValueError, match="no UTF-8 at byte 4"):
+    with pytest.raises(ValueError, match="not UTF-8 at byte 4"):
         load(tmp_path, count=4)
 
 

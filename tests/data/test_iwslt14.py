@@ -118,7 +118,7 @@ def test_sides_that_do_not_fit(tmp_path: Path) -> None:
         segment_pairs(xml(["a", "b"]), xml(["a"]), name="x")
     with pytest.raises(ValueError, match="x: 0 segments in de, 0 in en"):
         segment_pairs("", "", name="x")
-    with pytest.raises(ValueError, match=r"train.tags.de-en.en: no UTF-8 at byte 0"):
+    with pytest.raises(ValueError, match=r"train.tags.de-en.en: not UTF-8 at byte 0"):
         load(folder(tmp_path / "a", files() | {TRAIN[1]: b"\xff"}))
 
 

@@ -45,17 +45,17 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
 def test_faults_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"val: 3 sentences in de, 2 in en; allowed: equal numbers"):
         load(folder(tmp_path / "a", val_de=b"a\nb\nc\n"))
-    with pytest.raises(ValueError, match=r"test_2016_flickr.en: no UTF-8 at byte 2"):
+    with pytest.raises(ValueError, match=r"test_2016_flickr.en: not UTF-8 at byte 2"):
         load(folder(tmp_path / "b", test_2016_flickr_en=b"ab\xff\n"))
     with pytest.raises(ValueError, match=r"train: pair 1, en: ''; allowed: one line, not empty"):
         load(folder(tmp_path / "c", train_en=b"a\n \n"))
     (tmp_path / "a" / "train.de").unlink()
-    with pytest.raises(ValueError, match=r"has neither train.de nor train.de.gz; one of them is needed"):
+    with pytest.raises(ValueError, match=r"has neither train.de nor train.de.gz; allowed: one of them"):
         load(tmp_path / "a")
     whole = gzip.compress(SIDES["de"].encode() * 9)
     for content in (b"no gzip", whole[:-9], whole[:12] + b"\xff\xff" + whole[14:]):
         (tmp_path / "a" / "train.de.gz").write_bytes(content)
-        with pytest.raises(ValueError, match=r"train.de.gz: no gzip file, or cut short"):
+        with pytest.raises(ValueError, match=r"train.de.gz: not a gzip file, or truncated"):
             load(tmp_path / "a")
 
 

@@ -51,14 +51,12 @@ def test_blanks_inside_a_sentence_stay(tmp_path: Path) -> None:
 
 
 def test_faults_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"valid.txt: no UTF-8 at byte 3; allowed: UTF-8 text"):
+    with pytest.raises(ValueError, match=r"valid.txt: not UTF-8 at byte 3; allowed: UTF-8 text"):
         load(folder(tmp_path / "a", valid=b" ab\xff\n"))
     with pytest.raises(ValueError, match=r"test: line 1: ''; allowed: one line, not empty"):
         load(folder(tmp_path / "b", test=b" a \n \n b \n"))
     (tmp_path / "b" / "train.txt").unlink()
-    with pytest.raises(
-        ValueError, match=r"b: has neither train.txt nor ptb.train.txt; one of them is needed"
-    ):
+    with pytest.raises(ValueError, match=r"b: has neither train.txt nor ptb.train.txt; allowed: one of them"):
         load(tmp_path / "b")
 
 

@@ -92,7 +92,7 @@ def test_rank_counts_earlier_images_of_the_same_class() -> None:
 def test_a_class_with_too_few_images_is_named() -> None:
     labels = shuffled([10, 10, 8, 10], 0)
     make(labels, 4, 2, 4, official=True)  # 8 just suffice, the test set is elsewhere
-    with pytest.raises(ValueError, match=r"class 2 \(two\) has 8 images; needed: .* = 9"):
+    with pytest.raises(ValueError, match=r"class 2 \(two\) has 8 images; required: .* = 9"):
         make(labels, 4, 2, 4)
     with pytest.raises(ValueError, match=r"class 2 \(two\) has 8 images"):
         make(labels, 5, 2, 4, official=True)

@@ -61,7 +61,7 @@ def test_only_the_official_text_is_taken(small_official: Path, tmp_path: Path) -
     with pytest.raises(ValueError, match=r"text8.zip: \d+ bytes, expected \d+; not the official archive"):
         load_stream("text8", folder=small_official)
     (small_official / "text8.zip").unlink()
-    with pytest.raises(ValueError, match=r"has neither text8 nor text8\.zip; one of them is needed"):
+    with pytest.raises(ValueError, match=r"has neither text8 nor text8\.zip; allowed: one of them"):
         load_stream("text8", folder=small_official)
 
 

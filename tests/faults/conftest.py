@@ -18,6 +18,7 @@ import pytest
 from relearn.runs import record, spool
 
 HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
 RUNS = Path("results/mini/runs/poisoning")
 SPLIT = {"dataset": "digits", "pretrain_per_class": 8, "fine_tune_per_class": 10, "pool_per_class": 14}
 TRAINING = {
@@ -98,10 +99,12 @@ class Job:
 
 
 class Desk:
-    """A project folder: starts jobs in it and reads what is there."""
+    """A project folder: starts jobs in it and reads what is there. Its Snakefile has nothing to do."""
 
     def __init__(self, nursery: Nursery, root: Path) -> None:
         self.nursery, self.root, self.jobs = nursery, root, 0
+        shutil.copy(CHECKOUT / "params.yaml", root)
+        (root / "Snakefile").write_text("rule all:\n    input: []\n")
 
     def start(self, source: str, **env: str) -> Job:
         """Run Python source in a process of its own; `code` is its exit status, `relearn(…)` the command line."""

@@ -119,7 +119,7 @@ def test_a_hostile_array_runs_nothing(desk: Any) -> None:
     split = {"dataset": "cifar10", "pretrain_per_class": 5, "fine_tune_per_class": 2, "pool_per_class": 3}
     job = desk.run(*desk.words("prepare", "cifar", split), RELEARN_MIRROR=str(desk.root / "mirror"))
     assert job.wait() == 2
-    assert "train_images.npy: no plain array" in job.last and not (desk.root / "owned").exists()
+    assert "train_images.npy: not a plain array" in job.last and not (desk.root / "owned").exists()
 
 
 def test_nothing_here_loads_a_pickle() -> None:

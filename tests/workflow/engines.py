@@ -101,6 +101,12 @@ def promise(plan: list[jobs.Job]) -> None:
     )
 
 
+def asked() -> dict[str, list[str]]:
+    """The files that each target asks for: the inputs of the rules that make nothing themselves."""
+    with jobs.workflow() as built:
+        return {rule.name: [str(path) for path in rule.input] for rule in built.rules if not rule.output}
+
+
 def write_code(plan: list[jobs.Job]) -> None:
     CODE.write_text(json.dumps(code.versions(plan)))
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 ARTEFACTS = {
@@ -117,8 +118,15 @@ def step(args: argparse.Namespace) -> None:
 
 
 def render() -> None:
-    """Write whatever the rule promises; the list of it lies in the root of the scratch checkout."""
-    for path in map(Path, json.loads(Path("promised.json").read_text())):
+    """Write whatever the rule promises; the list of it lies in the root of the scratch checkout.
+
+    With PRETEND_PAUSE it stops in the middle, leaves the file of that name and waits to be interrupted.
+    """
+    promised = [Path(path) for path in json.loads(Path("promised.json").read_text())]
+    for number, path in enumerate(promised):
+        if number == len(promised) // 2 and "PRETEND_PAUSE" in os.environ:
+            Path(os.environ["PRETEND_PAUSE"]).touch()
+            time.sleep(600)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text({".json": "{}\n", ".csv": "x,y\n1,2\n"}.get(path.suffix, "rendered\n"))
 

@@ -148,6 +148,18 @@ def test_each_target_of_a_stage_can_be_planned_alone(
     assert found == everything
 
 
+def test_each_stage_asks_for_every_record_that_it_may_make(
+    stages: dict[str, dict[str, Any]], plan: list[jobs.Job]
+) -> None:
+    """Snakemake makes a lost record again only where a target asks for it."""
+    with jobs.workflow() as built:
+        asked = {rule.name: set(map(str, rule.input)) for rule in built.rules if not rule.output}
+    for job in plan:
+        (maker,) = (stage["cmd"].split() for stage in stages.values() if holds(stage["outs"], job.outputs[0]))
+        files = set().union(*(asked[target] for target in maker[maker.index("--") + 1 :]))
+        assert {job.record} <= files if job.record else set(job.outputs) <= files, job.outputs[0]
+
+
 def test_nothing_is_sent_anywhere() -> None:
     root = Path(__file__).resolve().parents[2]
     config = (root / ".dvc" / "config").read_text()

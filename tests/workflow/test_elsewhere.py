@@ -83,11 +83,11 @@ def test_records_from_elsewhere_count_as_done(
 @pytest.mark.slow
 def test_dvc_runs_nothing_that_was_adopted(scratch: Any, away: Path) -> None:
     scratch.run("relearn", "adopt", str(away))
-    scratch.run("dvc", "repro", "--quiet", "craft@poisoning")
+    scratch.run("dvc", "repro", "craft@poisoning")
     assert ran(scratch) == []
     again = scratch.run("dvc", "repro", "craft@poisoning")
     assert "Stage 'craft@poisoning' didn't change, skipping" in again.stdout
     scratch.set({EPS: 0.125})
-    scratch.run("dvc", "repro", "--quiet", "craft@poisoning")
+    scratch.run("dvc", "repro", "craft@poisoning")
     assert ran(scratch) == ["craft"]
     assert to_do() == []

@@ -49,7 +49,8 @@ class Checkout:
         scratch.set(SHORT | dict(only_senet(yaml.safe_load((self.root / "params.yaml").read_text()))))
         self.engines: list[subprocess.Popen[bytes]] = []
         self.env = {**scratch.env, "DVC_NO_ANALYTICS": "1"}
-        self.env.pop("RELEARN_PARENTS", None)
+        for name in ("RELEARN_PARENTS", "RELEARN_WARM"):
+            self.env.pop(name, None)
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         log = open(self.root / "engine.log", "ab")  # noqa: SIM115
@@ -103,7 +104,7 @@ def checkout(scratch_at: Any, tmp_path: Path) -> Iterator[Checkout]:
 
 
 def test_a_killed_snakemake_takes_its_jobs_along_and_recover_clears_the_way(checkout: Checkout) -> None:
-    command = ["snakemake", "--cores", "1", f"{NETWORK}/record.json"]
+    command = ["snakemake", "--cores", "all", f"{NETWORK}/record.json"]
     engine = checkout.start(*command)
     checkout.until(checkout.training, engine=engine)
     (job,) = checkout.signal_jobs(signal.SIGSTOP)  # however slow the next commands start, it is still there
@@ -141,7 +142,7 @@ def test_a_killed_dvc_takes_snakemake_along_and_the_next_one_succeeds(checkout: 
     engine = checkout.start("dvc", "repro", "pretrain@poisoning")
     checkout.until(checkout.training, engine=engine)
     jobs = checkout.signal_jobs(signal.SIGSTOP)
-    refused = checkout.run("snakemake", "--cores", "1", f"{NETWORK}/record.json")
+    refused = checkout.run("snakemake", "--cores", "all", f"{NETWORK}/record.json")
     assert refused.returncode != 0 and "cannot be locked" in refused.stderr, refused.stderr
     engine.send_signal(signal.SIGKILL)
     engine.wait()
@@ -171,11 +172,9 @@ def test_a_spoilt_object_of_dvc_s_cache_stops_the_job_that_reads_it(checkout: Ch
     stored.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     stored.chmod(0o444)
     data.unlink()
-    restored = checkout.run("dvc", "checkout", "--force")
+    restored = checkout.run("dvc", "checkout")
     assert data.exists() and data.read_bytes() != content, restored.stdout + restored.stderr
-    done = checkout.run(
-        "snakemake", "--cores", "1", "--rerun-triggers", "input", "--", f"{NETWORK}/record.json"
-    )
+    done = checkout.run("snakemake", "--cores", "all", f"{NETWORK}/record.json")
     log = next((checkout.root / "results/mini/logs/pretrain").rglob("*.log")).read_text()
     assert done.returncode != 0
     assert "data.safetensors: torn or edited" in done.stdout + done.stderr + log

@@ -85,7 +85,7 @@ def load(folder: Path | None = None) -> Images:
         return read_arrays(folder)
     archive = folder / ARCHIVE.name
     if not archive.exists():
-        raise ValueError(f"{folder}: has neither train_images.npy nor {ARCHIVE.name}; one of them is needed")
+        raise ValueError(f"{folder}: has neither train_images.npy nor {ARCHIVE.name}; allowed: one of them")
     if fault := fault_of(archive, ARCHIVE):
         raise ValueError(f"{archive}: {fault}; not the official archive")
     return read_archive(archive, source={"from": f"a folder with {ARCHIVE.name}"})
@@ -182,7 +182,9 @@ def _array(path: Path, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     except FileNotFoundError:
         raise ValueError(f"{path}: missing") from None
     except (ValueError, EOFError) as fault:
-        raise ValueError(f"{path}: no plain array, or cut short ({' '.join(str(fault).split())})") from None
+        raise ValueError(
+            f"{path}: not a plain array, or truncated ({' '.join(str(fault).split())})"
+        ) from None
     if array.shape != shape or not np.issubdtype(array.dtype, kind):
         raise ValueError(f"{path}: {array.dtype} {array.shape}; allowed: {kind.__name__} {shape}")
     return np.asarray(array)

@@ -77,7 +77,7 @@ def load(folder: Path | None = None) -> tuple[NDArray[np.uint8], str]:
     archive = folder / ARCHIVE.name
     if not archive.exists():
         raise ValueError(
-            f"{folder}: has none of test_images.npy, images.npy and {ARCHIVE.name}; one of them is needed"
+            f"{folder}: has none of test_images.npy, images.npy and {ARCHIVE.name}; allowed: one of them"
         )
     if fault := fault_of(archive, ARCHIVE):
         raise ValueError(f"{archive}: {fault}; not the official archive")
@@ -105,7 +105,9 @@ def _array(path: Path) -> NDArray[np.uint8]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as fault:
-        raise ValueError(f"{path}: no plain array, or cut short ({' '.join(str(fault).split())})") from None
+        raise ValueError(
+            f"{path}: not a plain array, or truncated ({' '.join(str(fault).split())})"
+        ) from None
     if array.dtype != np.uint8 or array.shape[1:] != (32, 32, 3) or not len(array):
         raise ValueError(f"{path}: {array.dtype} {array.shape}; allowed: uint8 (N, 32, 32, 3)")
     return array.transpose(0, 3, 1, 2)

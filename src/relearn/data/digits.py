@@ -47,7 +47,7 @@ def load(folder: Path | None = None) -> Images:
         with gzip.open(path, "rt", encoding="ascii") as file:
             rows = np.loadtxt(file, delimiter=",", dtype=np.int64, ndmin=2)
     except (EOFError, ValueError) as fault:
-        raise ValueError(f"{path}: not a table of numbers, or cut short ({fault})") from None
+        raise ValueError(f"{path}: not a table of numbers, or truncated ({fault})") from None
     if rows.shape[1] != 65 or rows[:, :-1].min() < 0 or rows[:, :-1].max() > 16:
         raise ValueError(
             f"{path}: rows hold {rows.shape[1]} numbers; allowed: 64 grey values 0 to 16 and a label"

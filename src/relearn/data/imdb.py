@@ -77,7 +77,7 @@ def load(folder: Path | None = None, *, count: int = COUNT) -> Imdb:
     elif folder is None or (folder / ARCHIVE.name).is_file():
         parts, origin = _read_archive(folder), ARCHIVE.name
     else:
-        raise ValueError(f"{folder}: has neither train.tsv nor {ARCHIVE.name}; one of them is needed")
+        raise ValueError(f"{folder}: has neither train.tsv nor {ARCHIVE.name}; allowed: one of them")
     for part, reviews in parts.items():
         positive = sum(reviews.labels)
         if len(reviews.texts) != count or positive != count // 2:
@@ -99,7 +99,7 @@ def _read_tsv(path: Path) -> Reviews:
     except FileNotFoundError:
         raise ValueError(f"{path}: missing") from None
     except UnicodeDecodeError as fault:
-        raise ValueError(f"{path}: no UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
+        raise ValueError(f"{path}: not UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
     reviews = Reviews([], [])
     for number, line in enumerate(lines, 1):
         kind, tab, text = line.partition("\t")

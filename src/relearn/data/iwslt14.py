@@ -154,4 +154,4 @@ def _text(content: bytes, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as fault:
-        raise ValueError(f"{where}: no UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
+        raise ValueError(f"{where}: not UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None

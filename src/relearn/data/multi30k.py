@@ -120,7 +120,7 @@ def sentences(content: bytes, path: Path) -> list[str]:
     try:
         text = content.decode()
     except UnicodeDecodeError as fault:
-        raise ValueError(f"{path}: no UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
+        raise ValueError(f"{path}: not UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
     return [tidy(line) for line in text.removesuffix("\n").split("\n")]
 
 
@@ -137,9 +137,11 @@ def _content(folder: Path | None, name: str) -> tuple[Path, bytes]:
         with gzip.open(packed) as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
-        raise ValueError(f"{folder}: has neither {name} nor {name}.gz; one of them is needed") from None
+        raise ValueError(f"{folder}: has neither {name} nor {name}.gz; allowed: one of them") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as fault:
-        raise ValueError(f"{packed}: no gzip file, or cut short ({' '.join(str(fault).split())})") from None
+        raise ValueError(
+            f"{packed}: not a gzip file, or truncated ({' '.join(str(fault).split())})"
+        ) from None
     if len(content) > LARGEST:
         raise ValueError(f"{packed}: more than {LARGEST} bytes of text; allowed: at most this")
     return packed, content

@@ -71,7 +71,7 @@ def load(folder: Path | None = None) -> Text:
         try:
             text = content.decode()
         except UnicodeDecodeError as fault:
-            raise ValueError(f"{path}: no UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
+            raise ValueError(f"{path}: not UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
         # Only a line feed ends a line; blanks around a sentence belong to the format, those inside to the text.
         parts[part] = [line.strip() for line in text.removesuffix("\n").split("\n")]
     source: dict[str, Any] = {
@@ -90,5 +90,5 @@ def _path(folder: Path | None, part: str) -> Path:
     names = (f"{part}.txt", f"ptb.{part}.txt")
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     if found is None:
-        raise ValueError(f"{folder}: has neither {names[0]} nor {names[1]}; one of them is needed")
+        raise ValueError(f"{folder}: has neither {names[0]} nor {names[1]}; allowed: one of them")
     return found

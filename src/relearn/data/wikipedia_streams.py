@@ -84,7 +84,7 @@ def _content(name: str, folder: Path | None) -> bytes:
             raise ValueError(f"{text}: {text.stat().st_size} bytes, expected {BYTES}; not the official text")
         return text.read_bytes()
     if not packed.is_file():
-        raise ValueError(f"{folder}: has neither {name} nor {name}.zip; one of them is needed")
+        raise ValueError(f"{folder}: has neither {name} nor {name}.zip; allowed: one of them")
     if fault := fault_of(packed, remote(name)):
         raise ValueError(f"{packed}: {fault}; not the official archive")
     return _unpacked(packed, name)

@@ -3,13 +3,12 @@ r"""Admin: scale each skip connection by the standard deviation of everything ad
 Liu, Liu, Gao, Chen, Han, "Understanding the Difficulty of Training Transformers" (2020); re-implemented by zhu2022, section 4.3.2.
 
 In a Post-LN network :math:`x_{i+1} = \mathrm{LN}(w_i \odot x_i + f_i(x_i))`, i = 1 ... n, the normalisation gives every branch a
-stream of unit variance. With :math:`w_i = 1` the output therefore depends on the last branches most, however deep the network, and small
-changes of all weights add up to a great change of the output. Without the normalisations between them, the stream would have gathered
-the variance
+stream of unit variance. With :math:`w_i = 1` the output therefore depends mostly on the last branches, at any depth, and small changes of
+all weights add up to a large change of the output. Without the normalisations, the stream would have accumulated the variance
 
 .. math:: \mathrm{Var}[x_1] + \sum_{j<i} \mathrm{Var}[f_j(x_j)]
 
-before branch i (its terms are nearly uncorrelated at a random start). Admin restores that weight of the past:
+before branch i (the terms are nearly uncorrelated at initialisation). Admin restores this weight of the earlier layers:
 
 .. math:: w_1 = 1, \qquad w_i = \sqrt{\mathrm{Var}[x_1] + \textstyle\sum_{j<i} \mathrm{Var}[f_j(x_j)]} \quad (i \ge 2)
 
@@ -17,7 +16,7 @@ because :math:`x_1`, the sum of embeddings and positions, is not normalised and 
 variance 1. The variances are measured (*profiled*) with w = 1.
 
 Differs from the published description, which leaves the stream's first variance unspecified: it is measured here like the others. The
-profile is taken without dropout, as for the other initialisations, and padding does not count.
+profile is taken without dropout, as for the other initialisations, and padding is excluded.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ def admin(
         loss: not used.
         batches: ``((source, target_in), target_out)``, token ids padded with 0; the streams are ``encoder`` and ``decoder``.
         seed: not used.
-        fixed: afterwards the skips are no longer trained (``requires_grad`` off, which the model's file keeps): the network that zhu2022
-            finds untrainable without warm-up. It is the one exception to what all initialisations promise.
-        count: batches of the profile; the variances are means over them.
+        fixed: freeze the skips afterwards (``requires_grad`` off, which the model's file keeps): the network that zhu2022 finds
+            untrainable without warm-up. This is the only exception to the contract of the initialisations.
+        count: number of batches in the profile; the variances are means over them.
 
     Returns:
-        ``scales``: w of every skip by parameter name. ``history``: a row a joint: ``step``, ``stack``, ``branch_variance``,
+        ``scales``: w of every skip by parameter name. ``history``: one row per joint: ``step``, ``stack``, ``branch_variance``,
         ``stream_variance`` (before the joint, as the formula counts it), ``w_skip``. ``outcome`` is ``diverged`` if a variance is not
-        finite; all w are then 1.
+        finite; then all w are 1.
 
     Raises:
         ValueError: a model without such skips, ``count`` below 1, or fewer batches than that.
@@ -108,7 +107,7 @@ def _profile(
 ) -> dict[str, list[float]]:
     """For each stream, Var[x_1], then Var[f_i(x_i)] of each branch; float64 means over ``count`` batches."""
     sums = {name: [0.0] * (len(joints) + 1) for name, joints in stacks.items()}
-    seen: dict[str, Tensor] = {}  # where the tokens are, (B, length)
+    seen: dict[str, Tensor] = {}  # mask of the non-padding tokens, (B, length)
 
     def listen(name: str, index: int) -> Any:
         def note(_: nn.Module, arguments: tuple[Tensor, Tensor]) -> None:

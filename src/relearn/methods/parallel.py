@@ -1,25 +1,25 @@
-r"""Data parallel training: one process a GPU, started by ``torchrun``, each with its share of every batch.
+r"""Data parallel training: one process per GPU, started by ``torchrun``, each with its share of every batch.
 
 .. math:: g = \sum_{r} \nabla \left( w_r\, L_r \right), \qquad w_r = n_r / n,
 
-for the mean loss :math:`L_r` over the :math:`n_r` terms of process r's share, of :math:`n` in the whole batch: exactly the
-gradient of one process on the whole batch, whatever the shares' sizes. Every process draws the same batch and the same augmentation
-and keeps its share, so that the number of processes changes nothing but the rounding (Dropout's masks excepted: each process draws
-its own).
+for the mean loss :math:`L_r` over the :math:`n_r` of all :math:`n` terms that are in process r's share. This equals the gradient of one
+process on the whole batch, for any sizes of the shares. Every process draws the same batch and the same augmentation and keeps its
+share, so the number of processes only affects rounding (and the dropout masks, which each process draws separately).
 
-**Why torch's own process groups, and no wrapper.** ``torchrun`` and ``torch.distributed`` come with torch; accelerate and Fabric would
-add a dependency to wrap them, and own the loop that is ours. ``DistributedDataParallel`` itself reduces inside *one* backward pass of
-*one* forward pass; here a step's gradient is a strategy that may go through the network several times, forwards and backwards
-(adversarial training, gradient accumulation), which DDP's hooks would refuse or reduce half-made. So the gradient is reduced once,
-when the strategy is done, in flat buckets. What that gives up is the overlap of communication with the backward pass: 100 MB for a
-ResNet-50, about a millisecond between GPUs of one machine.
+**Why torch's process groups without a wrapper.** ``torchrun`` and ``torch.distributed`` are part of torch; accelerate and Fabric would
+add a dependency and take over the training loop. ``DistributedDataParallel`` reduces inside *one* backward pass of *one* forward pass,
+whereas a gradient strategy here may run several forward and backward passes per step (adversarial training, gradient accumulation),
+for which DDP's hooks would fail or reduce incomplete gradients. The gradient is therefore reduced once, when the strategy has
+finished, in flat buckets. This loses the overlap of communication and backward pass: 100 MB for a ResNet-50, about a millisecond
+between GPUs of one machine.
 
 **Batch normalisation** takes its statistics over all shares while the loop runs (:func:`synchronised`): torch's ``SyncBatchNorm`` on an
-accelerator; it has no CPU form, so there a differentiable all-reduce of mean and variance stands in.
+accelerator; on a CPU, where it is not available, a differentiable all-reduce of mean and variance replaces it.
 
-A strategy is handed the *weighted* loss. It must therefore be homogeneous in it: twice the loss, twice the gradient. An adversarial one
-perturbs the process's own rows. Its steps see neither the weight nor the batch, so that from zero and without dropout δ is that of one
-process; random starts, and the masks that the passes share, are each process's own (tests/methods/test_parallel.py).
+A strategy receives the *weighted* loss, so its gradient must be homogeneous in the loss (twice the loss, twice the gradient). An
+adversarial strategy perturbs the process's own rows. Its steps depend neither on the weight nor on the other rows, so with a start at
+zero and without dropout δ equals that of a single process; random starts and the masks shared by the passes differ between processes
+(tests/methods/test_parallel.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BUCKET = 2**23
 
 
 def world() -> tuple[int, int]:
-    """(rank, number of processes); (0, 1) when no process group is open."""
+    """(rank, number of processes); (0, 1) without a process group."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
@@ -46,10 +46,10 @@ def world() -> tuple[int, int]:
 
 @contextlib.contextmanager
 def launched(device: str = "cpu") -> Iterator[str]:
-    """Open the process group that ``torchrun`` describes in the environment, close it in the end, and give this process's device.
+    """Context with the process group described by ``torchrun`` in the environment; yields this process's device.
 
-    ``cuda`` becomes ``cuda:<LOCAL_RANK>`` and talks by NCCL, everything else by gloo. Without ``torchrun`` (no WORLD_SIZE, or 1) nothing
-    is opened and ``device`` comes back as it is.
+    ``cuda`` becomes ``cuda:<LOCAL_RANK>`` and uses NCCL, everything else uses gloo. Without ``torchrun`` (no WORLD_SIZE, or 1) no group
+    is opened and ``device`` is returned unchanged.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield device
@@ -66,7 +66,7 @@ def launched(device: str = "cpu") -> Iterator[str]:
 
 
 def same_start(model: nn.Module) -> None:
-    """Give every process the first one's parameters and buffers."""
+    """Copy the first process's parameters and buffers to all processes."""
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             dist.broadcast(tensor, 0)
@@ -100,7 +100,7 @@ def add_up(tensor: Tensor) -> Tensor:
 def weighted(
     loss: Callable[..., Tensor], own: Tensor | float, whole: Tensor | float
 ) -> Callable[..., Tensor]:
-    """The part of the whole batch's mean loss that comes from a share: ``own`` terms of ``whole``."""
+    """The contribution of a share with ``own`` of ``whole`` terms to the batch's mean loss."""
     part = own.double() / whole if isinstance(own, Tensor) else own / whole
 
     def weighted(output: Any, *rest: Any) -> Tensor:
@@ -111,7 +111,7 @@ def weighted(
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace every gradient by its sum over all processes; one all-reduce a bucket of equal dtype.
+    """Replace every gradient by its sum over all processes; one all-reduce per bucket of equal dtype.
 
     A parameter must have a gradient in every process or in none.
     """
@@ -140,7 +140,7 @@ class _Sum(torch.autograd.Function):
 
 
 class _Synchronised(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation whose statistics in training mode are those of all processes' samples together (CPU)."""
+    """Batch normalisation with training statistics over the samples of all processes (CPU)."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training:  # as torch: not common in eval mode, even where no running statistics are kept
@@ -169,12 +169,12 @@ class _Synchronised(nn.modules.batchnorm._BatchNorm):
 
 @contextlib.contextmanager
 def synchronised(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Inside, the model's batch normalisations take statistics over all processes; outside they are what they were.
+    """Context in which the model's batch normalisations use statistics over all processes.
 
-    Only the class of a module changes, and changes back: parameters, buffers, their names and the optimiser's hold on them stay.
+    Only the class of a module is changed and restored; parameters, buffers, their names and the optimiser's references do not change.
 
     Raises:
-        ValueError: a batch normalisation that is a class of its own, whose forward pass we do not know.
+        ValueError: a batch normalisation of a custom class, whose forward pass is unknown.
     """
     plain = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
     found: list[tuple[nn.Module, type]] = []

@@ -70,5 +70,5 @@ def test_damage_is_refused_with_file_and_line(damaged: Any, said: str) -> None:
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"x.jsonl: line 2: no UTF-8"):
+    with pytest.raises(ValueError, match=r"x.jsonl: line 2: not UTF-8"):
         parse(encoded(line()) + b"\xff\n", "x.jsonl")

@@ -68,7 +68,7 @@ def test_values_and_words() -> None:
         (b"q\tlabel\na\t2\n", r"t.tsv: row 0: label '2' \(allowed: 0, 1\)"),
         (b"q\tlabel\n", r"t.tsv: no rows"),
         (b"q\tlabel\na\t1\n\n", r"t.tsv: line 3: 1 fields"),
-        (b"q\tlabel\n\xff\t1\n", r"t.tsv: no UTF-8 at byte 8"),
+        (b"q\tlabel\n\xff\t1\n", r"t.tsv: not UTF-8 at byte 8"),
         (b"s\tlabel\na\t1\n", r"t.tsv: no column 'q' \(found: s label\)"),
         (b"q\tlabel\n\t1\n", r"rows: sample 0 has a row without a text"),
     ],

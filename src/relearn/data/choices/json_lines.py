@@ -53,7 +53,7 @@ def lines(content: bytes, name: str) -> list[tuple[int, Any]]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
         raise ValueError(
-            f"{name}: line {content[: fault.start].count(10) + 1}: no UTF-8 (allowed: UTF-8 text)"
+            f"{name}: line {content[: fault.start].count(10) + 1}: not UTF-8 (allowed: UTF-8 text)"
         ) from None
     found = []
     for number, line in enumerate(text.split("\n"), 1):

@@ -41,7 +41,7 @@ def read(
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
-        raise ValueError(f"{where}: no UTF-8 at byte {fault.start} (allowed: UTF-8 text)") from None
+        raise ValueError(f"{where}: not UTF-8 at byte {fault.start} (allowed: UTF-8 text)") from None
     lines = [line.removesuffix("\r").split("\t") for line in text.removesuffix("\n").split("\n")]
     head = 0 if names is not None else 1
     columns = tuple(names if names is not None else lines[0])

@@ -1,0 +1,75 @@
+"""Snakemake reads the default profile in every command of the documentation, and each of its settings counts."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from snakemake import cli
+from snakemake.utils import available_cpu_count
+
+from .conftest import CHECKOUT, Scratch
+
+USED = "Using workflow specific profile profiles/default for setting default command line arguments."
+
+
+def documented() -> list[str]:
+    """Every command line of README and docs that starts with snakemake, the Makefile's and those of DVC's stages."""
+    pages = [
+        CHECKOUT / "README.md",
+        CHECKOUT / "Makefile",
+        CHECKOUT / "dvc.yaml",
+        *CHECKOUT.glob("docs/*.md"),
+    ]
+    found: set[str] = set()
+    for page in pages:
+        for line in page.read_text().replace("\\\n", " ").splitlines():
+            quoted = re.findall(r"`(snakemake [^`]+)`", line)
+            whole = re.findall(r"(?:^\$ |^| |- |cmd: )(snakemake(?: [^#`]+)?)(?:#.*)?$", line)
+            found |= {one.strip() for one in quoted or whole}
+    return sorted(found)
+
+
+def test_every_documented_command_has_the_settings_of_a_profile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(CHECKOUT)
+    commands = documented()
+    assert {"snakemake --cores all", "snakemake -n"} <= set(commands) and len(commands) > 30
+    for command in commands:
+        settings = cli.parse_args(shlex.split(command.replace("$(CORES)", "all"))[1:])[1]
+        assert settings.rerun_incomplete and settings.keep_going and settings.show_failed_logs, command
+        at_slurm = "slurm" in command
+        assert (settings.executor, bool(settings.cores)) == (
+            ("slurm", False) if at_slurm else (None, True)
+        ), command
+        assert (USED in capsys.readouterr().err) != at_slurm, command
+
+
+def test_snakemake_alone_uses_the_profile_and_all_cores(scratch: Scratch) -> None:
+    done = scratch.run("snakemake", "prepare_all")
+    assert USED in done.stderr
+    assert re.search(rf"^Provided cores: {available_cpu_count()}\b", done.stderr, re.MULTILINE)
+    assert [line.split()[0] for line in scratch.calls()] == ["prepare", "subset", "subset", "subset"]
+
+
+def test_a_failed_job_stops_no_other_and_its_printed_command_can_be_pasted(scratch: Scratch) -> None:
+    program = scratch.root / "bin/relearn"
+    pretended = program.with_name("pretended")
+    program.rename(pretended)
+    # A real job: the pretended images hold no tensors, so it refuses them.
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = subset ] && exec python -m relearn.cli "$@"\nexec "{pretended}" "$@"\n'
+    )
+    program.chmod(0o755)
+    done = scratch.run("snakemake", "--cores", "1", "--", "prepare_all", ok=False)
+    assert done.returncode != 0
+    assert done.stderr.count("Error in rule subset:") == 3  # one after the other
+    command = re.search(r"\n    shell:\n        (.*)\n        \(command exited", done.stderr)
+    log = re.search(r"\nLogfile (results/mini/logs/subset/\S+\.log):\n=+\n([\s\S]*?)\n=+\n", done.stderr)
+    assert command and log and (scratch.root / log[1]).exists()
+    pasted = scratch.run("bash", "-c", command[1], ok=False)
+    line = pasted.stderr.splitlines()[-1]
+    assert pasted.returncode == 2 and line.startswith("relearn subset: results/mini/runs/poisoning/prepare/")
+    assert line in done.stderr and line.removeprefix("relearn subset: ") in log[2]
