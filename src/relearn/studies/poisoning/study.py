@@ -24,7 +24,7 @@ STUDY = Study(
         "bars": "relearn.studies.poisoning.figures.bars",
         "curves": "relearn.studies.poisoning.figures.curves",
         "defended": "relearn.studies.poisoning.figures.defended",
-        "fig2_11": "relearn.studies.poisoning.figures.knn_sweep",
+        "knn_sweep": "relearn.studies.poisoning.figures.knn_sweep",
         "plane": "relearn.studies.poisoning.figures.plane",
         "poisons": "relearn.studies.poisoning.figures.poisons",
         "qualitative": "relearn.studies.poisoning.figures.qualitative",
