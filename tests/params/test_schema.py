@@ -58,11 +58,11 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{P}.pretrain.training.crop_padding": ([0, 16], [-1, 17, 1.0]),
     f"{P}.pretrain.training.flip": ([True, False], [0, 1, "true", None]),
     f"{P}.pretrain.training.label_smoothing": ([0, 0.5], [1, -0.1]),
-    f"{P}.harden.adversarial.eps": ([1.0e-6, 1], [0, -0.1, 1.0001, float("nan")]),
-    f"{P}.harden.adversarial.steps": ([1, 40], [0, -1, 3.0]),
-    f"{P}.harden.adversarial.step_size": ([1.0e-6, 2], [0, -0.1, float("inf"), float("nan")]),
-    f"{P}.harden.training.epochs": ([1], [0, 1.5]),
-    f"{P}.harden.training.schedule": (["step", "cosine"], ["linear", None]),
+    f"{P}.adversarial_training.adversarial.eps": ([1.0e-6, 1], [0, -0.1, 1.0001, float("nan")]),
+    f"{P}.adversarial_training.adversarial.steps": ([1, 40], [0, -1, 3.0]),
+    f"{P}.adversarial_training.adversarial.step_size": ([1.0e-6, 2], [0, -0.1, float("inf"), float("nan")]),
+    f"{P}.adversarial_training.training.epochs": ([1], [0, 1.5]),
+    f"{P}.adversarial_training.training.schedule": (["step", "cosine"], ["linear", None]),
     f"{P}.craft.poison_class": ([0, 9], [-1, 10, 1.0]),
     f"{P}.craft.poisons": ([1, 50], [0, -5]),
     f"{P}.craft.targets": ([5, 20], [0, -1]),
@@ -182,7 +182,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         )
         for section, most in (
             ("pretrain.training", 700),
-            ("harden.training", 700),
+            ("adversarial_training.training", 700),
             ("train.transfer", 500),
             ("train.end_to_end", 500),
         )

@@ -6,9 +6,10 @@ import pytest
 
 from relearn.report import artefacts, coverage
 
-from . import fake_poisoning as pretend
-from .conftest import SWEEP, chapter, evidence_of
-from .fake_poisoning import SIZES
+from ..studies.poisoning import fake_settings
+from ..studies.poisoning.fake_records import SWEEP
+from ..studies.poisoning.fake_settings import SIZES
+from .conftest import chapter, evidence_of
 
 ARTEFACTS = chapter()
 DEFENCES = (
@@ -80,7 +81,7 @@ def test_additions_are_no_published_cells(evidence):
 
 def test_a_curve_without_watched_victims_is_half_a_cell_pair(make_study):
     def unwatched(root, study):
-        pretend.craft()(root, type("Blind", (), {"victims": (), "targets": 2})())
+        fake_settings.craft()(root, type("Blind", (), {"victims": (), "targets": 2})())
 
     found = coverage.cover(
         ARTEFACTS["zhu2022.fig2.3"], evidence_of(make_study(victims=(), targets=2, extras=(unwatched,)))

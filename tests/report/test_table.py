@@ -10,7 +10,8 @@ import pytest
 from relearn.report import artefacts, table
 from relearn.report.statistics import wilson
 
-from .conftest import POISONS, every_artefact, evidence_of, write_run
+from ..studies.poisoning.fake_records import POISONS, write_run
+from .conftest import every_artefact, evidence_of
 
 ARTEFACTS = every_artefact()
 FC, CP = ARTEFACTS["zhu2022.table2.1"], ARTEFACTS["zhu2022.table2.2"]
@@ -177,7 +178,7 @@ def test_every_network_has_a_row_and_every_eps_a_column(evidence):
         "Corruptions": 0.9 - 0.03 * 1.5,
     }
     assert one == pytest.approx(wanted)
-    assert all(c.status == "measured" and "/evaluate/robustness/" in c.runs[0] for c in cells)
+    assert all(c.status == "measured" and "/evaluate_networks/" in c.runs[0] for c in cells)
 
 
 def test_an_unknown_quantity_is_refused():

@@ -1,293 +1,192 @@
-# The study `poisoning` (zhu2022, chapter 2).
+# The study `poisoning` (zhu2022, chapter 2): which runs there are is in src/relearn/studies/poisoning/plan.
+POISONING = plan_of("poisoning")
 
 
-include: "../settings/poisoning.smk"
-
-
-# prepare: the data set, checked, and its splits.
-rule prepare_all:
+rule poisoning:
     input:
-        f"{PREPARED}/record.json",
-        expand(f"{SUBSET_RUN}/record.json", part=PARTS if OVERLAP["victims"] else []),
+        records(POISONING),
     localrule: True
 
 
-use rule run as prepare with:
+# The data set, checked, and its splits.
+use rule run as poisoning_prepare_images with:
     output:
-        record=f"{PREPARED}/record.json",
-        data=f"{PREPARED}/data.safetensors",
+        **POISONING["prepare_images"].files,
     log:
-        f"{ROOT}/logs/prepare.log",
+        POISONING["prepare_images"].log,
     resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
+        **needs_of(POISONING["prepare_images"]),
     params:
-        **words(
-            "prepare",
-            study="poisoning",
-            settings=POISONING["prepare"],
-            modules=[dataset_module(POISONING["prepare"]["dataset"])],
-            seed=None,
-            dataset=POISONING["prepare"]["dataset"],
-        ),
+        **words_of(POISONING["prepare_images"]),
 
 
-use rule run as subset with:
+# Halves of each class's pre-training images.
+use rule run as poisoning_split_overlap with:
     input:
-        data=rules.prepare.output.data,
+        **inputs_of(POISONING["split_overlap"]),
     output:
-        record=f"{SUBSET_RUN}/record.json",
-        data=f"{SUBSET_RUN}/data.safetensors",
+        **POISONING["split_overlap"].files,
     log:
-        f"{ROOT}/logs/subset/{{part}}.log",
-    resources:
-        **needs(mem_mb=4000, minutes=15, gpu=0),
-    params:
-        **words(
-            "subset",
-            study="poisoning",
-            settings=lambda wildcards: dict(zip(("start", "stop"), PARTS[wildcards.part])),
-            seed=None,
-            dataset=DATASET,
-        ),
-
-
-# pretrain: every substitute and every victim, each from its own seed; harden: adversarial training of the victims.
-rule pretrain_all:
-    input:
-        expand("{run}/record.json", run=NETWORK_RUNS + HARDEN_RUNS),
-    localrule: True
-
-
-use rule run as pretrain with:
-    input:
-        data=pretrain_data,
-    output:
-        record=f"{NETWORK_RUN}/record.json",
-        weights=f"{NETWORK_RUN}/weights.safetensors",
-    log:
-        f"{ROOT}/logs/pretrain/{{role}}/{{network}}/seed{{seed}}.log",
-    resources:
-        **needs(mem_mb=6000, minutes=240),
-    params:
-        **words(
-            "pretrain",
-            study="poisoning",
-            settings=pretrain_settings,
-            modules=network_modules,
-            architecture=architecture_of,
-        ),
-
-
-use rule run as harden with:
-    input:
-        data=rules.prepare.output.data,
-        start=lambda wildcards: weights("victim", [wildcards.network], wildcards.seed),
-    output:
-        record=f"{HARDEN_RUN}/record.json",
-        weights=f"{HARDEN_RUN}/weights.safetensors",
-    log:
-        f"{ROOT}/logs/harden/{{network}}/seed{{seed}}.log",
-    resources:
-        **needs(mem_mb=6000, minutes=480),
-    params:
-        **words(
-            "harden",
-            study="poisoning",
-            settings=lambda wildcards: {**HARDEN, "architecture": architecture_of(wildcards)},
-            modules=network_modules,
-            role="robust",
-            architecture=architecture_of,
-        ),
-
-
-# craft: the poisons of an attack, for all targets, against all substitutes; the loss in watched victims beside it.
-rule craft_all:
-    input:
-        expand(f"{CRAFT_RUN}/record.json", attack=CRAFTED, seed=SEEDS),
-    localrule: True
-
-
-use rule run as craft with:
-    input:
-        data=rules.prepare.output.data,
-        substitutes=substitutes_of,
-        watch=watched_of,
-    output:
-        record=f"{CRAFT_RUN}/record.json",
-        poisons=f"{CRAFT_RUN}/poisons.safetensors",
-        gallery=f"{CRAFT_RUN}/gallery.safetensors",
-        history=f"{CRAFT_RUN}/history.csv",
-        trials=f"{CRAFT_RUN}/trials.csv",
-    log:
-        f"{ROOT}/logs/craft/{{attack}}/seed{{seed}}.log",
-    resources:
-        **needs(mem_mb=8000, minutes=720),
-    params:
-        **words("craft", study="poisoning", settings=craft_settings, modules=craft_modules),
-
-
-# filter: what each defence drops from the poisoned fine-tuning sets of each victim.
-rule filter_all:
-    input:
-        expand("{run}/record.json", run=FILTER_RUNS),
-    localrule: True
-
-
-use rule run as filter with:
-    input:
-        data=rules.prepare.output.data,
-        victim=f"{VICTIM_RUN}/weights.safetensors",
-        poisons=rules.craft.output.poisons,
-    output:
-        record=f"{FILTER_RUN}/record.json",
-        kept=f"{FILTER_RUN}/kept.safetensors",
-        trials=f"{FILTER_RUN}/trials.csv",
-    log:
-        f"{ROOT}/logs/filter/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.log",
-    resources:
-        **needs(mem_mb=4000, minutes=30),
-    params:
-        **words("filter", study="poisoning", settings=filter_settings, modules=filter_modules),
-
-
-# train: the victims' fine-tuning on clean, poisoned and filtered sets.
-rule train_all:
-    input:
-        expand("{run}/record.json", run=TRAIN_RUNS + CLEAN_RUNS),
-    localrule: True
-
-
-use rule run as train with:
-    input:
-        data=rules.prepare.output.data,
-        victim=victim_of,
-        poisons=poisons_of,
-        kept=kept_of,
-        features=features_of,
-    output:
-        record=f"{TRAIN_RUN}/record.json",
-        trials=f"{TRAIN_RUN}/trials.csv",
-    log:
-        f"{ROOT}/logs/train/{{setting}}/{{attack}}/{{defence}}/{{victim}}/seed{{seed}}.log",
+        POISONING["split_overlap"].log,
     wildcard_constraints:
-        attack="(?!clean/)[a-z_0-9]+",
+        **POISONING["split_overlap"].constraints,
     resources:
-        **needs(mem_mb=6000, minutes=240),
+        **needs_of(POISONING["split_overlap"]),
     params:
-        **words("train", study="poisoning", settings=train_settings, modules=victim_modules),
+        **words_of(POISONING["split_overlap"]),
 
 
-use rule run as train_clean with:
+# Every substitute and every victim, each from a seed of its own.
+use rule run as poisoning_pretrain with:
     input:
-        data=rules.prepare.output.data,
-        victim=victim_of,
+        **inputs_of(POISONING["pretrain"]),
     output:
-        record=f"{CLEAN_RUN}/record.json",
-        trials=f"{CLEAN_RUN}/trials.csv",
-        features=f"{CLEAN_RUN}/features.safetensors",
+        **POISONING["pretrain"].files,
     log:
-        f"{ROOT}/logs/train/{{setting}}/clean/{{defence}}/{{victim}}/seed{{seed}}.log",
+        POISONING["pretrain"].log,
+    resources:
+        **needs_of(POISONING["pretrain"]),
+    params:
+        **words_of(POISONING["pretrain"]),
+
+
+# The victims, trained adversarially: a defence.
+use rule run as poisoning_adversarial_training with:
+    input:
+        **inputs_of(POISONING["adversarial_training"]),
+    output:
+        **POISONING["adversarial_training"].files,
+    log:
+        POISONING["adversarial_training"].log,
+    resources:
+        **needs_of(POISONING["adversarial_training"]),
+    params:
+        **words_of(POISONING["adversarial_training"]),
+
+
+# The poisons of each attack, for all targets, against all substitutes; with them the loss in watched victims.
+use rule run as poisoning_craft with:
+    input:
+        **inputs_of(POISONING["craft"]),
+    output:
+        **POISONING["craft"].files,
+    log:
+        POISONING["craft"].log,
+    resources:
+        **needs_of(POISONING["craft"]),
+    params:
+        **words_of(POISONING["craft"]),
+
+
+# What each defence removes from the poisoned fine-tuning sets of each victim.
+use rule run as poisoning_filter with:
+    input:
+        **inputs_of(POISONING["filter"]),
+    output:
+        **POISONING["filter"].files,
+    log:
+        POISONING["filter"].log,
+    resources:
+        **needs_of(POISONING["filter"]),
+    params:
+        **words_of(POISONING["filter"]),
+
+
+# The victims, fine-tuned on poisoned sets, filtered or not.
+use rule run as poisoning_train with:
+    input:
+        **inputs_of(POISONING["train"]),
+    output:
+        **POISONING["train"].files,
+    log:
+        POISONING["train"].log,
     wildcard_constraints:
-        setting="transfer|overlap_half|overlap_disjoint",
+        **POISONING["train"].constraints,
     resources:
-        **needs(mem_mb=6000, minutes=240),
+        **needs_of(POISONING["train"]),
     params:
-        **words("train", study="poisoning", settings=train_settings, modules=victim_modules, attack="clean"),
+        **words_of(POISONING["train"]),
 
 
-use rule train_clean as train_clean_end_to_end with:  # no features that another run could read
+# The victims, fine-tuned on clean sets; features of the test images for the other runs of a network.
+use rule run as poisoning_train_clean with:
+    input:
+        **inputs_of(POISONING["train_clean"]),
     output:
-        record=f"{CLEAN_RUN}/record.json",
-        trials=f"{CLEAN_RUN}/trials.csv",
+        **POISONING["train_clean"].files,
+    log:
+        POISONING["train_clean"].log,
     wildcard_constraints:
-        setting="end_to_end",
+        **POISONING["train_clean"].constraints,
+    resources:
+        **needs_of(POISONING["train_clean"]),
+    params:
+        **words_of(POISONING["train_clean"]),
 
 
-# evaluate: the worth of every trained network, and what holds without training.
-rule evaluate_all:
+# The victims, trained in all layers on clean sets: their features are of use to no other run.
+use rule run as poisoning_train_clean_end_to_end with:
     input:
-        expand("{run}/record.json", run=EVALUATE_RUNS),
-    localrule: True
+        **inputs_of(POISONING["train_clean_end_to_end"]),
+    output:
+        **POISONING["train_clean_end_to_end"].files,
+    log:
+        POISONING["train_clean_end_to_end"].log,
+    wildcard_constraints:
+        **POISONING["train_clean_end_to_end"].constraints,
+    resources:
+        **needs_of(POISONING["train_clean_end_to_end"]),
+    params:
+        **words_of(POISONING["train_clean_end_to_end"]),
 
 
-use rule run as evaluate with:
+# Accuracy, calibration and robustness of every trained network.
+use rule run as poisoning_evaluate_networks with:
     input:
-        data=rules.prepare.output.data,
-        network=evaluated_network,
+        **inputs_of(POISONING["evaluate_networks"]),
     output:
-        record=f"{ROBUSTNESS_RUN}/record.json",
-        trials=f"{ROBUSTNESS_RUN}/trials.csv",
-        curves=f"{ROBUSTNESS_RUN}/loss_curves.csv",
+        **POISONING["evaluate_networks"].files,
     log:
-        f"{ROOT}/logs/evaluate/robustness/{{role}}/{{network}}/seed{{seed}}.log",
+        POISONING["evaluate_networks"].log,
     resources:
-        **needs(mem_mb=4000, minutes=30),
+        **needs_of(POISONING["evaluate_networks"]),
     params:
-        **words(
-            "evaluate",
-            study="poisoning",
-            settings={
-                "protocol": "robustness",
-                **{key: EVALUATE[key] for key in ("calibration_bins", "pgd", "corruptions")},
-            },
-            modules=network_modules,
-            protocol="robustness",
-            architecture=architecture_of,
-        ),
+        **words_of(POISONING["evaluate_networks"]),
 
 
-use rule run as evaluate_hull with:
-    output:
-        record=f"{HULL_RUN}/record.json",
-    log:
-        f"{ROOT}/logs/evaluate/hull/seed{{seed}}.log",
-    resources:
-        **needs(mem_mb=2000, minutes=30, gpu=0),
-    params:
-        **words(
-            "evaluate",
-            study="poisoning",
-            settings={"protocol": "hull", **EVALUATE["hull"]},
-            modules=["relearn.measures.hull"],
-            protocol="hull",
-        ),
-
-
-use rule run as evaluate_feature_plane with:
+# One attack in the plane of two classes' features.
+use rule run as poisoning_feature_plane with:
     input:
-        data=rules.prepare.output.data,
-        victim=f"{VICTIM_RUN}/weights.safetensors",
-        poisons=rules.craft.output.poisons,
+        **inputs_of(POISONING["feature_plane"]),
     output:
-        record=f"{PLANE_RUN}/record.json",
-        trials=f"{PLANE_RUN}/trials.csv",
+        **POISONING["feature_plane"].files,
     log:
-        f"{ROOT}/logs/evaluate/feature_plane/{{attack}}/{{victim}}/seed{{seed}}.log",
+        POISONING["feature_plane"].log,
     resources:
-        **needs(mem_mb=4000, minutes=30),
+        **needs_of(POISONING["feature_plane"]),
     params:
-        **words(
-            "evaluate",
-            study="poisoning",
-            settings=PLANE_SETTINGS,
-            modules=victim_modules,
-            protocol="feature_plane",
-        ),
+        **words_of(POISONING["feature_plane"]),
 
 
-use rule run as evaluate_toy with:
+# Proposition 1, checked on random problems.
+use rule run as poisoning_hull_proposition with:
     output:
-        record=f"{TOY_RUN}/record.json",
-        trials=f"{TOY_RUN}/trials.csv",
+        **POISONING["hull_proposition"].files,
     log:
-        f"{ROOT}/logs/evaluate/toy/seed{{seed}}.log",
+        POISONING["hull_proposition"].log,
     resources:
-        **needs(mem_mb=2000, minutes=15, gpu=0),
+        **needs_of(POISONING["hull_proposition"]),
     params:
-        **words(
-            "evaluate",
-            study="poisoning",
-            settings={"protocol": "toy"},
-            modules=["relearn.measures.toy_svm"],
-            protocol="toy",
-        ),
+        **words_of(POISONING["hull_proposition"]),
+
+
+# The example in two dimensions.
+use rule run as poisoning_toy_example with:
+    output:
+        **POISONING["toy_example"].files,
+    log:
+        POISONING["toy_example"].log,
+    resources:
+        **needs_of(POISONING["toy_example"]),
+    params:
+        **words_of(POISONING["toy_example"]),

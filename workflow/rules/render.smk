@@ -25,11 +25,7 @@ def shown(folder, kind, ending):
 
 
 RECORDS = [
-    *rules.pretrain_all.input,
-    *rules.craft_all.input,
-    *rules.filter_all.input,
-    *rules.train_all.input,
-    *rules.evaluate_all.input,
+    *rules.poisoning.input,
     *rules.initialise_all.input,
     *rules.learn_all.input,
     *rules.probe_all.input,

@@ -97,7 +97,7 @@ def _milestones(get: Get) -> Iterator[Conflict]:
 def _batches(get: Get) -> Iterator[Conflict]:
     for batch, images in (
         ("poisoning.pretrain.training.batch_size", "poisoning.prepare.pretrain_per_class"),
-        ("poisoning.harden.training.batch_size", "poisoning.prepare.pretrain_per_class"),
+        ("poisoning.adversarial_training.training.batch_size", "poisoning.prepare.pretrain_per_class"),
         ("poisoning.train.transfer.batch_size", "poisoning.prepare.fine_tune_per_class"),
         ("poisoning.train.end_to_end.batch_size", "poisoning.prepare.fine_tune_per_class"),
     ):

@@ -24,7 +24,6 @@ What diverged:
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -113,7 +112,7 @@ METRIC_STEPS = (
 
 
 def quantity(name: str) -> Quantity:
-    """A quantity by name: one of QUANTITIES, ``<kind>_accuracy`` of the robustness protocol, or a metric.
+    """A quantity by name: one of QUANTITIES, ``<kind>_accuracy`` of the step ``evaluate_networks``, or a metric.
 
     ``clean_accuracy``, ``corruption_accuracy`` (mean over corruptions and severities) and
     ``pgd_accuracy@<eps>`` with eps as the record writes it; ``<step>.<metric>`` is a metric of a step's record,
@@ -136,7 +135,7 @@ def quantity(name: str) -> Quantity:
     def rows(row: Row) -> bool:
         return row["kind"] == kind and (not level or f"{float(row['level']):g}" == level.removeprefix("@"))
 
-    return Quantity("evaluate", _number("accuracy_frac"), member="architecture", rows=rows)
+    return Quantity("evaluate_networks", _number("accuracy_frac"), member="architecture", rows=rows)
 
 
 class Evidence:
@@ -199,34 +198,6 @@ class Evidence:
         setting = run.labels["setting"]
         # the imbalance study starts from the attacks that work on the balanced set, as the public code does
         return self.effective("transfer" if setting == "imbalance" else setting, run.labels["attack"])
-
-    def normalised_k(self) -> dict[int, float]:
-        """k divided by the size of the largest class, for every k of the sweep."""
-        swept = {"step": "filter", "setting": "transfer", "defence": "deep_knn"}
-        return {
-            row["k"]: float(row["normalised_k"])
-            for run in select(self.runs, swept)
-            for row in run.trials
-            if row["k"] and row["normalised_k"] is not None
-        }
-
-    def victim_accuracies(self, role: str = "victim") -> dict[str, float | None]:
-        """Test accuracy of each victim before any fine-tuning: the least over its seeds."""
-        found: dict[str, list[float]] = defaultdict(list)
-        for run in select(self.runs, {"step": "evaluate", "protocol": "robustness", "role": role}):
-            accuracy = run.metrics.get("test_accuracy_frac")
-            if accuracy is not None:
-                found[run.labels["architecture"]].append(accuracy)
-        return {victim: min(values) for victim, values in found.items()}
-
-    def black_box_victims(self, attack: str, setting: str = "transfer") -> set[str]:
-        """Victims whose architecture no substitute has, as the threat models of the runs say."""
-        where = {"step": "train", "setting": setting, "attack": attack, "defence": "none"}
-        return {
-            run.labels["victim"]
-            for run in select(self.runs, where)
-            if (run.record["threat_model"] or {}).get("knowledge") == "black_box"
-        }
 
 
 def _trial(kind: Quantity, name: str, run: Run, row: Row) -> Trial | None:

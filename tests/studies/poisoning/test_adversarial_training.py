@@ -1,4 +1,4 @@
-"""harden: goes on from the victim, ends more robust, records what it did; a killed job ends in the same bits."""
+"""adversarial_training: it continues from the victim, makes it more robust, and a killed job ends in the same bits."""
 
 import json
 
@@ -31,7 +31,7 @@ LABELS = {"role": "robust", "network": "ResNet18-drop0", "architecture": "ResNet
 
 @pytest.fixture(scope="module")
 def hardened(chain):
-    return chain.step("harden", "robust", SETTINGS, LABELS, **INPUTS)
+    return chain.step("adversarial_training", "robust", SETTINGS, LABELS, **INPUTS)
 
 
 def test_the_hardened_network_loses_less_to_pgd_than_the_one_it_started_from(chain, hardened):
@@ -44,7 +44,7 @@ def test_the_hardened_network_loses_less_to_pgd_than_the_one_it_started_from(cha
     assert loss["robust"] < loss["victim"]
 
 
-def test_the_record_tells_both_accuracies_and_the_file_the_same_network(chain, hardened):
+def test_the_recorded_accuracies_are_those_of_the_stored_networks(chain, hardened):
     victim = json.loads((chain.path("victim") / "record.json").read_text())
     metrics = hardened["metrics"]
     assert metrics["start_test_accuracy_frac"] == victim["metrics"]["test_accuracy_frac"]
@@ -70,13 +70,13 @@ def test_a_killed_job_resumes_and_ends_in_the_same_bits(chain, hardened, monkeyp
 
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
     with pytest.raises((AssertionError, KeyboardInterrupt)):
-        chain.step("harden", "again", SETTINGS, LABELS, **INPUTS)
+        chain.step("adversarial_training", "again", SETTINGS, LABELS, **INPUTS)
     assert not chain.path("again/record.json").exists()
     monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
     monkeypatch.setattr(
         checkpoints.Checkpoint, "load", lambda self: seen.append(load(self)) or seen[-1], raising=True
     )
-    record = chain.step("harden", "again", SETTINGS, LABELS, **INPUTS)
+    record = chain.step("adversarial_training", "again", SETTINGS, LABELS, **INPUTS)
     assert seen[0] is not None and seen[0]["epoch"] == 1
     assert chain.path("again/weights.safetensors").read_bytes() == whole
     assert any("resumed" in note for note in record["notes"])
@@ -85,11 +85,11 @@ def test_a_killed_job_resumes_and_ends_in_the_same_bits(chain, hardened, monkeyp
 def test_the_wrong_architecture_and_files_without_one_are_named(chain, tmp_path):
     from safetensors.torch import save_file
 
-    from relearn.studies.poisoning.steps import adversarial_training as harden
+    from relearn.studies.poisoning.steps import adversarial_training
 
     inputs = {"data": [chain.path(INPUTS["data"])], "start": [chain.path(INPUTS["start"])]}
     with pytest.raises(ValueError, match="holds a ResNet18; allowed: DPN92"):
-        harden.run(None, {**SETTINGS, "architecture": "DPN92"}, inputs, "cpu", "fp32")
+        adversarial_training.run(None, {**SETTINGS, "architecture": "DPN92"}, inputs, "cpu", "fp32")
     save_file({"a": torch.zeros(1)}, tmp_path / "bare.safetensors")
     with pytest.raises(ValueError, match="no description of a network"):
         describe(tmp_path / "bare.safetensors")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ...report import fake_poisoning as pretend
-from ...report.conftest import evidence_of, write_run
-from ...report.test_claims import judged
+from ...report.conftest import evidence_of
+from . import fake_settings
+from .fake_records import write_run
+from .test_claims import judged
 
 BARE = {"attacks": (), "defences": ()}
 
@@ -31,13 +32,13 @@ def judge_extra(make_study):
     ],
 )
 def test_dropout_is_judged_on_the_loss_in_victims(judge_extra, loss, word):
-    claim = judge_extra("dropout_transfers", pretend.craft(loss))
+    claim = judge_extra("dropout_transfers", fake_settings.craft(loss))
     assert (claim.verdict, claim.provisional, len(claim.parts)) == (word, False, 2)
     assert claim.count()["pairs"] == 80 and all("/craft/" in run for run in claim.runs)
 
 
 def test_dropout_effect_by_hand(judge_extra):
-    claim = judge_extra("dropout_transfers", pretend.craft())
+    claim = judge_extra("dropout_transfers", fake_settings.craft())
     polytope = next(part for part in claim.parts if part.name.startswith("convex_polytope"))
     # losses 0.1 and 0.3, up by 0, 1 or 2 percent with the target's number modulo 3, over 20 targets
     grown = 1 + 0.01 * (7 * 0 + 7 * 1 + 6 * 2) / 20
@@ -61,14 +62,16 @@ def test_a_rejected_poison_has_no_loss(tmp_path):
 
 @pytest.mark.parametrize(("of_four", "word"), [(2, "reproduced"), (0, "inconclusive")])
 def test_overlap_is_judged_where_no_image_is_shared(judge_extra, of_four, word):
-    claim = judge_extra("overlap_not_needed", pretend.overlap(of_four), roles=("victim", "victim_disjoint"))
+    claim = judge_extra(
+        "overlap_not_needed", fake_settings.overlap(of_four), roles=("victim", "victim_disjoint")
+    )
     assert claim.verdict == word
     assert claim.main.interval.estimate == of_four / 4  # 2 and 1 of four in the other overlaps
     assert all("/overlap_disjoint/" in run for run in claim.runs)
 
 
 def test_overlap_asks_for_the_accuracy_of_its_own_victims(judge_extra):
-    claim = judge_extra("overlap_not_needed", pretend.overlap(), roles=("victim",))
+    claim = judge_extra("overlap_not_needed", fake_settings.overlap(), roles=("victim",))
     assert claim.verdict == "underpowered" and "accuracy of SENet18 not measured" in claim.reasons
 
 
@@ -76,7 +79,7 @@ def test_overlap_asks_for_the_accuracy_of_its_own_victims(judge_extra):
     ("paper", "released", "word"), [(3, 0, "reproduced"), (0, 3, "inconclusive"), (1, 4, "reproduced")]
 )
 def test_several_layers_are_judged_on_the_papers_form(judge_extra, paper, released, word):
-    claim = judge_extra("multilayer_end_to_end", pretend.end_to_end(paper, released))
+    claim = judge_extra("multilayer_end_to_end", fake_settings.end_to_end(paper, released))
     assert claim.verdict == word and claim.main.interval.estimate == paper / 4
     beside = claim.parts[1]
     assert not beside.decides and beside.interval.estimate == released / 4
@@ -96,7 +99,7 @@ def test_the_released_form_alone_decides_nothing(tmp_path):
 
 @pytest.mark.parametrize(("helps", "word"), [(True, "reproduced"), (False, "contradicted")])
 def test_replication_is_compared_size_by_size(judge_extra, helps, word):
-    claim = judge_extra("replication_helps", pretend.imbalance(helps), attacks=("convex_polytope",))
+    claim = judge_extra("replication_helps", fake_settings.imbalance(helps), attacks=("convex_polytope",))
     assert claim.verdict == word
     # half of the targets get through at both sizes below 0.7, and those are the ones that work undefended
     sign = 1 if helps else -1
@@ -109,7 +112,9 @@ def test_replication_is_compared_size_by_size(judge_extra, helps, word):
 
 
 def test_balanced_classes_say_nothing_about_replication(judge_extra):
-    claim = judge_extra("replication_helps", pretend.imbalance(below=0.05), attacks=("convex_polytope",))
+    claim = judge_extra(
+        "replication_helps", fake_settings.imbalance(below=0.05), attacks=("convex_polytope",)
+    )
     assert claim.verdict == "inconclusive" and claim.main.interval.estimate == 0.0
 
 

@@ -8,8 +8,9 @@ import pytest
 from relearn.report import figures
 from relearn.studies.poisoning.figures import bars, curves, defended, plane, poisons, qualitative, toy
 
-from ...report import fake_poisoning as pretend
-from ...report.conftest import RENDERERS, every_artefact, evidence_of, write_run
+from ...report.conftest import RENDERERS, every_artefact, evidence_of
+from . import fake_settings
+from .fake_records import write_run
 
 ARTEFACTS = every_artefact()
 
@@ -19,7 +20,7 @@ def points_of(module, name, evidence):
 
 
 def test_perturbations_are_measured_on_the_images(evidence):
-    gallery = pretend.images()
+    gallery = fake_settings.images()
     change = gallery["poison"][0, 1].astype(int) - gallery["base"][1]
     found = {(p["series"], p["place"], p["source"]): p for p in points_of(poisons, "fig2.2", evidence)}
     second = found["convex_polytope", "bottom", "measured"]
@@ -42,7 +43,7 @@ def test_pictures_are_drawn_and_not_written(evidence, tmp_path):
 
 
 def test_grey_images_and_few_poisons_are_drawn(make_study):
-    small = pretend.craft(gallery=pretend.images(8, 1, 1))
+    small = fake_settings.craft(gallery=fake_settings.images(8, 1, 1))
     bare = make_study(attacks=(), defences=(), targets=2, victims=("SENet18",), extras=(small,))
     evidence = evidence_of(bare)
     for module, name in ((poisons, "fig2.2"), (qualitative, "fig2.4")):
@@ -54,7 +55,9 @@ def test_grey_images_and_few_poisons_are_drawn(make_study):
 
 
 def test_an_edited_gallery_is_refused_by_name(make_study):
-    root = make_study(attacks=(), defences=(), targets=2, victims=("SENet18",), extras=(pretend.craft(),))
+    root = make_study(
+        attacks=(), defences=(), targets=2, victims=("SENet18",), extras=(fake_settings.craft(),)
+    )
     file = next(root.rglob("convex_polytope/seed0/gallery.safetensors"))
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(ValueError, match=r"craft/convex_polytope/seed0/gallery.safetensors: torn or edited"):
@@ -83,7 +86,7 @@ def test_who_fell_is_read_from_the_transfer_runs(evidence):
 def test_curves_of_substitutes_and_of_each_watched_victim(evidence):
     found = points_of(curves, "fig2.3", evidence)
     mine = [p for p in found if (p["attack"], p["dropout"]) == ("convex_polytope", 0)]
-    assert sum(p["network"] == "substitutes" for p in mine) == pretend.ITERATIONS
+    assert sum(p["network"] == "substitutes" for p in mine) == fake_settings.ITERATIONS
     watched = [p for p in mine if p["network"] == "victims"]
     assert [p["iteration"] for p in watched] == [10, 20, 30, 40]
     at_end = 0.3 * (1 + 3 / 40)
@@ -111,9 +114,9 @@ def test_another_victim_than_the_published_is_named(evidence, tmp_path):
         "After Deep k-NN: 5 of 5 poisons removed",
     ]
     for victim in ("AlexNet", "DPN92"):
-        labels = {"protocol": "feature_plane", "attack": "convex_polytope", "victim": victim}
+        labels = {"attack": "convex_polytope", "victim": victim}
         row = {"target": 0, "x": 0.0, "y": 0.0, "kind": "poison", "kept": 1}
-        write_run(tmp_path, "evaluate", f"feature_plane/{victim}", labels, {}, rows=[row])
+        write_run(tmp_path, "feature_plane", f"convex_polytope/{victim}", labels, {}, rows=[row])
     both = evidence_of(tmp_path)
     assert {p["victim"] for p in points_of(plane, "fig2.10", both)} == {"DPN92"}
 

@@ -1,4 +1,4 @@
-"""subset: a range of each class's pre-training images, everything else untouched, statistics of what is left."""
+"""split_overlap: a range of each class's pre-training images, everything else untouched, statistics of what is left."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from relearn.data.arrays import load_prepared
 @pytest.mark.parametrize(("start", "stop"), [(0.0, 0.5), (0.25, 0.75), (0.5, 1.0)])
 def test_the_range_of_each_class_by_hand(chain, start, stop):
     name = f"subset-{start}"
-    chain.step("subset", name, {"start": start, "stop": stop}, data="prepare/data.safetensors")
+    chain.step("split_overlap", name, {"start": start, "stop": stop}, data="prepare/data.safetensors")
     whole = load_prepared(chain.path("prepare/data.safetensors"))
     part = load_prepared(chain.path(f"{name}/data.safetensors"))
     images, labels = whole.pretrain()
@@ -30,7 +30,9 @@ def test_the_range_of_each_class_by_hand(chain, start, stop):
 def test_two_halves_share_nothing_and_the_middle_shares_half(chain):
     parts = {}
     for name, start, stop in (("a", 0.0, 0.5), ("b", 0.5, 1.0), ("c", 0.25, 0.75)):
-        chain.step("subset", f"part-{name}", {"start": start, "stop": stop}, data="prepare/data.safetensors")
+        chain.step(
+            "split_overlap", f"part-{name}", {"start": start, "stop": stop}, data="prepare/data.safetensors"
+        )
         parts[name] = set(
             load_prepared(chain.path(f"part-{name}/data.safetensors")).tensors["pretrain"].tolist()
         )

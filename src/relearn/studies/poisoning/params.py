@@ -85,7 +85,7 @@ class Adversarial(Section):
     step_size: Positive
 
 
-class HardenTraining(Section):
+class AdversarialRecipe(Section):
     epochs: EpochCount
     batch_size: BatchSize
     lr: Positive
@@ -96,9 +96,9 @@ class HardenTraining(Section):
     flip: bool
 
 
-class Harden(Section):
+class AdversarialTraining(Section):
     adversarial: Adversarial
-    training: HardenTraining
+    training: AdversarialRecipe
 
 
 class Attack(Section):
@@ -283,7 +283,7 @@ class Poisoning(Section):
     seeds: Seeds
     prepare: Prepare
     pretrain: Pretrain
-    harden: Harden
+    adversarial_training: AdversarialTraining
     craft: Craft
     filter: Filter
     train: Train

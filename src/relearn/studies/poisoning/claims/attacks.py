@@ -11,6 +11,7 @@ from relearn.report.quantities import Evidence, Trial
 from relearn.report.runs import select
 from relearn.report.verdicts import Above, Below, Within
 from relearn.studies.poisoning.claims.victim_loss import victim_losses
+from relearn.studies.poisoning.evidence import black_box_victims
 
 ATTACKS = ("feature_collision", "convex_polytope")
 POINT = 0.01
@@ -41,7 +42,7 @@ def cp_beats_fc(evidence: Evidence) -> Finding:
 def cp_black_box(evidence: Evidence) -> Finding:
     """On victims that are no substitute, success(convex polytope) - success(unperturbed bases) is above 0."""
     name = "convex polytope - unperturbed bases, black-box victims"
-    victims = evidence.black_box_victims("convex_polytope")
+    victims = black_box_victims(evidence, "convex_polytope")
     part = paired_difference(
         name,
         [t for t in undefended(evidence, "attack_success", "convex_polytope") if t.victim in victims],
@@ -121,9 +122,9 @@ def multilayer_end_to_end(evidence: Evidence) -> Finding:
 
 def hull_proposition(evidence: Evidence) -> Finding:
     """No linear separator for a target inside the poisons' hull, one for every target outside."""
-    runs = select(evidence.runs, {"step": "evaluate", "protocol": "hull"})
+    runs = select(evidence.runs, {"step": "hull_proposition"})
     if not runs:
-        return Finding(missing=["no runs of evaluate with protocol hull"])
+        return Finding(missing=["no runs of hull_proposition"])
     inside = outside = failures = 0
     notes: list[str] = []
     for run in runs:

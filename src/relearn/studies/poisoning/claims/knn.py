@@ -17,6 +17,7 @@ from relearn.report.quantities import Evidence, Key, Trial
 from relearn.report.statistics import Interval, clustered_argmax
 from relearn.report.verdicts import Above, Within
 from relearn.studies.poisoning.claims.attacks import ATTACKS, POINT, undefended
+from relearn.studies.poisoning.evidence import normalised_k
 
 BASELINES = ("l2_outliers", "one_class_svm", "random_eviction", "adversarial_training")
 RECOMMENDED_K = (1.0, 2.0)  # normalised k, prose of 2.3.5.1
@@ -38,7 +39,7 @@ def filtered(
 
 def knn_removes_poisons(evidence: Evidence) -> Finding:
     """Share of poisons removed is at least 0.99, averaged over the swept k with normalised k in [1, 2]."""
-    normalised = evidence.normalised_k()
+    normalised = normalised_k(evidence)
     inside = {k for k, ratio in normalised.items() if RECOMMENDED_K[0] <= ratio <= RECOMMENDED_K[1]}
     parts = {}
     for attack in ATTACKS:
@@ -81,7 +82,7 @@ def knn_beats_baselines(evidence: Evidence) -> Finding:
 def k_rule(evidence: Evidence) -> Finding:
     """The normalised k of the greatest mean MCC lies in [1, 2]; also said of the caption's [0.4, 2]."""
     parts: dict[str, Comparison | None] = {}
-    normalised = evidence.normalised_k()
+    normalised = normalised_k(evidence)
     for attack in ATTACKS:
         name = f"{attack}: normalised k of the greatest mean MCC"
         trials = filtered(evidence, "mcc", attack, sweep=True)

@@ -10,6 +10,7 @@ from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, in_p
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import wilson
 from relearn.report.table import by_member
+from relearn.studies.poisoning.evidence import black_box_victims
 
 FIELDS = (
     *("series", "victim", "knowledge", "status", "success", "low", "high", "trials"),
@@ -34,7 +35,7 @@ def _series(artefact: Artefact, row: Row, evidence: Evidence) -> list[dict[str, 
     where: Where = {"study": artefact.study, **artefact.common, **row.where}
     trials = evidence.trials("attack_success", where)
     values = by_member(trials)
-    black_box = evidence.black_box_victims(where["attack"], where["setting"])
+    black_box = black_box_victims(evidence, where["attack"], where["setting"])
     reference = by_member(evidence.trials("attack_success", row.reference)) if row.reference else {}
     lines = []
     for victim in artefact.members:

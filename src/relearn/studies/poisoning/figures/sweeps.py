@@ -10,6 +10,7 @@ from relearn.report import published
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.statistics import clustered_mean
+from relearn.studies.poisoning.evidence import normalised_k
 
 FIELDS = (
     *(
@@ -38,7 +39,7 @@ Place = tuple[str, float, bool, int | None]  # victim, x, replicated, k
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a series, panel, place on the axis and victim (``all``: every victim's attacks), and published ones."""
-    normalised = evidence.normalised_k()
+    normalised = normalised_k(evidence)
     found = []
     for row in artefact.rows:
         for column in artefact.columns:

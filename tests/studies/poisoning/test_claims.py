@@ -9,7 +9,8 @@ import pytest
 from relearn.report import claims, claims_formats
 from relearn.studies.poisoning.claims import PREDICATES
 
-from .conftest import FOLDERS, SECTIONS, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of
+from .fake_records import write_run
 
 ISSUE = {
     *("cp_beats_fc", "cp_black_box", "attack_is_invisible", "knn_removes_poisons", "knn_keeps_accuracy"),
@@ -48,7 +49,7 @@ def test_what_has_no_predicate_is_not_run_and_says_so(evidence):
     assert len(found) == sum(len(section) for section in defined.values())
     others = [claim for claim in found if claim.id not in ISSUE]
     assert others and all(claim.verdict == "not_run" for claim in others)
-    written = {(section, name) for section, one in claims.SECTIONS.items() for name in one.predicates}
+    written = {(section, name) for section, one in SECTIONS.items() for name in one.predicates}
     unwritten = [claim for claim in others if (claim.section, claim.id) not in written]
     assert unwritten and all(claim.reasons == ("no predicate in this version",) for claim in unwritten)
     assert all(claim.reasons == ("no runs",) for claim in others if claim not in unwritten)
@@ -231,10 +232,8 @@ def test_hull_counts(judge_study, change, word):
 
 
 def test_hull_at_a_smaller_size_is_partial(tmp_path):
-    from .conftest import write_run
-
-    settings = {"protocol": "hull", "dimension": 64, "poisons": 5, "problems": 50}
-    write_run(tmp_path, "evaluate", "hull", {"protocol": "hull"}, HELD, settings=settings)
+    settings = {"dimension": 64, "poisons": 5, "problems": 50}
+    write_run(tmp_path, "hull_proposition", "", {}, HELD, settings=settings)
     assert judged(evidence_of(tmp_path), "hull_proposition").verdict == "partial"
 
 

@@ -1,4 +1,4 @@
-"""What the study has beside the transfer setting, as extras of conftest.Study; module values are a test's to change."""
+"""The runs of the study outside the transfer setting, as ``extras`` of fake_records.Study."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from relearn.measures.toy_svm import panels
 
-from .conftest import write_run
+from .fake_records import write_run
 
 SIZES = (5, 25, 35, 50)  # images of the target class, of 50
 ITERATIONS = 40
@@ -162,11 +162,11 @@ def history(end: float, victims: tuple[str, ...]) -> bytes:
     return out.getvalue().encode()
 
 
-def protocols(victim: str = "ResNet18") -> Callable[[Path, Any], None]:
-    """The toy, a feature plane on one victim, and an adversarially trained network of each victim."""
+def evaluations(victim: str = "ResNet18") -> Callable[[Path, Any], None]:
+    """The toy example, and the feature plane of one victim."""
 
     def write(root: Path, study: Any) -> None:
-        write_run(root, "evaluate", "toy", {"protocol": "toy"}, {}, rows=panels())
+        write_run(root, "toy_example", "", {}, {}, rows=panels())
         rng = np.random.default_rng(1)
         rows = []
         for kind, count, x in (("target_class", 50, -1.0), ("poison_class", 45, 1.0), ("other", 300, 0.0)):
@@ -175,7 +175,7 @@ def protocols(victim: str = "ResNet18") -> Callable[[Path, Any], None]:
                 rows.append({"target": 0, **at, "kind": kind, "kept": int(rng.random() > 0.05)})
         rows += [{"target": 0, "x": -0.8, "y": 0.1 * j, "kind": "poison", "kept": 0} for j in range(5)]
         rows.append({"target": 0, "x": -0.8, "y": 0.2, "kind": "target", "kept": None})
-        labels = {"protocol": "feature_plane", "attack": "convex_polytope", "victim": victim}
-        write_run(root, "evaluate", f"feature_plane/convex_polytope/{victim}", labels, {}, rows=rows)
+        labels = {"attack": "convex_polytope", "victim": victim}
+        write_run(root, "feature_plane", f"convex_polytope/{victim}", labels, {}, rows=rows)
 
     return write

@@ -9,6 +9,8 @@ import pytest
 
 from relearn import cli
 
+from ...report.conftest import evidence, make_study, root  # noqa: F401 (fixtures)
+
 TRIALS = {"poison_class": 8, "target_class": 6, "poisons": 2, "targets": 3}
 NETWORK = {"architecture": "ResNet18", "width": 0.125, "depth": 0.25}
 TRAINING = {
@@ -40,15 +42,24 @@ class Chain:
 
     trials, fine_tuning, craft, poisoned = TRIALS, FINE_TUNING, CRAFT, POISONED
 
-    def __init__(self, root: Path) -> None:
-        self.runs = root / "results/mini/runs"
+    def __init__(self, folder: Path) -> None:
+        self.runs = folder / "results/mini/runs"
 
     def path(self, name: str) -> Path:
         return self.runs / name
 
     def step(self, step: str, name: str, settings: dict, labels: dict | None = None, **inputs) -> dict:
         """Run a step to a folder; returns its record. Inputs are files below runs/."""
-        words = [step, "--settings", json.dumps(settings), "--out", str(self.path(name)), "--device", "cpu"]
+        words = [
+            "poisoning",
+            step,
+            "--settings",
+            json.dumps(settings),
+            "--out",
+            str(self.path(name)),
+            "--device",
+            "cpu",
+        ]
         for key, files in inputs.items():
             files = [files] if isinstance(files, str) else files
             words += ["--input", key, *(str(self.path(file)) for file in files)]
@@ -63,7 +74,7 @@ class Chain:
 def chain(tmp_path_factory) -> Chain:
     chain = Chain(tmp_path_factory.mktemp("chain"))
     split = {"dataset": "digits", "pretrain_per_class": 40, "fine_tune_per_class": 20, "pool_per_class": 30}
-    chain.step("prepare", "prepare", split)
+    chain.step("prepare_images", "prepare", split)
     for role, dropout in (("substitute", 0.2), ("victim", 0.0)):
         settings = {**NETWORK, "dropout": dropout, "training": TRAINING}
         chain.step("pretrain", role, settings, {"role": role}, data="prepare/data.safetensors")

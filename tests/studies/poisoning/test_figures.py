@@ -10,10 +10,10 @@ import pytest
 
 from relearn.report import figures
 from relearn.report.statistics import wilson
-from relearn.studies.poisoning.figures import bars as fig2_5
-from relearn.studies.poisoning.figures import knn_sweep as fig2_11
+from relearn.studies.poisoning.figures import bars, knn_sweep
 
-from .conftest import RENDERERS, VICTIMS, chapter, evidence_of
+from ...report.conftest import RENDERERS, chapter, evidence_of
+from .fake_records import VICTIMS
 
 ARTEFACTS = chapter()
 FIGURES = [artefact for artefact in ARTEFACTS.values() if artefact.kind == "figure"]
@@ -38,7 +38,7 @@ def test_equal_records_give_equal_files(name, evidence, tmp_path):
 
 @pytest.mark.parametrize("artefact", FIGURES, ids=lambda artefact: artefact.id)
 def test_every_figure_is_drawn_with_and_without_runs(artefact, evidence, nothing):
-    module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
+    module = importlib.import_module(RENDERERS[artefact.renderer])
     words = []
     for known in (nothing, evidence):
         points = module.points(artefact, known)
@@ -56,32 +56,32 @@ def test_an_empty_study_is_written_too(nothing, tmp_path):
 
 
 def test_an_unknown_renderer_is_refused(evidence, tmp_path):
-    with pytest.raises(ValueError, match=r"fig2.5: found renderer fig9, allowed: toy"):
+    with pytest.raises(ValueError, match=r"fig2.5: found renderer fig9, allowed: bars, "):
         figures.render(replace(RATES, renderer="fig9"), evidence, RENDERERS, tmp_path)
 
 
 def test_points_of_the_success_rates(evidence):
-    points = fig2_5.points(RATES, evidence)
-    bars = {(p["series"], p["victim"]): p for p in points if p["source"] == "measured"}
-    assert len(bars) == 4 * 8
-    polytope = bars["convex_polytope", "SENet18"]
+    points = bars.points(RATES, evidence)
+    found = {(p["series"], p["victim"]): p for p in points if p["source"] == "measured"}
+    assert len(found) == 4 * 8
+    polytope = found["convex_polytope", "SENet18"]
     assert (polytope["success"], polytope["trials"]) == (0.5, 20)
     assert (polytope["low"], polytope["high"]) == (wilson(10, 20).low, wilson(10, 20).high)
-    assert bars["feature_collision", "DenseNet121"]["success"] == 0.25
-    assert bars["feature_collision", "ResNet18"]["reference"] == 0.0
-    assert bars["convex_polytope", "DPN92"]["status"] == "not_run"
-    black_box = {p["victim"] for p in bars.values() if p["knowledge"] == "black_box"}
+    assert found["feature_collision", "DenseNet121"]["success"] == 0.25
+    assert found["feature_collision", "ResNet18"]["reference"] == 0.0
+    assert found["convex_polytope", "DPN92"]["status"] == "not_run"
+    black_box = {p["victim"] for p in found.values() if p["knowledge"] == "black_box"}
     assert black_box == {"MobileNetV2", "DenseNet121"}
 
 
 def test_published_bounds_are_no_bars(evidence):
-    bounds = [p for p in fig2_5.points(RATES, evidence) if p["source"] == "paper"]
+    bounds = [p for p in bars.points(RATES, evidence) if p["source"] == "paper"]
     assert {p["status"] for p in bounds} == {"upper bound", "lower bound"}
     assert all(p["success"] == 0.5 and p["low"] is None for p in bounds)
 
 
 def test_bars_stand_in_the_papers_order_and_name_what_is_lacking(evidence):
-    figure = fig2_5.draw(RATES, fig2_5.points(RATES, evidence))
+    figure = bars.draw(RATES, bars.points(RATES, evidence))
     axes = figure.axes[0]
     names = [label.get_text().split("\n")[0] for label in axes.get_xticklabels()]
     assert names == [member.split("-")[0] for member in RATES.members]
@@ -97,7 +97,7 @@ def chosen(points, **wanted):
 
 
 def test_points_of_the_sweep(evidence):
-    points = fig2_11.points(SWEEP, evidence)
+    points = knn_sweep.points(SWEEP, evidence)
     curve = chosen(points, source="measured", series="convex_polytope", panel="mcc", victim="all", along="k")
     assert [(p["x"], p["value"]) for p in curve] == [
         (0.2, pytest.approx(0.3)),
@@ -113,7 +113,7 @@ def test_points_of_the_sweep(evidence):
 
 
 def test_published_code_is_turned_from_attack_to_defence_success(evidence):
-    points = fig2_11.points(SWEEP, evidence)
+    points = knn_sweep.points(SWEEP, evidence)
     code = chosen(points, source="published code", panel="defence_success", along="k")
     assert len(code) == 12
     assert code[0]["value"] == pytest.approx(1 - 0.2843) and code[0]["x"] == 0.04
@@ -121,7 +121,7 @@ def test_published_code_is_turned_from_attack_to_defence_success(evidence):
 
 
 def test_points_of_the_imbalance(evidence):
-    points = fig2_11.points(SWEEP, evidence)
+    points = knn_sweep.points(SWEEP, evidence)
     found = {
         copies: [
             (p["x"], p["value"])
@@ -148,10 +148,10 @@ def test_points_of_the_imbalance(evidence):
 
 
 def test_six_panels_and_what_was_not_run(evidence, make_study):
-    figure = fig2_11.draw(SWEEP, fig2_11.points(SWEEP, evidence))
+    figure = knn_sweep.draw(SWEEP, knn_sweep.points(SWEEP, evidence))
     assert len(figure.axes) == 6 and not any(said(axes) for axes in figure.axes)
-    left = chosen(fig2_11.points(SWEEP, evidence), along="k")
-    assert [said(axes) for axes in fig2_11.draw(SWEEP, left).axes] == [False, True] * 3
+    left = chosen(knn_sweep.points(SWEEP, evidence), along="k")
+    assert [said(axes) for axes in knn_sweep.draw(SWEEP, left).axes] == [False, True] * 3
 
 
 def said(axes):
@@ -160,9 +160,9 @@ def said(axes):
 
 def test_where_no_attack_works_the_panel_counts_all_of_them(make_study):
     never = make_study(success=lambda *_: False, defences=("deep_knn",), victims=("SENet18",), targets=3)
-    points = fig2_11.points(SWEEP, evidence_of(never))
+    points = knn_sweep.points(SWEEP, evidence_of(never))
     assert not chosen(points, source="measured", population="effective")
-    label = fig2_11.draw(SWEEP, points).axes[0].get_ylabel()
+    label = knn_sweep.draw(SWEEP, points).axes[0].get_ylabel()
     assert label.endswith("(all attacks)")
 
 
@@ -170,7 +170,7 @@ def test_points_come_back_from_the_csv(evidence, tmp_path):
     path = figures.render(RATES, evidence, RENDERERS, tmp_path)[0]
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    points = fig2_5.points(RATES, evidence)
+    points = bars.points(RATES, evidence)
     assert [float(row["success"]) for row in rows if row["success"]] == [
         p["success"] for p in points if p["success"] is not None
     ]

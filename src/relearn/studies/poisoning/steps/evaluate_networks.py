@@ -1,13 +1,11 @@
-"""evaluate: what a trained network is worth, or whether a proposition holds; one protocol a run (label `protocol`).
+"""evaluate_networks: clean accuracy, calibration and robustness of one trained network.
 
-`robustness`: settings calibration_bins, pgd {eps, steps, restarts, images}, corruptions {images, names (all where left out)}; inputs
-data, network. Clean accuracy, calibration and accuracy class by class on the whole test set; PGD with its checks for masked gradients
-and the common corruptions on its first images. Outputs: trials.csv (kind, name, level, accuracy_frac, error_frac, count),
-loss_curves.csv (eps, restart, step, loss_nats).
-`hull`: settings dimension, poisons, problems; no inputs.
-`toy`: no settings, no inputs. Output: trials.csv (panel, kind, x, y).
-`feature_plane`: settings poison_class, target_class, poisons, targets, target (number of the trial, from 0), k (of Deep k-NN),
-include_self (false where left out), attack; inputs data, victim, poisons. Output: trials.csv (target, x, y, kind, kept).
+Settings: calibration_bins, pgd {eps, steps, restarts, images}, corruptions {images, names}; without names, all corruptions.
+Inputs: data, network.
+Outputs: trials.csv (kind, name, level, accuracy_frac, error_frac, count), loss_curves.csv (eps, restart, step, loss_nats).
+
+Accuracy, also by class, and calibration use the whole test set. PGD, with its checks for masked gradients, and the common
+corruptions use its first images.
 """
 
 from __future__ import annotations
@@ -17,23 +15,11 @@ from typing import Any
 
 NEEDS_TORCH = True
 COLUMNS = ("kind", "name", "level", "accuracy_frac", "error_frac", "count")
-EXTRA_ATTACKS = 2  # besides one for each ε: the stronger one and the unbounded one
-BATCH = {"cpu": 100}  # images attacked at once; elsewhere 500
+EXTRA_ATTACKS = 2  # in addition to one for each ε: a stronger and an unbounded one
+BATCH = {"cpu": 100}  # images attacked at once; 500 on other devices
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    protocols = {
-        "robustness": _robustness,
-        "hull": _hull,
-        "toy": _toy,
-        "feature_plane": _feature_plane,
-    }
-    if settings["protocol"] not in protocols:
-        raise ValueError(f"protocol is {settings['protocol']!r}; allowed: {', '.join(protocols)}")
-    protocols[settings["protocol"]](run, settings, inputs, device, precision)
-
-
-def _robustness(run, settings, inputs, device, precision) -> None:
     from itertools import count
 
     import torch
@@ -182,87 +168,3 @@ def _corruptions(run, net, images, labels, names, precision, rows, tick):
 
 def _row(kind: str, name: Any, level: Any, accuracy: float, count: int) -> list[Any]:
     return [kind, name, level, accuracy, 1 - accuracy, count]
-
-
-def _hull(run, settings, inputs, device, precision) -> None:
-    from relearn.measures.hull import check_proposition
-
-    found = check_proposition(
-        dimension=settings["dimension"],
-        poisons=settings["poisons"],
-        problems=settings["problems"],
-        seed=run.seed,
-    )
-    run.finish(found)
-
-
-def _toy(run, settings, inputs, device, precision) -> None:
-    import numpy as np
-
-    from relearn.measures.toy_svm import on_the_right, panels
-
-    rows = panels()
-    taken = {}
-    for panel in dict.fromkeys(row["panel"] for row in rows):
-        points = {
-            kind: np.array([[r["x"], r["y"]] for r in rows if (r["panel"], r["kind"]) == (panel, kind)])
-            for kind in ("target", "boundary_after")
-        }
-        taken[f"{panel}_targets_taken_count"] = int(
-            on_the_right(points["target"][0], points["boundary_after"])
-        )
-    run.finish(taken, trials=(list(rows[0]), [list(row.values()) for row in rows]))
-
-
-def _feature_plane(run, settings, inputs, device, precision) -> None:
-    import numpy as np
-    import torch
-    from safetensors.torch import load_file
-
-    from relearn.data.arrays import load_prepared
-    from relearn.measures.detection import detection
-    from relearn.measures.embed import embed
-    from relearn.measures.feature_plane import project
-    from relearn.methods.deep_knn import DeepKNN
-    from relearn.methods.transfer import poisoned_sets
-    from relearn.models import files
-
-    data = load_prepared(inputs["data"][0])
-    trials = data.trials(
-        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
-    )
-    number = settings["target"]
-    if not 0 <= number < len(trials.target_index):
-        raise ValueError(f"target is {number}; allowed: 0 to {len(trials.target_index) - 1}")
-    victim = files.load(inputs["victim"][0], device)
-    images, labels = data.fine_tune()
-    poisons = embed(victim, load_file(inputs["poisons"][0])["poisons"][number], precision=precision)
-    clean = embed(victim, images, precision=precision)
-    points = poisoned_sets(clean, poisons[None], trials.base_positions_in_fine_tune)[0].cpu()
-    target = embed(victim, trials.target_images[number : number + 1], precision=precision).cpu()
-    knn = DeepKNN(k=settings["k"], include_self=settings.get("include_self", False))
-    kept = knn.fit_predict(points, labels) == 1
-
-    is_poison = np.zeros(len(labels), dtype=bool)
-    is_poison[trials.base_positions_in_fine_tune.numpy()] = True
-    names = {settings["target_class"]: "target_class", settings["poison_class"]: "poison_class"}
-    kinds = ["poison" if p else names.get(c, "other") for c, p in zip(labels.tolist(), is_poison)]
-    # The plane is that of the clean classes: poisons and target are projected, but shift no centroid.
-    classes = np.append(np.where(is_poison, -1, labels.numpy()), -1)
-    places = project(
-        torch.cat([points, target]).numpy(), classes, settings["target_class"], settings["poison_class"]
-    )
-    index = int(trials.target_index[number])
-    rows = [
-        [index, x, y, kind, keep]
-        for (x, y), kind, keep in zip(places.tolist(), [*kinds, "target"], [*(int(one) for one in kept), ""])
-    ]
-    found = detection(~kept, is_poison)
-    run.finish(
-        {
-            "poisons_removed_frac": found.poisons_removed_frac,
-            "clean_removed_frac": found.clean_removed_frac,
-            "points_count": len(rows),
-        },
-        trials=(["target", "x", "y", "kind", "kept"], rows),
-    )
