@@ -33,7 +33,7 @@ CHAPTERS: dict[str, tuple[list[str], float]] = {
         [f"{step}_all" for step in ("prepare", "pretrain", "craft", "filter", "train", "evaluate")],
         360.0,
     ),
-    "gradinit": (["gradinit_data", "initialise_all", "learn_all", "probe_all"], 240.0),
+    "gradinit": (["gradinit"], 240.0),
     "l2_attention": (
         [f"{step}_all" for step in ("characters", "language", "ascend", "invert", "examine", "clock")],
         180.0,

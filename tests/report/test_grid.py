@@ -47,7 +47,7 @@ def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     source = TABLES[name].published["paper"]
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values() if cell.row.applies(cell.column.id)]
-    if source.file == "zhu2022.sec4_prose.csv":
+    if source.file.name == "zhu2022.sec4_prose.csv":
         assert len(shown) == DEFINED[name] == len({(value.row, value.column) for value in shown})
     else:
         values = [v for v in published.read(source.file) if v.value is not None]
@@ -77,7 +77,7 @@ def test_the_ratio_of_first_to_last_is_that_of_the_probe(tmp_path):
     labels = {"protocol": "gradient_statistics", "task": "images", "suite": "grid", "network": "VGG-19-BN"}
     for start, ratio in (("kaiming", 150.0), ("gradinit", 90.0)):
         metrics = {"conv_std_first_to_last_ratio": ratio}
-        pretend.write_run(tmp_path, "probe", {**labels, "initialisation": start}, metrics)
+        pretend.write_run(tmp_path, "gradient_statistics", {**labels, "initialisation": start}, metrics)
     cells = cells_of("zhu2022.sec4_gradient_ratio", evidence_of(tmp_path))
     assert cells["kaiming", "ratio"].deviation() == ("paper", pytest.approx(150 - 204.9))
     assert cells["gradinit", "ratio"].deviation() == ("paper", pytest.approx(90 - 164.8))
@@ -85,20 +85,20 @@ def test_the_ratio_of_first_to_last_is_that_of_the_probe(tmp_path):
 
 def test_coverage_counts_cells_and_not_seeds(tmp_path):
     for seed in (0, 1, 2):
-        pretend.learn(tmp_path, "VGG-19", "kaiming", {"acc1_frac": 0.3, "accbest_frac": 0.9}, seed=seed)
+        pretend.train(tmp_path, "VGG-19", "kaiming", {"acc1_frac": 0.3, "accbest_frac": 0.9}, seed=seed)
     found = coverage.cover(TABLES["zhu2022.table4.4"], evidence_of(tmp_path))
     assert found.measured == 2
     assert found.missing == ("+1 epoch (Const. LR)", "+1 epoch (Warmup)", "MetaInit", "GradInit")
-    pretend.learn(tmp_path, "VGG-19", "fixup", {"acc1_frac": 0.3}, recipe="adamw")  # in no table
-    pretend.learn(tmp_path, "VGG-19", "gradinit", {"acc1_frac": 0.3}, suite="first_steps")
+    pretend.train(tmp_path, "VGG-19", "fixup", {"acc1_frac": 0.3}, recipe="adamw")  # in no table
+    pretend.train(tmp_path, "VGG-19", "gradinit", {"acc1_frac": 0.3}, suite="first_steps")
     assert coverage.cover(TABLES["zhu2022.table4.4"], evidence_of(tmp_path)).measured == 2
 
 
 def test_a_cell_is_the_mean_over_seeds_with_its_standard_error(tmp_path):
     for seed, accuracy in enumerate((0.2, 0.3, 0.7)):
-        pretend.learn(tmp_path, "VGG-19-BN", "gradinit", {"acc1_frac": accuracy}, seed=seed)
-    pretend.learn(tmp_path, "VGG-19-BN", "gradinit", {"acc1_frac": 0.0}, recipe="steps", suite="first_steps")
-    pretend.learn(tmp_path, "VGG-19", "gradinit", {"acc1_frac": 0.0})
+        pretend.train(tmp_path, "VGG-19-BN", "gradinit", {"acc1_frac": accuracy}, seed=seed)
+    pretend.train(tmp_path, "VGG-19-BN", "gradinit", {"acc1_frac": 0.0}, recipe="steps", suite="first_steps")
+    pretend.train(tmp_path, "VGG-19", "gradinit", {"acc1_frac": 0.0})
     cell = cells_of("zhu2022.table4.4", evidence_of(tmp_path))["gradinit", "VGG-19-BN/acc1"]
     assert cell.mean == pytest.approx(0.4)
     deviation = math.sqrt((0.2**2 + 0.1**2 + 0.3**2) / 2)
@@ -106,7 +106,7 @@ def test_a_cell_is_the_mean_over_seeds_with_its_standard_error(tmp_path):
     assert list(cell.members) == ["seed0", "seed1", "seed2"]
     assert cell.deviation() == ("paper", pytest.approx(0.4 - 0.478))
     assert cell.runs == tuple(
-        f"runs/gradinit/learn/images/grid/VGG-19-BN/gradinit/sgd/seed{seed}" for seed in (0, 1, 2)
+        f"runs/gradinit/train_from_init/images/grid/VGG-19-BN/gradinit/sgd/seed{seed}" for seed in (0, 1, 2)
     )
     assert grid.text(cell) == "40.0 ± 15.3 (3)"
 
@@ -123,8 +123,8 @@ def test_the_seconds_of_a_penalty_are_averaged_over_its_strengths_and_then_over_
 
 def test_a_diverged_run_counts_with_the_number_that_it_has(tmp_path):
     chance = {"acc1_frac": 0.1, "accbest_frac": math.nan}
-    pretend.learn(tmp_path, "VGG-19-BN", "kaiming", chance, recipe="scalars", outcome="diverged")
-    pretend.learn(tmp_path, "VGG-19-BN", "kaiming", {"acc1_frac": 0.3}, recipe="scalars", seed=1)
+    pretend.train(tmp_path, "VGG-19-BN", "kaiming", chance, recipe="scalars", outcome="diverged")
+    pretend.train(tmp_path, "VGG-19-BN", "kaiming", {"acc1_frac": 0.3}, recipe="scalars", seed=1)
     cells = cells_of("zhu2022.table4.7", evidence_of(tmp_path))
     first, best = (cells["scalars", f"VGG-19-BN/{measure}"] for measure in ("acc1", "accbest"))
     assert (first.mean, first.diverged, first.status) == (pytest.approx(0.2), 1, "measured")
@@ -137,10 +137,10 @@ def test_a_diverged_run_counts_with_the_number_that_it_has(tmp_path):
 
 def test_the_best_recipe_is_the_one_with_the_best_mean(tmp_path):
     for seed, (low, high) in enumerate(((30.0, 34.0), (36.0, 35.0))):
-        pretend.translate(tmp_path, "w_skip", "admin", "adam_lr0.0002_b0.98", low, seed=seed)
-        pretend.translate(tmp_path, "w_skip", "admin", "adam_lr0.0005_b0.98", high, seed=seed)
-    pretend.translate(tmp_path, "w_skip", "admin", "adam_warmup", 99.0)
-    pretend.translate(tmp_path, "w_skip", "gradinit", "adam_lr0.0002_b0.98", 98.0)
+        pretend.train_translation(tmp_path, "w_skip", "admin", "adam_lr0.0002_b0.98", low, seed=seed)
+        pretend.train_translation(tmp_path, "w_skip", "admin", "adam_lr0.0005_b0.98", high, seed=seed)
+    pretend.train_translation(tmp_path, "w_skip", "admin", "adam_warmup", 99.0)
+    pretend.train_translation(tmp_path, "w_skip", "gradinit", "adam_lr0.0002_b0.98", 98.0)
     cells = cells_of("zhu2022.table4.10", evidence_of(tmp_path))
     best = cells["admin_adam", "bleu"]
     assert (best.mean, best.best, len(best.runs)) == (34.5, "adam_lr0.0005_b0.98", 2)
@@ -151,7 +151,7 @@ def test_the_best_recipe_is_the_one_with_the_best_mean(tmp_path):
 
 def test_lower_is_better_where_the_column_says_so(tmp_path):
     for recipe, bleu in (("adam", 30.0), ("adam_lr0.0002_b0.98", 20.0)):
-        pretend.translate(tmp_path, "w_skip", "admin", recipe, bleu)
+        pretend.train_translation(tmp_path, "w_skip", "admin", recipe, bleu)
     artefact = TABLES["zhu2022.table4.10"]
     lower = replace(artefact, columns=(replace(artefact.columns[0], direction="lower"),))
     found = {c.row.id: c for c in table.build(lower, evidence_of(tmp_path))}
@@ -243,10 +243,12 @@ def test_numbers_are_rounded_by_their_unit(number, unit, words):
 
 def test_a_star_stands_for_any_letters_of_a_label():
     labels = {"recipe": "adam_lr0.0002_b0.98"}
-    assert artefacts.matches({"recipe": "adam_lr*"}, "gradinit", "translate", labels)
-    assert artefacts.matches({"recipe": ["sgd", "adam*"]}, "gradinit", "translate", labels)
-    assert not artefacts.matches({"recipe": ["sgd", "adam_warmup*"]}, "gradinit", "translate", labels)
-    assert not artefacts.matches({"initialisation": "*"}, "gradinit", "translate", labels)  # no such label
+    assert artefacts.matches({"recipe": "adam_lr*"}, "gradinit", "train_translation", labels)
+    assert artefacts.matches({"recipe": ["sgd", "adam*"]}, "gradinit", "train_translation", labels)
+    assert not artefacts.matches({"recipe": ["sgd", "adam_warmup*"]}, "gradinit", "train_translation", labels)
+    assert not artefacts.matches(
+        {"initialisation": "*"}, "gradinit", "train_translation", labels
+    )  # no such label
 
 
 def test_only_may_name_a_group_a_measure_or_one_column():

@@ -20,8 +20,9 @@ from relearn.data.imagenet_folder import central, decode_rgb
 from relearn.report.artefacts import load, matches
 from relearn.runs import record
 from relearn.steps.tasks import open_task
+from relearn.studies.vision import listing_path
 
-from ..studies.gradinit.runs import Rules, Runs
+from ..studies.gradinit.runs import Runs, planned, settings
 
 REPORTED = Path(__file__).resolve().parents[2] / "workflow/reported"
 SIDE, CLASSES, EACH = 32, 3, 4
@@ -69,7 +70,9 @@ class House(Runs):
         self.data = self.root / "listing/listing.json"
 
     def list(self, name: str = "listing", sha256: str | None = None) -> dict:
-        return self.step("folder", name, {"dataset": "imagenet", "sha256": sha256}, {"dataset": "imagenet"})
+        return self.step(
+            "list_imagenet", name, {"dataset": "imagenet", "sha256": sha256}, {"dataset": "imagenet"}
+        )
 
     def start(self, name: str = "gradinit", method: str | None = "gradinit", **changes: Any) -> dict:
         settings = {**START, "method": method, "arguments": GRADINIT if method else {}, **changes}
@@ -85,7 +88,7 @@ class House(Runs):
     def train(self, name: str, start: str = "gradinit", **changes: Any) -> dict:
         labels = {**LABELS, "recipe": "imagenet", "initialisation": start}
         return self.step(
-            "learn", name, {**RECIPE, **changes}, labels, data=self.data, start=self.weights(start)
+            "train_from_init", name, {**RECIPE, **changes}, labels, data=self.data, start=self.weights(start)
         )
 
     def task(self, **changes: Any) -> Any:
@@ -271,55 +274,59 @@ def test_a_killed_training_ends_with_the_same_bits(house, monkeypatch):
     assert again == whole and house.rows("killed") == house.rows("whole")
 
 
-# --- what the workflow asks for ------------------------------------------------------------------
+# --- what the plan asks for ----------------------------------------------------------------------
 
 
-def test_the_rules_give_what_the_text_says_and_the_steps_read():
-    rules = Rules("paper")
+def test_the_plan_gives_what_the_text_says_and_the_steps_read():
+    families = planned("paper")
+    starts, trained = families["initialise_imagenet"], families["train_from_init_imagenet"]
     (cells,) = load(REPORTED)["zhu2022.table4.8"].where
     seen = set()
-    for network, name in rules["FOLDER_STARTS"]:
-        where = {"suite": "imagenet", "network": network, "initialisation": name, "recipe": "imagenet"}
-        start = rules.settings("start_settings", where)
-        recipe = rules.settings("learn_settings", where)
+    for cell in starts.cells:
+        start = settings(starts, cell)
+        recipe = settings(trained, {**cell, "recipe": "imagenet"})
         assert start.keys() == {*START, "method", "arguments"} and recipe.keys() == RECIPE.keys()
         assert start["task"] == recipe["task"] == "folder" and start["size"] == recipe["size"] == 224
         assert start["batch_size"] == 128 and start["iterations"] in (2000, None)
         assert (recipe["epochs"], recipe["batch_size"], recipe["lr"]) == (90, 256, 0.1)
         assert (recipe["schedule"], recipe["milestones"]) == ("step", [30, 60])
+        network, name = cell["network"], cell["initialisation"]
         assert recipe["mixup"] == {"timm-ResNet-50-BN": None, "timm-ResNet-50-FixUp": 0.7}[network]
         if name == "gradinit":
             arguments = start["arguments"]
             assert (arguments["gamma"], arguments["tau"], arguments["eta"]) == (3.0, 3e-3, 0.1)
-        run = rules["LEARN_RUN"].format(**where, seed=0)
-        assert run in rules["LEARN_RUNS"]
-        labels = {"task": "images", **where}
-        assert matches(cells, "gradinit", "learn", labels)
+        assert {**cell, "recipe": "imagenet"} in trained.cells
+        assert matches(cells, "gradinit", "train_from_init", trained.labels_of(**cell, recipe="imagenet"))
         seen.add((network.rpartition("-")[2], name))
     # The cells of table 4.8 that the paper fills.
     assert seen == {(n, s) for n, s in (("BN", "kaiming"), ("BN", "gradinit"))} | {
         ("FixUp", name) for name in ("fixup", "metainit", "gradinit")
     }
-    assert not {network for network, _ in rules["IMAGE_STARTS"]} & {n for n, _ in rules["FOLDER_STARTS"]}
-    assert ("imagenet", "timm-ResNet-50-BN", "gradinit") in set(rules["probed"]())
+    networks = {cell["network"] for cell in starts.cells}
+    assert not networks & {cell["network"] for cell in families["initialise"].cells}
+    measured = {"suite": "imagenet", "network": "timm-ResNet-50-BN", "initialisation": "gradinit"}
+    assert measured in families["gradient_statistics_imagenet"].cells
 
 
 @pytest.mark.parametrize("scale", ["mini", "small", "medium"])
 def test_imagenet_is_off_below_paper(scale):
-    assert Rules(scale)["FOLDER_STARTS"] == []
+    names = ("initialise_imagenet", "train_from_init_imagenet", "gradient_statistics_imagenet")
+    assert [planned(scale)[name].runs for name in ("list_imagenet", *names)] == [[], [], [], []]
 
 
-def test_the_workflow_knows_the_folder_by_its_names(mirror, tmp_path, monkeypatch):
-    rules = Rules("paper")
+def test_the_plan_knows_the_folder_by_its_names(mirror, tmp_path, monkeypatch):
+    family = planned("paper")["list_imagenet"]
+    assert family.path("listing", dataset="imagenet") == listing_path("paper")
+    (cell,) = family.cells
     monkeypatch.chdir(tmp_path)
-    found = rules.settings("folder_settings", {})
+    found = settings(family, cell)
     assert found == {"dataset": "imagenet", "sha256": sha256_of(mirror)}
-    record_of = tmp_path / rules["LISTING_RUN"] / "record.json"
+    record_of = tmp_path / family.path(dataset="imagenet")
     record_of.parent.mkdir(parents=True)
-    (mirror / "val").rename(mirror / "elsewhere")  # not at hand: what was listed last still counts
-    assert rules.settings("folder_settings", {})["sha256"] is None
+    (mirror / "val").rename(mirror / "elsewhere")  # not at hand: the last listing still counts
+    assert settings(family, cell)["sha256"] is None
     record_of.write_text(json.dumps({"settings": found}))
-    assert rules.settings("folder_settings", {}) == found
+    assert settings(family, cell) == found
 
 
 @pytest.mark.skipif(

@@ -28,7 +28,7 @@ SIZES = {"dim": 16, "ffn": 32, "heads": 2, "encoder_layers": 1, "decoder_layers"
 @pytest.fixture(scope="module")
 def house(tmp_path_factory) -> Runs:
     runs = Runs(tmp_path_factory.mktemp("tasks"))
-    runs.step("corpus", "pairs", WORDS, {})
+    runs.step("prepare_translation", "pairs", WORDS, {})
     return runs
 
 

@@ -126,7 +126,7 @@ def test_images_of_folders_are_trained_on_as_they_are_read(house):
         "warmup_epochs": 1,
         "randaugment": EVERYTHING["randaugment"],
     }
-    done = house.step("classify", "run", settings, {"variant": "folder"}, data=house.data)
+    done = house.step("train_vision", "run", settings, {"variant": "folder"}, data=house.data)
     assert done["metrics"]["steps_count"] == 2 * CLASSES * EACH / 6
     net = vision.FILE.load(house.root / "run/model.safetensors")
     assert net.description["size"] == SIDE and net.description["classes"] == CLASSES

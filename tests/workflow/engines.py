@@ -27,9 +27,19 @@ from relearn.cli import code, jobs
 
 CODE = Path("results/code.json")
 # steps that have no stage of their own, and all of a study with stages of its own
-STAGE_OF = {"subset": "prepare", "harden": "pretrain", "gradinit/translate": "learn@gradinit"}
-STAGE_OF |= {f"gradinit/{step}": f"{step}@gradinit" for step in ("initialise", "learn", "probe")}
-STAGE_OF |= {f"gradinit/{step}": "data@gradinit" for step in ("prepare", "folder", "corpus")}
+STAGE_OF = {
+    "subset": "prepare",
+    "harden": "pretrain",
+    "gradinit/train_translation": "train_from_init@gradinit",
+}
+STAGE_OF |= {f"gradinit/{step}": f"{step}@gradinit" for step in ("initialise", "train_from_init")}
+STAGE_OF |= {
+    f"gradinit/{step}": "gradient_statistics@gradinit"
+    for step in ("gradient_statistics", "check_batch_norm", "count_params")
+}
+STAGE_OF |= {
+    f"gradinit/{step}": "data@gradinit" for step in ("prepare_images", "list_imagenet", "prepare_translation")
+}
 STAGE_OF |= {
     f"l2_attention/{step}": f"{step}@l2_attention"
     for step in ("characters", "language", "ascend", "invert", "examine", "clock")
@@ -112,7 +122,7 @@ def write_code(plan: list[jobs.Job]) -> None:
 
 
 def name_of(job: jobs.Job) -> str:
-    """A run by the end of its folder: train/transfer/clean/none/ResNet18/seed0; gradinit/probe/batch_norm/seed0."""
+    """A run by the end of its folder: train/transfer/clean/none/ResNet18/seed0; gradinit/check_batch_norm/seed0."""
     if not job.record:
         return job.rule
     return job.folder.partition("/runs/")[2].removeprefix("poisoning/")
@@ -160,7 +170,7 @@ def called(graph: Any, changed: list[str], stale: list[str]) -> list[str]:
 
 
 def step_of(name: str) -> str:
-    """The step of a run, behind the study's name where it is not poisoning: train, gradinit/probe."""
+    """The step of a run, behind the study's name where it is not poisoning: train, gradinit/initialise."""
     parts = name.split("/")
     return "/".join(parts[:2]) if parts[0] in OTHERS else parts[0]
 

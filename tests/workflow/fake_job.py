@@ -16,6 +16,7 @@ from pathlib import Path
 
 ARTEFACTS = {
     "prepare": ["data.safetensors"],
+    "prepare_images": ["data.safetensors"],
     "subset": ["data.safetensors"],
     "pretrain": ["weights.safetensors"],
     "harden": ["weights.safetensors"],
@@ -23,12 +24,14 @@ ARTEFACTS = {
     "filter": ["kept.safetensors"],
     "train": [],
     "evaluate": [],
-    "folder": ["listing.json"],
-    "corpus": ["corpus.safetensors"],
+    "list_imagenet": ["listing.json"],
+    "prepare_translation": ["corpus.safetensors"],
     "initialise": ["weights.safetensors", "scales.csv", "history.csv"],
-    "learn": ["history.csv"],
-    "translate": ["history.csv", "hypotheses.txt"],
-    "probe": [],
+    "train_from_init": ["history.csv"],
+    "train_translation": ["history.csv", "hypotheses.txt"],
+    "gradient_statistics": ["layers.csv"],
+    "check_batch_norm": ["cases.csv"],
+    "count_params": ["counts.csv"],
     "characters": ["characters.safetensors"],
     "language": ["weights.safetensors", "history.csv"],
     "ascend": ["ascents.csv", "curve.csv"],
@@ -55,7 +58,6 @@ ARTEFACTS = {
     "uncertainty": ["calibration.csv", "ood.csv", "distance.csv", "scores.csv"],
 }
 COSTS = {"curve": "cost.csv", "latency": "latency.csv"}
-PROBES = {"gradient_statistics": "layers.csv", "batch_norm": "cases.csv", "parameter_counts": "counts.csv"}
 TRIALS = ("craft", "filter", "train", "evaluate")
 WITHOUT_TRIALS = ("hull",)
 
@@ -67,8 +69,6 @@ def artefacts(command: str, labels: dict[str, str]) -> list[str]:
         names.append("features.safetensors")
     if labels.get("protocol") == "robustness":
         names.append("loss_curves.csv")
-    if command == "probe":
-        names.append(PROBES[labels["protocol"]])
     if command == "cost":
         names.append(COSTS[labels["protocol"]])
     if labels.get("family") == "gradient":

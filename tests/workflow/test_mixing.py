@@ -34,12 +34,14 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
         "filter": 13,
         "train": 38,
         "evaluate": 11,
-        "folder": 1,
-        "corpus": 1,
+        "list_imagenet": 1,
+        "prepare_translation": 1,
         "initialise": 27,
-        "learn": 26,
-        "translate": 5,
-        "probe": 7,
+        "train_from_init": 26,
+        "train_translation": 5,
+        "gradient_statistics": 5,
+        "check_batch_norm": 1,
+        "count_params": 1,
         "render": 1,
     }
     scratch.promise_render()
@@ -56,7 +58,7 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
 
     scratch.set({MOMENTUM: 0.5})  # of one start: the other MetaInit descends by Adam
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"initialise": 1, "learn": 1, "render": 1}
+    assert ran(scratch) == {"initialise": 1, "train_from_init": 1, "render": 1}
     assert nothing_to_do(scratch)
 
     scratch.set({LR: 0.05})

@@ -44,8 +44,11 @@ from .staleness_vision import STEPS as OF_VISION
 from .staleness_vision import T
 
 STAGE_OF = {"subset": "prepare", "harden": "pretrain"}
-STAGE_OF |= {f"gradinit/{step}": "data" for step in ("prepare", "folder", "corpus")}
-STAGE_OF |= {"gradinit/translate": "learn"}
+STAGE_OF |= {
+    f"gradinit/{step}": "data" for step in ("prepare_images", "list_imagenet", "prepare_translation")
+}
+STAGE_OF |= {"gradinit/train_translation": "train_from_init"}
+STAGE_OF |= {f"gradinit/{step}": "gradient_statistics" for step in ("check_batch_norm", "count_params")}
 STAGE_OF |= {f"{study}/examine": "construct" for study in ("lipsformer", "lrformer")}
 STAGE_OF |= {
     f"{study}/prepare": "classify" for study in ("lipsformer", "layer_scale", "lrformer", "long_short")
@@ -379,7 +382,7 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
         },
         [
             *WITH_DATA,
-            f"{G}/prepare/*",
+            f"{G}/prepare_images/*",
             *IMAGES,
             *vision.ON_DIGITS,
             *long_short.ON_DIGITS,

@@ -1,230 +1,211 @@
-# The study `gradinit` (zhu2022, chapter 4).
+# The study `gradinit` (zhu2022, chapter 4): which runs there are is in src/relearn/studies/gradinit/plan.
+GRADINIT = plan_of("gradinit")
 
 
-include: "../settings/gradinit.smk"
-
-
-# The data of chapter 4: images, all of them for training, a listing of ImageNet's, and a corpus in byte-pair units.
-rule gradinit_data:
+rule gradinit:
     input:
-        f"{G_PREPARED}/record.json" if START_RUNS else [],
-        f"{LISTING_RUN}/record.json" if FOLDER_STARTS else [],
-        f"{CORPUS_RUN}/record.json" if T_START_RUNS else [],
+        records(GRADINIT),
     localrule: True
 
 
-use rule run as prepare_gradinit with:
+# The images of the study, as one file.
+use rule run as gradinit_prepare_images with:
     output:
-        record=f"{G_PREPARED}/record.json",
-        data=f"{G_PREPARED}/data.safetensors",
+        **GRADINIT["prepare_images"].files,
     log:
-        f"{ROOT}/logs/gradinit/prepare.log",
+        GRADINIT["prepare_images"].log,
     resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
+        **needs_of(GRADINIT["prepare_images"]),
     params:
-        **words(
-            "prepare",
-            study="gradinit",
-            settings=prepare_gradinit_settings(),
-            modules=[dataset_module(G_DATASET)],
-            seed=None,
-            dataset=G_DATASET,
-        ),
+        **words_of(GRADINIT["prepare_images"]),
 
 
-use rule run as corpus with:
+# A listing of ImageNet's folder, for every study that reads the images where they lie.
+use rule run as gradinit_list_imagenet with:
     output:
-        record=f"{CORPUS_RUN}/record.json",
-        corpus=f"{CORPUS_RUN}/corpus.safetensors",
+        **GRADINIT["list_imagenet"].files,
     log:
-        f"{ROOT}/logs/gradinit/corpus.log",
-    resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
-    params:
-        **words(
-            "corpus",
-            study="gradinit",
-            settings=CORPUS,
-            modules=[corpus_module(CORPUS["dataset"])],
-            seed=None,
-            dataset=CORPUS["dataset"],
-        ),
-
-
-# initialise: a network's start by each method, for images and for translation.
-rule initialise_all:
-    input:
-        expand("{run}/record.json", run=START_RUNS + T_START_RUNS),
-    localrule: True
-
-
-use rule run as initialise with:
-    input:
-        data=images_of,
-    output:
-        record=f"{START_RUN}/record.json",
-        weights=f"{START_RUN}/weights.safetensors",
-        scales=f"{START_RUN}/scales.csv",
-        history=f"{START_RUN}/history.csv",
-    log:
-        f"{ROOT}/logs/initialise/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.log",
+        GRADINIT["list_imagenet"].log,
     wildcard_constraints:
-        suite=G_SUITES,
-    threads: lambda wildcards: decoders(wildcards.suite)
+        **GRADINIT["list_imagenet"].constraints,
     resources:
-        **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 240)),
+        **needs_of(GRADINIT["list_imagenet"]),
     params:
-        **words("initialise", study="gradinit", settings=start_settings, modules=start_modules, task="images"),
+        **words_of(GRADINIT["list_imagenet"]),
 
 
-use rule run as initialise_translation with:
-    input:
-        data=rules.corpus.output.corpus,
+# The corpus in byte-pair units.
+use rule run as gradinit_prepare_translation with:
     output:
-        record=f"{T_START_RUN}/record.json",
-        weights=f"{T_START_RUN}/weights.safetensors",
-        scales=f"{T_START_RUN}/scales.csv",
-        history=f"{T_START_RUN}/history.csv",
+        **GRADINIT["prepare_translation"].files,
     log:
-        f"{ROOT}/logs/initialise/translation/{{network}}/{{initialisation}}/seed{{seed}}.log",
+        GRADINIT["prepare_translation"].log,
     resources:
-        **needs(mem_mb=8000, minutes=240),
+        **needs_of(GRADINIT["prepare_translation"]),
     params:
-        **words(
-            "initialise",
-            study="gradinit",
-            settings=translation_start_settings,
-            modules=translation_start_modules,
-            task="translation",
-        ),
+        **words_of(GRADINIT["prepare_translation"]),
 
 
-# learn, translate: training from each start.
-rule learn_all:
+# The initial weights of each network on images, by each initialisation.
+use rule run as gradinit_initialise with:
     input:
-        expand("{run}/record.json", run=LEARN_RUNS + TRANSLATE_RUNS),
-    localrule: True
-
-
-use rule run as learn with:
-    input:
-        data=images_of,
-        start=rules.initialise.output.weights,
+        **inputs_of(GRADINIT["initialise"]),
     output:
-        record=f"{LEARN_RUN}/record.json",
-        history=f"{LEARN_RUN}/history.csv",
+        **GRADINIT["initialise"].files,
     log:
-        f"{ROOT}/logs/learn/{{suite}}/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.log",
+        GRADINIT["initialise"].log,
     wildcard_constraints:
-        suite=G_SUITES,
-    threads: lambda wildcards: decoders(wildcards.suite)
+        **GRADINIT["initialise"].constraints,
     resources:
-        **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 1440)),
+        **needs_of(GRADINIT["initialise"]),
     params:
-        **words("learn", study="gradinit", settings=learn_settings, modules=learn_modules, task="images"),
+        **words_of(GRADINIT["initialise"]),
 
 
-use rule run as translate with:
+# The same on ImageNet.
+use rule run as gradinit_initialise_imagenet with:
     input:
-        corpus=rules.corpus.output.corpus,
-        start=rules.initialise_translation.output.weights,
+        **inputs_of(GRADINIT["initialise_imagenet"]),
     output:
-        record=f"{TRANSLATE_RUN}/record.json",
-        history=f"{TRANSLATE_RUN}/history.csv",
-        hypotheses=f"{TRANSLATE_RUN}/hypotheses.txt",
+        **GRADINIT["initialise_imagenet"].files,
     log:
-        f"{ROOT}/logs/translate/{{network}}/{{initialisation}}/{{recipe}}/seed{{seed}}.log",
-    resources:
-        **needs(mem_mb=8000, minutes=1440),
-    params:
-        **words("translate", study="gradinit", settings=translate_settings, task="translation"),
-
-
-# probe: gradients before and after an initialisation, and what holds without training.
-rule probe_all:
-    input:
-        expand("{run}/record.json", run=PROBE_RUNS),
-    localrule: True
-
-
-use rule run as probe with:
-    input:
-        data=images_of,
-        network=rules.initialise.output.weights,
-    output:
-        record=f"{STATISTICS_RUN}/record.json",
-        layers=f"{STATISTICS_RUN}/layers.csv",
-    log:
-        f"{ROOT}/logs/probe/gradient_statistics/{{suite}}/{{network}}/{{initialisation}}/seed{{seed}}.log",
+        GRADINIT["initialise_imagenet"].log,
     wildcard_constraints:
-        suite=G_SUITES,
-    threads: lambda wildcards: decoders(wildcards.suite)
+        **GRADINIT["initialise_imagenet"].constraints,
+    threads: GRADINIT["initialise_imagenet"].needs.threads
     resources:
-        **needs(mem_mb=12000, minutes=lambda wildcards: minutes(wildcards.suite, 120)),
+        **needs_of(GRADINIT["initialise_imagenet"]),
     params:
-        **words(
-            "probe",
-            study="gradinit",
-            settings=probe_settings,
-            modules=probe_modules,
-            protocol="gradient_statistics",
-            task="images",
-        ),
+        **words_of(GRADINIT["initialise_imagenet"]),
 
 
-use rule run as probe_translation with:
+# The same for the Transformer.
+use rule run as gradinit_initialise_translation with:
     input:
-        data=rules.corpus.output.corpus,
-        network=rules.initialise_translation.output.weights,
+        **inputs_of(GRADINIT["initialise_translation"]),
     output:
-        record=f"{T_STATISTICS_RUN}/record.json",
-        layers=f"{T_STATISTICS_RUN}/layers.csv",
+        **GRADINIT["initialise_translation"].files,
     log:
-        f"{ROOT}/logs/probe/gradient_statistics/translation/{{network}}/{{initialisation}}/seed{{seed}}.log",
+        GRADINIT["initialise_translation"].log,
     resources:
-        **needs(mem_mb=8000, minutes=120),
+        **needs_of(GRADINIT["initialise_translation"]),
     params:
-        **words(
-            "probe",
-            study="gradinit",
-            settings=translation_probe_settings,
-            modules=["relearn.measures.gradient_statistics", "relearn.steps.tasks.translation"],
-            protocol="gradient_statistics",
-            task="translation",
-        ),
+        **words_of(GRADINIT["initialise_translation"]),
 
 
-use rule run as probe_batch_norm with:
+# Each network on images, trained from its initial weights and tested after every epoch.
+use rule run as gradinit_train_from_init with:
+    input:
+        **inputs_of(GRADINIT["train_from_init"]),
     output:
-        record=f"{BATCH_NORM_RUN}/record.json",
-        cases=f"{BATCH_NORM_RUN}/cases.csv",
+        **GRADINIT["train_from_init"].files,
     log:
-        f"{ROOT}/logs/probe/batch_norm/seed{{seed}}.log",
+        GRADINIT["train_from_init"].log,
+    wildcard_constraints:
+        **GRADINIT["train_from_init"].constraints,
     resources:
-        **needs(mem_mb=2000, minutes=30, gpu=0),
+        **needs_of(GRADINIT["train_from_init"]),
     params:
-        **words(
-            "probe",
-            study="gradinit",
-            settings={"protocol": "batch_norm", "draws": PROBE["variance_draws"]},
-            modules=["relearn.measures.batch_norm_gradient"],
-            protocol="batch_norm",
-        ),
+        **words_of(GRADINIT["train_from_init"]),
 
 
-use rule run as probe_parameter_counts with:
+# The same on ImageNet.
+use rule run as gradinit_train_from_init_imagenet with:
+    input:
+        **inputs_of(GRADINIT["train_from_init_imagenet"]),
     output:
-        record=f"{COUNTS_RUN}/record.json",
-        counts=f"{COUNTS_RUN}/counts.csv",
+        **GRADINIT["train_from_init_imagenet"].files,
     log:
-        f"{ROOT}/logs/probe/parameter_counts/seed{{seed}}.log",
+        GRADINIT["train_from_init_imagenet"].log,
+    wildcard_constraints:
+        **GRADINIT["train_from_init_imagenet"].constraints,
+    threads: GRADINIT["train_from_init_imagenet"].needs.threads
     resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
+        **needs_of(GRADINIT["train_from_init_imagenet"]),
     params:
-        **words(
-            "probe",
-            study="gradinit",
-            settings={"protocol": "parameter_counts"},
-            modules=["relearn.measures.parameter_counts", *COUNTED_MODULES],
-            protocol="parameter_counts",
-        ),
+        **words_of(GRADINIT["train_from_init_imagenet"]),
+
+
+# The Transformer, trained from its initial weights, and its BLEU.
+use rule run as gradinit_train_translation with:
+    input:
+        **inputs_of(GRADINIT["train_translation"]),
+    output:
+        **GRADINIT["train_translation"].files,
+    log:
+        GRADINIT["train_translation"].log,
+    resources:
+        **needs_of(GRADINIT["train_translation"]),
+    params:
+        **words_of(GRADINIT["train_translation"]),
+
+
+# Mean and deviation of the gradient of each weight before training, on images.
+use rule run as gradinit_gradient_statistics with:
+    input:
+        **inputs_of(GRADINIT["gradient_statistics"]),
+    output:
+        **GRADINIT["gradient_statistics"].files,
+    log:
+        GRADINIT["gradient_statistics"].log,
+    wildcard_constraints:
+        **GRADINIT["gradient_statistics"].constraints,
+    resources:
+        **needs_of(GRADINIT["gradient_statistics"]),
+    params:
+        **words_of(GRADINIT["gradient_statistics"]),
+
+
+# The same on ImageNet.
+use rule run as gradinit_gradient_statistics_imagenet with:
+    input:
+        **inputs_of(GRADINIT["gradient_statistics_imagenet"]),
+    output:
+        **GRADINIT["gradient_statistics_imagenet"].files,
+    log:
+        GRADINIT["gradient_statistics_imagenet"].log,
+    wildcard_constraints:
+        **GRADINIT["gradient_statistics_imagenet"].constraints,
+    threads: GRADINIT["gradient_statistics_imagenet"].needs.threads
+    resources:
+        **needs_of(GRADINIT["gradient_statistics_imagenet"]),
+    params:
+        **words_of(GRADINIT["gradient_statistics_imagenet"]),
+
+
+# The same for the Transformer.
+use rule run as gradinit_gradient_statistics_translation with:
+    input:
+        **inputs_of(GRADINIT["gradient_statistics_translation"]),
+    output:
+        **GRADINIT["gradient_statistics_translation"].files,
+    log:
+        GRADINIT["gradient_statistics_translation"].log,
+    resources:
+        **needs_of(GRADINIT["gradient_statistics_translation"]),
+    params:
+        **words_of(GRADINIT["gradient_statistics_translation"]),
+
+
+# The variance of the gradient behind batch normalisation against equations 4.5 to 4.7.
+use rule run as gradinit_check_batch_norm with:
+    output:
+        **GRADINIT["check_batch_norm"].files,
+    log:
+        GRADINIT["check_batch_norm"].log,
+    resources:
+        **needs_of(GRADINIT["check_batch_norm"]),
+    params:
+        **words_of(GRADINIT["check_batch_norm"]),
+
+
+# The numbers of parameters of tables 4.4 and 4.5.
+use rule run as gradinit_count_params with:
+    output:
+        **GRADINIT["count_params"].files,
+    log:
+        GRADINIT["count_params"].log,
+    resources:
+        **needs_of(GRADINIT["count_params"]),
+    params:
+        **words_of(GRADINIT["count_params"]),

@@ -26,9 +26,7 @@ def shown(folder, kind, ending):
 
 RECORDS = [
     *rules.poisoning.input,
-    *rules.initialise_all.input,
-    *rules.learn_all.input,
-    *rules.probe_all.input,
+    *rules.gradinit.input,
     *rules.characters_all.input,
     *rules.language_all.input,
     *rules.ascend_all.input,

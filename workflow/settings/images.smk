@@ -1,4 +1,6 @@
 # What the studies that train vision Transformers share (lipsformer, layer_scale, lrformer): their images and their recipes.
+from relearn.studies.vision import listing_path
+
 IMAGENET_FOLDER = "imagenet"  # not prepared: its images are read where they lie
 
 
@@ -10,7 +12,7 @@ def from_folder(study):
 def vision_images(study):
     """What a run of images reads: the prepared set, or the listing of ImageNet's folder."""
     if from_folder(study):
-        return f"{LISTING_RUN}/listing.json"
+        return listing_path(SCALE)
     return f"{ROOT}/runs/{study}/prepare/{PARAMS[study]['images']['dataset']}/data.safetensors"
 
 

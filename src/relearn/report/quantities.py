@@ -104,6 +104,7 @@ QUANTITIES = {
 #: steps whose record is one trial: a whole training, not one of many targets
 METRIC_STEPS = (
     *("initialise", "learn", "translate", "probe"),
+    *("train_from_init", "train_translation", "gradient_statistics", "check_batch_norm", "count_params"),
     *("characters", "language", "ascend", "invert", "examine", "clock", "count"),
     *("classify", "uncertainty", "throughput", "retest"),
     *("sequences", "understand", "predict", "cost", "similarity", "adapt", "withstand"),

@@ -61,12 +61,12 @@ def write_run(
     return out
 
 
-def learn(root: Path, network: str, initialisation: str, metrics: Mapping[str, Any], **more: Any) -> Path:
+def train(root: Path, network: str, initialisation: str, metrics: Mapping[str, Any], **more: Any) -> Path:
     """A training of an image network."""
     suite, recipe = more.pop("suite", "grid"), more.pop("recipe", "sgd")
     labels = {"task": "images", "suite": suite, "network": network}
     labels |= {"initialisation": initialisation, "recipe": recipe}
-    return write_run(root, "learn", labels, metrics, **more)
+    return write_run(root, "train_from_init", labels, metrics, **more)
 
 
 def initialise(
@@ -85,7 +85,7 @@ def initialise(
     )
 
 
-def translate(
+def train_translation(
     root: Path, network: str, initialisation: str, recipe: str, bleu: float | None, **more: Any
 ) -> Path:
     """A training of the Transformer."""
@@ -95,7 +95,7 @@ def translate(
         "initialisation": initialisation,
         "recipe": recipe,
     }
-    return write_run(root, "translate", labels, {"bleu_best": bleu, "bleu_final": bleu}, **more)
+    return write_run(root, "train_translation", labels, {"bleu_best": bleu, "bleu_final": bleu}, **more)
 
 
 def layers(network: str, after: bool, last: float = 2.0) -> list[dict[str, Any]]:
@@ -135,20 +135,20 @@ def _layer(
     return {"index": index, "name": name, "kind": kind, "group": group, "numel": 100, **statistics}
 
 
-def probe(
+def gradients(
     root: Path, network: str, initialisation: str, rows: Sequence[Mapping[str, Any]], **more: Any
 ) -> Path:
-    """Statistics of the gradients at a start."""
+    """Statistics of the gradients before training."""
     task = "translation" if network in ("post_ln", "w_skip") else "images"
     labels = {"protocol": "gradient_statistics", "task": task}
     if task == "images":
         labels["suite"] = more.pop("suite", "grid")
     labels |= {"network": network, "initialisation": initialisation}
-    return write_run(root, "probe", labels, {}, files={"layers.csv": rows}, **more)
+    return write_run(root, "gradient_statistics", labels, {}, files={"layers.csv": rows}, **more)
 
 
 def counts(root: Path, rows: Iterable[tuple[str, int, float]]) -> Path:
-    """Parameters counted, beside what is printed in millions."""
+    """Counts of parameters, and the printed numbers in millions."""
     lines = [
         {
             "network": name,
@@ -158,7 +158,7 @@ def counts(root: Path, rows: Iterable[tuple[str, int, float]]) -> Path:
         }
         for name, count, millions in rows
     ]
-    return write_run(root, "probe", {"protocol": "parameter_counts"}, {}, files={"counts.csv": lines})
+    return write_run(root, "count_params", {}, {}, files={"counts.csv": lines})
 
 
 def cases(root: Path, wrong: int = 0) -> Path:
@@ -167,7 +167,7 @@ def cases(root: Path, wrong: int = 0) -> Path:
         {"n": n, "variance": 0.5, "holds": int(at >= wrong), "printed_holds": int(n > 2)}
         for at, n in enumerate((2, 16, 128))
     ]
-    return write_run(root, "probe", {"protocol": "batch_norm"}, {}, files={"cases.csv": rows})
+    return write_run(root, "check_batch_norm", {}, {}, files={"cases.csv": rows})
 
 
 class Chapter:
@@ -227,14 +227,14 @@ class Chapter:
             for network in self.networks:
                 for name in self.starts(network):
                     self._initialise(root, network, name, seed)
-                    self._learn(root, network, name, "sgd", seed)
+                    self._train(root, network, name, "sgd", seed)
             for name in ("kaiming", "gradinit_adam"):
-                self._learn(root, "ResNet-110-BN", name, "adamw", seed)
+                self._train(root, "ResNet-110-BN", name, "adamw", seed)
             for network in ("VGG-19-BN", "ResNet-110-BN"):
                 for recipe in ("scalars", "scalars_low_lr"):
-                    self._learn(root, network, "kaiming", recipe, seed)
+                    self._train(root, network, "kaiming", recipe, seed)
             self._translations(root, seed)
-            self._probes(root, seed)
+            self._gradients(root, seed)
         counts(root, [("VGG-19", 20_029_514, 20.03), ("ResNet-110", 1_723_914, 1.72)])
         cases(root)
         return root
@@ -244,7 +244,7 @@ class Chapter:
         metrics = {"initialise_s": seconds, "peak_memory_bytes": memory, "gradient_norm_after": 1.0 + seed}
         initialise(root, network, name, metrics, seed=seed, size=self.size)
 
-    def _learn(self, root: Path, network: str, name: str, recipe: str, seed: int) -> None:
+    def _train(self, root: Path, network: str, name: str, recipe: str, seed: int) -> None:
         first, best = self.accuracy(network, name, recipe, seed)
         rows = [
             {
@@ -257,7 +257,7 @@ class Chapter:
             for epoch in range(1, self.epochs + 1)
         ]
         metrics = {"acc1_frac": first, "accbest_frac": best, "accfinal_frac": best, "epoch_s": 20.0}
-        learn(root, network, name, metrics, recipe=recipe, seed=seed, files={"history.csv": rows})
+        train(root, network, name, metrics, recipe=recipe, seed=seed, files={"history.csv": rows})
 
     def _translations(self, root: Path, seed: int) -> None:
         cells = [f"adam_lr{rate:g}_b{beta:g}" for rate in RATES for beta in BETAS]
@@ -268,12 +268,14 @@ class Chapter:
         for run in runs:
             network, name, recipe = run.split("/")
             bleu = self.bleu(network, name, recipe, seed)
-            translate(root, *run.split("/"), bleu, seed=seed, outcome="diverged" if bleu is None else "ok")
+            train_translation(
+                root, *run.split("/"), bleu, seed=seed, outcome="diverged" if bleu is None else "ok"
+            )
 
-    def _probes(self, root: Path, seed: int) -> None:
+    def _gradients(self, root: Path, seed: int) -> None:
         for network in ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN", "DenseNet-100", "DenseNet-100-BN",
                         "timm-ResNet-50-BN"):  # fmt: skip
             for name in ("kaiming", "gradinit"):
-                probe(root, network, name, self.layers(network, name == "gradinit", seed), seed=seed)
+                gradients(root, network, name, self.layers(network, name == "gradinit", seed), seed=seed)
         for name in ("xavier", "gradinit", "gradinit_sgd"):
-            probe(root, "post_ln", name, self.layers("post_ln", name != "xavier", seed), seed=seed)
+            gradients(root, "post_ln", name, self.layers("post_ln", name != "xavier", seed), seed=seed)

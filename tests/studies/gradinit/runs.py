@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import copy
 import csv
 import functools
 import json
-import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,9 +19,13 @@ import relearn.methods.fit as fitting
 from relearn.runs import record
 from relearn.steps.tasks import open_task
 from relearn.studies import parameters
+from relearn.studies.family import Family
+from relearn.studies.gradinit.plan import plan
+from relearn.studies.study import load
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
+STEPS = {**load("layer_scale").steps, **load("gradinit").steps}
 COUNT = 200  # images to train on
 AUGMENTATION = {"crop_padding": 1, "flip": False, "cutout": 2}
 NETWORK = {"name": "ResNet-110-BN", "width": 0.25, "depth": 0.06}
@@ -48,12 +48,12 @@ GRADINIT = {"optimizer": "sgd", "tau": 0.05, "eta": 0.1, "gamma": 1.0, "overlap"
 
 
 class Runs:
-    """``initialise`` and ``learn`` on the same 200 digits; ``root / name`` is a run's folder."""
+    """``initialise`` and ``train_from_init`` on the same 200 digits; ``root / name`` is a run's folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root / "results/mini/runs"
         self.data = self.root / "images/data.safetensors"
-        self.step("prepare", "images", SPLIT, {})
+        self.step("prepare_images", "images", SPLIT, {})
 
     def step(
         self,
@@ -69,7 +69,7 @@ class Runs:
         with record.Run(
             self.root / name, **what, labels=labels, seed=seed, settings=settings, inputs=given
         ) as one:
-            import_module(f"relearn.steps.{step}").run(one, dict(settings), given, "cpu", "fp32")
+            import_module(STEPS[step]).run(one, dict(settings), given, "cpu", "fp32")
         done = record.read(self.root / name)
         assert record.verify_outputs(done) == []
         return done
@@ -84,7 +84,7 @@ class Runs:
         network: Mapping[str, Any] = NETWORK,
         **changes: Any,
     ) -> dict:
-        """A start in the folder ``name``, which is its label `initialisation` too."""
+        """An initialisation in the folder ``name``, which is its label `initialisation` too."""
         settings = {
             **START,
             "network": network,
@@ -95,12 +95,18 @@ class Runs:
         labels = {"task": "images", "network": network["name"], "initialisation": name}
         return self.step("initialise", name, settings, labels, seed, data=self.data)
 
-    def learn(
+    def train(
         self, name: str, start: str, *, seed: int = 0, network: str = NETWORK["name"], **changes: Any
     ) -> dict:
         labels = {"task": "images", "network": network, "initialisation": start, "recipe": "sgd"}
         return self.step(
-            "learn", name, {**RECIPE, **changes}, labels, seed, data=self.data, start=self.weights(start)
+            "train_from_init",
+            name,
+            {**RECIPE, **changes},
+            labels,
+            seed,
+            data=self.data,
+            start=self.weights(start),
         )
 
     def weights(self, name: str) -> Path:
@@ -123,35 +129,16 @@ def shipped(scale: str) -> dict[str, Any]:
     return parameters.load(str(CHECKOUT / "params.yaml"), scale=scale)
 
 
-class Rules(dict):
-    """The functions of workflow/settings/gradinit.smk over one file of parameters, without Snakemake."""
+@functools.cache
+def planned(scale: str) -> dict[str, Family]:
+    """The families of the study's runs with the shipped parameters."""
+    return plan(shipped(scale), scale)
 
-    def __init__(self, scale: str) -> None:
-        def expand(pattern, **values):
-            return [pattern] if not values else []
 
-        super().__init__(
-            PARAMS=copy.deepcopy(shipped(scale)),
-            ROOT=f"results/{scale}",
-            expand=expand,
-            network_module=lambda name: name,
-            os=os,
-            Path=Path,
-            __name__="rules",
-        )
-        text = (CHECKOUT / "workflow/settings/gradinit.smk").read_text(encoding="utf-8")
-        exec(compile(ast.parse(text), "gradinit.smk", "exec"), self)
-
-    def runs(self, pattern: str, folders: str) -> list[dict[str, str]]:
-        """The wildcards of the listed folders, each once whatever the seed."""
-        names, found = self[pattern].split("/"), []
-        for folder in self[folders]:
-            parts = {name: part for name, part in zip(names, folder.split("/"), strict=True) if "{" in name}
-            found.append({name.strip("{}"): part for name, part in parts.items() if "seed" not in name})
-        return [dict(one) for one in dict.fromkeys(tuple(one.items()) for one in found)]
-
-    def settings(self, function: str, wildcards: Mapping[str, str]) -> dict:
-        return json.loads(record.canonical(self[function](SimpleNamespace(**wildcards))))
+def settings(family: Family, cell: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a run as its step reads them, from JSON."""
+    found: dict[str, Any] = json.loads(record.canonical(family.settings_of(**cell)))
+    return found
 
 
 class Spy:

@@ -6,15 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 G = "gradinit"
-INIT, LEARN, TRANSLATE, PROBE = (f"{G}/{step}" for step in ("initialise", "learn", "translate", "probe"))
-OF_GRADINIT = {f"{G}/prepare", f"{G}/folder", f"{G}/corpus", INIT, LEARN, TRANSLATE, PROBE}
-DATA = f"{G}/prepare"  # stands for its stage
+IMAGES_OF, LISTING, CORPUS = (
+    f"{G}/{step}" for step in ("prepare_images", "list_imagenet", "prepare_translation")
+)
+INIT, LEARN, TRANSLATE, STATISTICS = (
+    f"{G}/{step}" for step in ("initialise", "train_from_init", "train_translation", "gradient_statistics")
+)
+CHECK, COUNT = f"{G}/check_batch_norm", f"{G}/count_params"
+OF_GRADINIT = {IMAGES_OF, LISTING, CORPUS, INIT, LEARN, TRANSLATE, STATISTICS, CHECK, COUNT}
+DATA = IMAGES_OF  # names the stage of all data
 VGG, RES, MORE = "VGG-19-BN", "ResNet-110-BN", "ResNet-110"  # the last is in no list of the scratch checkout
-STATISTICS = f"{PROBE}/gradient_statistics"
 
 
 def started(suite: str, network: str = "*", *names: str) -> list[str]:
-    """Runs of a start, what is learned from it, and the report."""
+    """Runs of an initialisation, the trainings from it, and the report."""
     runs = [f"{suite}/{network}/{name}" for name in names or ("*",)]
     return [f"{step}/{run}/*" for step in (INIT, LEARN) for run in runs] + ["render"]
 
@@ -49,12 +54,12 @@ OTHER_SGD = [f"{LEARN}/*/scalars*/*", f"{LEARN}/*/imagenet/*"]  # with a rate of
 NEW_RUNS = {INIT, LEARN, "render"}
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
-    (f"{G}.seeds", NEW_RUNS | {PROBE}, [f"{G}/*/seed1", "render"]),
-    (f"{G}.images.dataset", {DATA, INIT, LEARN, PROBE}, [f"{G}/prepare/*", *IMAGES]),
-    (f"{G}.images.*", {DATA}, [f"{G}/prepare/*", *IMAGES]),
-    (f"{G}.corpus.dataset", {DATA, INIT, LEARN, PROBE}, [f"{G}/corpus/*", *TRANSLATED]),
-    (f"{G}.corpus.test_pairs", {DATA, LEARN}, [f"{G}/corpus/*", *TRANSLATED]),
-    (f"{G}.corpus.*", {DATA}, [f"{G}/corpus/*", *TRANSLATED]),
+    (f"{G}.seeds", NEW_RUNS | {STATISTICS}, [f"{G}/*/seed1", "render"]),
+    (f"{G}.images.dataset", {DATA, INIT, LEARN, STATISTICS}, [f"{IMAGES_OF}/*", *IMAGES]),
+    (f"{G}.images.*", {DATA}, [f"{IMAGES_OF}/*", *IMAGES]),
+    (f"{G}.corpus.dataset", {DATA, INIT, LEARN, STATISTICS}, [f"{CORPUS}/*", *TRANSLATED]),
+    (f"{G}.corpus.test_pairs", {DATA, LEARN}, [f"{CORPUS}/*", *TRANSLATED]),
+    (f"{G}.corpus.*", {DATA}, [f"{CORPUS}/*", *TRANSLATED]),
     (f"{G}.network.deep_depth", {INIT}, started("grid", "ResNet-1202-BN")),
     (
         f"{G}.network.depth",
@@ -114,7 +119,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.train.lr", {INIT, LEARN}, [*EXTRA, *SGD_RUNS]),
     (f"{G}.train.momentum", {INIT, LEARN}, [*EXTRA, *SGD_RUNS, *OTHER_SGD]),
     (f"{G}.train.weight_decay", {INIT, LEARN}, [*EXTRA, *SGD_RUNS, *OTHER_SGD]),
-    *((f"{G}.train.{key}", {INIT, LEARN, PROBE}, IMAGES) for key in ("crop_padding", "flip", "cutout")),
+    *((f"{G}.train.{key}", {INIT, LEARN, STATISTICS}, IMAGES) for key in ("crop_padding", "flip", "cutout")),
     (f"{G}.train.clip_norm", {LEARN}, [f"{LEARN}/grid/FixUp*", "render"]),
     (f"{G}.train.mixup", {LEARN}, []),  # of a network that is not here
     (f"{G}.train.test_images", {LEARN}, [f"{LEARN}/grid/*", f"{LEARN}/first_steps/*", "render"]),
@@ -164,15 +169,15 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.imagenet.initialise.*", {INIT}, IMAGENET),
     (f"{G}.imagenet.mixup", {LEARN}, []),  # of a network that is not here
     (f"{G}.imagenet.*", {LEARN}, [f"{LEARN}/imagenet/*", "render"]),
-    (f"{G}.probe.networks", {PROBE, "render"}, [f"{STATISTICS}/grid/ResNet-1202-BN/*", "render"]),
-    (f"{G}.probe.variance_draws", {PROBE}, [f"{PROBE}/batch_norm/*", "render"]),
-    (f"{G}.probe.*", {PROBE}, [*SEEN, "render"]),
+    (f"{G}.probe.networks", {STATISTICS, "render"}, [f"{STATISTICS}/grid/ResNet-1202-BN/*", "render"]),
+    (f"{G}.probe.variance_draws", {CHECK}, [f"{CHECK}/*", "render"]),
+    (f"{G}.probe.*", {STATISTICS}, [*SEEN, "render"]),
     (f"{G}.translation.network.*", {INIT}, TRANSLATED),
-    (f"{G}.translation.initialise.max_tokens", {INIT, PROBE}, TRANSLATED),
+    (f"{G}.translation.initialise.max_tokens", {INIT, STATISTICS}, TRANSLATED),
     (f"{G}.translation.initialise.*", {INIT}, BY_GRADINIT),
     (f"{G}.translation.adam.*", {INIT}, by_learned_start("gradinit")),
     (f"{G}.translation.sgd.*", {INIT}, by_learned_start("gradinit_sgd")),
-    (f"{G}.translation.train.label_smoothing", {INIT, LEARN, PROBE}, TRANSLATED),
+    (f"{G}.translation.train.label_smoothing", {INIT, LEARN, STATISTICS}, TRANSLATED),
     (f"{G}.translation.train.warmup_steps", {LEARN}, [f"{TRANSLATE}/*/adam_warmup/*", "render"]),
     (
         f"{G}.translation.train.lr",
@@ -191,8 +196,12 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.translation.grid.runs", {LEARN, "render"}, [f"{TRANSLATE}/post_ln/xavier/adam_lr*", "render"]),
     (f"{G}.translation.grid.lr", {LEARN, "render"}, [f"{TRANSLATE}/*/adam_lr0.001_*", "render"]),
     (f"{G}.translation.grid.beta2", {LEARN, "render"}, [f"{TRANSLATE}/*/adam_lr*_b0.99/*", "render"]),
-    (f"{G}.translation.probe.runs", {PROBE, "render"}, [f"{STATISTICS}/translation/*/gradinit/*", "render"]),
-    (f"{G}.translation.probe.*", {PROBE}, [f"{STATISTICS}/translation/*", "render"]),
+    (
+        f"{G}.translation.probe.runs",
+        {STATISTICS, "render"},
+        [f"{STATISTICS}/translation/*/gradinit/*", "render"],
+    ),
+    (f"{G}.translation.probe.*", {STATISTICS}, [f"{STATISTICS}/translation/*", "render"]),
 ]
 
 FLIPS: dict[str, Callable[[Any], Any]] = {

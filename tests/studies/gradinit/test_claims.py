@@ -31,7 +31,7 @@ def trained(root, network, start, metric, values, *, outcome="ok", **more):
     """Trainings of seeds 0, 1, …, good in all but the metric."""
     for seed, value in enumerate(values):
         metrics = {**GOOD, metric: value}
-        pretend.learn(root, network, start, metrics, seed=seed, outcome=outcome, **more)
+        pretend.train(root, network, start, metrics, seed=seed, outcome=outcome, **more)
 
 
 def part(claim, begin):
@@ -58,9 +58,9 @@ def test_the_chapter_as_it_pretends_to_be(gradinit):
     }
     assert [name for name, claim in found.items() if claim.provisional] == ["parameter_counts"]
     # accuracy of Kaiming 0.25, of GradInit 0.35; best 0.9 and 0.925
-    assert found["faster_start"].main.interval.estimate == pytest.approx(0.1)
-    assert found["better_end"].main.interval.estimate == pytest.approx(0.025)
-    assert len(found["better_end"].parts) == 9 and len(found["beats_metainit"].parts) == 8 * 3
+    assert found["first_epoch_accuracy"].main.interval.estimate == pytest.approx(0.1)
+    assert found["best_accuracy"].main.interval.estimate == pytest.approx(0.025)
+    assert len(found["best_accuracy"].parts) == 9 and len(found["beats_metainit"].parts) == 8 * 3
 
 
 def test_students_interval_by_hand():
@@ -98,7 +98,7 @@ def test_every_verdict_is_reached_seed_by_seed(tmp_path, differences, word):
     starts = (0.2, 0.6, 0.4)  # far apart: only paired by seed are the differences small
     trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", starts)
     trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [a + d for a, d in zip(starts, differences)])
-    claim = judged(evidence_of(tmp_path), "faster_start")
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == word and not claim.reasons
     assert claim.main.interval.estimate == pytest.approx(np.mean(differences))
     assert claim.provisional and len(claim.missing) == 4  # the other networks
@@ -110,14 +110,14 @@ def test_a_claim_on_several_networks_is_as_good_as_the_weakest(tmp_path):
     for network, better in (("VGG-19", 0.1), ("ResNet-110", -0.1)):
         trained(tmp_path, network, "kaiming", "acc1_frac", [0.30, 0.31, 0.32])
         trained(tmp_path, network, "gradinit", "acc1_frac", [0.30 + better, 0.31 + better, 0.32 + better])
-    claim = judged(evidence_of(tmp_path), "faster_start")
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == "contradicted" and claim.main.name.startswith("ResNet-110")
 
 
 def test_seeds_that_only_one_side_has_are_left_out(tmp_path):
     trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", [0.3, 0.3])
     trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4, 0.5, 0.9, 0.9])
-    claim = judged(evidence_of(tmp_path), "faster_start")
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.main.interval.estimate == pytest.approx(0.15)
     assert len(claim.runs) == 4 and claim.count()["seeds"] == 2
     assert (claim.verdict, claim.reasons) == ("underpowered", ("2 seeds, needs 3",))
@@ -126,7 +126,7 @@ def test_seeds_that_only_one_side_has_are_left_out(tmp_path):
 def test_one_seed_is_underpowered_and_the_numbers_are_still_said(tmp_path):
     trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", [0.3])
     trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4])
-    claim = judged(evidence_of(tmp_path), "faster_start")
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert (claim.verdict, claim.numbers_say) == ("underpowered", "direction")
     assert claims_formats.effect(claim.main) == "+10.0 [none, none] points"
 
@@ -135,20 +135,20 @@ def test_a_network_that_no_start_brings_to_quality_is_underpowered(tmp_path):
     for seed in SEEDS:
         for start, first in (("kaiming", 0.3), ("gradinit", 0.4)):
             metrics = {"acc1_frac": first, "accbest_frac": 0.55}
-            pretend.learn(tmp_path, "VGG-19", start, metrics, seed=seed)
-    claim = judged(evidence_of(tmp_path), "faster_start")
+            pretend.train(tmp_path, "VGG-19", start, metrics, seed=seed)
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert (claim.verdict, claim.reasons) == ("underpowered", ("VGG-19 at 55.0% best accuracy, needs 60%",))
     for seed in SEEDS:  # another start reaches it: the network can learn
-        pretend.learn(tmp_path, "VGG-19", "metainit", {"accbest_frac": 0.61}, seed=seed)
-    assert judged(evidence_of(tmp_path), "faster_start").verdict == "reproduced"
+        pretend.train(tmp_path, "VGG-19", "metainit", {"accbest_frac": 0.61}, seed=seed)
+    assert judged(evidence_of(tmp_path), "first_epoch_accuracy").verdict == "reproduced"
 
 
 def test_a_training_that_diverges_before_its_first_epoch_has_the_accuracy_of_one_class(tmp_path):
     trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4, 0.4, 0.4])
     for seed in SEEDS:
         lost = {"accbest_frac": 0.1}
-        pretend.learn(tmp_path, "VGG-19", "kaiming", lost, seed=seed, outcome="diverged")
-    claim = judged(evidence_of(tmp_path), "faster_start")
+        pretend.train(tmp_path, "VGG-19", "kaiming", lost, seed=seed, outcome="diverged")
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == "reproduced" and claim.main.interval.estimate == pytest.approx(0.3)
 
 
@@ -157,11 +157,11 @@ def test_other_suites_and_recipes_do_not_decide(tmp_path):
         more = {"suite": "first_steps", "recipe": "steps"}
         trained(tmp_path, "VGG-19-BN", start, "accfinal_frac", [value] * 3, **more)
         trained(tmp_path, "VGG-19-BN", start, "acc1_frac", [value] * 3, recipe="adamw")
-    claim = judged(evidence_of(tmp_path), "faster_start")
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == "not_run"
     trained(tmp_path, "VGG-19-BN", "kaiming", "acc1_frac", [0.5] * 3)
     trained(tmp_path, "VGG-19-BN", "gradinit", "acc1_frac", [0.4] * 3)
-    claim = judged(evidence_of(tmp_path), "faster_start")
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == "contradicted"
     beside = part(claim, "VGG-19-BN: accfinal_frac")
     assert not beside.decides and beside.interval.estimate == pytest.approx(0.1)
@@ -171,7 +171,7 @@ def test_other_suites_and_recipes_do_not_decide(tmp_path):
 def test_at_least_as_high_holds_at_equality(tmp_path, away, word):
     trained(tmp_path, "DenseNet-100", "kaiming", "accbest_frac", [0.9, 0.8, 0.7])
     trained(tmp_path, "DenseNet-100", "gradinit", "accbest_frac", [0.9 + away, 0.8 + away, 0.7 + away])
-    assert judged(evidence_of(tmp_path), "better_end").verdict == word
+    assert judged(evidence_of(tmp_path), "best_accuracy").verdict == word
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_at_least_as_high_holds_at_equality(tmp_path, away, word):
 def test_metainit_must_be_beaten_in_accuracy_time_and_memory(tmp_path, slower, heavier, word):
     for seed in SEEDS:
         for start, time, memory in (("metainit", 1.0, 1.0), ("gradinit", slower, heavier)):
-            pretend.learn(tmp_path, "ResNet-110", start, GOOD, seed=seed)
+            pretend.train(tmp_path, "ResNet-110", start, GOOD, seed=seed)
             costs = {"initialise_s": time * 2**seed, "peak_memory_bytes": memory * 1e9}
             pretend.initialise(tmp_path, "ResNet-110", start, costs, seed=seed)
     claim = judged(evidence_of(tmp_path), "beats_metainit")
@@ -231,7 +231,7 @@ def test_the_constraint_against_the_best_penalty(tmp_path, constraint, seconds, 
             ("gradinit_penalty_1", 0.7, 8.0),
             ("gradinit", constraint, seconds),
         ):
-            pretend.learn(tmp_path, "VGG-19", start, {"accbest_frac": best}, seed=seed)
+            pretend.train(tmp_path, "VGG-19", start, {"accbest_frac": best}, seed=seed)
             pretend.initialise(tmp_path, "VGG-19", start, {"initialise_s": cost}, seed=seed)
     claim = judged(evidence_of(tmp_path), "constraint_not_penalty")
     assert claim.verdict == word
@@ -252,12 +252,14 @@ def test_half_an_overlap_against_none(tmp_path):
 
 def adam(root, ours, warm, cold):
     for seed in SEEDS:
-        pretend.translate(root, "post_ln", "gradinit", "adam", ours - 5 + seed / 10, seed=seed)
-        pretend.translate(root, "post_ln", "gradinit", "adam_lr0.0005_b0.98", ours + seed / 10, seed=seed)
-        pretend.translate(root, "post_ln", "gradinit", "adam_warmup", 99.0, seed=seed)
-        pretend.translate(root, "post_ln", "xavier", "radam_warmup", warm + seed / 10, seed=seed)
+        pretend.train_translation(root, "post_ln", "gradinit", "adam", ours - 5 + seed / 10, seed=seed)
+        pretend.train_translation(
+            root, "post_ln", "gradinit", "adam_lr0.0005_b0.98", ours + seed / 10, seed=seed
+        )
+        pretend.train_translation(root, "post_ln", "gradinit", "adam_warmup", 99.0, seed=seed)
+        pretend.train_translation(root, "post_ln", "xavier", "radam_warmup", warm + seed / 10, seed=seed)
         lost = "diverged" if cold is None else "ok"
-        pretend.translate(root, "post_ln", "xavier", "adam", cold, seed=seed, outcome=lost)
+        pretend.train_translation(root, "post_ln", "xavier", "adam", cold, seed=seed, outcome=lost)
 
 
 @pytest.mark.parametrize(
@@ -285,17 +287,17 @@ def test_a_network_that_cannot_translate_is_underpowered(tmp_path):
     # the run with a warm-up from GradInit has 99 BLEU: it counts, so the network itself is good enough
     assert claim.verdict == "reproduced"
     for seed in SEEDS:
-        pretend.translate(tmp_path / "weak", "post_ln", "gradinit", "adam", 9.0, seed=seed)
-        pretend.translate(tmp_path / "weak", "post_ln", "xavier", "adam_warmup", 9.1, seed=seed)
+        pretend.train_translation(tmp_path / "weak", "post_ln", "gradinit", "adam", 9.0, seed=seed)
+        pretend.train_translation(tmp_path / "weak", "post_ln", "xavier", "adam_warmup", 9.1, seed=seed)
     claim = judged(evidence_of(tmp_path / "weak"), "no_warmup_adam")
     assert (claim.verdict, claim.reasons) == ("underpowered", ("post_ln at 9.1 BLEU, needs 10",))
 
 
 def test_no_warmup_under_sgd(tmp_path):
     for seed in SEEDS:
-        pretend.translate(tmp_path, "post_ln", "gradinit_sgd", "sgd", 35.0 + seed, seed=seed)
-        pretend.translate(tmp_path, "w_skip", "admin", "sgd", 33.0 + seed, seed=seed)
-        pretend.translate(tmp_path, "post_ln", "gradinit", "sgd", 1.0, seed=seed)
+        pretend.train_translation(tmp_path, "post_ln", "gradinit_sgd", "sgd", 35.0 + seed, seed=seed)
+        pretend.train_translation(tmp_path, "w_skip", "admin", "sgd", 33.0 + seed, seed=seed)
+        pretend.train_translation(tmp_path, "post_ln", "gradinit", "sgd", 1.0, seed=seed)
     claim = judged(evidence_of(tmp_path), "no_warmup_sgd")
     assert claim.verdict == "reproduced" and claim.main.interval.estimate == pytest.approx(2.0)
     assert claims_formats.effect(claim.main) == "2 [2, 2] BLEU"
@@ -309,8 +311,8 @@ def test_the_share_of_layers_whose_deviation_falls(tmp_path):
         return found
 
     for seed, worse in enumerate((0, 1, 2)):
-        pretend.probe(tmp_path, "VGG-19", "kaiming", rows(False, 0), seed=seed)
-        pretend.probe(tmp_path, "VGG-19", "gradinit", rows(True, worse), seed=seed)
+        pretend.gradients(tmp_path, "VGG-19", "kaiming", rows(False, 0), seed=seed)
+        pretend.gradients(tmp_path, "VGG-19", "gradinit", rows(True, worse), seed=seed)
     claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
     # 16 layers count; the last, of which the deviation doubles, does not
     assert claim.main.interval.estimate == pytest.approx((16 + 15 + 14) / 48)
@@ -326,8 +328,8 @@ def test_biases_are_no_layers_and_an_infinite_deviation_does_not_fall(tmp_path):
     before[0]["gradient_std"] = None
     after[1]["gradient_std"] = None
     for seed in SEEDS:
-        pretend.probe(tmp_path, "VGG-19-BN", "kaiming", before, seed=seed, outcome="diverged")
-        pretend.probe(tmp_path, "VGG-19-BN", "gradinit", after, seed=seed)
+        pretend.gradients(tmp_path, "VGG-19-BN", "kaiming", before, seed=seed, outcome="diverged")
+        pretend.gradients(tmp_path, "VGG-19-BN", "gradinit", after, seed=seed)
     claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
     assert claim.main.interval.estimate == pytest.approx(31 / 32)
     assert claim.verdict == "reproduced"
@@ -338,8 +340,8 @@ def test_biases_are_no_layers_and_an_infinite_deviation_does_not_fall(tmp_path):
 )
 def test_the_share_of_the_training_time(tmp_path, size, seconds, word):
     pretend.initialise(tmp_path, "VGG-19", "gradinit", {"initialise_s": seconds}, size=size)
-    pretend.learn(tmp_path, "VGG-19", "gradinit", {"epoch_s": 20.0})
-    claim = judged(evidence_of(tmp_path), "cheap")
+    pretend.train(tmp_path, "VGG-19", "gradinit", {"epoch_s": 20.0})
+    claim = judged(evidence_of(tmp_path), "under_1_percent_of_training")
     assert claim.verdict == word
     assert claim.main.notes == (f"shares {seconds / 40:.2f}%",)
 

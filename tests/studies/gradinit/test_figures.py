@@ -9,6 +9,7 @@ import pytest
 
 from relearn.report import coverage, figures
 from relearn.studies.gradinit.figures import heat_map, layer_profile, learning_curves
+from relearn.studies.study import load
 
 from ...report.conftest import RENDERERS, chapter, evidence_of
 from . import fake_records as pretend
@@ -43,7 +44,7 @@ def test_every_figure_of_the_chapter_is_there():
 @pytest.mark.parametrize("name", PANELS)
 def test_every_figure_is_drawn_with_and_without_runs(name, gradinit, tmp_path):
     artefact = FIGURES[name]
-    module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
+    module = importlib.import_module(load("gradinit").figures[artefact.renderer])
     said = []
     for known in (evidence_of(tmp_path), gradinit):
         points = module.points(artefact, known)
@@ -79,10 +80,10 @@ def test_a_profile_is_of_one_kind_of_tensor_from_shallow_to_deep(tmp_path):
     rows = pretend.layers("VGG-19-BN", False)
     for seed, factor in ((0, 1.0), (1, 3.0)):
         scaled = [{**row, "gradient_std": factor * row["gradient_std"]} for row in rows]
-        pretend.probe(
+        pretend.gradients(
             tmp_path, "VGG-19-BN", "kaiming", scaled[::-1], seed=seed
         )  # the order of rows is no matter
-    pretend.probe(tmp_path, "VGG-19", "kaiming", pretend.layers("VGG-19", False))
+    pretend.gradients(tmp_path, "VGG-19", "kaiming", pretend.layers("VGG-19", False))
     known = evidence_of(tmp_path)
     line = profile("zhu2022.fig4.4", known, "VGG-19-BN/norm/gradient_std", "before")
     norms = [row for row in rows if row["kind"] == "norm"]
@@ -99,7 +100,7 @@ def test_a_layer_without_a_number_keeps_its_place(tmp_path):
     rows = pretend.layers("VGG-19", False)
     rows[1]["gradient_std"] = None
     rows[2]["gradient_std"] = math.inf
-    pretend.probe(tmp_path, "VGG-19", "kaiming", rows, outcome="diverged")
+    pretend.gradients(tmp_path, "VGG-19", "kaiming", rows, outcome="diverged")
     line = profile("zhu2022.fig4.6", evidence_of(tmp_path), "VGG-19/linear/gradient_std", "before")
     assert [p["layer"] for p in line] == [1, *range(4, 18)]
 
@@ -117,7 +118,7 @@ def test_the_transformers_panels_are_groups_of_tensors(gradinit):
 
 
 def test_adam_and_sgd_are_two_starts(tmp_path):
-    pretend.probe(tmp_path, "post_ln", "gradinit_sgd", pretend.layers("post_ln", True))
+    pretend.gradients(tmp_path, "post_ln", "gradinit_sgd", pretend.layers("post_ln", True))
     known = evidence_of(tmp_path)
     assert not profile("zhu2022.fig4.9", known, "q/gradient_std", "gradinit")
     assert profile("zhu2022.fig4.10", known, "q/gradient_std", "gradinit")
@@ -144,8 +145,8 @@ def test_curves_are_means_over_the_seeds_that_got_so_far(tmp_path):
         ]
         rows.insert(1, {"epoch": 1.5, "loss": 1.0, "test_accuracy_frac": None})  # a row between two epochs
         more = {"seed": seed, "files": {"history.csv": rows}, "outcome": "diverged" if seed else "ok"}
-        pretend.learn(tmp_path, "VGG-19-BN", "kaiming", {}, **more)
-        pretend.learn(tmp_path, "VGG-19-BN", "kaiming", {}, recipe="adamw", **more)
+        pretend.train(tmp_path, "VGG-19-BN", "kaiming", {}, **more)
+        pretend.train(tmp_path, "VGG-19-BN", "kaiming", {}, recipe="adamw", **more)
     artefact = FIGURES["zhu2022.fig4.2"]
     points = learning_curves.points(artefact, evidence_of(tmp_path))
     assert [(p["epoch"], p["accuracy"], p["low"], p["high"], p["seeds"]) for p in points] == [
@@ -162,7 +163,7 @@ def test_the_panel_of_adamw_takes_gradinit_for_adam(tmp_path):
     for start in ("gradinit", "gradinit_adam"):
         for recipe in ("sgd", "adamw"):
             files = {"history.csv": [row]}
-            pretend.learn(tmp_path, "ResNet-110-BN", start, {}, recipe=recipe, files=files)
+            pretend.train(tmp_path, "ResNet-110-BN", start, {}, recipe=recipe, files=files)
     points = learning_curves.points(FIGURES["zhu2022.fig4.2"], evidence_of(tmp_path))
     assert [(p["panel"], p["runs"].split("/")[-3:-1]) for p in points] == [
         ("ResNet-110-BN/sgd", ["gradinit", "sgd"]),
@@ -172,9 +173,9 @@ def test_the_panel_of_adamw_takes_gradinit_for_adam(tmp_path):
 
 def test_maps_have_every_printed_value_and_measured_ones_of_their_own_rates(tmp_path):
     for seed, bleu in enumerate((20.0, 21.0)):
-        pretend.translate(tmp_path, "w_skip", "admin", "adam_lr0.002_b0.98", bleu, seed=seed)
-    pretend.translate(tmp_path, "w_skip", "admin", "adam_lr0.002_b0.995", 0.0, outcome="diverged")
-    pretend.translate(tmp_path, "w_skip", "admin", "adam", 30.0)
+        pretend.train_translation(tmp_path, "w_skip", "admin", "adam_lr0.002_b0.98", bleu, seed=seed)
+    pretend.train_translation(tmp_path, "w_skip", "admin", "adam_lr0.002_b0.995", 0.0, outcome="diverged")
+    pretend.train_translation(tmp_path, "w_skip", "admin", "adam", 30.0)
     artefact = FIGURES["zhu2022.fig4.3"]
     points = heat_map.points(artefact, evidence_of(tmp_path))
     printed = [p for p in points if p["source"] == "paper"]

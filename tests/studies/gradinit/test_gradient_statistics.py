@@ -1,20 +1,20 @@
-"""The probe from settings to record: both tasks, the layer, the sizes; pairing; a gradient that overflows."""
+"""`gradient_statistics` from settings to record: both tasks; pairing; a gradient that overflows."""
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from relearn.measures import batch_norm_gradient, gradient_statistics, parameter_counts
-from relearn.runs import record
+from relearn.measures import gradient_statistics
 from relearn.steps import prepare_images as prepare
 from relearn.steps.tasks import open_task
-from relearn.studies.gradinit.steps import gradient_statistics as probe
+from relearn.studies.gradinit.steps import gradient_statistics as gradient_statistics_step
 from relearn.studies.gradinit.steps import prepare_translation as corpus
+
+from .recorded import rows_of, step
 
 IMAGES = {"task": "images", "crop_padding": 1, "flip": False, "cutout": 2}
 TRANSLATION = {"task": "translation", "label_smoothing": 0.1}
@@ -28,26 +28,10 @@ WORDS = {
 }
 
 
-def step(module: Any, out: Path, settings: dict, labels: dict, *, seed: int = 0, **inputs: Path) -> dict:
-    given = {name: [path] for name, path in inputs.items()}
-    name = module.__name__.rpartition(".")[2]
-    what: dict[str, Any] = {"study": "gradinit", "paper": "zhu2022", "step": name, "scale": "mini"}
-    with record.Run(out, **what, labels=labels, seed=seed, settings=settings, inputs=given) as one:
-        module.run(one, settings, given, "cpu", "fp32")
-    done = record.read(out)
-    assert record.verify_outputs(done) == []
-    return done
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.fixture(scope="module")
 def house(tmp_path_factory) -> Path:
     """Prepared images and pairs, one tiny network of each task and one twice as large at its start."""
-    root = tmp_path_factory.mktemp("probe")
+    root = tmp_path_factory.mktemp("statistics")
     step(prepare, root / "images", SPLIT, {})
     step(corpus, root / "pairs", WORDS, {})
     torch.manual_seed(0)
@@ -69,10 +53,12 @@ def house(tmp_path_factory) -> Path:
 def statistics(
     house: Path, out: Path, net: str = "net", initialisation: str = "kaiming", **more: Any
 ) -> dict:
-    settings = {"protocol": "gradient_statistics", "batches": 3, "batch_size": 32, **IMAGES}
+    settings = {"batches": 3, "batch_size": 32, **IMAGES}
     labels = {"protocol": "gradient_statistics", "task": "images", "network": "ResNet-110-BN"}
     files = {"data": house / "images/data.safetensors", "network": house / f"{net}.safetensors"}
-    return step(probe, out, settings, labels | {"initialisation": initialisation}, **files, **more)
+    return step(
+        gradient_statistics_step, out, settings, labels | {"initialisation": initialisation}, **files, **more
+    )
 
 
 def test_images_one_row_a_tensor(house, tmp_path):
@@ -129,10 +115,10 @@ def test_a_gradient_that_is_not_finite_is_a_result(house, tmp_path):
 
 
 def test_translation_tells_queries_from_keys(house, tmp_path):
-    settings = {"protocol": "gradient_statistics", "batches": 2, "max_tokens": 200, **TRANSLATION}
+    settings = {"batches": 2, "max_tokens": 200, **TRANSLATION}
     labels = {"protocol": "gradient_statistics", "task": "translation", "network": "post_ln"}
     files = {"data": house / "pairs/corpus.safetensors", "network": house / "translator.safetensors"}
-    done = step(probe, tmp_path / "t", settings, labels, **files)
+    done = step(gradient_statistics_step, tmp_path / "t", settings, labels, **files)
     rows = rows_of(tmp_path / "t/layers.csv")
     weights = [(row["kind"], row["group"]) for row in rows if row["kind"] != "bias"]
     assert weights.count(("norm", "layer_norm")) == 5  # two in the encoder, three in the decoder
@@ -142,40 +128,6 @@ def test_translation_tells_queries_from_keys(house, tmp_path):
     assert done["outcome"] == "ok" and "conv_std_first_to_last_ratio" not in done["metrics"]
 
 
-def test_batch_norm_writes_the_cases_of_the_measure(tmp_path):
-    done = step(probe, tmp_path / "bn", {"protocol": "batch_norm", "draws": 2000}, {"protocol": "batch_norm"})
-    rows, metrics = rows_of(tmp_path / "bn/cases.csv"), done["metrics"]
-    expected = batch_norm_gradient.cases(draws=2000, seed=0)
-    assert tuple(rows[0]) == batch_norm_gradient.COLUMNS
-    assert [float(row["measured"]) for row in rows] == [row["measured"] for row in expected]
-    assert {row["holds"] for row in rows} == {"1"}
-    assert metrics["holds_count"] == metrics["cases_count"] == len(rows)
-    assert metrics["printed_fails_count"] == sum(row["printed_holds"] == "0" for row in rows) > 0
-    assert metrics["wrongly_magnified_count"] > 0 and metrics["formula_error_frac"] < 1e-9
-
-
-def test_parameter_counts_are_those_published(tmp_path):
-    labels = {"protocol": "parameter_counts"}
-    done = step(probe, tmp_path / "counts", {"protocol": "parameter_counts"}, labels)
-    rows, metrics = rows_of(tmp_path / "counts/counts.csv"), done["metrics"]
-    assert [row["network"] for row in rows] == list(parameter_counts.PUBLISHED)
-    assert {row["equal"] for row in rows} == {"1"}
-    assert set(metrics.values()) == {float(len(parameter_counts.PUBLISHED))}
-    settings = {"protocol": "parameter_counts", "networks": ["ResNet-1202", "ResNet18"]}
-    done = step(probe, tmp_path / "some", settings, labels)
-    one, other = rows_of(tmp_path / "some/counts.csv")
-    assert one["equal_to_released"] == "1" and one["published_millions"] == "" == other["released"]
-    assert (done["metrics"]["published_count"], done["metrics"]["equal_to_released_count"]) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"protocol": "gradients"}, "protocol is 'gradients'; allowed: gradient_statistics, batch_norm"),
-        ({"protocol": "gradient_statistics", "task": "speech"}, "task: found 'speech'"),
-        ({"protocol": "parameter_counts", "networks": ["VGG-18"]}, "did you mean 'VGG-19'"),
-    ],
-)
-def test_what_is_refused(tmp_path, settings, match):
-    with pytest.raises(ValueError, match=match):
-        step(probe, tmp_path / "refused", settings, {})
+def test_an_unknown_task_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="task: found 'speech'"):
+        step(gradient_statistics_step, tmp_path / "refused", {"task": "speech"}, {})

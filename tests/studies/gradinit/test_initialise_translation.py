@@ -1,4 +1,4 @@
-"""Starts of translation networks, and that the methods take what the rules give them for either task."""
+"""Initialisations of translation networks, and that the methods take what the plan gives them for either task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relearn.methods import INITIALISATIONS, load
 from relearn.steps.tasks import open_task
 from relearn.steps.trained.seed import seed_of
 
-from .runs import Rules, Runs
+from .runs import Runs, planned, settings
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +30,14 @@ WORDS = {"dataset": "number_words", "vocabulary": 100, "max_length": 60, "train_
 
 @pytest.fixture(scope="module")
 def translate(runs):
-    runs.step("corpus", "pairs", WORDS, {})
+    runs.step("prepare_translation", "pairs", WORDS, {})
 
     def initialise(residual: str, name: str, method: str | None, **arguments) -> tuple[dict, dict]:
-        settings = {"task": "translation", "network": {**SIZES, "residual": residual}, "method": method}
-        settings |= {"arguments": arguments, "max_tokens": 300, "iterations": 2, "label_smoothing": 0.1}
+        asked = {"task": "translation", "network": {**SIZES, "residual": residual}, "method": method}
+        asked |= {"arguments": arguments, "max_tokens": 300, "iterations": 2, "label_smoothing": 0.1}
         labels = {"task": "translation", "network": residual, "initialisation": name}
         folder = f"translation/{residual}/{name}"
-        done = runs.step("initialise", folder, settings, labels, data=runs.root / "pairs/corpus.safetensors")
+        done = runs.step("initialise", folder, asked, labels, data=runs.root / "pairs/corpus.safetensors")
         return done, load_file(runs.root / folder / "weights.safetensors")
 
     return initialise
@@ -80,24 +80,20 @@ def test_translation_rivals(translate):
     assert all(not tensor.any() for key, tensor in found.items() if key.endswith("alpha"))
 
 
-# --- what the rules ask for ------------------------------------------------------------------------
+# --- what the plan asks for ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", ["mini", "small", "medium", "paper"])
-def test_the_methods_take_what_the_rules_give(scale):
-    rules = Rules(scale)
-    asked = [rules.settings("start_settings", one) for one in rules.runs("START_RUN", "START_RUNS")]
-    for network, name in (start.split("/") for start in rules["T_STARTS"]):
-        asked.append(
-            rules.settings("translation_start_settings", {"network": network, "initialisation": name})
-        )
+def test_the_methods_take_what_the_plan_gives(scale):
+    families = [planned(scale)[f"initialise{task}"] for task in ("", "_imagenet", "_translation")]
+    asked = [settings(family, cell) for family in families for cell in family.cells]
     assert {"gradinit", "metainit", "extra_epoch", "admin", "t_fixup", None} <= {
         one["method"] for one in asked
     }
-    for settings in asked:
-        if settings["method"] is None:
+    for one in asked:
+        if one["method"] is None:
             continue
-        signature = inspect.signature(load(INITIALISATIONS, settings["method"]))
-        signature.bind("model", "loss", "batches", seed=0, **settings["arguments"])
-        assert {"task", "network", "arguments", "iterations"} <= settings.keys()
-        assert ("max_tokens" if settings["task"] == "translation" else "batch_size") in settings
+        signature = inspect.signature(load(INITIALISATIONS, one["method"]))
+        signature.bind("model", "loss", "batches", seed=0, **one["arguments"])
+        assert {"task", "network", "arguments", "iterations"} <= one.keys()
+        assert ("max_tokens" if one["task"] == "translation" else "batch_size") in one

@@ -1,4 +1,4 @@
-"""The corpus step from settings to record, on the number words and on real sentences where they are at hand."""
+"""`prepare_translation` from settings to record, on the number words and on real sentences where they are at hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(out: Path, **changes: object) -> dict:
         out,
         study="gradinit",
         paper="zhu2022",
-        step="corpus",
+        step="prepare_translation",
         labels={"dataset": str(settings["dataset"])},
         scale="mini",
         seed=0,
@@ -41,7 +41,7 @@ def run(out: Path, **changes: object) -> dict:
 
 
 def test_number_words_from_settings_to_record(tmp_path: Path) -> None:
-    out = tmp_path / "runs/gradinit/corpus/number_words"
+    out = tmp_path / "runs/gradinit/prepare_translation/number_words"
     done = run(out)
     assert record.verify_outputs(done) == []
     got, raw = load_corpus(out / "corpus.safetensors"), load_pairs("number_words")

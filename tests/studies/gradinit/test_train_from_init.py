@@ -1,4 +1,4 @@
-"""learn: numbers against the files and the network, the same draws for every start, recipes, divergence, resuming."""
+"""`train_from_init`: numbers against the files and the network, the same draws for every start, and recipes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from relearn.models import create
 from relearn.runs import record
 from relearn.studies.gradinit.steps.train_from_init import FIXUP_RATES
 
-from .runs import AUGMENTATION, COUNT, GRADINIT, NETWORK, RECIPE, Rules, Runs, Spy
+from .runs import AUGMENTATION, COUNT, GRADINIT, NETWORK, RECIPE, Runs, Spy, planned
+from .runs import settings as settings_of
 
 FIXUP = NETWORK | {"name": "FixUpResNet-110"}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Runs:
-    runs = Runs(tmp_path_factory.mktemp("learn"))
+    runs = Runs(tmp_path_factory.mktemp("train"))
     runs.initialise("kaiming", "kaiming")
     runs.initialise("gradinit", "gradinit", GRADINIT)
     runs.initialise("fixup", "fixup", network=FIXUP)
-    runs.learn("run", "kaiming")
+    runs.train("run", "kaiming")
     return runs
 
 
@@ -59,21 +60,21 @@ def test_the_record_says_what_the_history_holds(runs):
 def test_the_best_is_the_best_and_not_the_last(runs, monkeypatch):
     values = iter([0.3, 0.8, 0.5])
     monkeypatch.setattr("relearn.measures.accuracy.accuracy", lambda logits, labels: next(values))
-    metrics = runs.learn("made_up", "kaiming")["metrics"]
+    metrics = runs.train("made_up", "kaiming")["metrics"]
     assert [metrics[f"acc{when}_frac"] for when in ("1", "best", "final")] == [0.3, 0.8, 0.5]
 
 
 def test_the_last_accuracy_is_the_trained_networks_on_the_first_test_images(runs, spy):
     task = runs.task()
     for count in (0, 37):
-        final = runs.learn("counted", "kaiming", test_images=count)["metrics"]["accfinal_frac"]
+        final = runs.train("counted", "kaiming", test_images=count)["metrics"]["accfinal_frac"]
         images, labels = task.test_images, task.test_labels
         assert final == accuracy_of(spy.model, images[: count or None], labels[: count or None])
     assert final != accuracy_of(spy.model, images, labels)
 
 
 def test_the_first_loss_is_the_starts_on_the_first_batch(runs, spy):
-    done = runs.learn("one_step", "gradinit", steps=1, epochs=None)
+    done = runs.train("one_step", "gradinit", steps=1, epochs=None)
     net = runs.task().network(runs.weights("gradinit")).double().train()
     with torch.no_grad():
         logs = net(spy.images[0].double()).log_softmax(1)
@@ -90,7 +91,7 @@ def test_every_start_sees_the_same_images_in_the_same_order(runs, monkeypatch):
     for name, start, seed in (("a", "kaiming", 0), ("b", "gradinit", 0), ("c", "kaiming", 1)):
         with monkeypatch.context() as patch:
             one = Spy(patch)
-            runs.learn(f"paired_{name}", start, seed=seed, epochs=2)
+            runs.train(f"paired_{name}", start, seed=seed, epochs=2)
             drawn[name] = one.drawn()
     assert len(drawn["a"]) == len(drawn["b"]) == len(drawn["c"]) == 2 * 2 * 5
     assert all(torch.equal(one, other) for one, other in zip(drawn["a"], drawn["b"]))
@@ -100,11 +101,11 @@ def test_every_start_sees_the_same_images_in_the_same_order(runs, monkeypatch):
 
 
 def test_training_images_are_augmented_as_said(runs, spy):
-    runs.learn("plain", "kaiming", epochs=1, crop_padding=0, cutout=0)
+    runs.train("plain", "kaiming", epochs=1, crop_padding=0, cutout=0)
     whole = {image.numpy().tobytes() for image in runs.task().images.float() / 255}
     assert {image.numpy().tobytes() for batch in spy.images for image in batch} == whole
     spy.images.clear()
-    runs.learn("cut", "kaiming", epochs=1, crop_padding=0, cutout=3)
+    runs.train("cut", "kaiming", epochs=1, crop_padding=0, cutout=3)
     mean = torch.tensor(runs.task().mean)
     for batch in spy.images:
         assert ((batch == mean).sum((1, 2, 3)) >= 4).all()
@@ -114,7 +115,7 @@ def test_training_images_are_augmented_as_said(runs, spy):
 
 
 def test_the_recipe_reaches_the_loop(runs, spy):
-    runs.learn(
+    runs.train(
         "adamw",
         "kaiming",
         epochs=1,
@@ -138,13 +139,13 @@ def test_the_recipe_reaches_the_loop(runs, spy):
 
 
 def test_without_mixup_labels_are_classes(runs, spy):
-    runs.learn("sgd", "kaiming", epochs=1)
+    runs.train("sgd", "kaiming", epochs=1)
     assert {labels.dtype for labels in spy.labels} == {torch.int64}
     assert spy.given["mix"] is None and spy.given["clip_norm"] is None
 
 
 def test_biases_and_scalars_of_fixup_learn_at_a_tenth(runs, spy):
-    runs.learn("fixup_run", "fixup", network=FIXUP["name"], epochs=1, weight_decay=0.0, clip_norm=1.0)
+    runs.train("fixup_run", "fixup", network=FIXUP["name"], epochs=1, weight_decay=0.0, clip_norm=1.0)
     assert spy.given["lr_scale"] == FIXUP_RATES == {"*bias": 0.1, "*scale*": 0.1}
     from relearn.methods.optimisers import parameter_groups
 
@@ -157,7 +158,7 @@ def test_biases_and_scalars_of_fixup_learn_at_a_tenth(runs, spy):
 
 
 def test_learned_scalars_are_trained_and_folded_away(runs, spy):
-    done = runs.learn("scalars", "kaiming", epochs=2, scalars=True)
+    done = runs.train("scalars", "kaiming", epochs=2, scalars=True)
     scalars = [name for name in spy.names if name.endswith(".scale")]
     assert scalars and all(float(spy.start[name]) == 1.0 for name in scalars)
     assert done["outcome"] == "ok"
@@ -167,7 +168,7 @@ def test_learned_scalars_are_trained_and_folded_away(runs, spy):
     assert done["metrics"]["accfinal_frac"] == accuracy_of(
         spy.model, task.test_images[:count], task.test_labels[:count]
     )
-    without = runs.learn("no_scalars", "kaiming", epochs=2)
+    without = runs.train("no_scalars", "kaiming", epochs=2)
     assert not any(name.endswith(".scale") for name in spy.names)
     assert without["metrics"]["train_loss_nats"] != done["metrics"]["train_loss_nats"]
 
@@ -176,7 +177,7 @@ def test_learned_scalars_are_trained_and_folded_away(runs, spy):
     ("steps", "written"), [(3, [1, 2, 3]), (10, range(1, 11)), (25, [3, 6, 9, 12, 15, 18, 21, 24, 25])]
 )
 def test_a_run_of_steps_has_ten_rows_at_most_and_one_accuracy(runs, steps, written):
-    metrics = runs.learn("steps", "kaiming", steps=steps, epochs=None)["metrics"]
+    metrics = runs.train("steps", "kaiming", steps=steps, epochs=None)["metrics"]
     rows = runs.rows("steps")
     assert [float(row["step"]) for row in rows] == list(written)
     assert [bool(row["test_accuracy_frac"]) for row in rows] == [False] * (len(rows) - 1) + [True]
@@ -186,10 +187,11 @@ def test_a_run_of_steps_has_ten_rows_at_most_and_one_accuracy(runs, steps, writt
 
 
 @pytest.mark.parametrize("scale", ["mini", "paper"])
-def test_the_rules_give_what_the_step_reads(scale):
-    rules, recipes = Rules(scale), set()
-    for one in rules.runs("LEARN_RUN", "LEARN_RUNS"):
-        settings = rules.settings("learn_settings", one)
+def test_the_plan_gives_what_the_step_reads(scale):
+    recipes = set()
+    families = [planned(scale)[f"train_from_init{task}"] for task in ("", "_imagenet")]
+    for family, one in ((each, cell) for each in families for cell in each.cells):
+        settings = settings_of(family, one)
         network, recipe = one["network"], one["recipe"]
         recipes.add(recipe)
         assert RECIPE.keys() - AUGMENTATION.keys() <= settings.keys()
@@ -198,8 +200,7 @@ def test_the_rules_give_what_the_step_reads(scale):
         if one["suite"] == "grid":
             assert AUGMENTATION.keys() <= settings.keys()
             assert (settings["mixup"] is not None) == network.startswith("WRN")
-        if one["suite"] == "grid":
-            # The rules do not clip that one, though nothing normalises there.
+        if one["suite"] == "grid":  # nothing is clipped on ImageNet
             layers = create(network, width=0.05, depth=0.01).modules()
             normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in layers)
             assert (settings["clip_norm"] is None) == normalised

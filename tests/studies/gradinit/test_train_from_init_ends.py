@@ -16,7 +16,7 @@ from .runs import GRADINIT, NETWORK, RECIPE, Runs, Spy
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Runs:
-    runs = Runs(tmp_path_factory.mktemp("learn"))
+    runs = Runs(tmp_path_factory.mktemp("train"))
     runs.initialise("kaiming", "kaiming")
     runs.initialise("gradinit", "gradinit", GRADINIT)
     return runs
@@ -31,7 +31,7 @@ def most_frequent(runs: Runs) -> float:
 
 
 def test_a_divergence_is_a_result_with_its_step_and_no_accuracy(runs):
-    done = runs.learn("diverged", "kaiming", lr=1e36)
+    done = runs.train("diverged", "kaiming", lr=1e36)
     metrics = done["metrics"]
     assert done["outcome"] == "diverged" and done["outcome_reason"] == "loss not finite"
     assert 1 < done["outcome_step"] <= 5 == metrics["steps_count"]
@@ -41,7 +41,7 @@ def test_a_divergence_is_a_result_with_its_step_and_no_accuracy(runs):
 
 
 def test_a_network_that_the_last_step_broke_has_no_accuracy(runs):
-    done = runs.learn("broken", "kaiming", steps=1, epochs=None, lr=1e38)
+    done = runs.train("broken", "kaiming", steps=1, epochs=None, lr=1e38)
     assert (done["outcome"], done["outcome_step"]) == ("diverged", 1)
     assert done["outcome_reason"] == "outputs not finite"
     assert "accfinal_frac" not in done["metrics"] and done["metrics"]["accbest_frac"] == most_frequent(runs)
@@ -60,9 +60,9 @@ def test_what_was_measured_before_a_divergence_counts(runs, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim.SGD, "step", breaking)
-        done = runs.learn("later", "kaiming")
+        done = runs.train("later", "kaiming")
     assert (done["outcome"], done["outcome_step"]) == ("diverged", 8)
-    before = runs.learn("run", "kaiming")["metrics"]["acc1_frac"]
+    before = runs.train("run", "kaiming")["metrics"]["acc1_frac"]
     assert {done["metrics"][f"acc{when}_frac"] for when in ("1", "best", "final")} == {before}
 
 
@@ -74,7 +74,7 @@ def test_what_was_measured_before_a_divergence_counts(runs, monkeypatch):
 )
 def test_a_killed_run_ends_with_the_same_bits(runs, monkeypatch, changes):
     whole = Spy(monkeypatch)
-    metrics = runs.learn("whole", "gradinit", **changes)["metrics"]
+    metrics = runs.train("whole", "gradinit", **changes)["metrics"]
     save = checkpoints.Checkpoint.save
 
     def dying(self, state):
@@ -85,10 +85,10 @@ def test_a_killed_run_ends_with_the_same_bits(runs, monkeypatch, changes):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints.Checkpoint, "save", dying)
         with pytest.raises(KeyboardInterrupt):
-            runs.learn("killed", "gradinit", **changes)
+            runs.train("killed", "gradinit", **changes)
     assert not (runs.root / "killed/record.json").exists()
     again = Spy(monkeypatch)
-    done = runs.learn("killed", "gradinit", **changes)
+    done = runs.train("killed", "gradinit", **changes)
     assert any("resumed" in note for note in done["notes"])
     assert len(again.labels) == 5 < len(whole.labels)  # the last epoch alone
     seconds, whole_seconds = done["metrics"].pop("epoch_s"), metrics.pop("epoch_s")
@@ -106,7 +106,7 @@ def test_a_wrong_start_is_one_line(runs, tmp_path, capsys):
     described = task.describe(NETWORK) | {"classes": 7}
     other = tmp_path / "other.safetensors"
     files.save(create(**described), other, described)
-    words = ["learn", "--study", "gradinit", "--settings", json.dumps(RECIPE), "--device", "cpu"]
+    words = ["gradinit", "train_from_init", "--settings", json.dumps(RECIPE), "--device", "cpu"]
     words += ["--input", "data", str(runs.data), "--out", str(runs.root / "wrong")]
     words += ["--label", "task=images", "--label", "network=x", "--label", "initialisation=y"]
     for path, told in (
@@ -118,5 +118,9 @@ def test_a_wrong_start_is_one_line(runs, tmp_path, capsys):
     ):
         assert cli.main([*words, "--input", "start", str(path)]) != 0
         lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith("relearn learn: ") and lines[0].endswith(told), lines
+        assert (
+            len(lines) == 1
+            and lines[0].startswith("relearn gradinit train_from_init: ")
+            and lines[0].endswith(told)
+        ), lines
     assert not (runs.root / "wrong/record.json").exists()

@@ -1,4 +1,4 @@
-"""translate: numbers and translations of one tiny run from corpus to record; resuming; divergence; what does not fit together."""
+"""`train_translation`: numbers and translations of one tiny run from corpus to record, resuming, divergence, and wrong inputs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Bench:
         self.start = root / "start.safetensors"
 
     def step(self, step: str, name: str, settings: dict, *inputs: str) -> dict:
-        words = [step, "--study", "gradinit", "--settings", json.dumps(settings), "--device", "cpu"]
+        words = ["gradinit", step, "--settings", json.dumps(settings), "--device", "cpu"]
         words += ["--out", str(self.runs / name), *inputs]
         for key, value in LABELS.items():
             words += ["--label", f"{key}={value}"]
@@ -66,9 +66,9 @@ class Bench:
         assert code == 0, f"{step} ended with {code}"
         return record.read(self.runs / name)
 
-    def translate(self, name: str, **changes: object) -> dict:
+    def train(self, name: str, **changes: object) -> dict:
         inputs = ("--input", "corpus", str(self.corpus), "--input", "start", str(self.start))
-        return self.step("translate", name, {**SETTINGS, **changes}, *inputs)
+        return self.step("train_translation", name, {**SETTINGS, **changes}, *inputs)
 
     def history(self, name: str) -> list[dict[str, str]]:
         with (self.runs / name / "history.csv").open(newline="") as file:
@@ -81,7 +81,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench = Bench(tmp_path_factory.mktemp("translate"))
-    bench.step("corpus", "corpus", CORPUS)
+    bench.step("prepare_translation", "corpus", CORPUS)
     torch.manual_seed(0)
     net = PostLNTransformer(
         load_corpus(bench.corpus).vocabulary,
@@ -93,7 +93,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
         dropout=0.1,
     )
     post_ln_transformer.FILE.save(net, bench.start)
-    bench.translate("run")
+    bench.train("run")
     return bench
 
 
@@ -162,11 +162,11 @@ def test_a_killed_job_resumes_and_ends_the_same(bench: Bench, monkeypatch: pytes
 
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
     with pytest.raises((AssertionError, KeyboardInterrupt)):
-        bench.translate("again")
+        bench.train("again")
     assert not (bench.runs / "again/record.json").exists()
     monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
     monkeypatch.setattr(checkpoints.Checkpoint, "load", lambda self: seen.append(load(self)) or seen[-1])
-    done = bench.translate("again")
+    done = bench.train("again")
     assert seen[0]["steps"] == 50 and any("resumed" in note for note in done["notes"])
     assert done["metrics"] == record.read(bench.runs / "run")["metrics"]
     assert bench.hypotheses("again") == bench.hypotheses("run")
@@ -174,7 +174,7 @@ def test_a_killed_job_resumes_and_ends_the_same(bench: Bench, monkeypatch: pytes
 
 
 def test_divergence_is_a_result_with_its_step(bench: Bench) -> None:
-    done = bench.translate("diverged", optimizer="sgd", lr=1.0e12, warmup_steps=0)
+    done = bench.train("diverged", optimizer="sgd", lr=1.0e12, warmup_steps=0)
     assert done["outcome"] == "diverged" and 1 < done["outcome_step"] <= 60
     assert done["metrics"]["bleu_best"] == done["metrics"]["bleu_final"] == 0
     assert bench.hypotheses("diverged") == [""] * 12

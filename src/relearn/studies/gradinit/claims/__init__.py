@@ -20,19 +20,19 @@ MIN_SEEDS = 3
 MIN_ACCURACY = MIN_VICTIM_ACCURACY
 MIN_BLEU = 10.0
 METRICS = {
-    "images": ("learn.accbest_frac", {"suite": "grid"}),
-    "translation": ("translate.bleu_best", {"task": "translation"}),
+    "images": ("train_from_init.accbest_frac", {"suite": "grid"}),
+    "translation": ("train_translation.bleu_best", {"task": "translation"}),
 }
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
-    "faster_start": images.faster_start,
-    "better_end": images.better_end,
+    "first_epoch_accuracy": images.first_epoch_accuracy,
+    "best_accuracy": images.best_accuracy,
     "beats_metainit": images.beats_metainit,
     "depth_1202": images.depth_1202,
     "no_warmup_adam": translation.no_warmup_adam,
     "no_warmup_sgd": translation.no_warmup_sgd,
     "lower_gradient_variance": exact.lower_gradient_variance,
-    "cheap": exact.cheap,
+    "under_1_percent_of_training": exact.under_1_percent_of_training,
     "constraint_not_penalty": images.constraint_not_penalty,
     "overlap_half": images.overlap_half,
     "bn_magnifies": exact.bn_magnifies,

@@ -14,14 +14,14 @@ from relearn.report.seeds import Sample, level, sample
 from relearn.report.verdicts import Above
 from relearn.studies.gradinit.claims.images import TABLE_4_4, TABLE_4_5, cost
 
-STATISTICS = {"step": "probe", "protocol": "gradient_statistics"}
+STATISTICS = {"step": "gradient_statistics"}
 WEIGHTS = ("norm", "linear")  # kinds of tensor that the figures show
 LEAST_SHARE = 0.95  # of the layers
 LEAST_COST = 0.01  # of the training time
 EPOCHS = 200  # of the published training
 ITERATIONS = 390  # of the published initialisation: one epoch at a batch size of 128
 #: network, the start before and the start after, as figures 4.1 and 4.4 to 4.10 show them
-PROBED = (
+MEASURED = (
     *((name, "kaiming", "gradinit") for name in ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN")),
     *((name, "kaiming", "gradinit") for name in ("DenseNet-100", "DenseNet-100-BN", "timm-ResNet-50-BN")),
     ("post_ln", "xavier", "gradinit"),
@@ -36,7 +36,7 @@ def lower_gradient_variance(evidence: Evidence) -> Finding:
     last linear one. A sigma that is not finite counts as infinite.
     """
     parts = {}
-    for network, start, ours in PROBED:
+    for network, start, ours in MEASURED:
         name = f"{network}: share of layers with a smaller sigma(g), {ours} against {start}"
         shares, runs, notes = _shares(evidence, network, start, ours)
         parts[name] = level(
@@ -84,7 +84,7 @@ def _number(value: Any) -> float:
     return number if math.isfinite(number) else math.inf
 
 
-def cheap(evidence: Evidence) -> Finding:
+def under_1_percent_of_training(evidence: Evidence) -> Finding:
     """Seconds of GradInit < 1% of 200 epochs of training, on each network and seed that has both.
 
     At full size where the network has its published width and depth and GradInit its published iterations.
@@ -92,7 +92,7 @@ def cheap(evidence: Evidence) -> Finding:
     parts, lacking = [], []
     for network in TABLE_4_4 + TABLE_4_5:
         where = {"suite": "grid", "network": network, "initialisation": "gradinit", "recipe": "sgd"}
-        epoch = sample(evidence, "learn.epoch_s", where, network=network)
+        epoch = sample(evidence, "train_from_init.epoch_s", where, network=network)
         ours = cost(evidence, "initialise_s", network, "gradinit")
         seeds = sorted(epoch.values.keys() & ours.values.keys())
         if not seeds:
@@ -125,7 +125,7 @@ def bn_magnifies(evidence: Evidence) -> Finding:
     Each case is a batch size and an input variance; a case holds within 4 standard errors. Nothing is trained,
     so it is at full size everywhere.
     """
-    runs = _probes(evidence, "batch_norm", "cases.csv")
+    runs = _with(evidence, "check_batch_norm", "cases.csv")
     if not runs:
         return Finding(missing=["no runs for equation 4.6"])
     rows = [row for run in runs for row in run.rows("cases.csv")]
@@ -137,7 +137,7 @@ def bn_magnifies(evidence: Evidence) -> Finding:
 
 def parameter_counts(evidence: Evidence) -> Finding:
     """Every network's number of parameters is the printed one after rounding; built at full size at every scale."""
-    runs = _probes(evidence, "parameter_counts", "counts.csv")
+    runs = _with(evidence, "count_params", "counts.csv")
     if not runs:
         return Finding(missing=["no runs for the parameter counts"])
     rows = [row for row in runs[-1].rows("counts.csv") if row["published_millions"] is not None]
@@ -151,9 +151,9 @@ def parameter_counts(evidence: Evidence) -> Finding:
     return Finding([part], [f"no count of {name}" for name in lacking])
 
 
-def _probes(evidence: Evidence, protocol: str, file: str) -> list[Run]:
-    found = select(evidence.runs, {"step": "probe", "protocol": protocol})
-    return [run for run in found if run.file(file)]
+def _with(evidence: Evidence, step: str, file: str) -> list[Run]:
+    """The runs of a step that have this file."""
+    return [run for run in select(evidence.runs, {"step": step}) if run.file(file)]
 
 
 def _folders(runs: Sequence[Run]) -> tuple[str, ...]:

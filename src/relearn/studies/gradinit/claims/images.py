@@ -24,7 +24,7 @@ MARGIN = 0.002  # 0.2 points of accuracy, in the predicate of constraint_not_pen
 def accuracy(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
     """By seed, of trainings with SGD."""
     where: Mapping[str, Any] = {"suite": "grid", "recipe": "sgd", "network": network, "initialisation": start}
-    return sample(evidence, f"learn.{metric}", where, network=network, lost="accbest_frac")
+    return sample(evidence, f"train_from_init.{metric}", where, network=network, lost="accbest_frac")
 
 
 def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
@@ -33,7 +33,7 @@ def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
     return sample(evidence, f"initialise.{metric}", where, network=network)
 
 
-def faster_start(evidence: Evidence) -> Finding:
+def first_epoch_accuracy(evidence: Evidence) -> Finding:
     """Acc1(GradInit) - Acc1(Kaiming) > 0 on each network of table 4.4, the source of the claim.
 
     Beside it, for what was trained a few steps at the size of ``first_steps``: loss and accuracy after them.
@@ -56,7 +56,7 @@ def _first_steps(evidence: Evidence, network: str) -> list[Comparison]:
         ("train_loss_nats", "nats", Below(0.0)),
     ):
         ours, theirs = (
-            sample(evidence, f"learn.{metric}", where, {"initialisation": start}, network=network)
+            sample(evidence, f"train_from_init.{metric}", where, {"initialisation": start}, network=network)
             for start in ("gradinit", "kaiming")
         )
         name = f"{network}: {metric} after the first steps, GradInit - Kaiming"
@@ -65,7 +65,7 @@ def _first_steps(evidence: Evidence, network: str) -> list[Comparison]:
     return made
 
 
-def better_end(evidence: Evidence) -> Finding:
+def best_accuracy(evidence: Evidence) -> Finding:
     """Accbest(GradInit) - Accbest(Kaiming) >= 0 on each network of tables 4.4 and 4.5."""
     parts = {}
     for network in TABLE_4_4 + TABLE_4_5:

@@ -12,7 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.seeds import Sample, difference, mean, sample
 from relearn.report.verdicts import Above, Below
 
-BLEU = "translate.bleu_best"
+BLEU = "train_translation.bleu_best"
 WITHIN = 0.5  # BLEU
 NO_WARMUP = ("adam", "adam_lr*")
 WARMUP = ("radam_warmup", "adam_warmup")

@@ -1,12 +1,12 @@
-"""probe: what holds of a network or a layer before any training; one protocol a run (label `protocol`).
+"""Measure the gradients of a network before training: the size of every parameter tensor, and the mean and deviation of its
+gradient over minibatches (zhu2022, figures 4.1 and 4.4 to 4.10).
 
-`gradient_statistics`: settings task (images | translation) with the settings of that task, batches, and batch_size (images) or
-max_tokens (translation); inputs data, network. Size of every parameter tensor, mean and deviation of its gradient over minibatches
-(zhu2022, figures 4.1, 4.4 to 4.10). Output: layers.csv. Networks of one label `network` see the same minibatches, whatever their
-initialisation, so that before and after can be compared. A gradient that is not finite ends as `diverged`, its cells empty.
-`batch_norm`: settings draws; no inputs. Equations 4.5 to 4.7 against autograd. Output: cases.csv.
-`parameter_counts`: settings networks (all published ones where left out); no inputs. Tables 4.4 and 4.5. Output: counts.csv.
-Columns are those of the measure's `COLUMNS`; truth is 1 or 0, what does not exist is empty.
+Settings: task (images | folder | translation) with the settings of that task, batches, and batch_size (images) or max_tokens
+(translation). Inputs: data, network. Output: layers.csv, with the columns of
+:data:`relearn.measures.gradient_statistics.COLUMNS`; an absent value is an empty cell.
+
+Networks with the same label `network` see the same minibatches, whatever their initialisation, so that they can be compared.
+A run in which a gradient is not finite ends as `diverged`, with empty cells for it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,7 @@ NEEDS_TORCH = True
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    protocols = {
-        "gradient_statistics": _gradient_statistics,
-        "batch_norm": _batch_norm,
-        "parameter_counts": _parameter_counts,
-    }
-    if settings["protocol"] not in protocols:
-        raise ValueError(f"protocol is {settings['protocol']!r}; allowed: {', '.join(protocols)}")
-    protocols[settings["protocol"]](run, settings, inputs, device, precision)
-
-
-def _gradient_statistics(run, settings, inputs, device, precision) -> None:
+    """See the module. Gradients are in single precision, whatever ``precision`` is."""
     from relearn.measures.gradient_statistics import COLUMNS, gradient_statistics
     from relearn.runs.console import Progress
     from relearn.steps.tasks import open_task
@@ -43,19 +33,19 @@ def _gradient_statistics(run, settings, inputs, device, precision) -> None:
     size = settings["max_tokens" if settings["task"] == "translation" else "batch_size"]
     seed = seed_of(run.labels, run.seed, "protocol", "task", "network")
     count = settings["batches"]
-    with Progress("probe") as progress:
+    with Progress("gradient_statistics") as progress:
 
-        def told() -> Iterator[Sequence[Any]]:
+        def counted() -> Iterator[Sequence[Any]]:
             for number, batch in enumerate(task.batches(seed, size), 1):
                 progress(number, count)
                 yield batch
 
-        rows = gradient_statistics(model, task.loss, told(), count=count)
+        rows = gradient_statistics(model, task.loss, counted(), count=count)
     write_rows(run.output("layers.csv"), COLUMNS, rows)
     odd = [row["name"] for row in rows if not math.isfinite(row["gradient_std"])]
     notes = ["gradients in fp32, batch normalisation on the statistics of the batch, no dropout"]
     if precision != "fp32":
-        notes.append(f"precision {precision} plays no part here")
+        notes.append(f"precision {precision} has no effect here")
     run.finish(
         {**_summary(rows), "batches_count": count},
         outcome="diverged" if odd else "ok",
@@ -65,7 +55,7 @@ def _gradient_statistics(run, settings, inputs, device, precision) -> None:
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Totals; means over tensors; how much the deviation shrinks from the first convolution to the last (section 4.3.1.2)."""
+    """Totals, means over tensors, and the deviation of the first convolution over that of the last (section 4.3.1.2)."""
     ratios = [row["relative_std"] for row in rows if row["relative_std"] is not None]
     found: dict[str, float] = {
         "tensors_count": len(rows),
@@ -79,41 +69,3 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
         first, last = convolutions[0], convolutions[-1]
         found["conv_std_first_to_last_ratio"] = first["gradient_std"] / last["gradient_std"]
     return found
-
-
-def _batch_norm(run, settings, inputs, device, precision) -> None:
-    from relearn.measures.batch_norm_gradient import COLUMNS, cases
-
-    rows = cases(draws=settings["draws"], seed=run.seed)
-    write_rows(run.output("cases.csv"), COLUMNS, rows)
-    run.finish(
-        {
-            "cases_count": len(rows),
-            "holds_count": sum(row["holds"] for row in rows),
-            "printed_fails_count": sum(not row["printed_holds"] for row in rows),
-            "wrongly_magnified_count": sum(
-                row["printed_says_magnified"] and not row["magnified"] for row in rows
-            ),
-            "formula_error_frac": max(row["formula_error"] for row in rows),
-        },
-        notes=["float64 on the CPU; a case holds if measured is within 4 standard errors"],
-    )
-
-
-def _parameter_counts(run, settings, inputs, device, precision) -> None:
-    from functools import partial
-
-    from relearn.measures.parameter_counts import COLUMNS, PUBLISHED, parameter_counts
-    from relearn.models import create
-
-    rows = parameter_counts({name: partial(create, name) for name in settings.get("networks", PUBLISHED)})
-    write_rows(run.output("counts.csv"), COLUMNS, rows)
-    run.finish(
-        {
-            "networks_count": len(rows),
-            "published_count": sum(row["published_millions"] is not None for row in rows),
-            "equal_count": sum(bool(row["equal"]) for row in rows),
-            "equal_to_released_count": sum(bool(row["equal_to_released"]) for row in rows),
-        },
-        notes=["10 classes, RGB images, published width and depth"],
-    )

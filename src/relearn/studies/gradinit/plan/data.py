@@ -1,0 +1,61 @@
+"""The data of the study: images, ImageNet's folder as a listing, and a corpus in byte-pair units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relearn.data.class_folders import root_of, sha256_of
+from relearn.data.sentence_pairs import corpus_module_of
+from relearn.studies import vision
+from relearn.studies.family import Family, Needs
+
+
+def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """The families that prepare data.
+
+    The listing of ImageNet's folder is a run of this study only where this study trains on it; other studies ask for its
+    file.
+    """
+    own = params["gradinit"]
+
+    def listing_settings(dataset: str) -> dict[str, Any]:
+        return {"dataset": dataset, "sha256": _sha256_of(dataset, last=Path(listing.path(dataset=dataset)))}
+
+    listing = Family(
+        study="gradinit",
+        step="list_imagenet",
+        scale=scale,
+        folder="{dataset}",
+        cells=[{"dataset": vision.FOLDER}] if any(own["imagenet"]["networks"].values()) else [],
+        settings=listing_settings,
+        outputs={"listing": "listing.json"},
+        needs=Needs(mem_mb=4000, minutes=60, gpu=0),
+        constraints={"dataset": vision.FOLDER},
+    )
+    corpus = Family(
+        study="gradinit",
+        step="prepare_translation",
+        scale=scale,
+        folder="{dataset}",
+        cells=[{"dataset": own["corpus"]["dataset"]}],
+        settings=own["corpus"],
+        modules=lambda dataset: [corpus_module_of(dataset)],
+        outputs={"corpus": "corpus.safetensors"},
+        needs=Needs(mem_mb=4000, minutes=30, gpu=0),
+    )
+    return {
+        "prepare_images": vision.prepare_images(params, scale, "gradinit"),
+        "list_imagenet": listing,
+        "prepare_translation": corpus,
+    }
+
+
+def _sha256_of(dataset: str, last: Path) -> str | None:
+    """The hash of a folder's file list; where the images are not at hand, that of the last record, which then stays valid."""
+    try:
+        return sha256_of(root_of(dataset))
+    except ValueError:
+        return json.loads(last.read_text())["settings"]["sha256"] if last.exists() else None

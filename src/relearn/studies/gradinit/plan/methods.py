@@ -1,0 +1,123 @@
+"""The method and its arguments behind the name of an initialisation, e.g. ``gradinit_overlap_0``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.methods import INITIALISATIONS
+from relearn.studies.gradinit.steps.initialise import SCALED
+
+WITHOUT_NORM = (
+    "ResNet-110-SkipInit",
+    "VGG-19",
+    "ResNet-110",
+    "ResNet-1202",
+    "FixUpResNet-110",
+    "DenseNet-100",
+    "timm-ResNet-50-FixUp",
+)
+"""Networks without batch normalisation."""
+FREE = {
+    "gradinit_free_0.5": ("half", 0.5),
+    "gradinit_free_1": ("same", 1.0),
+    "gradinit_free_1_large_tau": ("same_large", 1.0),
+}
+"""GradInit without the bound gamma (table 4.2): its key of `free_tau` and the overlap of its batches."""
+SCOPES = {"gradinit_fix_bn": "fix_norm", "gradinit_only_bn": "only_norm"}
+"""GradInit that learns a part of the scales only (table 4.6)."""
+FIRST_WORDS = ("gradinit", "metainit", "extra_epoch", "t_fixup", "admin")
+"""Methods with variants, whose names begin with the method's."""
+
+
+def penalties(own: Mapping[str, Any]) -> dict[str, float]:
+    """The strengths of the penalty of table 4.3 by the name of the initialisation, e.g. ``gradinit_penalty_1e-4``."""
+
+    def short(value: float) -> str:
+        return f"{value:g}" if value >= 0.1 else f"{value:.0e}".replace("e-0", "e-")
+
+    return {f"gradinit_penalty_{short(value)}": value for value in own["initialise"]["penalties"]}
+
+
+def variants(own: Mapping[str, Any], group: str) -> list[str]:
+    """The initialisations that a key of `networks` in params.yaml stands for: mostly itself alone."""
+    several = {
+        "gradinit_overlap": ["gradinit_overlap_0", "gradinit_overlap_1"],
+        "gradinit_free": list(FREE),
+        "gradinit_penalty": list(penalties(own)),
+    }
+    return several.get(group, [group])
+
+
+def method_of(name: str) -> str | None:
+    """The method of INITIALISATIONS behind the name of an initialisation; None if the network keeps its own start."""
+    for method in FIRST_WORDS:
+        if name == method or name.startswith(f"{method}_"):
+            return method
+    return None if name == "none" else name
+
+
+def modules_of(method: str | None, own_start: str) -> list[str]:
+    """The module of a method; none for ``own_start``, which the network's constructor draws."""
+    return [] if method in (None, own_start) else [INITIALISATIONS[method].partition(":")[0]]
+
+
+def iterations_of(method: str | None, own: Mapping[str, Any]) -> int | None:
+    """The number of iterations; None for a method that does not iterate, so that it does not depend on the number."""
+    return own["iterations"] if method in SCALED else None
+
+
+def arguments_for_images(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]:
+    """The arguments of the method behind ``name`` for a network on images."""
+    initialise, train = own["initialise"], own["train"]
+    method = method_of(name)
+    if method == "gradinit":
+        return _gradinit(own, network, name)
+    if method == "metainit":
+        sign = name.endswith("_sign")
+        found = {
+            "data": "random" if name == "metainit_random_sign" else "real",
+            "optimizer": "signsgd" if sign else "adam",
+        }
+        return {**found, **(initialise["metainit"] if sign else {"tau": initialise["tau"][network]})}
+    if method == "extra_epoch":
+        rest = {key: train[key] for key in ("lr", "momentum", "weight_decay")}
+        clip = train["clip_norm"] if network in WITHOUT_NORM else None
+        return {**rest, "clip_norm": clip, "schedule": name.rpartition("_")[2]}
+    return dict(initialise["lsuv"]) if method == "lsuv" else {}
+
+
+def _gradinit(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]:
+    initialise = own["initialise"]
+    arguments = {
+        "optimizer": "sgd",
+        "tau": initialise["tau"][network],
+        **{key: initialise[key] for key in ("eta", "gamma", "overlap", "min_scale", "normalised")},
+    }
+    if name == "gradinit_adam":
+        arguments |= {"optimizer": "adam", "normalised": False, **initialise["adam"]}
+    if name.startswith("gradinit_overlap_"):
+        arguments["overlap"] = float(name.rpartition("_")[2])
+    if name in FREE:
+        tau, overlap = FREE[name]
+        arguments |= {"tau": initialise["free_tau"][tau], "overlap": overlap, "gamma": None}
+    if name in (strengths := penalties(own)):
+        arguments |= {"form": "penalty", "penalty": strengths[name], "gamma": None}
+    if name in SCOPES:
+        arguments["scope"] = SCOPES[name]
+    return arguments
+
+
+def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The arguments of the method behind ``name`` for the Transformer."""
+    translation = own["translation"]
+    if name.startswith("gradinit"):
+        optimizer = "sgd" if name.endswith("_sgd") else "adam"
+        initialise = translation["initialise"]
+        shared = {
+            "overlap": own["initialise"]["overlap"],
+            "min_scale": initialise["min_scale"],
+            "tau": initialise["tau"],
+        }
+        return {**shared, **translation[optimizer], "optimizer": optimizer, "normalised": False}
+    return {"fixed": True} if name == "admin_fixed" else {}

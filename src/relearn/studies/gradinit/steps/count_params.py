@@ -1,0 +1,34 @@
+"""Count the parameters of the networks of zhu2022, tables 4.4 and 4.5, at their published width and depth.
+
+Settings: networks (names of ``relearn.models.MODELS``; every published one if left out). No inputs. Output: counts.csv, with
+the columns of :data:`relearn.measures.parameter_counts.COLUMNS`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.steps.csv_rows import write_rows
+
+NEEDS_TORCH = True
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    """See the module. Device and precision have no effect."""
+    from functools import partial
+
+    from relearn.measures.parameter_counts import COLUMNS, PUBLISHED, parameter_counts
+    from relearn.models import create
+
+    rows = parameter_counts({name: partial(create, name) for name in settings.get("networks", PUBLISHED)})
+    write_rows(run.output("counts.csv"), COLUMNS, rows)
+    run.finish(
+        {
+            "networks_count": len(rows),
+            "published_count": sum(row["published_millions"] is not None for row in rows),
+            "equal_count": sum(bool(row["equal"]) for row in rows),
+            "equal_to_released_count": sum(bool(row["equal_to_released"]) for row in rows),
+        },
+        notes=["10 classes, RGB images, published width and depth"],
+    )
