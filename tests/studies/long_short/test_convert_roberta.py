@@ -70,7 +70,7 @@ class Bench:
 
     def run(self, name: str, *, seed: int = 0, code: int = 0, **changes: Any) -> dict[str, Any]:
         settings = {**copy.deepcopy(SETTINGS), **changes}
-        words = ["adapt", "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+        words = ["long_short", "convert_roberta", "--settings", json.dumps(settings), "--device", "cpu"]
         assert cli.main([*words, "--out", str(self.runs / name), "--seed", str(seed)]) == code
         return record.read(self.runs / name) if code == 0 else {}
 
