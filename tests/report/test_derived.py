@@ -62,7 +62,7 @@ def test_a_length_without_a_number_does_not_count(tmp_path):
         }
         for length, step in ((256, 0.1), (512, None))
     ]
-    pretend.write_run(tmp_path, "long_short", "cost", {"protocol": "curve"}, {}, {"cost.csv": rows})
+    pretend.write_run(tmp_path, "long_short", "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows})
     assert number(tmp_path, "longest@step_s@full@1") == 256.0
     assert number(tmp_path, "longest@peak_memory_mb@full@1") == 512.0
 
@@ -129,8 +129,8 @@ def test_a_run_without_the_file_has_no_number(tmp_path):
 
 def test_what_nobody_knows_is_named():
     with pytest.raises(ValueError, match="found quantity slowness@1, allowed: millions, "):
-        quantity("cost.slowness@1")
-    assert quantity("cost.full_time_slope").of_run is None
+        quantity("benchmark_attention.slowness@1")
+    assert quantity("benchmark_attention.full_time_slope").of_run is None
 
 
 # grids over runs of several steps
@@ -144,14 +144,14 @@ GRID = {
         {
             "id": "accuracy",
             "title": "Accuracy",
-            "quantity": "understand.acc_frac",
+            "quantity": "train_lra.acc_frac",
             "unit": "fraction",
-            "where": {"step": "understand", "attention": "{row}"},
+            "where": {"step": "train_lra", "attention": "{row}"},
         },
         {
             "id": "flops",
             "title": "FLOPs",
-            "quantity": "count.flops@{row}@{group}",
+            "quantity": "count_params_flops.flops@{row}@{group}",
             "unit": "giga",
             "where": {"step": "count", "task": None},
         },
@@ -165,16 +165,16 @@ def test_a_column_is_filled_with_row_and_group():
     }
     row = Row("full", "Full", {})
     flops, accuracy = columns["text/flops"].of(row), columns["text/accuracy"].of(row)
-    assert flops.quantity == "count.flops@full@text" and flops.where == {"task": None, "step": "count"}
-    assert accuracy.where == {"task": "text", "step": "understand", "attention": "full"}
-    plain = Column("id", "title", "count.x", "none")
+    assert flops.quantity == "count_params_flops.flops@full@text" and flops.where == {"task": None, "step": "count"}
+    assert accuracy.where == {"task": "text", "step": "train_lra", "attention": "full"}
+    plain = Column("id", "title", "count_params_flops.x", "none")
     assert plain.of(row) is plain and columns["average/flops"].every == "task"
 
 
 def test_none_is_a_run_without_the_label():
-    assert matches({"task": None}, "s", "count", {"family": "lra"})
-    assert not matches({"task": None}, "s", "understand", {"task": "text"})
-    assert matches({"variant": ["large", None]}, "s", "count", {})
+    assert matches({"task": None}, "s", "count_params_flops", {"family": "lra"})
+    assert not matches({"task": None}, "s", "train_lra", {"task": "text"})
+    assert matches({"variant": ["large", None]}, "s", "count_params_flops", {})
 
 
 def test_a_mean_over_tasks_is_of_the_seeds_that_have_all(tmp_path):
@@ -191,7 +191,7 @@ def test_a_mean_over_tasks_is_of_the_seeds_that_have_all(tmp_path):
 
 
 def test_a_mean_over_a_label_needs_its_values(tmp_path):
-    column = Column("a", "A", "understand.acc_frac", "fraction", where={"task": "text"}, every="task")
+    column = Column("a", "A", "train_lra.acc_frac", "fraction", where={"task": "text"}, every="task")
     with pytest.raises(
         ValueError, match="column a: every: task; allowed: a label that `where` lists values of"
     ):

@@ -1,269 +1,175 @@
-# The study `long_short` (zhu2022, chapter 5).
+# The study `long_short` (zhu2022, chapter 5): which runs there are is in src/relearn/studies/long_short/plan.py.
+LONG_SHORT = plan_of("long_short")
 
 
-include: "../settings/long_short.smk"
-
-
-# sequences: the tasks of Long Range Arena, loaded or generated (zhu2022, section 5.3.1).
-rule sequences_all:
+rule long_short:
     input:
-        expand("{run}/record.json", run=expand(SEQUENCES_RUN, task=LS_TASKS)),
+        records(LONG_SHORT),
     localrule: True
 
 
-use rule run as sequences with:
+# The tasks of the Long Range Arena, loaded or generated (zhu2022, section 5.3.1).
+use rule run as long_short_prepare_lra with:
     output:
-        record=f"{SEQUENCES_RUN}/record.json",
-        data=f"{SEQUENCES_RUN}/data.safetensors",
+        **LONG_SHORT["prepare_lra"].files,
     log:
-        f"{ROOT}/logs/long_short/sequences/{{task}}.log",
+        LONG_SHORT["prepare_lra"].log,
     wildcard_constraints:
-        task=LS_TASK,
+        **LONG_SHORT["prepare_lra"].constraints,
     resources:
-        **needs(mem_mb=8000, minutes=480, gpu=0),
+        **needs_of(LONG_SHORT["prepare_lra"]),
     params:
-        **words(
-            "sequences",
-            study="long_short",
-            settings=sequences_settings,
-            modules=sequences_modules,
-            seed=LS_DATA_SEED,
-        ),
+        **words_of(LONG_SHORT["prepare_lra"]),
 
 
-# understand: an encoder with each attention, trained on each task (zhu2022, tables 5.1 to 5.3, 5.5).
-rule understand_all:
+# An encoder with each attention, trained on each task (zhu2022, tables 5.1 to 5.3, 5.5).
+use rule run as long_short_train_lra with:
     input:
-        expand("{run}/record.json", run=UNDERSTAND_RUNS),
-    localrule: True
-
-
-use rule run as understand with:
-    input:
-        data=rules.sequences.output.data,
+        **inputs_of(LONG_SHORT["train_lra"]),
     output:
-        record=f"{UNDERSTAND_RUN}/record.json",
-        history=f"{UNDERSTAND_RUN}/history.csv",
-        predictions=f"{UNDERSTAND_RUN}/predictions.csv",
-        network=f"{UNDERSTAND_RUN}/model.safetensors",
+        **LONG_SHORT["train_lra"].files,
     log:
-        f"{ROOT}/logs/long_short/understand/{{task}}/{{attention}}/seed{{seed}}.log",
+        LONG_SHORT["train_lra"].log,
     wildcard_constraints:
-        task=LS_TASK,
-        attention="[a-z_]+",
+        **LONG_SHORT["train_lra"].constraints,
     resources:
-        **needs(mem_mb=16000, minutes=1440),
+        **needs_of(LONG_SHORT["train_lra"]),
     params:
-        **words("understand", study="long_short", settings=understand_settings, modules=understand_modules),
+        **words_of(LONG_SHORT["train_lra"]),
 
 
-# stream: a text as one long row of characters, cut in three (zhu2022, section 5.3.2).
-rule stream_all:
-    input:
-        expand("{run}/record.json", run=expand(STREAM_RUN, dataset=LS["stream"]["datasets"])),
-    localrule: True
-
-
-use rule run as stream with:
+# Time and memory against the length (zhu2022, figure 5.5).
+use rule run as long_short_benchmark_attention_curve with:
     output:
-        record=f"{STREAM_RUN}/record.json",
-        stream=f"{STREAM_RUN}/stream.safetensors",
+        **LONG_SHORT["benchmark_attention_curve"].files,
     log:
-        f"{ROOT}/logs/long_short/stream/{{dataset}}.log",
+        LONG_SHORT["benchmark_attention_curve"].log,
     wildcard_constraints:
-        dataset=LS_TEXT,
+        **LONG_SHORT["benchmark_attention_curve"].constraints,
     resources:
-        **needs(mem_mb=4000, minutes=120, gpu=0),
+        **needs_of(LONG_SHORT["benchmark_attention_curve"]),
     params:
-        **words(
-            "stream",
-            study="long_short",
-            settings=stream_settings,
-            modules=lambda wildcards: [stream_module(wildcards.dataset)],
-            seed=0,
-        ),
+        **words_of(LONG_SHORT["benchmark_attention_curve"]),
 
 
-# predict: the character model, trained in phases of growing length (zhu2022, table 5.7, figure 5.3).
-rule predict_all:
-    input:
-        expand("{run}/record.json", run=PREDICT_RUNS),
-    localrule: True
-
-
-use rule run as predict with:
-    input:
-        stream=rules.stream.output.stream,
+# Seconds per batch of each attention (zhu2022, table 5.6).
+use rule run as long_short_benchmark_attention_latency with:
     output:
-        record=f"{PREDICT_RUN}/record.json",
-        history=f"{PREDICT_RUN}/history.csv",
-        norms=f"{PREDICT_RUN}/norms.csv",
-        network=f"{PREDICT_RUN}/model.safetensors",
+        **LONG_SHORT["benchmark_attention_latency"].files,
     log:
-        f"{ROOT}/logs/long_short/predict/{{dataset}}/{{variant}}/seed{{seed}}.log",
+        LONG_SHORT["benchmark_attention_latency"].log,
     wildcard_constraints:
-        dataset=LS_TEXT,
+        **LONG_SHORT["benchmark_attention_latency"].constraints,
     resources:
-        **needs(mem_mb=16000, minutes=10080),
+        **needs_of(LONG_SHORT["benchmark_attention_latency"]),
     params:
-        **words("predict", study="long_short", settings=predict_settings),
+        **words_of(LONG_SHORT["benchmark_attention_latency"]),
 
 
-# adapt: a pretrained encoder converted to long-short attention, trained on, fine-tuned (zhu2022, table 5.4).
-rule adapt_all:
-    input:
-        expand("{run}/record.json", run=ADAPT_RUNS),
-    localrule: True
-
-
-use rule run as adapt with:
+# A text as one stream of characters, cut into three parts (zhu2022, section 5.3.2).
+use rule run as long_short_prepare_char_stream with:
     output:
-        record=f"{ADAPT_RUN}/record.json",
-        history=f"{ADAPT_RUN}/history.csv",
-        predictions=f"{ADAPT_RUN}/predictions.csv",
-        network=f"{ADAPT_RUN}/model.safetensors",
+        **LONG_SHORT["prepare_char_stream"].files,
     log:
-        f"{ROOT}/logs/long_short/adapt/{{variant}}/seed{{seed}}.log",
-    resources:
-        **needs(mem_mb=32000 if LS["adapt"]["checkpoint"] else 8000, minutes=10080),
-    params:
-        **words("adapt", study="long_short", settings=adapt_settings),
-
-
-# cost: time and memory against the length, and seconds a batch (zhu2022, figure 5.5, table 5.6).
-rule cost_all:
-    input:
-        f"{CURVE_RUN}/record.json",
-        f"{LATENCY_RUN}/record.json",
-    localrule: True
-
-
-use rule run as cost_curve with:
-    output:
-        record=f"{CURVE_RUN}/record.json",
-        rows=f"{CURVE_RUN}/cost.csv",
-    log:
-        f"{ROOT}/logs/long_short/cost/curve.log",
-    resources:
-        **needs(mem_mb=16000, minutes=480),
-    params:
-        **words("cost", study="long_short", settings=curve_settings(), seed=0, protocol="curve"),
-
-
-use rule run as cost_latency with:
-    output:
-        record=f"{LATENCY_RUN}/record.json",
-        rows=f"{LATENCY_RUN}/latency.csv",
-    log:
-        f"{ROOT}/logs/long_short/cost/latency.log",
-    resources:
-        **needs(mem_mb=16000, minutes=480),
-    params:
-        **words(
-            "cost",
-            study="long_short",
-            settings=latency_settings(),
-            modules=[attention_module(name) for name in LS["cost"]["latency"]["attentions"]],
-            seed=0,
-            protocol="latency",
-        ),
-
-
-# count: parameters and multiply-adds of networks at their published sizes.
-rule count_long_short_all:
-    input:
-        expand("{run}/record.json", run=LS_COUNT_RUNS),
-    localrule: True
-
-
-use rule run as count_long_short with:
-    output:
-        record=f"{LS_COUNT_RUN}/record.json",
-        counts=f"{LS_COUNT_RUN}/counts.csv",
-    log:
-        f"{ROOT}/logs/long_short/count/{{family}}.log",
+        LONG_SHORT["prepare_char_stream"].log,
     wildcard_constraints:
-        family="lra|language|vision",
+        **LONG_SHORT["prepare_char_stream"].constraints,
     resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
+        **needs_of(LONG_SHORT["prepare_char_stream"]),
     params:
-        **words(
-            "count", study="long_short", settings=count_family_settings, modules=count_family_modules, seed=0
-        ),
+        **words_of(LONG_SHORT["prepare_char_stream"]),
 
 
-# classify: each network trained on images and measured before and after.
-rule classify_long_short_all:
+# The character model, trained in phases of growing length (zhu2022, table 5.7, figure 5.3).
+use rule run as long_short_train_long_char_lm with:
     input:
-        expand("{run}/record.json", run=LS_CLASSIFY_RUNS),
-    localrule: True
-
-
-use rule run as classify_long_short with:
-    input:
-        data=vision_images("long_short"),
+        **inputs_of(LONG_SHORT["train_long_char_lm"]),
     output:
-        record=f"{LS_CLASSIFY_RUN}/record.json",
-        history=f"{LS_CLASSIFY_RUN}/history.csv",
-        layers=f"{LS_CLASSIFY_RUN}/layers.csv",
-        alphas=f"{LS_CLASSIFY_RUN}/alphas.csv",
-        network=f"{LS_CLASSIFY_RUN}/model.safetensors",
+        **LONG_SHORT["train_long_char_lm"].files,
     log:
-        f"{ROOT}/logs/long_short/classify/{{network}}/seed{{seed}}.log",
-    threads: 8 if from_folder("long_short") else 1
+        LONG_SHORT["train_long_char_lm"].log,
+    wildcard_constraints:
+        **LONG_SHORT["train_long_char_lm"].constraints,
     resources:
-        **needs(mem_mb=12000, minutes=10080 if from_folder("long_short") else 1440),
+        **needs_of(LONG_SHORT["train_long_char_lm"]),
     params:
-        **words(
-            "classify",
-            study="long_short",
-            settings=classify_long_short_settings,
-            modules=classify_long_short_modules,
-        ),
+        **words_of(LONG_SHORT["train_long_char_lm"]),
 
 
-# similarity: how alike the patches are, layer by layer (zhu2022, figure 5.6).
-rule similarity_all:
-    input:
-        expand("{run}/record.json", run=SIMILARITY_RUNS),
-    localrule: True
-
-
-use rule run as similarity with:
-    input:
-        data=vision_images("long_short"),
-        network=rules.classify_long_short.output.network,
+# A pretrained encoder, converted to long-short attention, trained on and fine-tuned (zhu2022, table 5.4).
+use rule run as long_short_convert_roberta with:
     output:
-        record=f"{SIMILARITY_RUN}/record.json",
-        rows=f"{SIMILARITY_RUN}/similarity.csv",
+        **LONG_SHORT["convert_roberta"].files,
     log:
-        f"{ROOT}/logs/long_short/similarity/{{network}}/seed{{seed}}.log",
+        LONG_SHORT["convert_roberta"].log,
     resources:
-        **needs(mem_mb=8000, minutes=240),
+        **needs_of(LONG_SHORT["convert_roberta"]),
     params:
-        **words("similarity", study="long_short", settings=similarity_settings, modules=similarity_modules),
+        **words_of(LONG_SHORT["convert_roberta"]),
 
 
-# throughput: images per second against another network (table 5.8).
-rule throughput_long_short_all:
-    input:
-        expand("{run}/record.json", run=LS_THROUGHPUT_RUNS),
-    localrule: True
-
-
-use rule run as throughput_long_short with:
+# The images, as one file.
+use rule run as long_short_prepare_images with:
     output:
-        record=f"{LS_THROUGHPUT_RUN}/record.json",
-        times=f"{LS_THROUGHPUT_RUN}/throughput.csv",
+        **LONG_SHORT["prepare_images"].files,
     log:
-        f"{ROOT}/logs/long_short/throughput/{{network}}.log",
+        LONG_SHORT["prepare_images"].log,
     resources:
-        **needs(mem_mb=16000, minutes=120),
+        **needs_of(LONG_SHORT["prepare_images"]),
     params:
-        **words(
-            "throughput",
-            study="long_short",
-            settings=throughput_long_short_settings,
-            modules=throughput_long_short_modules,
-            seed=0,
-        ),
+        **words_of(LONG_SHORT["prepare_images"]),
+
+
+# Each image network, trained and measured before and after (zhu2022, tables 5.8 and 5.9).
+use rule run as long_short_train_vision with:
+    input:
+        **inputs_of(LONG_SHORT["train_vision"]),
+    output:
+        **LONG_SHORT["train_vision"].files,
+    log:
+        LONG_SHORT["train_vision"].log,
+    threads: LONG_SHORT["train_vision"].needs.threads
+    resources:
+        **needs_of(LONG_SHORT["train_vision"]),
+    params:
+        **words_of(LONG_SHORT["train_vision"]),
+
+
+# The similarity of patch embeddings, layer by layer (zhu2022, figure 5.6).
+use rule run as long_short_patch_similarity with:
+    input:
+        **inputs_of(LONG_SHORT["patch_similarity"]),
+    output:
+        **LONG_SHORT["patch_similarity"].files,
+    log:
+        LONG_SHORT["patch_similarity"].log,
+    resources:
+        **needs_of(LONG_SHORT["patch_similarity"]),
+    params:
+        **words_of(LONG_SHORT["patch_similarity"]),
+
+
+# Images per second against another network (zhu2022, table 5.8).
+use rule run as long_short_throughput with:
+    output:
+        **LONG_SHORT["throughput"].files,
+    log:
+        LONG_SHORT["throughput"].log,
+    resources:
+        **needs_of(LONG_SHORT["throughput"]),
+    params:
+        **words_of(LONG_SHORT["throughput"]),
+
+
+# Parameters and multiply-adds of networks at their published sizes (zhu2022, tables 5.1, 5.7 and 5.8).
+use rule run as long_short_count_params_flops with:
+    output:
+        **LONG_SHORT["count_params_flops"].files,
+    log:
+        LONG_SHORT["count_params_flops"].log,
+    wildcard_constraints:
+        **LONG_SHORT["count_params_flops"].constraints,
+    resources:
+        **needs_of(LONG_SHORT["count_params_flops"]),
+    params:
+        **words_of(LONG_SHORT["count_params_flops"]),

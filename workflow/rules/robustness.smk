@@ -13,8 +13,8 @@ rule withstand_all:
 
 use rule run as withstand with:
     input:
-        data=vision_images("long_short"),
-        network=rules.classify_long_short.output.network,
+        **inputs_of(LONG_SHORT["train_vision"]),
+        network=LONG_SHORT["train_vision"].files["network"],
         reference=withstand_reference,
     output:
         record=f"{WITHSTAND_RUN}/record.json",

@@ -197,6 +197,10 @@ def contrast_modules(wildcards):
     ]
 
 
+def count_family_settings(wildcards):
+    return {"family": wildcards.family}
+
+
 # count: what holds without training
 FB_COUNT_RUN = f"{FB_RUNS}/count/{{family}}/seed0"
 FB_COUNT_RUNS = expand(FB_COUNT_RUN, family=FB["count"]["families"])

@@ -1,7 +1,9 @@
 # The study `robustness` (zhu2022, section 5.3.4): what the networks of `long_short` withstand.
+from relearn.studies.long_short.networks import NAMES as LS_NAMES
+
 WITHSTAND = PARAMS["robustness"]["withstand"]
 WITHSTAND_RUN = f"{ROOT}/runs/robustness/withstand/{{network}}/seed{{seed}}"
-WITHSTAND_RUNS = expand(WITHSTAND_RUN, network=WITHSTAND["networks"], seed=LS_SEEDS)
+WITHSTAND_RUNS = expand(WITHSTAND_RUN, network=WITHSTAND["networks"], seed=PARAMS["long_short"]["seeds"])
 REFERENCE = WITHSTAND["reference"]
 
 

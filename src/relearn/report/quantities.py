@@ -109,6 +109,8 @@ METRIC_STEPS = (
     *("classify", "uncertainty", "throughput", "retest"),
     *("sequences", "understand", "predict", "cost", "similarity", "adapt", "withstand"),
     *("acquire", "finetune", "provoke", "vote", "contrast"),
+    *("prepare_lra", "train_lra", "train_long_char_lm", "convert_roberta", "benchmark_attention"),
+    *("count_params_flops", "train_vision", "patch_similarity"),
 )
 
 

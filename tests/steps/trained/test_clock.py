@@ -8,9 +8,9 @@ from relearn.runs.code_version import closure
 from relearn.steps.trained import clock as clocks
 
 
-@pytest.mark.parametrize("step", ["understand", "predict", "adapt"])
+@pytest.mark.parametrize("step", ["train_lra", "train_long_char_lm", "convert_roberta"])
 def test_a_bound_of_l2_attention_is_not_behind_the_steps_of_long_short(step: str) -> None:
-    behind = closure([f"relearn.steps.{step}"])
+    behind = closure([f"relearn.studies.long_short.steps.{step}"])
     assert "relearn.steps.trained.clock" in behind
     assert not {"relearn.studies.l2_attention.steps.train_char_lm", "relearn.maths.l2_bounds"} & set(behind)
 

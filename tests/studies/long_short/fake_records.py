@@ -74,7 +74,7 @@ def sequences(root: Path, task: str, mean: float) -> Path:
     return write_run(
         root,
         "long_short",
-        "sequences",
+        "prepare_lra",
         {"task": task},
         {"mean_length_count": mean, "samples_count": 100.0},
         {},
@@ -117,7 +117,7 @@ def understand(
     }
     settings = {"layers": 2, "arguments": {"window": window, "rank": rank}}
     labels = {"task": task, "attention": attention}
-    return write_run(root, "long_short", "understand", labels, metrics, files, settings=settings, **more)
+    return write_run(root, "long_short", "train_lra", labels, metrics, files, settings=settings, **more)
 
 
 def norms(ratio: float, value_ratio: float | None = None, layers: int = LAYERS) -> Rows:
@@ -169,7 +169,7 @@ def predict(
     ]
     own = {"history.csv": history, "norms.csv": norms(ratio, 1 + 0.8 * (ratio - 1)), **(files or {})}
     labels = {"dataset": dataset, "variant": variant}
-    return write_run(root, "long_short", "predict", labels, metrics, own, **more)
+    return write_run(root, "long_short", "train_long_char_lm", labels, metrics, own, **more)
 
 
 def curve(
@@ -197,7 +197,9 @@ def curve(
         for length in lengths
     ]
     metrics = {name: value for name, value in found.items() if value is not None}
-    return write_run(root, "long_short", "cost", {"protocol": "curve"}, metrics, {"cost.csv": rows})
+    return write_run(
+        root, "long_short", "benchmark_attention", {"protocol": "curve"}, metrics, {"cost.csv": rows}
+    )
 
 
 def latency(root: Path, seconds: Callable[[str, str], float | None] = lambda attention, task: 0.2) -> Path:
@@ -219,7 +221,9 @@ def latency(root: Path, seconds: Callable[[str, str], float | None] = lambda att
         for mode in ("forward", "train")
         if row[f"{mode}_s"] is not None
     }
-    return write_run(root, "long_short", "cost", {"protocol": "latency"}, metrics, {"latency.csv": rows})
+    return write_run(
+        root, "long_short", "benchmark_attention", {"protocol": "latency"}, metrics, {"latency.csv": rows}
+    )
 
 
 def counted(
@@ -248,19 +252,23 @@ def count_lra(root: Path, changed: Mapping[tuple[str, str], float | None] | None
             if giga is not None:
                 rows.append(counted(attention, task, giga, printed))
     metrics = {f"{row['model']}_{row['task_or_input']}_gflops": row["flops_count"] / 1e9 for row in rows}
-    return write_run(root, "long_short", "count", {"family": "lra"}, metrics, {"counts.csv": rows})
+    return write_run(
+        root, "long_short", "count_params_flops", {"family": "lra"}, metrics, {"counts.csv": rows}
+    )
 
 
 def count_language(root: Path, small: float = 44.1e6, large: float = 110.3e6) -> Path:
     metrics = {"small_parameters_count": small, "large_parameters_count": large}
     rows = [counted("small", 2048, None, None, small / 1e6), counted("large", 2048, None, None, large / 1e6)]
-    return write_run(root, "long_short", "count", {"family": "language"}, metrics, {"counts.csv": rows})
+    return write_run(
+        root, "long_short", "count_params_flops", {"family": "language"}, metrics, {"counts.csv": rows}
+    )
 
 
 def count_vision(root: Path) -> Path:
     sized = [("CvT-13", 224), ("CvT-13", 384), ("CvT-21", 224), ("CvT-LS-13", 224), ("ResNet-101", 224)]
     rows = [counted(name, size, size / 50, None, 20.0 + at) for at, (name, size) in enumerate(sized)]
-    return write_run(root, "long_short", "count", {"family": "vision"}, {}, {"counts.csv": rows})
+    return write_run(root, "long_short", "count_params_flops", {"family": "vision"}, {}, {"counts.csv": rows})
 
 
 def classify(root: Path, network: str, accuracy: float | None, **more: Any) -> Path:
@@ -270,7 +278,7 @@ def classify(root: Path, network: str, accuracy: float | None, **more: Any) -> P
     files = {
         "history.csv": [{"epoch": 1.0, "step": 10, "loss": 2.0, "lr": 1e-3, "test_accuracy_frac": shown}]
     }
-    return write_run(root, "long_short", "classify", {"network": network}, metrics, files, **more)
+    return write_run(root, "long_short", "train_vision", {"network": network}, metrics, files, **more)
 
 
 def similarity(
@@ -284,7 +292,13 @@ def similarity(
     ]
     metrics = {"deep_cosine": deep, "start_deep_cosine": start}
     return write_run(
-        root, "long_short", "similarity", {"network": network}, metrics, {"similarity.csv": rows}, **more
+        root,
+        "long_short",
+        "patch_similarity",
+        {"network": network},
+        metrics,
+        {"similarity.csv": rows},
+        **more,
     )
 
 
@@ -294,7 +308,9 @@ def throughput(root: Path, network: str, images: float) -> Path:
 
 
 def adapt(root: Path, variant: str, accuracy: float, **more: Any) -> Path:
-    return write_run(root, "long_short", "adapt", {"variant": variant}, {"acc_frac": accuracy}, {}, **more)
+    return write_run(
+        root, "long_short", "convert_roberta", {"variant": variant}, {"acc_frac": accuracy}, {}, **more
+    )
 
 
 def errors(base: float = 0.2) -> dict[str, float]:

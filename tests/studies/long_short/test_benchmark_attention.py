@@ -52,7 +52,7 @@ LATENCY: dict[str, Any] = {
 
 
 def step(out: Path, told: dict[str, Any]) -> int:
-    words = ["cost", "--study", "long_short", "--settings", json.dumps(told), "--device", "cpu"]
+    words = ["long_short", "benchmark_attention", "--settings", json.dumps(told), "--device", "cpu"]
     return cli.main([*words, "--out", str(out), "--label", f"protocol={told['protocol']}"])
 
 

@@ -70,7 +70,7 @@ class Bench:
 
     def run(self, name: str, *, seed: int = 0, code: int = 0, **changes: Any) -> dict[str, Any]:
         settings = {**copy.deepcopy(SETTINGS), **changes}
-        words = ["adapt", "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+        words = ["long_short", "convert_roberta", "--settings", json.dumps(settings), "--device", "cpu"]
         assert cli.main([*words, "--out", str(self.runs / name), "--seed", str(seed)]) == code
         return record.read(self.runs / name) if code == 0 else {}
 
@@ -245,7 +245,7 @@ def test_a_checkpoint_is_converted_and_not_pretrained(bench: Bench, folder: Path
 def test_a_checkpoint_that_is_none(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench.run("none", checkpoint=str(tmp_path), code=2)
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert line.startswith(f"relearn adapt: checkpoint: {tmp_path}: ") and "tokenizer.json" in line
+    assert line.startswith(f"relearn long_short convert_roberta: checkpoint: {tmp_path}: ") and "tokenizer.json" in line
 
 
 def test_a_run_that_diverges(bench: Bench) -> None:

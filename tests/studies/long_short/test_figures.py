@@ -37,12 +37,12 @@ def whole(tmp_path_factory):
 
 def points_of(name, evidence):
     artefact = FIGURES[name]
-    module = importlib.import_module(f"relearn.report.figures.{artefact.renderer}")
+    module = importlib.import_module(RENDERERS[artefact.renderer])
     return module.points(artefact, evidence)
 
 
 def drawn_of(name, evidence):
-    module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
     return module.draw(FIGURES[name], points_of(name, evidence))
 
 
@@ -61,7 +61,7 @@ def test_all_figures_are_there():
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, whole, tmp_path):
     empty, full, _, _ = SIZES[name]
-    module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
     for known, panels, said in ((evidence_of(tmp_path), empty, empty), (whole, full, 0)):
         assert all(set(point) == set(module.FIELDS) for point in points_of(name, known))
         drawn = drawn_of(name, known)
@@ -200,7 +200,9 @@ def test_what_a_machine_has_no_memory_for_is_left_out(tmp_path):
         }
         for name, length, step in (("full", 1024, 0.1), ("full", 4096, None), ("long_short", 4096, 0.2))
     ]
-    pretend.write_run(tmp_path, "long_short", "cost", {"protocol": "curve"}, {}, {"cost.csv": rows})
+    pretend.write_run(
+        tmp_path, "long_short", "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows}
+    )
     known = evidence_of(tmp_path)
     assert [(p["attention"], p["length"]) for p in points_of("zhu2022.fig5.5", known)] == [
         ("full", 1024),
@@ -238,6 +240,6 @@ def test_a_similarity_that_is_not_finite_is_left_out(tmp_path):
     rows = [{"moment": "end", "layer": n, "cosine": math.nan if n == 2 else 0.5} for n in (1, 2, 3)]
     metrics = {"deep_cosine": None, "start_deep_cosine": None}
     pretend.write_run(
-        tmp_path, "long_short", "similarity", {"network": "CvT-13"}, metrics, {"similarity.csv": rows}
+        tmp_path, "long_short", "patch_similarity", {"network": "CvT-13"}, metrics, {"similarity.csv": rows}
     )
     assert [p["layer"] for p in points_of("zhu2022.fig5.6", evidence_of(tmp_path))] == [1, 3]

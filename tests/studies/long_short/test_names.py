@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from importlib import import_module
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,13 +16,13 @@ from relearn.data.streams import STREAMS
 from relearn.layers.efficient import KINDS, kinds
 from relearn.models.timm_names import NAMES as TIMM_NAMES
 from relearn.steps import count_families
+from relearn.studies.long_short import networks, plan_images
 from relearn.studies.long_short import params as words
 from relearn.studies.long_short import params_rules as schema_rules_long_short
 from relearn.studies.long_short.steps import train_long_char_lm as predict
 from relearn.studies.robustness import params as schema_robustness
 from relearn.studies.robustness.steps import folder_sets
 
-ROOT = Path(__file__).resolve().parents[3]
 RIVALS = list(words.Rivals.model_fields)
 
 
@@ -32,17 +30,6 @@ def values(model: Any, field: str) -> set[str]:
     """The words that a field allows, in a list or alone."""
     found = model.model_fields[field].annotation
     return set(get_args(get_args(found)[0] if str(found).startswith("list") else found))
-
-
-def from_rules(name: str) -> Any:
-    """The value of a name in the study's rules."""
-    tree = ast.parse((ROOT / "workflow/settings/long_short.smk").read_text())
-    (found,) = (
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
-    )
-    return eval(compile(ast.Expression(found), name, "eval"), {"attention_module": kinds.module_of})
 
 
 def test_attentions_and_tasks_are_those_of_the_rooms() -> None:
@@ -74,12 +61,10 @@ def test_data_sets_are_those_of_the_rooms() -> None:
         **dict.fromkeys(("enwik8", "text8"), wikipedia_streams.BYTES),
         "warandpeace": text_streams.NOVEL.size,
     } == schema_rules_long_short.MOST_CHARACTERS
-    for name, pixels in schema_rules_long_short.PIXELS.items():
-        assert pixels == facts.SIDE[name] ** 2
 
 
 def test_networks_are_those_that_the_workflow_builds() -> None:
-    names = from_rules("LS_NAMES")
+    names = networks.NAMES
     assert set(names) == set(get_args(words.Network))
     ours = {name for name in names.values() if name not in ("resnet50", "swin_tiny_patch4_window7_224")}
     assert ours <= set(TIMM_NAMES)
@@ -89,7 +74,7 @@ def test_networks_are_those_that_the_workflow_builds() -> None:
                 assert len(TIMM_NAMES[names[network]][1]["depths"]) == stages, network
     published = TIMM_NAMES["residual_deit_small"][1].get("patch_size", 16)
     assert published == schema_rules_long_short.DEIT_PATCH * 4
-    assert {*from_rules("LS_COUNTED"), "gradient"} == set(count_families.FAMILIES)
+    assert {*plan_images.COUNTED, "gradient"} == set(count_families.FAMILIES)
 
 
 def test_what_is_withstood_is_known_to_the_step() -> None:

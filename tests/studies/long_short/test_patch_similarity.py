@@ -1,16 +1,25 @@
-"""similarity: rows against the measure, the start against the one that classify trains from, networks that broke."""
+"""patch_similarity: rows against the measure, the start against the one that train_vision starts from, broken networks."""
 
 from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from relearn import cli
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.measures.patch_similarity import patch_similarity
 from relearn.models import vision
-from relearn.studies.long_short.steps import patch_similarity as similarity
+from relearn.runs import exit_codes, record
+from relearn.steps.tasks import vision_recipe
+from relearn.studies.long_short.steps.patch_similarity import summary
 
-from ...steps.vision_runs import NETWORKS, RECIPE, Runs
+from ...steps.vision_runs import NETWORKS, RECIPE, SPLIT
 
 SETTINGS = {"task": "images", "images": 60, "batch_size": 32, "absolute": False}
 NETWORK = {
@@ -23,28 +32,55 @@ NETWORK = {
 }
 
 
+class Bench:
+    """Runs of the study on the same 200 digits, in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "results/mini/runs/long_short"
+        self.data = self.root / "images/data.safetensors"
+        assert self.step("prepare_images", "images", SPLIT) == 0
+
+    def step(
+        self, step: str, name: str, settings: Mapping[str, Any], *, seed: int = 0, **inputs: Path
+    ) -> int:
+        """Exit code of a run in the folder ``name``."""
+        words = ["long_short", step, "--settings", json.dumps(settings), "--device", "cpu"]
+        words += [word for key, path in inputs.items() for word in ("--input", key, str(path))]
+        return cli.main(
+            [*words, "--label", f"network={name}", "--seed", str(seed), "--out", str(self.root / name)]
+        )
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        with (self.root / name / "similarity.csv").open(newline="", encoding="utf-8") as table:
+            return list(csv.DictReader(table))
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> Runs:
-    runs = Runs(tmp_path_factory.mktemp("similarity"))
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    bench = Bench(tmp_path_factory.mktemp("patch_similarity"))
     small = {**RECIPE, "epochs": 1, "train_images": 100}
-    for name, seed, settings in (
-        ("still", 3, {**small, "network": NETWORKS["vit"], "lr": 0.0}),  # it stays where it started
-        ("trained", 1, {**small, "network": NETWORK, "lr": 3e-2}),
-    ):
-        runs.step("classify", name, settings, {"suite": "test", "variant": name}, seed, data=runs.data)
-    return runs
+    still = {**small, "network": NETWORKS["vit"], "lr": 0.0}  # ends where it started
+    assert bench.step("train_vision", "still", still, seed=3, data=bench.data) == 0
+    trained = {**small, "network": NETWORK, "lr": 3e-2}
+    assert bench.step("train_vision", "trained", trained, seed=1, data=bench.data) == 0
+    return bench
 
 
-def look(runs: Runs, name: str, network: str, seed: int, **changes) -> dict:
-    given = {"data": runs.data, "network": runs.root / network / "model.safetensors"}
-    return runs.step("similarity", name, {**SETTINGS, **changes}, {"network": network}, seed, **given)
+def measure(
+    bench: Bench, name: str, network: str, seed: int, *, code: int = 0, **changes: Any
+) -> dict[str, Any]:
+    """The record of `patch_similarity` of a trained network; {} if it ends with another ``code``."""
+    given = {"data": bench.data, "network": bench.root / network / "model.safetensors"}
+    assert bench.step("patch_similarity", name, {**SETTINGS, **changes}, seed=seed, **given) == code
+    return record.read(bench.root / name) if code == 0 else {}
 
 
-def test_rows_are_the_measure_of_the_file_and_of_its_start(runs):
-    done = look(runs, "similarity/trained", "trained", 1)
-    rows = runs.rows("similarity/trained", "similarity.csv")
-    net = vision.FILE.load(runs.root / "trained/model.safetensors")
-    images = evenly_spaced(runs.task().test_images, 60)
+def test_rows_are_the_measure_of_the_file_and_of_its_start(bench: Bench) -> None:
+    done = measure(bench, "of_trained", "trained", 1)
+    rows = bench.rows("of_trained")
+    net = vision.FILE.load(bench.root / "trained/model.safetensors")
+    task: Any = vision_recipe.open_images(RECIPE, {"data": [bench.data]}, "cpu")
+    images = evenly_spaced(task.test_images, 60)
     expected = patch_similarity(net, images)
     assert [row["moment"] for row in rows] == ["start"] * 3 + ["end"] * 3
     assert [int(row["layer"]) for row in rows] == [1, 2, 3] * 2
@@ -57,31 +93,30 @@ def test_rows_are_the_measure_of_the_file_and_of_its_start(runs):
     assert metrics["cosine_last"] == float(rows[5]["cosine"])
 
 
-def test_the_start_is_the_one_that_was_trained(runs):
-    """A network whose training moved nothing is its start, with the same seed alone."""
-    look(runs, "similarity/still", "still", 3)
-    rows = [float(row["cosine"]) for row in runs.rows("similarity/still", "similarity.csv")]
+def test_the_start_is_the_one_that_was_trained(bench: Bench) -> None:
+    """A network trained at rate 0 equals its start, and only for the seed of its training."""
+    measure(bench, "of_still", "still", 3)
+    rows = [float(row["cosine"]) for row in bench.rows("of_still")]
     assert rows[: len(rows) // 2] == pytest.approx(rows[len(rows) // 2 :], rel=1e-6)
-    look(runs, "similarity/other", "still", 4)
-    other = [float(row["cosine"]) for row in runs.rows("similarity/other", "similarity.csv")]
+    measure(bench, "of_another_seed", "still", 4)
+    other = [float(row["cosine"]) for row in bench.rows("of_another_seed")]
     assert other[: len(rows) // 2] != pytest.approx(rows[: len(rows) // 2], rel=1e-6)
 
 
-def test_the_deeper_half():
-    found = {"start": [9.0, 9.0, 1.0, 2.0], "end": [9.0, 9.0, 9.0, 3.0, 5.0]}
-    told = similarity.summary(found)
-    assert (told["start_deep_cosine"], told["deep_cosine"]) == (1.5, 4.0)
-    assert similarity.summary({"start": [1.0], "end": [2.0]})["deep_cosine"] == 2.0
+def test_the_deeper_half() -> None:
+    found = summary({"start": [9.0, 9.0, 1.0, 2.0], "end": [9.0, 9.0, 9.0, 3.0, 5.0]})
+    assert (found["start_deep_cosine"], found["deep_cosine"]) == (1.5, 4.0)
+    assert summary({"start": [1.0], "end": [2.0]})["deep_cosine"] == 2.0
 
 
-def test_a_network_that_broke_ends_as_diverged(runs, tmp_path):
-    net = vision.FILE.load(runs.root / "trained/model.safetensors")
+def test_a_network_with_non_finite_patches_ends_as_diverged(bench: Bench) -> None:
+    net: Any = vision.FILE.load(bench.root / "trained/model.safetensors")
     with torch.no_grad():
         net.trunk.stages[1].blocks[0].mlp.fc2.bias.fill_(float("nan"))
-    (runs.root / "broken").mkdir()
-    vision.FILE.save(net, runs.root / "broken/model.safetensors")
-    done = look(runs, "similarity/broken", "broken", 1)
-    rows = runs.rows("similarity/broken", "similarity.csv")
+    (bench.root / "broken").mkdir()
+    vision.FILE.save(net, bench.root / "broken/model.safetensors")
+    done = measure(bench, "of_broken", "broken", 1)
+    rows = bench.rows("of_broken")
     assert done["outcome"] == "diverged" and [bool(row["cosine"]) for row in rows] == [True] * 4 + [False] * 2
     assert "deep_cosine" not in done["metrics"] and "start_deep_cosine" in done["metrics"]
 
@@ -89,6 +124,8 @@ def test_a_network_that_broke_ends_as_diverged(runs, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"), [({"task": "translation"}, "task: found"), ({"odd": 1}, "odd: ")]
 )
-def test_what_is_refused(runs, changes, message):
-    with pytest.raises(ValueError, match=message):
-        look(runs, "similarity/refused", "trained", 1, **changes)
+def test_refusals(
+    bench: Bench, changes: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure(bench, "refused", "trained", 1, code=exit_codes.USE, **changes)
+    assert message in capsys.readouterr().err

@@ -14,7 +14,7 @@ from relearn.runs import record
 
 
 def step(out: Path, **settings: object) -> int:
-    words = ["stream", "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+    words = ["long_short", "prepare_char_stream", "--settings", json.dumps(settings), "--device", "cpu"]
     return cli.main([*words, "--out", str(out), "--label", f"dataset={settings['dataset']}"])
 
 

@@ -28,7 +28,7 @@ def words(out: Path, task: str, *, seed: int = 0, **changes: object) -> list[str
     dataset, form = TASKS[task]
     settings = {"task": task, "dataset": dataset, "max_length": 64, "form": form}
     settings |= {"train_samples": 30, "valid_samples": 6, "test_samples": 8, **changes}
-    found = ["sequences", "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+    found = ["long_short", "prepare_lra", "--settings", json.dumps(settings), "--device", "cpu"]
     return [*found, "--out", str(out), "--seed", str(seed), "--label", f"task={task}"]
 
 

@@ -62,7 +62,7 @@ class Bench:
 
     def run(self, name: str, **changes: Any) -> int:
         settings = {**copy.deepcopy(SETTINGS), **changes}
-        words = ["predict", "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+        words = ["long_short", "train_long_char_lm", "--settings", json.dumps(settings), "--device", "cpu"]
         words += ["--input", "stream", str(self.stream), "--out", str(self.runs / name)]
         return cli.main([*words, "--label", "dataset=words", "--label", "variant=dual_norm"])
 

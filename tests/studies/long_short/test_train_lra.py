@@ -57,20 +57,20 @@ class Bench:
         self.runs = root / "results/mini/runs/long_short"
 
     def step(self, step: str, name: str, settings: dict, *more: str, code: int = 0) -> dict:
-        words = [step, "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+        words = ["long_short", step, "--settings", json.dumps(settings), "--device", "cpu"]
         assert cli.main([*words, "--out", str(self.runs / name), *more]) == code
         return record.read(self.runs / name) if code == 0 else {}
 
     def data(self, task: str) -> Path:
         path = self.runs / task / "data.safetensors"
         if not path.exists():
-            self.step("sequences", task, {"task": task, **DATA[task], **SAMPLES}, "--label", f"task={task}")
+            self.step("prepare_lra", task, {"task": task, **DATA[task], **SAMPLES}, "--label", f"task={task}")
         return path
 
     def run(self, name: str, task: str = "text", *, seed: int = 0, code: int = 0, **changes: object) -> dict:
         settings = {**SETTINGS, **changes}
         more = ["--input", "data", str(self.data(task)), "--label", f"task={task}", "--seed", str(seed)]
-        return self.step("understand", name, settings, *more, code=code)
+        return self.step("train_lra", name, settings, *more, code=code)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
         with (self.runs / name / file).open(newline="") as table:
@@ -264,7 +264,7 @@ def test_trimming_what_is_no_padding_changes_much() -> None:
 def test_an_attention_that_is_not_there(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.data("text")
     settings = {**SETTINGS, "attention": "flash"}
-    words = ["understand", "--study", "long_short", "--settings", json.dumps(settings), "--device", "cpu"]
+    words = ["long_short", "train_lra", "--settings", json.dumps(settings), "--device", "cpu"]
     words += ["--out", str(bench.runs / "flash"), "--input", "data", str(bench.data("text"))]
     assert cli.main(words) != 0
     assert "attention: 'flash'" in capsys.readouterr().err.strip().splitlines()[-1]

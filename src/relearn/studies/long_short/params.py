@@ -74,6 +74,7 @@ Network = Literal[
 ]
 Networks = Annotated[list[Network], Unique, AfterValidator(unique)]
 Some = Annotated[list[Network], Unique0, AfterValidator(unique)]
+Schedules = Literal["linear", "cosine", "constant", "inverse_sqrt"]
 Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
 
 
@@ -221,6 +222,9 @@ class Understand(Section):
     betas: Betas
     adam_eps: Positive
     evaluations: Count
+    schedule: Schedules
+    clip_norm: NotNegative
+    pooling: Literal["", "class", "mean"]
     trim: bool
     tasks: Tasks
 
@@ -264,6 +268,8 @@ class Predict(Section):
     adam_eps: Positive
     weight_decay: NotNegative
     large_weight_decay: NotNegative
+    clip_norm: NotNegative
+    diverged_above: NotNegative
     evaluations: Count
     history_characters: Annotated[SampleCount, Field(ge=2)]
     evaluation: Evaluation
@@ -292,6 +298,8 @@ class TextLengths(Section):
 class Latency(Section):
     attentions: Attentions
     lengths: TextLengths
+    vocabulary: Vocabulary
+    classes: Annotated[Count, Field(ge=2)]
     batch_size: BatchSize
     repeats: Count
 
@@ -338,6 +346,8 @@ class Adapt(Section):
     finetune: AdaptStage
     betas: Betas
     adam_eps: Positive
+    schedule: Schedules
+    clip_norm: NotNegative
     evaluations: Count
 
 

@@ -1,7 +1,7 @@
-"""The predicates of zhu2022, chapter 5, by the ids of claims.yaml; here those over trained models.
+"""Predicates of the study's claims by their ids in claims.yaml; this module holds those that compare trained models.
 
-A difference is paired by seed. On Long Range Arena long-short attention is that of window 8 and rank 32, the one setting that the
-paper uses on all tasks, so that no setting is chosen by its result; the best settings of table 5.2 stand beside it.
+Differences are paired by seed. On Long Range Arena, long-short attention has window 8 and rank 32, the one setting that the paper
+uses for all tasks, so that no setting is chosen by its result. The best settings of table 5.2 are reported without deciding.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from relearn.studies.long_short.claims.perturbed import METHOD, fall_less, falls
 
 TASKS = {"listops": 0.1, "text": 0.5, "retrieval": 0.5}  # of table 5.1, with the accuracy of chance
 OURS, BEST, FULL = "long_short", "long_short_best", "full"
-RIVALS = (FULL, "reformer", "linformer", "performer", "nystromformer")  # of table 5.1
-BESIDE = (
+BASELINES = (FULL, "reformer", "linformer", "performer", "nystromformer")  # of table 5.1
+ALSO = (
     BEST,
     "dynamic",
     "window",
@@ -34,33 +34,35 @@ BESIDE = (
     "sinkhorn",
     "synthesizer",
 )
-UNIFORM = 8.0  # bits per character: what a model that diverged without a number knows of a byte
+UNIFORM = 8.0  # bits per character of a uniform guess of a byte; stands for a diverged model without a number
 BPC, PRINTED_MILLIONS = 0.99 + 0.01, 44
 SIMILAR = {"CvT-LS-13": "CvT-13"}  # of figure 5.6
-SIMILAR_BESIDE = {"CvT-LS-21": "CvT-21", "ViL-LS-Medium": "ViL-Medium"}
+SIMILAR_ALSO = {"CvT-LS-21": "CvT-21", "ViL-LS-Medium": "ViL-Medium"}
 ALL = Above(1.0, strict=False)
 
 
-def understood(attention: str, task: str) -> Where:
+def on_lra(attention: str, task: str) -> Where:
     """The trainings of an attention on a task of Long Range Arena."""
-    return {"step": "understand", "attention": attention, "task": task}
+    return {"step": "train_lra", "attention": attention, "task": task}
 
 
-def predicted(variant: str, dataset: str) -> Where:
+def character_models(variant: str, dataset: str) -> Where:
     """The trainings of a character model."""
-    return {"step": "predict", "variant": variant, "dataset": dataset}
+    return {"step": "train_long_char_lm", "variant": variant, "dataset": dataset}
 
 
 def dual_norm_helps(evidence: Evidence) -> Finding:
     """Validation bits per character with DualLN minus without < 0, on every stream on which both were trained."""
     parts: dict[str, Comparison | None] = {}
-    for dataset in sorted({run.labels["dataset"] for run in select(evidence.runs, {"step": "predict"})}):
+    for dataset in sorted(
+        {run.labels["dataset"] for run in select(evidence.runs, {"step": "train_long_char_lm"})}
+    ):
         ours, theirs = (
             sample(
                 evidence,
-                "predict.valid_bpc",
-                predicted(variant, dataset),
-                network=f"predict/{variant}/{dataset}",
+                "train_long_char_lm.valid_bpc",
+                character_models(variant, dataset),
+                network=f"train_long_char_lm/{variant}/{dataset}",
                 lost=UNIFORM,
             )
             for variant in ("dual_norm", "no_dual_norm")
@@ -72,34 +74,34 @@ def dual_norm_helps(evidence: Evidence) -> Finding:
 
 
 def beats_full_on_lra(evidence: Evidence) -> Finding:
-    """Mean accuracy over tasks above that of every rival of table 5.1, and fewer multiply-adds than full attention on every task.
+    """Mean accuracy over tasks above that of every baseline of table 5.1, and fewer multiply-adds than full attention on every task.
 
-    A task counts that both were trained on; the mean is over the tasks at seeds that have all of them.
+    The mean is over the tasks that both attentions were trained on, at the seeds that have all of these tasks.
     """
     parts: dict[str, Comparison | None] = {}
     short: list[str] = []
-    for rival in RIVALS:
-        name = f"{OURS} - {rival}"
-        parts[name], tasks = _mean_apart(evidence, name, OURS, rival)
+    for baseline in BASELINES:
+        name = f"{OURS} - {baseline}"
+        parts[name], tasks = _mean_apart(evidence, name, OURS, baseline)
         if parts[name] and len(tasks) < len(TASKS):
             short.append(
                 f"{name}: no runs of both on {', '.join(task for task in TASKS if task not in tasks)}"
             )
     compared = any(parts.values())
-    name = "share of tasks on which it counts fewer multiply-adds than full attention"
+    name = "share of tasks with fewer multiply-adds than full attention"
     parts[name] = _fewer(evidence, name, compared)
-    beside = [
+    also = [
         _mean_apart(evidence, f"{left} - {right}", left, right, decides=False)[0]
-        for left, right in [*((BEST, rival) for rival in RIVALS), *((OURS, one) for one in BESIDE)]
+        for left, right in [*((BEST, baseline) for baseline in BASELINES), *((OURS, one) for one in ALSO)]
     ]
     found = finding(parts)
-    return Finding([*found.parts, *(part for part in beside if part)], [*found.missing, *short])
+    return Finding([*found.parts, *(part for part in also if part)], [*found.missing, *short])
 
 
 def _mean_apart(
     evidence: Evidence, name: str, left: str, right: str, *, decides: bool = True
 ) -> tuple[Comparison | None, Sequence[str]]:
-    """Mean accuracy over the tasks that both were trained on, by seed; and these tasks."""
+    """Difference of the mean accuracies over the tasks that both were trained on, and these tasks."""
     scores = {
         side: {task: _accuracy(evidence, side, task) for task in TASKS}
         for side in dict.fromkeys((left, right))
@@ -108,11 +110,11 @@ def _mean_apart(
     if not tasks:
         return None, ()
     samples = [
-        _mean(f"understand/{side}/{'+'.join(tasks)}", [scores[side][t] for t in tasks])
+        _mean(f"train_lra/{side}/{'+'.join(tasks)}", [scores[side][t] for t in tasks])
         for side in (left, right)
     ]
     notes = [
-        classified.said(evidence, f"{side}, {task}", understood(side, task))
+        classified.said(evidence, f"{side}, {task}", on_lra(side, task))
         for task in tasks
         for side in (left, right)
     ]
@@ -124,19 +126,19 @@ def _mean_apart(
 
 def _accuracy(evidence: Evidence, attention: str, task: str) -> Sample:
     return sample(
-        evidence, "understand.acc_frac", understood(attention, task), network=attention, lost=TASKS[task]
+        evidence, "train_lra.acc_frac", on_lra(attention, task), network=attention, lost=TASKS[task]
     )
 
 
 def _mean(name: str, samples: Sequence[Sample]) -> Sample:
-    """Over the tasks, at the seeds that have all of them."""
+    """The mean over the tasks, at the seeds that have all of them."""
     seeds = sorted(set.intersection(*(set(one.values) for one in samples)))
     values = {seed: sum(one.values[seed] for one in samples) / len(samples) for seed in seeds}
     return Sample(name, values, tuple(run for one in samples for run in one.runs))
 
 
 def _fewer(evidence: Evidence, name: str, decides: bool) -> Comparison | None:
-    """Counted, so that its interval is a point."""
+    """The share of tasks with fewer counted multiply-adds; it is exact, so its interval is a point."""
     counted, runs = exact.flops_of(evidence)
     tasks = [task for task in TASKS if (OURS, task) in counted and (FULL, task) in counted]
     if not tasks:
@@ -149,30 +151,36 @@ def _fewer(evidence: Evidence, name: str, decides: bool) -> Comparison | None:
 def dynamic_is_robust(evidence: Evidence) -> Finding:
     """Fall of accuracy of dynamic projection minus Linformer's < 0, for insertion and deletion, on Text and Retrieval.
 
-    Paired by test sample, each the mean over the seeds that both have; Student's interval over samples. The seeds and the
-    accuracies on clean texts decide whether it is underpowered.
+    Differences are paired by test sample, each the mean over the shared seeds; the interval is Student's over samples. The seeds and
+    the accuracies on clean texts decide whether the claim is underpowered.
     """
     parts: dict[str, Comparison | None] = {}
     for task in ("text", "retrieval"):
         for change in ("insertion", "deletion"):
             name = f"{task}, {change}: fall of dynamic projection - of Linformer"
             sides = [
-                falls(evidence, f"understand/{one}/{task}", understood(one, task), change)
+                falls(evidence, f"train_lra/{one}/{task}", on_lra(one, task), change)
                 for one in ("dynamic", "linformer")
             ]
             parts[name] = fall_less(name, *sides)
     return finding(parts)
 
 
-def bpc(evidence: Evidence) -> Finding:
+def enwik8_0_99_bpc(evidence: Evidence) -> Finding:
     """Test bits per character of the published size on enwik8 at most 1.00, and 44 million parameters after rounding."""
-    where = predicted("dual_norm", "enwik8")
+    where = character_models("dual_norm", "enwik8")
     whole = [
         run.folder
         for run in select(evidence.runs, where)
         if round((run.metrics.get("parameters_count") or 0) / 1e6) == PRINTED_MILLIONS
     ]
-    measured = sample(evidence, "predict.test_bpc", where, network="predict/dual_norm/enwik8", lost=UNIFORM)
+    measured = sample(
+        evidence,
+        "train_long_char_lm.test_bpc",
+        where,
+        network="train_long_char_lm/dual_norm/enwik8",
+        lost=UNIFORM,
+    )
     parts: dict[str, Comparison | None] = {"enwik8 at the published size": None}
     if whole and set(whole) == set(measured.runs):
         name = "test bits per character on enwik8"
@@ -182,7 +190,7 @@ def bpc(evidence: Evidence) -> Finding:
 
 
 def _size(evidence: Evidence, decides: bool) -> Comparison | None:
-    runs = select(evidence.runs, {"step": "count", "family": "language"})
+    runs = select(evidence.runs, {"step": "count_params_flops", "family": "language"})
     counts = [
         run.metrics["small_parameters_count"] for run in runs if run.metrics.get("small_parameters_count")
     ]
@@ -195,15 +203,23 @@ def _size(evidence: Evidence, decides: bool) -> Comparison | None:
 
 
 def less_oversmoothing(evidence: Evidence) -> Finding:
-    """Cosine similarity in the deeper half, CvT*-LS-13 minus CvT-13, < 0 after training; before it, and other pairs, beside it."""
+    """Cosine similarity in the deeper half of the layers, CvT*-LS-13 minus CvT-13, < 0 after training.
+
+    The differences before training and those of other pairs are reported without deciding.
+    """
     parts: dict[str, Comparison | None] = {}
-    beside: list[Comparison | None] = []
-    for ours, theirs in (SIMILAR | SIMILAR_BESIDE).items():
+    also: list[Comparison | None] = []
+    for ours, theirs in (SIMILAR | SIMILAR_ALSO).items():
         for metric, moment in (("deep_cosine", "trained"), ("start_deep_cosine", "before training")):
             decides = ours in SIMILAR and moment == "trained"
             name = f"{ours} - {theirs}, {moment}"
             one, other = (
-                sample(evidence, f"similarity.{metric}", {"network": network}, network=f"classify/{network}/")
+                sample(
+                    evidence,
+                    f"patch_similarity.{metric}",
+                    {"network": network},
+                    network=f"train_vision/{network}/",
+                )
                 for network in (ours, theirs)
             )
             part = difference(
@@ -212,9 +228,9 @@ def less_oversmoothing(evidence: Evidence) -> Finding:
             if decides:
                 parts[name] = part
             else:
-                beside.append(part)
+                also.append(part)
     found = finding(parts)
-    return Finding([*found.parts, *(part for part in beside if part)], found.missing)
+    return Finding([*found.parts, *(part for part in also if part)], found.missing)
 
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
@@ -223,14 +239,17 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "dual_norm_helps": dual_norm_helps,
     "beats_full_on_lra": beats_full_on_lra,
     "dynamic_is_robust": dynamic_is_robust,
-    "bpc": bpc,
+    "enwik8_0_99_bpc": enwik8_0_99_bpc,
     "less_oversmoothing": less_oversmoothing,
     "lra_flops": exact.lra_flops,
 }
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Seeds, and at each of them a training of the compared ones above chance; of falls both, for chance cannot fall."""
+    """Reasons why a comparison is underpowered: too few seeds, or a seed at which no compared training beats chance.
+
+    For falls of accuracy both trainings must beat chance, because an accuracy at chance cannot fall.
+    """
     if comparison.role != classified.STEP:
         return []
     variants = dict(_trainings(name) for name in dict.fromkeys(name for name, _, _ in comparison.keys))
@@ -245,20 +264,23 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def _trainings(name: str) -> tuple[str, Where]:
-    """The words and the filter of ``understand/<attention>/<tasks>``, ``predict/<variant>/<stream>`` or ``classify/<network>/``."""
+    """Description and filter of a comparison's key.
+
+    A key is ``train_lra/<attention>/<tasks>``, ``train_long_char_lm/<variant>/<stream>`` or ``train_vision/<network>/``.
+    """
     step, variant, place = name.split("/")
-    if step == "understand":
+    if step == "train_lra":
         tasks = place.split("+")
         return f"{variant} on {' and '.join(tasks)}", {"step": step, "attention": variant, "task": tasks}
-    if step == "predict":
-        return f"{variant} on {place}", predicted(variant, place)
+    if step == "train_long_char_lm":
+        return f"{variant} on {place}", character_models(variant, place)
     return variant, {"step": step, "network": variant}
 
 
 def _counted(
     name: str, value: float, side: Side, unit: str, runs: Sequence[str], notes: Sequence[str], decides: bool
 ) -> Comparison:
-    """A number without chance among trained ones: its interval is a point."""
+    """An exact number among measured ones; its interval is a point."""
     return Comparison(
         name,
         Interval(value, value, value),

@@ -1,4 +1,4 @@
-"""The predicates of zhu2022, chapter 5, without chance: growth with the length, aligned norms, counted multiply-adds."""
+"""Predicates without random variation: growth of the cost with the length, aligned norms, counted multiply-adds."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
 LINEAR, QUADRATIC = 1.15, 1.7  # slopes in logarithmic axes: at most, at least
-LONGEST = 8192  # the last phase of the published training: curves that reach it are of full size
-ALIGNED, APART = 0.01, 1.02  # the norms' ratio with DualLN is within of 1, without it is above
+LONGEST = 8192  # length of the last published training phase; curves that reach it count as full size
+ALIGNED, APART = 0.01, 1.02  # with DualLN the ratio of norms is 1 +- ALIGNED, without it above APART
 MILLIONS = (44, 110)  # of the published character models
-WITHIN = 0.10  # of the printed multiply-adds
+WITHIN = 0.10  # relative distance to the printed multiply-adds
 OURS, FULL = "long_short", "full"
 CONVENTION = "one product with its sum counts one (fvcore's convention)"
 
 
 def linear_cost(evidence: Evidence) -> Finding:
     """Slope of long-short attention in time and memory at most 1.15, of full attention in time at least 1.7."""
-    runs = [run for run in _of(evidence, {"step": "cost", "protocol": "curve"}) if run.file("cost.csv")]
+    runs = [
+        run
+        for run in _of(evidence, {"step": "benchmark_attention", "protocol": "curve"})
+        if run.file("cost.csv")
+    ]
     if not runs:
         return Finding(missing=["no runs for the curves of figure 5.5"])
     whole = all(_longest(run, OURS) >= LONGEST for run in runs)
@@ -59,7 +63,7 @@ CLAIMED: tuple[tuple[str, tuple[str, ...], Any], ...] = (
 def dual_norm_aligns(evidence: Evidence) -> Finding:
     """Before training, the ratio of norms is 1 within 0.01 at every layer with DualLN and above 1.02 without; keys and values.
 
-    At full size where the models have the published 44 or 110 million parameters.
+    The size counts as full if the models have the published 44 or 110 million parameters.
     """
     sides: tuple[tuple[str, str, Any], ...] = (
         (
@@ -72,7 +76,9 @@ def dual_norm_aligns(evidence: Evidence) -> Finding:
     parts, missing = [], []
     for variant, words, good in sides:
         runs = [
-            run for run in _of(evidence, {"step": "predict", "variant": variant}) if run.file("norms.csv")
+            run
+            for run in _of(evidence, {"step": "train_long_char_lm", "variant": variant})
+            if run.file("norms.csv")
         ]
         ratios = {
             f"{run.labels['dataset']}, seed {run.seed}, layer {row['layer']}, {of}": float(row[name])
@@ -95,23 +101,25 @@ def dual_norm_aligns(evidence: Evidence) -> Finding:
 def lra_flops(evidence: Evidence) -> Finding:
     """Multiply-adds of long-short (w, r = 8, 32) and full attention at the published lengths are within 10% of table 5.1.
 
-    Its other rows stand in a note.
+    The other rows of the table are reported in a note.
     """
-    runs = [run for run in _of(evidence, {"step": "count", "family": "lra"}) if run.file("counts.csv")]
+    runs = [
+        run
+        for run in _of(evidence, {"step": "count_params_flops", "family": "lra"})
+        if run.file("counts.csv")
+    ]
     rows = [
         row for run in runs for row in rows_of(run, "counts.csv") if row["printed_flops_giga"] is not None
     ]
     own = [row for row in rows if row["model"] in (OURS, FULL)]
     if not own:
         return Finding(missing=["no runs for the counts of table 5.1"])
-    notes = [CONVENTION, *(_said(row) for row in own)]
+    notes = [CONVENTION, *(_described(row) for row in own)]
     others = [row for row in rows if row not in own]
     if others:
         near = sum(_near(row) for row in others)
-        notes.append(
-            f"beside it, of the other rows of table 5.1: {near} of {len(others)} within {100 * WITHIN:g}%"
-        )
-        notes += [f"beside it: {_said(row)}" for row in others if not _near(row)]
+        notes.append(f"other rows of table 5.1: {near} of {len(others)} within {100 * WITHIN:g}%")
+        notes += [f"not deciding: {_described(row)}" for row in others if not _near(row)]
     failures = sum(not _near(row) for row in own)
     there = {(row["model"], row["task_or_input"]) for row in own}
     missing = [
@@ -126,7 +134,7 @@ def lra_flops(evidence: Evidence) -> Finding:
 
 def flops_of(evidence: Evidence) -> tuple[Mapping[tuple[str, str], float], tuple[str, ...]]:
     """Counted multiply-adds in 10^9 by attention and task, and the runs that counted."""
-    runs = _of(evidence, {"step": "count", "family": "lra"})
+    runs = _of(evidence, {"step": "count_params_flops", "family": "lra"})
     found = {
         (str(row["model"]), str(row["task_or_input"])): float(row["flops_count"]) / 1e9
         for run in runs
@@ -144,7 +152,7 @@ def _giga(row: Mapping[str, Any]) -> float:
     return math.nan if row["flops_count"] is None else float(row["flops_count"]) / 1e9
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _described(row: Mapping[str, Any]) -> str:
     return f"{row['model']}, {row['task_or_input']}: {_giga(row):.3g}, printed {row['printed_flops_giga']:g}"
 
 

@@ -1,4 +1,4 @@
-"""How far accuracy falls where test texts are changed: predictions.csv of the step ``understand``, sample by sample."""
+"""Fall of accuracy on perturbed test texts, sample by sample, from predictions.csv of `train_lra`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLEAN = "none"
 
 @dataclass(frozen=True)
 class Falls:
-    """By seed and sample: right on the clean text minus right on the changed one, -1, 0 or 1."""
+    """Correct on the clean text minus correct on the perturbed one (-1, 0 or 1), by seed and sample."""
 
     network: str
     values: Mapping[int, Mapping[int, float]]
@@ -27,7 +27,7 @@ class Falls:
 
 
 def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
-    """Of the trainings that predicted the changed texts; of two of one seed the last counts."""
+    """Falls of the trainings that have predictions for the perturbed texts; the last of several with one seed counts."""
     values: dict[int, dict[int, float]] = {}
     runs: dict[int, str] = {}
     notes = []
@@ -47,7 +47,7 @@ def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
 
 
 def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
-    """Mean of ours minus theirs over the samples that both have at a seed; None without one."""
+    """Mean of ours minus theirs over the samples that both have at a seed; None if there are none."""
     seeds = sorted(ours.values.keys() & theirs.values.keys())
     found: dict[int, list[float]] = {}
     for seed in seeds:

@@ -1,0 +1,113 @@
+"""Runs on images (zhu2022, section 5.3.3): networks, their similarity of patches, their throughput; and the counts of all networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.layers.efficient import module_of as attention_module
+from relearn.models.vision import modules_of
+from relearn.studies import vision
+from relearn.studies.family import Family, Needs
+from relearn.studies.long_short.networks import NAMES, scaled
+
+STUDY = "long_short"
+COUNTED = {
+    "lra": [
+        attention_module(kind)
+        for kind in ("full", "linformer", "performer", "nystromformer", "reformer", "dynamic")
+    ],
+    "language": [],
+    "vision": ["relearn.models.cvt", "relearn.models.vil", "relearn.models.residual_vit"],
+}
+"""Family of networks → modules that its counts depend on, beyond those that the step imports."""
+
+
+def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """Images, training, similarity, throughput and counts."""
+    own, folder = params[STUDY], vision.from_folder(params, STUDY)
+    data = vision.images_path(params, scale, STUDY)
+
+    def sized(network: str) -> dict[str, Any]:
+        return scaled(network, own["network"], published_windows=folder)
+
+    def training(network: str) -> dict[str, Any]:
+        arguments = sized(network)
+        if network != "ResNet-50":
+            arguments["drop_path_rate"] = own["train"]["drop_path"]
+        return {"network": arguments, **vision.recipe(params, STUDY, own["train"])}
+
+    def timing(network: str) -> dict[str, Any]:
+        timed = own["throughput"]
+        return {
+            "network": sized(network),
+            "against": sized(timed["against"]),
+            "classes": 1000 if folder else 10,
+            "modes": ["inference"],
+            "memory": False,
+            **{key: timed[key] for key in ("batch_size", "size", "pairs")},
+        }
+
+    train = Family(
+        study=STUDY,
+        step="train_vision",
+        scale=scale,
+        folder="{network}",
+        cells=[{"network": name} for name in own["grid"]["networks"]],
+        seeds=own["seeds"],
+        inputs={"data": data},
+        settings=training,
+        modules=lambda network: vision.modules_behind(params, STUDY, NAMES[network]),
+        outputs=vision.TRAINED,
+        needs=vision.training_needs(params, STUDY),
+    )
+    similarity = Family(
+        study=STUDY,
+        step="patch_similarity",
+        scale=scale,
+        folder="{network}",
+        cells=[{"network": name} for name in own["grid"]["similarity"]],
+        seeds=own["seeds"],
+        inputs={"data": data, "network": train.files["network"]},
+        settings={"task": "folder" if folder else "images", **own["similarity"]},
+        modules=lambda network: vision.modules_behind(params, STUDY, NAMES[network]),
+        outputs={"rows": "similarity.csv"},
+        needs=Needs(mem_mb=8000, minutes=240),
+    )
+    throughput = Family(
+        study=STUDY,
+        step="throughput",
+        scale=scale,
+        folder="{network}",
+        cells=[{"network": name} for name in own["throughput"]["networks"]],
+        seeds=[0],
+        settings=timing,
+        modules=lambda network: sorted(
+            {
+                *modules_of(NAMES[network]),
+                *modules_of(NAMES[own["throughput"]["against"]]),
+            }
+        ),
+        outputs={"times": "throughput.csv"},
+        needs=Needs(mem_mb=16000, minutes=120),
+    )
+    count = Family(
+        study=STUDY,
+        step="count_params_flops",
+        scale=scale,
+        folder="{family}",
+        cells=[{"family": name} for name in own["count"]["families"]],
+        seeds=[0],
+        settings=lambda family: {"family": family},
+        modules=lambda family: COUNTED[family],
+        outputs={"counts": "counts.csv"},
+        needs=Needs(mem_mb=4000, minutes=30, gpu=0),
+        constraints={"family": "|".join(COUNTED)},
+    )
+    return {
+        "prepare_images": vision.prepare_images(params, scale, STUDY),
+        "train_vision": train,
+        "patch_similarity": similarity,
+        "throughput": throughput,
+        "count_params_flops": count,
+    }

@@ -1,0 +1,144 @@
+"""Runs on the Long Range Arena (zhu2022, section 5.3.1): its tasks, an encoder for each attention, and what attention costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from relearn.data import module_of as images_module
+from relearn.data.lra import TASKS
+from relearn.layers.efficient import module_of as attention_module
+from relearn.studies.family import Family, Needs
+
+STUDY = "long_short"
+TASK = {"task": "|".join(TASKS)}
+
+
+def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """Preparation of the tasks, training on them, and two benchmarks."""
+    own = params[STUDY]
+    data_seed = own["seeds"][0]  # generated samples do not depend on the seed of a training
+    prepare = Family(
+        study=STUDY,
+        step="prepare_lra",
+        scale=scale,
+        folder="{task}",
+        cells=[{"task": task} for task in TASKS],
+        seeds=[data_seed],
+        settings=lambda task: {"task": task, "form": {}, **own["sequences"][task]},
+        modules=lambda task: [images_module(own["sequences"][task]["dataset"])] if task == "image" else [],
+        outputs={"data": "data.safetensors"},
+        needs=Needs(mem_mb=8000, minutes=480, gpu=0),
+        constraints=TASK,
+    )
+    train = Family(
+        study=STUDY,
+        step="train_lra",
+        scale=scale,
+        folder="{task}/{attention}",
+        cells=[
+            {"task": task, "attention": attention}
+            for task in TASKS
+            for attention in own["understand"]["tasks"][task]["attentions"]
+        ],
+        seeds=own["seeds"],
+        inputs={"data": prepare.files["data"].replace("{seed}", str(data_seed))},
+        settings=partial(training_settings, own),
+        modules=lambda task, attention: [attention_module(attention)],
+        outputs={
+            "history": "history.csv",
+            "predictions": "predictions.csv",
+            "network": "model.safetensors",
+        },
+        needs=Needs(mem_mb=16000, minutes=1440),
+        constraints={**TASK, "attention": "[a-z_]+"},
+    )
+    return {"prepare_lra": prepare, "train_lra": train, **benchmarks(own, scale)}
+
+
+def training_settings(own: Mapping[str, Any], task: str, attention: str) -> dict[str, Any]:
+    """Settings of `train_lra`. In params.yaml 0 means no clipping and "" the pooling that the attention allows."""
+    shared, recipe = own["understand"], own["understand"]["tasks"][task]
+    return {
+        "attention": attention,
+        "arguments": attention_arguments(shared, task, attention),
+        **own["encoder"],
+        "dropout": recipe["dropout"],
+        "attention_dropout": recipe["dropout"],
+        **{key: recipe[key] for key in ("steps", "warmup_steps", "batch_size", "lr", "weight_decay")},
+        **{key: shared[key] for key in ("betas", "adam_eps", "evaluations", "trim", "schedule")},
+        **{key: shared[key] or None for key in ("clip_norm", "pooling")},
+    }
+
+
+def attention_arguments(shared: Mapping[str, Any], task: str, attention: str) -> dict[str, Any]:
+    """Arguments of an attention; ``long_short_best`` and ``dynamic`` have their own for each task (table 5.2)."""
+    own = shared["tasks"][task]
+    if attention == "window":
+        return {"window": shared["window"]}
+    if attention == "long_short":
+        return {"window": shared["window"], "rank": shared["rank"]}
+    if attention == "long_short_best":
+        return {"window": own["window"], "rank": own["rank"]}
+    if attention == "dynamic":
+        return {"rank": own["dynamic_rank"]}
+    return dict(shared["rivals"].get(attention, {}))
+
+
+def benchmarks(own: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """Time and memory against the length (figure 5.5), and seconds per batch of a task (table 5.6)."""
+    common: dict[str, Any] = {
+        "study": STUDY,
+        "step": "benchmark_attention",
+        "scale": scale,
+        "folder": "{protocol}",
+        "seeds": [0],
+        "needs": Needs(mem_mb=16000, minutes=480),
+    }
+    return {
+        "benchmark_attention_curve": Family(
+            **common,
+            cells=[{"protocol": "curve"}],
+            settings=lambda protocol: curve_settings(own["cost"]["curve"]),
+            outputs={"rows": "cost.csv"},
+            constraints={"protocol": "curve"},
+        ),
+        "benchmark_attention_latency": Family(
+            **common,
+            cells=[{"protocol": "latency"}],
+            settings=lambda protocol: latency_settings(own["cost"]["latency"], own["encoder"]),
+            modules=lambda protocol: [
+                attention_module(name) for name in own["cost"]["latency"]["attentions"]
+            ],
+            outputs={"rows": "latency.csv"},
+            constraints={"protocol": "latency"},
+        ),
+    }
+
+
+def curve_settings(curve: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of protocol ``curve``."""
+    settings = {key: value for key, value in curve.items() if key != "full_longest"}
+    longest = {"full": curve["full_longest"]} if "full" in curve["attentions"] else {}
+    return {"protocol": "curve", "longest": longest, **settings}
+
+
+def latency_settings(latency: Mapping[str, Any], encoder: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of protocol ``latency``; every attention has its published sizes, which are the defaults of the layers."""
+    tasks = {
+        task: {
+            "length": length,
+            "batch_size": latency["batch_size"],
+            "pairs": task == "retrieval",
+            "arguments": {},
+        }
+        for task, length in latency["lengths"].items()
+    }
+    return {
+        "protocol": "latency",
+        **encoder,
+        **{key: latency[key] for key in ("vocabulary", "classes", "attentions", "repeats")},
+        "tasks": tasks,
+        "arguments": {},
+    }

@@ -1,0 +1,96 @@
+"""Runs on text: character models (zhu2022, section 5.3.2) and RoBERTa converted to long-short attention (table 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from relearn.data.streams import stream_module_of
+from relearn.studies.family import Family, Needs
+
+STUDY = "long_short"
+DATASET = {"dataset": "[a-z0-9_]+"}
+
+
+def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """Preparation of the texts, the character models on them, and the converted encoders."""
+    own = params[STUDY]
+    prepare = Family(
+        study=STUDY,
+        step="prepare_char_stream",
+        scale=scale,
+        folder="{dataset}",
+        cells=[{"dataset": name} for name in own["stream"]["datasets"]],
+        seeds=[0],
+        settings=lambda dataset: {"dataset": dataset, "characters": own["stream"]["characters"]},
+        modules=lambda dataset: [stream_module_of(dataset)],
+        outputs={"stream": "stream.safetensors"},
+        needs=Needs(mem_mb=4000, minutes=120, gpu=0),
+        constraints=DATASET,
+    )
+    train = Family(
+        study=STUDY,
+        step="train_long_char_lm",
+        scale=scale,
+        folder="{dataset}/{variant}",
+        cells=[
+            {"dataset": name, "variant": variant}
+            for name in own["stream"]["datasets"]
+            for variant in own["predict"]["variants"]
+        ],
+        seeds=own["seeds"],
+        inputs={"stream": prepare.files["stream"].replace("{seed}", "0")},
+        settings=lambda dataset, variant: character_settings(own, variant),
+        outputs={"history": "history.csv", "norms": "norms.csv", "network": "model.safetensors"},
+        needs=Needs(mem_mb=16000, minutes=10080),
+        constraints=DATASET,
+    )
+    convert = Family(
+        study=STUDY,
+        step="convert_roberta",
+        scale=scale,
+        folder="{variant}",
+        cells=[{"variant": variant} for variant in own["adapt"]["variants"]],
+        seeds=own["seeds"],
+        settings=partial(conversion_settings, own["adapt"]),
+        outputs={
+            "history": "history.csv",
+            "predictions": "predictions.csv",
+            "network": "model.safetensors",
+        },
+        needs=Needs(mem_mb=32000 if own["adapt"]["checkpoint"] else 8000, minutes=10080),
+    )
+    return {"prepare_char_stream": prepare, "train_long_char_lm": train, "convert_roberta": convert}
+
+
+def character_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
+    """Settings of `train_long_char_lm`. In params.yaml 0 means no clipping and no bound on the loss."""
+    recipe, model, large = own["predict"], own["characters"], variant == "large"
+    return {
+        "attention": "full" if variant == "full" else "long_short",
+        "dual_norm": variant != "no_dual_norm",
+        "as_released": False,
+        "optimizer": "adamw",
+        **{key: model[key] for key in ("dim", "heads", "ffn", "window", "segment", "rank")},
+        "layers": model["large_layers" if large else "layers"],
+        "dropout": model["large_dropout" if large else "dropout"],
+        "weight_decay": recipe["large_weight_decay" if large else "weight_decay"],
+        **{key: recipe[key] for key in ("phases", "betas", "adam_eps", "evaluations")},
+        **{key: recipe[key] for key in ("history_characters", "evaluation")},
+        **{key: recipe[key] or None for key in ("clip_norm", "diverged_above")},
+    }
+
+
+def conversion_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
+    """Settings of `convert_roberta`; ``full`` is fine-tuned as it is, without conversion."""
+    attention = variant.removesuffix("_large")
+    settings = {key: value for key, value in own.items() if key not in ("variants", "large_checkpoint")}
+    if attention == "full":
+        settings |= {"convert_pretrain": None, "window": None, "rank": None, "max_length": None}
+    return {
+        **settings,
+        "attention": attention,
+        "checkpoint": own["checkpoint" if variant == attention else "large_checkpoint"] or None,
+        "clip_norm": own["clip_norm"] or None,
+    }
