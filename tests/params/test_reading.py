@@ -238,9 +238,14 @@ def test_spelling_and_schema_are_told_together_and_once(folder: Path) -> None:
 
 def test_a_fault_of_the_overlay_is_told_with_the_overlay_s_place(folder: Path) -> None:
     over = folder / "params/small.yaml"
-    over.write_text("poisoning:\n  adversarial_training:\n    training: {epoch: 9}\n  craft: {targets: 1000}\n")
+    over.write_text(
+        "poisoning:\n  adversarial_training:\n    training: {epoch: 9}\n  craft: {targets: 1000}\n"
+    )
     first, second = refused(folder / "params.yaml", scale="small")
-    assert f"{over}:3: poisoning.adversarial_training.training.epoch: unknown key, nearest known name: epochs;" in first
+    assert (
+        f"{over}:3: poisoning.adversarial_training.training.epoch: unknown key, nearest known name: epochs;"
+        in first
+    )
     assert f"{over}:4: poisoning.craft.targets: found 1000, allowed: at most" in second
     assert parameters.load(folder / "params.yaml", scale="mini")  # which that file does not touch
 

@@ -62,7 +62,9 @@ def test_a_length_without_a_number_does_not_count(tmp_path):
         }
         for length, step in ((256, 0.1), (512, None))
     ]
-    pretend.write_run(tmp_path, "long_short", "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows})
+    pretend.write_run(
+        tmp_path, "long_short", "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows}
+    )
     assert number(tmp_path, "longest@step_s@full@1") == 256.0
     assert number(tmp_path, "longest@peak_memory_mb@full@1") == 512.0
 
@@ -165,7 +167,10 @@ def test_a_column_is_filled_with_row_and_group():
     }
     row = Row("full", "Full", {})
     flops, accuracy = columns["text/flops"].of(row), columns["text/accuracy"].of(row)
-    assert flops.quantity == "count_params_flops.flops@full@text" and flops.where == {"task": None, "step": "count"}
+    assert flops.quantity == "count_params_flops.flops@full@text" and flops.where == {
+        "task": None,
+        "step": "count",
+    }
     assert accuracy.where == {"task": "text", "step": "train_lra", "attention": "full"}
     plain = Column("id", "title", "count_params_flops.x", "none")
     assert plain.of(row) is plain and columns["average/flops"].every == "task"

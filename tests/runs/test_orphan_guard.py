@@ -71,7 +71,9 @@ def test_who_does_not_end_on_sigterm_is_killed(program: str) -> None:
     name = parents._name(engine.pid)
     engine.kill()
     engine.wait()
-    quick = "from relearn.runs import orphan_guard as parents; parents.ALARM_S, parents.PATIENCE_S = 0.2, 0.5\n"
+    quick = (
+        "from relearn.runs import orphan_guard as parents; parents.ALARM_S, parents.PATIENCE_S = 0.2, 0.5\n"
+    )
     command = [sys.executable, "-c", program + quick + WATCH.format(60)]
     began = time.monotonic()
     done = subprocess.run(
@@ -113,9 +115,7 @@ def test_an_engine_names_itself_and_the_driver_above_it(monkeypatch: pytest.Monk
     monkeypatch.setenv(parents.VARIABLE, "")
     parents.announce()
     assert os.environ[parents.VARIABLE] == parents._name(os.getpid())
-    program = (
-        "import os; from relearn.runs import orphan_guard as parents; parents.announce(); print(os.environ[parents.VARIABLE])"
-    )
+    program = "import os; from relearn.runs import orphan_guard as parents; parents.announce(); print(os.environ[parents.VARIABLE])"
     line = f'"{sys.executable}" -c "{program}"; true'  # the shell stays between the two
     env = {**os.environ, "DVC_ROOT": "."}
     done = subprocess.run(["sh", "-c", line], env=env, capture_output=True, text=True, check=True)

@@ -60,7 +60,8 @@ HARMLESS = "print('here', flush=True)"
 READY = "import os, time; print(os.getpid(), flush=True)\n"
 WAITS = READY + "time.sleep(20)"
 STEPS_ON = (
-    READY + "from relearn.runs import interrupt\ninterrupt.install_signal_handlers(60)\nprint('on', flush=True)\n"
+    READY
+    + "from relearn.runs import interrupt\ninterrupt.install_signal_handlers(60)\nprint('on', flush=True)\n"
 )
 STEPS_ON += "while True:\n    interrupt.check()\n    time.sleep(0.01)"
 
@@ -350,7 +351,9 @@ def test_a_server_ends_with_its_parent_after_its_jobs(tmp_path: Path) -> None:
 def test_a_server_ends_soon_with_its_engine_whatever_its_jobs_do(tmp_path: Path) -> None:
     """The engine is not its parent here: a shell may stand between the two."""
     path = tmp_path / "socket"
-    program = SERVER.replace("server =", "from relearn.runs import orphan_guard as parents\nparents.PATIENCE_S = 0.5\nserver =")
+    program = SERVER.replace(
+        "server =", "from relearn.runs import orphan_guard as parents\nparents.PATIENCE_S = 0.5\nserver ="
+    )
     with subprocess.Popen(["sleep", "60"]) as engine:
         named = parents._name(engine.pid)
         with server(path, program, RELEARN_PARENTS=named) as process, client(path, WAITS) as one:

@@ -1,83 +1,65 @@
-# The study `lrformer` (ye2023).
+# The study `lrformer` (ye2023): which runs there are is in src/relearn/studies/lrformer/plan.py.
+LRFORMER = plan_of("lrformer")
 
 
-include: "../settings/lrformer.smk"
-
-
-# examine: LayerNorm and Lipschitz-regularised attention, case by case.
-rule examine_lrformer_all:
+rule lrformer:
     input:
-        expand("{run}/record.json", run=LRFORMER_RUNS),
+        records(LRFORMER),
     localrule: True
 
 
-use rule run as examine_lrformer with:
+# The images, as one file.
+use rule run as lrformer_prepare_images with:
     output:
-        record=f"{LRFORMER_RUN}/record.json",
-        cases=f"{LRFORMER_RUN}/cases.csv",
+        **LRFORMER["prepare_images"].files,
     log:
-        f"{ROOT}/logs/examine_lrformer/{{protocol}}/seed{{seed}}.log",
+        LRFORMER["prepare_images"].log,
     resources:
-        **needs(mem_mb=4000, minutes=60, gpu=0),
+        **needs_of(LRFORMER["prepare_images"]),
     params:
-        **words(
-            "examine",
-            study="lrformer",
-            settings=lrformer_settings,
-            modules=["relearn.studies.lrformer.steps.theorems"],
-        ),
+        **words_of(LRFORMER["prepare_images"]),
 
 
-# classify: each network trained on images and measured before and after.
-rule classify_lrformer_all:
-    input:
-        expand("{run}/record.json", run=Y_CLASSIFY_RUNS),
-    localrule: True
-
-
-use rule run as classify_lrformer with:
-    input:
-        data=vision_images("lrformer"),
+# Bounds of LayerNorm and of Lipschitz-regularised attention, case by case.
+use rule run as lrformer_check_theorems with:
     output:
-        record=f"{Y_CLASSIFY_RUN}/record.json",
-        history=f"{Y_CLASSIFY_RUN}/history.csv",
-        layers=f"{Y_CLASSIFY_RUN}/layers.csv",
-        alphas=f"{Y_CLASSIFY_RUN}/alphas.csv",
-        network=f"{Y_CLASSIFY_RUN}/model.safetensors",
+        **LRFORMER["check_theorems"].files,
     log:
-        f"{ROOT}/logs/lrformer/classify/{{variant}}/depth{{depth}}/seed{{seed}}.log",
-    threads: 8 if from_folder("lrformer") else 1
+        LRFORMER["check_theorems"].log,
     resources:
-        **needs(mem_mb=12000, minutes=10080 if from_folder("lrformer") else 1440),
+        **needs_of(LRFORMER["check_theorems"]),
     params:
-        **words(
-            "classify",
-            study="lrformer",
-            settings=classify_lrformer_settings,
-            modules=classify_modules("lrformer", "lrformer_depth12"),
-        ),
+        **words_of(LRFORMER["check_theorems"]),
 
 
-# uncertainty: calibration, and what a network says of images that it was not trained for (ye2023).
-rule uncertainty_all:
+# Each network, trained on the images and measured before and after.
+use rule run as lrformer_train_vision with:
     input:
-        expand("{run}/record.json", run=Y_UNCERTAINTY_RUNS),
-    localrule: True
-
-
-use rule run as uncertainty with:
-    input:
-        data=vision_images("lrformer"),
-        network=rules.classify_lrformer.output.network,
+        **inputs_of(LRFORMER["train_vision"]),
     output:
-        record=f"{Y_UNCERTAINTY_RUN}/record.json",
-        calibration=f"{Y_UNCERTAINTY_RUN}/calibration.csv",
-        ood=f"{Y_UNCERTAINTY_RUN}/ood.csv",
-        distances=f"{Y_UNCERTAINTY_RUN}/distance.csv",
-        scores=f"{Y_UNCERTAINTY_RUN}/scores.csv",
+        **LRFORMER["train_vision"].files,
     log:
-        f"{ROOT}/logs/uncertainty/{{variant}}/depth{{depth}}/seed{{seed}}.log",
+        LRFORMER["train_vision"].log,
+    wildcard_constraints:
+        **LRFORMER["train_vision"].constraints,
+    threads: LRFORMER["train_vision"].needs.threads
     resources:
-        **needs(mem_mb=8000, minutes=120),
+        **needs_of(LRFORMER["train_vision"]),
     params:
-        **words("uncertainty", study="lrformer", settings=uncertainty_settings, modules=uncertainty_modules()),
+        **words_of(LRFORMER["train_vision"]),
+
+
+# Calibration, and the detection of images that the network was not trained for.
+use rule run as lrformer_evaluate_uncertainty with:
+    input:
+        **inputs_of(LRFORMER["evaluate_uncertainty"]),
+    output:
+        **LRFORMER["evaluate_uncertainty"].files,
+    log:
+        LRFORMER["evaluate_uncertainty"].log,
+    wildcard_constraints:
+        **LRFORMER["evaluate_uncertainty"].constraints,
+    resources:
+        **needs_of(LRFORMER["evaluate_uncertainty"]),
+    params:
+        **words_of(LRFORMER["evaluate_uncertainty"]),

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relearn.data.facts import CLASSES, SIDE, images_for_testing
-from relearn.params.forecast_memory import Need, jacobian, transformer
 
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
-STUDIES = ("lipsformer", "lrformer", "long_short")
+STUDIES = ("lipsformer", "long_short")
 LOOKS = {
-    "lrformer": ("lrformer.uncertainty.images",),
     "long_short": ("long_short.similarity.images", "robustness.withstand.images"),
 }
 """What asks for test images of a study after it has trained."""
@@ -38,13 +36,6 @@ def _patches(get: Get) -> Iterator[Conflict]:
             yield _at(key), f"found {get(key)}, allowed: what divides the images' side of {side}: {fit}"
 
 
-def _heads(get: Get) -> Iterator[Conflict]:
-    for study in ("lrformer",):
-        key, heads = f"{study}.network.dim", get(f"{study}.network.heads")
-        if get(key) % heads:
-            yield _at(key), f"found {get(key)}, allowed: multiples of heads = {heads}"
-
-
 def _width(get: Get) -> Iterator[Conflict]:
     key = "lipsformer.network.width"
     names = [
@@ -63,7 +54,6 @@ def _width(get: Get) -> Iterator[Conflict]:
 def _batches(get: Get) -> Iterator[Conflict]:
     keys = {
         "lipsformer": ("train",),
-        "lrformer": ("grid.optimisers.depth_6", "grid.optimisers.depth_12"),
         "long_short": ("train",),
     }
     for study, places in keys.items():
@@ -95,30 +85,7 @@ def _test_images(get: Get) -> Iterator[Conflict]:
                 yield _at(key), f"found {get(key)}, allowed: at most {what}"
 
 
-RULES = (_patches, _heads, _width, _batches, _warmup, _test_images)
+RULES = (_patches, _width, _batches, _warmup, _test_images)
 
 
-def _vit_memory(get: Get) -> Iterator[Need]:
-    """The residual networks: as many tokens as patches and one more, a feed-forward four times as wide as the stream."""
-    cases = {
-        **{
-            f"lrformer {depth}": (depth, get(f"lrformer.grid.optimisers.depth_{depth}.batch_size"))
-            for depth in (6, 12)
-        },
-    }
-    for case, (layers, batch) in cases.items():
-        study = case.partition(" ")[0]
-        own, key = get(f"{study}.network"), f"{study}.network.dim"
-        length = (SIDE[get(f"{study}.images.dataset")] // own["patch_size"]) ** 2 + 1
-        dim, heads = own["dim"], own["heads"]
-        tensors = transformer(layers=layers, dim=dim, ffn=4 * dim, heads=heads, length=length, batch=batch)
-        yield Need(_at(key), dim, tensors)
-
-
-def _examine_memory(get: Get) -> Iterator[Need]:
-    key = "lrformer.examine.lrsa.dims"
-    longest, widest = get("lrformer.examine.lrsa.lengths")[-1], get(key)[-1]
-    yield Need((*_at(key), len(get(key)) - 1), widest, (jacobian(longest, widest),))
-
-
-NEEDS = (_vit_memory, _examine_memory)
+NEEDS = ()

@@ -46,7 +46,7 @@ def write_run(
 def classify(root: Path, variant: str, accuracy: float = 0.8, **more: Any) -> Path:
     metrics = {"acc_frac": accuracy, "accbest_frac": accuracy, "train_loss_nats": 0.5}
     rows = [{"epoch": 1.0, "step": 3, "loss": 0.5, "lr": 0.1, "test_accuracy_frac": accuracy}]
-    return write_run(root, "classify", variant, metrics, {"history.csv": rows}, **more)
+    return write_run(root, "train_vision", variant, metrics, {"history.csv": rows}, **more)
 
 
 def detection(aurocs: Mapping[str, float], gp: bool, by_variance: float = 0.05) -> list[dict[str, Any]]:
@@ -139,7 +139,7 @@ def uncertainty(root: Path, variant: str, **more: Any) -> Path:
         "distance.csv": distance(features, pixels, gp),
         "scores.csv": histogram(tuple(aurocs), 0.9 if gp else 0.5, more.get("seed", 0)),
     }
-    return write_run(root, "uncertainty", variant, metrics, files, **more)
+    return write_run(root, "evaluate_uncertainty", variant, metrics, files, **more)
 
 
 class Study:

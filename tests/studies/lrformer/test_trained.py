@@ -156,7 +156,9 @@ def test_without_a_dense_head_the_comparison_is_missing(tmp_path):
 def test_what_diverged_is_left_out(tmp_path):
     both(tmp_path)
     pretend.classify(tmp_path, "dot_gp", seed=3)
-    pretend.write_run(tmp_path, "uncertainty", "dot_gp", {"test_count": 5.0}, {}, seed=3, outcome="diverged")
+    pretend.write_run(
+        tmp_path, "evaluate_uncertainty", "dot_gp", {"test_count": 5.0}, {}, seed=3, outcome="diverged"
+    )
     assert len(part(judged(tmp_path), "dot products, 12 blocks: AUROC, GP - dense").runs) == 6
 
 
@@ -266,7 +268,13 @@ def test_reliability_pools_the_seeds_by_samples(tmp_path):
     ]  # fmt: skip
     for seed in (0, 1):
         pretend.write_run(
-            tmp_path, "uncertainty", "lrsa_gp", {}, {"calibration.csv": rows[seed]}, depth=6, seed=seed
+            tmp_path,
+            "evaluate_uncertainty",
+            "lrsa_gp",
+            {},
+            {"calibration.csv": rows[seed]},
+            depth=6,
+            seed=seed,
         )
     artefact = FIGURES["addition.lrformer_reliability"]
     found = reliability.points(artefact, evidence_of(tmp_path))

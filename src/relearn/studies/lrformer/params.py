@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.data.facts import SIDE
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import Need, jacobian, transformer
 from relearn.params.types import (
     LONGEST_LIST,
     Batch,
@@ -112,6 +116,45 @@ class LRFormer(Section):
     train: Train
     grid: Grid
     uncertainty: Uncertainty
+
+    @check
+    def _patches(self) -> Iterator[Conflict]:
+        yield from self.images.patch_conflicts(self.network.patch_size)
+
+    @check
+    def _heads(self) -> Iterator[Conflict]:
+        dim, heads = self.network.dim, self.network.heads
+        if dim % heads:
+            yield "network.dim", f"found {dim}, allowed: multiples of heads = {heads}"
+
+    @check
+    def _batches(self) -> Iterator[Conflict]:
+        sizes = {"depth_6": self.grid.optimisers.depth_6, "depth_12": self.grid.optimisers.depth_12}
+        yield from self.images.batch_conflicts(
+            {f"grid.optimisers.{name}.batch_size": one.batch_size for name, one in sizes.items()}
+        )
+
+    @check
+    def _test_images(self) -> Iterator[Conflict]:
+        wanted = {"train.test_images": self.train.test_images, "uncertainty.images": self.uncertainty.images}
+        yield from self.images.test_conflicts(wanted)
+
+    @forecast
+    def _memory(self) -> Iterator[Need]:
+        """As many tokens as patches and one more, and a feed-forward four times as wide as the stream."""
+        length = (SIDE[self.images.dataset] // self.network.patch_size) ** 2 + 1
+        dim, heads = self.network.dim, self.network.heads
+        for layers, one in ((6, self.grid.optimisers.depth_6), (12, self.grid.optimisers.depth_12)):
+            tensors = transformer(
+                layers=layers, dim=dim, ffn=4 * dim, heads=heads, length=length, batch=one.batch_size
+            )
+            yield Need(("network", "dim"), dim, tensors)
+
+    @forecast
+    def _jacobian(self) -> Iterator[Need]:
+        lengths, dims = self.examine.lrsa.lengths, self.examine.lrsa.dims
+        tensors = (jacobian(lengths[-1], dims[-1]),)
+        yield Need(("examine", "lrsa", "dims", len(dims) - 1), dims[-1], tensors)
 
 
 SECTION = LRFormer

@@ -8,10 +8,10 @@ STUDY = Study(
     title="Lipschitz-regularised Transformers that know what they do not know (LRFormer)",
     chapter="",
     steps={
-        "prepare": "relearn.steps.prepare_images",
-        "examine": "relearn.steps.check_theorems",
-        "classify": "relearn.steps.train_vision",
-        "uncertainty": "relearn.studies.lrformer.steps.evaluate_uncertainty",
+        "prepare_images": "relearn.steps.prepare_images",
+        "check_theorems": "relearn.studies.lrformer.steps.check_theorems",
+        "train_vision": "relearn.steps.train_vision",
+        "evaluate_uncertainty": "relearn.studies.lrformer.steps.evaluate_uncertainty",
     },
     figures={
         "entropy_distance": "relearn.studies.lrformer.figures.entropy_distance",

@@ -21,7 +21,7 @@ from relearn.report.runs import Run, select
 from relearn.report.seeds import Sample, difference
 from relearn.report.verdicts import Above
 
-STEP = "uncertainty"
+STEP = "evaluate_uncertainty"
 ATTENTIONS = {"dot": "dot products", "lrsa": "LRSA"}
 ENTROPY, VARIANCE = "entropy", "gp_variance"
 FEATURES, PIXELS = "features", "pixels"

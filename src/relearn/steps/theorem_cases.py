@@ -1,0 +1,34 @@
+"""What the studies' `check_theorems` steps share: a claim about a layer, checked case by case without training.
+
+A protocol is a function of settings and seed. It returns the columns of cases.csv, its rows, metrics of its own, and then further
+files, each with name, columns and rows. A row always has `holds`; truth is 1 or 0, and a value that does not exist is empty.
+Metrics of every protocol: cases_count, holds_count, and printed_fails_count where the paper prints another bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from relearn.steps.csv_rows import write_rows
+
+Protocol = Callable[[Mapping[str, Any], int], tuple[Any, ...]]
+NOTE = "float64 on the CPU, exact Jacobians"
+
+
+def check(run: Any, settings: Mapping[str, Any], protocols: Mapping[str, Protocol]) -> None:
+    """Run the protocol that ``settings`` names and finish the run.
+
+    Raises:
+        ValueError: no protocol of this name.
+    """
+    name = settings["protocol"]
+    if name not in protocols:
+        raise ValueError(f"protocol is {name!r}; allowed: {', '.join(protocols)}")
+    columns, rows, telling, *further = protocols[name](settings, run.seed)
+    for file, header, lines in (("cases.csv", columns, rows), *further):
+        write_rows(run.output(file), header, lines)
+    counts = {"cases_count": len(rows), "holds_count": sum(bool(row["holds"]) for row in rows)}
+    if "printed_holds" in columns:
+        counts["printed_fails_count"] = sum(row["printed_holds"] is False for row in rows)
+    run.finish({**counts, **telling}, notes=[NOTE])

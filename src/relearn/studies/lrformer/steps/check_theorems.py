@@ -1,0 +1,27 @@
+"""check_theorems: bounds of LayerNorm and of Lipschitz-regularised attention (ye2023), case by case without training.
+
+============  ================================  ====================================================
+protocol      further settings                  columns of cases.csv
+============  ================================  ====================================================
+layer_norm    dims, eps, spreads                :mod:`relearn.measures.attention_cases.layer_norm`
+lrsa          lengths, dims, spreads, draws     :mod:`relearn.measures.attention_cases.lrsa`
+============  ================================  ====================================================
+
+Metrics: those of :mod:`relearn.steps.theorem_cases`; bound_share_max and printed_share_max, the largest norm over the bound that holds
+and over the printed one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.steps import theorem_cases
+from relearn.studies.lrformer.steps import theorems
+
+NEEDS_TORCH = True
+PROTOCOLS = {"layer_norm": theorems.layer_norm, "lrsa": theorems.lrsa}
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    theorem_cases.check(run, settings, PROTOCOLS)
