@@ -12,7 +12,7 @@ use rule run as prepare_vision with:
     log:
         f"{ROOT}/logs/{{study}}/prepare/{{dataset}}.log",
     wildcard_constraints:
-        study="lipsformer|freelb",
+        study="freelb",
         dataset="digits|cifar10",
     resources:
         **needs(mem_mb=4000, minutes=30, gpu=0),

@@ -1,146 +1,102 @@
-# The study `lipsformer` (qi2023).
+# The study `lipsformer` (qi2023): which runs there are is in src/relearn/studies/lipsformer/plan.py.
+LIPSFORMER = plan_of("lipsformer")
 
 
-include: "../settings/lipsformer.smk"
-
-
-# count: parameters and multiply-adds of networks at their published sizes (tables 2, 4, 5 and 7).
-rule count_lipsformer_all:
+rule lipsformer:
     input:
-        expand("{run}/record.json", run=COUNT_RUNS),
+        records(LIPSFORMER),
     localrule: True
 
 
-use rule run as count_lipsformer with:
+# The images, as one file.
+use rule run as lipsformer_prepare_images with:
     output:
-        record=f"{COUNT_RUN}/record.json",
-        counts=f"{COUNT_RUN}/counts.csv",
+        **LIPSFORMER["prepare_images"].files,
     log:
-        f"{ROOT}/logs/count/{{network}}/seed{{seed}}.log",
+        LIPSFORMER["prepare_images"].log,
     resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
+        **needs_of(LIPSFORMER["prepare_images"]),
     params:
-        **words("count", study="lipsformer", settings=count_settings, modules=count_modules),
+        **words_of(LIPSFORMER["prepare_images"]),
 
 
-# examine: theorems 1 and 2, the spectral initialisation, the activations (figure 2), case by case.
-rule examine_lipsformer_all:
-    input:
-        expand("{run}/record.json", run=LIPS_RUNS),
-    localrule: True
-
-
-use rule run as examine_lipsformer with:
+# Parameters and multiply-adds of networks at their published sizes (tables 2, 4, 5 and 7).
+use rule run as lipsformer_count_params_flops with:
     output:
-        record=f"{LIPS_RUN}/record.json",
-        cases=f"{LIPS_RUN}/cases.csv",
+        **LIPSFORMER["count_params_flops"].files,
     log:
-        f"{ROOT}/logs/examine_lipsformer/{{protocol}}/seed{{seed}}.log",
+        LIPSFORMER["count_params_flops"].log,
+    resources:
+        **needs_of(LIPSFORMER["count_params_flops"]),
+    params:
+        **words_of(LIPSFORMER["count_params_flops"]),
+
+
+# Theorems 1 and 2 and the spectral initialisation, case by case.
+use rule run as lipsformer_check_theorems with:
+    output:
+        **LIPSFORMER["check_theorems"].files,
+    log:
+        LIPSFORMER["check_theorems"].log,
     wildcard_constraints:
-        protocol="(?!activations)[a-z_0-9]+",
+        **LIPSFORMER["check_theorems"].constraints,
     resources:
-        **needs(mem_mb=4000, minutes=60, gpu=0),
+        **needs_of(LIPSFORMER["check_theorems"]),
     params:
-        **words(
-            "examine",
-            study="lipsformer",
-            settings=lipsformer_settings,
-            modules=["relearn.studies.lipsformer.steps.theorems"],
-        ),
+        **words_of(LIPSFORMER["check_theorems"]),
 
 
-use rule run as examine_activations with:
+# The activations and their slopes (figure 2).
+use rule run as lipsformer_check_activations with:
     output:
-        record=f"{ACTIVATIONS_RUN}/record.json",
-        cases=f"{ACTIVATIONS_RUN}/cases.csv",
-        curves=f"{ACTIVATIONS_RUN}/curves.csv",
+        **LIPSFORMER["check_activations"].files,
     log:
-        f"{ROOT}/logs/examine_lipsformer/activations/seed{{seed}}.log",
+        LIPSFORMER["check_activations"].log,
     resources:
-        **needs(mem_mb=4000, minutes=60, gpu=0),
+        **needs_of(LIPSFORMER["check_activations"]),
     params:
-        **words(
-            "examine",
-            study="lipsformer",
-            settings=activations_settings,
-            modules=["relearn.studies.lipsformer.steps.theorems"],
-            protocol="activations",
-        ),
+        **words_of(LIPSFORMER["check_activations"]),
 
 
-# classify: each network trained on images and measured before and after.
-rule classify_lipsformer_all:
+# Each network, trained on the images and measured before and after.
+use rule run as lipsformer_train_vision with:
     input:
-        expand("{run}/record.json", run=LIPS_CLASSIFY_RUNS),
-    localrule: True
-
-
-use rule run as classify_lipsformer with:
-    input:
-        data=vision_images("lipsformer"),
+        **inputs_of(LIPSFORMER["train_vision"]),
     output:
-        record=f"{LIPS_CLASSIFY_RUN}/record.json",
-        history=f"{LIPS_CLASSIFY_RUN}/history.csv",
-        layers=f"{LIPS_CLASSIFY_RUN}/layers.csv",
-        alphas=f"{LIPS_CLASSIFY_RUN}/alphas.csv",
-        network=f"{LIPS_CLASSIFY_RUN}/model.safetensors",
+        **LIPSFORMER["train_vision"].files,
     log:
-        f"{ROOT}/logs/lipsformer/classify/{{suite}}/{{variant}}/seed{{seed}}.log",
+        LIPSFORMER["train_vision"].log,
     wildcard_constraints:
-        suite="ablation|pairs",
-    threads: 8 if from_folder("lipsformer") else 1
+        **LIPSFORMER["train_vision"].constraints,
+    threads: LIPSFORMER["train_vision"].needs.threads
     resources:
-        **needs(mem_mb=12000, minutes=10080 if from_folder("lipsformer") else 1440),
+        **needs_of(LIPSFORMER["train_vision"]),
     params:
-        **words(
-            "classify",
-            study="lipsformer",
-            settings=classify_lipsformer_settings,
-            modules=classify_lipsformer_modules,
-        ),
+        **words_of(LIPSFORMER["train_vision"]),
 
 
-# throughput: images per second and peak memory against timm's Swin (appendix D).
-rule throughput_lipsformer_all:
-    input:
-        expand("{run}/record.json", run=THROUGHPUT_RUNS),
-    localrule: True
-
-
-use rule run as throughput_lipsformer with:
+# Images per second and peak memory against timm's Swin (appendix D).
+use rule run as lipsformer_throughput with:
     output:
-        record=f"{THROUGHPUT_RUN}/record.json",
-        times=f"{THROUGHPUT_RUN}/throughput.csv",
+        **LIPSFORMER["throughput"].files,
     log:
-        f"{ROOT}/logs/throughput/{{network}}/seed{{seed}}.log",
+        LIPSFORMER["throughput"].log,
     resources:
-        **needs(mem_mb=16000, minutes=120),
+        **needs_of(LIPSFORMER["throughput"]),
     params:
-        **words(
-            "throughput",
-            study="lipsformer",
-            settings=throughput_settings,
-            modules=["relearn.models.lipsformer"],
-        ),
+        **words_of(LIPSFORMER["throughput"]),
 
 
-# retest: trained networks on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (qi2023, table 8).
-rule retest_all:
+# Trained networks on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (table 8).
+use rule run as lipsformer_evaluate_imagenet with:
     input:
-        expand("{run}/record.json", run=RETEST_RUNS),
-    localrule: True
-
-
-use rule run as retest with:
-    input:
-        weights=f"{Q_RUNS}/classify/pairs/{{variant}}/seed{{seed}}/model.safetensors",
+        **inputs_of(LIPSFORMER["evaluate_imagenet"]),
     output:
-        record=f"{RETEST_RUN}/record.json",
-        sets=f"{RETEST_RUN}/retest.csv",
+        **LIPSFORMER["evaluate_imagenet"].files,
     log:
-        f"{ROOT}/logs/retest/{{variant}}/seed{{seed}}.log",
-    threads: 8
+        LIPSFORMER["evaluate_imagenet"].log,
+    threads: LIPSFORMER["evaluate_imagenet"].needs.threads
     resources:
-        **needs(mem_mb=12000, minutes=240),
+        **needs_of(LIPSFORMER["evaluate_imagenet"]),
     params:
-        **words("retest", study="lipsformer", settings=retest_settings, modules=retest_modules),
+        **words_of(LIPSFORMER["evaluate_imagenet"]),

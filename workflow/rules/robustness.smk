@@ -1,29 +1,22 @@
-# The study `robustness` (zhu2022, section 5.3.4).
+# The study `robustness` (zhu2022, section 5.3.4): which runs there are is in src/relearn/studies/robustness/plan.py.
+ROBUSTNESS = plan_of("robustness")
 
 
-include: "../settings/robustness.smk"
-
-
-# withstand: what trained networks get right on corrupted and attacked images (zhu2022, tables 5.8 to 5.11).
-rule withstand_all:
+rule robustness:
     input:
-        expand("{run}/record.json", run=WITHSTAND_RUNS),
+        records(ROBUSTNESS),
     localrule: True
 
 
-use rule run as withstand with:
+# What trained networks get right on corrupted and attacked images (tables 5.8 to 5.11).
+use rule run as robustness_evaluate_robustness with:
     input:
-        **inputs_of(LONG_SHORT["train_vision"]),
-        network=LONG_SHORT["train_vision"].files["network"],
-        reference=withstand_reference,
+        **inputs_of(ROBUSTNESS["evaluate_robustness"]),
     output:
-        record=f"{WITHSTAND_RUN}/record.json",
-        sets=f"{WITHSTAND_RUN}/sets.csv",
-        attacks=f"{WITHSTAND_RUN}/attacks.csv",
-        bad=f"{WITHSTAND_RUN}/bad_images.csv",
+        **ROBUSTNESS["evaluate_robustness"].files,
     log:
-        f"{ROOT}/logs/robustness/withstand/{{network}}/seed{{seed}}.log",
+        ROBUSTNESS["evaluate_robustness"].log,
     resources:
-        **needs(mem_mb=12000, minutes=1440),
+        **needs_of(ROBUSTNESS["evaluate_robustness"]),
     params:
-        **words("withstand", study="robustness", settings=withstand_settings, modules=withstand_modules),
+        **words_of(ROBUSTNESS["evaluate_robustness"]),

@@ -14,7 +14,6 @@ from relearn.params import rules_vision as schema_rules_vision
 from relearn.studies.freelb import params_rules as schema_rules_freelb
 from relearn.studies.gradinit import params_rules as schema_rules_gradinit
 from relearn.studies.l2_attention import params_rules as schema_rules_l2_attention
-from relearn.studies.lipsformer import params_rules as schema_rules_lipsformer
 from relearn.studies.long_short import params_rules as schema_rules_long_short
 
 Get = Callable[[str], Any]
@@ -177,7 +176,6 @@ def _test_images(get: Get) -> Iterator[Conflict]:
 NEEDS = (
     *schema_rules_gradinit.NEEDS,
     *schema_rules_l2_attention.NEEDS,
-    *schema_rules_lipsformer.NEEDS,
     *schema_rules_vision.NEEDS,
     *schema_rules_long_short.NEEDS,
     *schema_rules_freelb.NEEDS,
@@ -203,7 +201,6 @@ RULES = (
     *(_victims, _study_targets, _class_sizes, _test_images),
     *schema_rules_gradinit.RULES,
     *schema_rules_l2_attention.RULES,
-    *schema_rules_lipsformer.RULES,
     *schema_rules_vision.RULES,
     *schema_rules_long_short.RULES,
     *schema_rules_freelb.RULES,

@@ -10,13 +10,11 @@ from relearn.data.facts import CLASSES, SIDE, images_for_testing
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
-STUDIES = ("lipsformer", "long_short")
+STUDIES = ("long_short",)
 LOOKS = {
-    "long_short": ("long_short.similarity.images", "robustness.withstand.images"),
+    "long_short": ("long_short.similarity.images",),
 }
 """What asks for test images of a study after it has trained."""
-CHANNELS = {"Swin-T": (96, 3), "Swin-S": (96, 3), "Swin-B": (128, 4), "CSwin-T": (64, 2)}
-"""Of the first stage, and its heads; LipsFormer has those of the network that it follows."""
 
 
 def _at(key: str) -> tuple[str | int, ...]:
@@ -36,24 +34,8 @@ def _patches(get: Get) -> Iterator[Conflict]:
             yield _at(key), f"found {get(key)}, allowed: what divides the images' side of {side}: {fit}"
 
 
-def _width(get: Get) -> Iterator[Conflict]:
-    key = "lipsformer.network.width"
-    names = [
-        *get("lipsformer.grid.pairs.networks"),
-        *(["CSwin-T"] if get("lipsformer.grid.ablation.variants") else []),
-    ]
-    for channels, heads in {CHANNELS[name.removeprefix("LipsFormer-")] for name in names}:
-        if get(key) * channels % heads:
-            yield (
-                _at(key),
-                f"found {get(key):g}, allowed: factors that leave {channels} channels a multiple of {heads} heads",
-            )
-            return
-
-
 def _batches(get: Get) -> Iterator[Conflict]:
     keys = {
-        "lipsformer": ("train",),
         "long_short": ("train",),
     }
     for study, places in keys.items():
@@ -67,15 +49,6 @@ def _batches(get: Get) -> Iterator[Conflict]:
                 )
 
 
-def _warmup(get: Get) -> Iterator[Conflict]:
-    pairs = {}
-    pairs["lipsformer.grid.ablation.warmup_epochs"] = "lipsformer.grid.ablation.epochs"
-    pairs["lipsformer.grid.pairs.warmup_epochs"] = "lipsformer.train.epochs"
-    for key, length in pairs.items():
-        if get(key) > get(length):
-            yield _at(key), f"found {get(key)}, allowed: at most epochs = {get(length)}"
-
-
 def _test_images(get: Get) -> Iterator[Conflict]:
     for study in STUDIES:
         most = _test_images_of(get, study)
@@ -85,7 +58,7 @@ def _test_images(get: Get) -> Iterator[Conflict]:
                 yield _at(key), f"found {get(key)}, allowed: at most {what}"
 
 
-RULES = (_patches, _width, _batches, _warmup, _test_images)
+RULES = (_patches, _batches, _test_images)
 
 
 NEEDS = ()

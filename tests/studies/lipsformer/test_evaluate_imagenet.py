@@ -111,7 +111,12 @@ def truth(net, mirror: Path, real: Path) -> dict[str, tuple[float, int]]:
 def step(out: Path, weights: Path, file: Path | None = None, **changed: Any) -> dict[str, Any]:
     settings = SETTINGS | changed
     inputs = {"weights": [weights]} | ({"real": [file]} if file else {})
-    what: dict[str, Any] = {"study": "lipsformer", "paper": "qi2023", "step": "retest", "scale": "mini"}
+    what: dict[str, Any] = {
+        "study": "lipsformer",
+        "paper": "qi2023",
+        "step": "evaluate_imagenet",
+        "scale": "mini",
+    }
     with record.Run(out, **what, labels={}, seed=0, settings=settings, inputs=inputs) as one:
         retest.run(one, settings, inputs, "cpu", "fp32")
     done = record.read(out)
@@ -120,7 +125,7 @@ def step(out: Path, weights: Path, file: Path | None = None, **changed: Any) -> 
 
 
 def rows_of(out: Path) -> dict[str, tuple[float, int]]:
-    with (out / "retest.csv").open(newline="", encoding="utf-8") as file:
+    with (out / "evaluate_imagenet.csv").open(newline="", encoding="utf-8") as file:
         return {row["set"]: (float(row["top1_frac"]), int(row["samples"])) for row in csv.DictReader(file)}
 
 

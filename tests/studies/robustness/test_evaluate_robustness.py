@@ -245,7 +245,7 @@ def test_folders_of_the_mirror_without_data(tmp_path: Path, monkeypatch: pytest.
         what: dict[str, Any] = {
             "study": "robustness",
             "paper": "zhu2022",
-            "step": "withstand",
+            "step": "evaluate_robustness",
             "scale": "mini",
         }
         with record.Run(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import DOUBLE, Need, Tensor, first_maps, jacobian
 from relearn.params.types import (
     BatchSize,
     Count,
@@ -80,24 +83,43 @@ Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(asc
 Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
 
 
+PATCH, CHANNELS = 4, 96
+"""Pixels of a side of a patch, and channels of the first stage, of Swin-T and of the networks that follow it."""
+FIRST_STAGE = {"Swin-T": (96, 3), "Swin-S": (96, 3), "Swin-B": (128, 4), "CSwin-T": (64, 2)}
+"""Channels and heads of the first stage; LipsFormer has those of the network that it follows."""
+
+
 class NetworkCounts(Section):
     networks: Annotated[list[Network], Unique, AfterValidator(unique)]
 
 
-class Theorem1(Section):
+class Widths(Section):
+    """Sizes of the layers of a theorem: every width is a multiple of the heads."""
+
     lengths: Lengths
     dims: Dims
     heads: Heads
+
+    @check
+    def _dims(self) -> Iterator[Conflict]:
+        for index, dim in enumerate(self.dims):
+            if dim % self.heads:
+                yield ("dims", index), f"found {dim}, allowed: multiples of heads = {self.heads}"
+
+    @forecast
+    def _jacobian(self) -> Iterator[Need]:
+        widest = self.dims[-1]
+        yield Need(("dims", len(self.dims) - 1), widest, (jacobian(self.lengths[-1], widest),))
+
+
+class Theorem1(Widths):
     taus: Positives
     spreads: Positives
     steps: Count
 
 
-class Theorem2(Section):
+class Theorem2(Widths):
     blocks: Annotated[list[Layers], Unique, AfterValidator(ascending)]
-    lengths: Lengths
-    dims: Dims
-    heads: Heads
     tau: Positive
     eps: Positives
 
@@ -105,6 +127,14 @@ class Theorem2(Section):
 class SpectralStart(Section):
     channels: Annotated[list[Width], Unique, AfterValidator(ascending)]
     size: Annotated[Side, Field(ge=8)]
+
+    @forecast
+    def _frequencies(self) -> Iterator[Need]:
+        """A convolution in the frequency domain, where its norm is computed: one matrix per pixel."""
+        most = self.channels[-1]
+        sizes = (("channels", most), ("channels", most), ("side", self.size), ("side", self.size))
+        place = ("channels", len(self.channels) - 1)
+        yield Need(place, most, (Tensor("frequencies", sizes, DOUBLE),))
 
 
 class Activations(Section):
@@ -144,6 +174,11 @@ class Ablation(Section):
     warmup_epochs: Positive
     variants: Annotated[list[Variant], Unique0, AfterValidator(unique)]
 
+    @check
+    def _warmup(self) -> Iterator[Conflict]:
+        if self.warmup_epochs > self.epochs:
+            yield "warmup_epochs", f"found {self.warmup_epochs}, allowed: at most epochs = {self.epochs}"
+
 
 class Pairs(Section):
     networks: Annotated[list[Paired], Unique0, AfterValidator(unique)]
@@ -155,6 +190,12 @@ class Throughput(Section):
     batch_size: BatchSize
     size: Annotated[Side, Field(ge=32)]
     pairs: Count
+
+    @forecast
+    def _first_stage(self) -> Iterator[Need]:
+        """Networks of the published size, of which the narrowest is Swin-T."""
+        tensors = first_maps(self.batch_size, self.size, PATCH, CHANNELS)
+        yield Need(("batch_size",), self.batch_size, tensors)
 
 
 class Retest(Section):
@@ -183,6 +224,36 @@ class LipsFormer(Section):
     grid: Grid
     throughput: Throughput
     retest: Retest
+
+    @check
+    def _patches(self) -> Iterator[Conflict]:
+        yield from self.images.patch_conflicts(self.network.patch_size)
+
+    @check
+    def _width(self) -> Iterator[Conflict]:
+        """The scaled channels of the first stage stay a multiple of its heads."""
+        ablated = ["CSwin-T"] if self.grid.ablation.variants else []
+        names = {name.removeprefix("LipsFormer-") for name in (*self.grid.pairs.networks, *ablated)}
+        width = self.network.width
+        for channels, heads in {FIRST_STAGE[name] for name in names}:
+            if width * channels % heads:
+                allowed = f"factors that leave {channels} channels a multiple of {heads} heads"
+                yield "network.width", f"found {width:g}, allowed: {allowed}"
+                return
+
+    @check
+    def _batches(self) -> Iterator[Conflict]:
+        yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
+
+    @check
+    def _warmup_of_pairs(self) -> Iterator[Conflict]:
+        found, most = self.grid.pairs.warmup_epochs, self.train.epochs
+        if found > most:
+            yield "grid.pairs.warmup_epochs", f"found {found}, allowed: at most epochs = {most}"
+
+    @check
+    def _test_images(self) -> Iterator[Conflict]:
+        yield from self.images.test_conflicts({"train.test_images": self.train.test_images})
 
 
 SECTION = LipsFormer

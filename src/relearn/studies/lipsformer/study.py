@@ -8,12 +8,12 @@ STUDY = Study(
     title="Lipschitz-continuous vision Transformers (LipsFormer)",
     chapter="",
     steps={
-        "prepare": "relearn.steps.prepare_images",
-        "examine": "relearn.steps.check_theorems",
-        "count": "relearn.steps.count_params_flops",
-        "classify": "relearn.steps.train_vision",
+        "prepare_images": "relearn.steps.prepare_images",
+        "check_theorems": "relearn.studies.lipsformer.steps.check_theorems",
+        "count_params_flops": "relearn.steps.count_params_flops",
+        "train_vision": "relearn.steps.train_vision",
         "throughput": "relearn.steps.throughput",
-        "retest": "relearn.studies.lipsformer.steps.evaluate_imagenet",
+        "evaluate_imagenet": "relearn.studies.lipsformer.steps.evaluate_imagenet",
     },
     figures={
         "activations": "relearn.studies.lipsformer.figures.activations",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
     BatchSize,
     Count,
@@ -86,6 +88,11 @@ class Withstand(Section):
 
 class RobustnessStudy(Section):
     withstand: Withstand
+
+    @check
+    def _images(self, root: Any) -> Iterator[Conflict]:
+        """The images are those that ``long_short`` keeps for testing."""
+        yield from root.long_short.images.test_conflicts({"withstand.images": self.withstand.images})
 
 
 SECTION = RobustnessStudy

@@ -8,6 +8,6 @@ STUDY = Study(
     title="Robustness of long-short image networks",
     chapter="chapter 5, section on robustness",
     steps={
-        "withstand": "relearn.studies.robustness.steps.evaluate_robustness",
+        "evaluate_robustness": "relearn.studies.robustness.steps.evaluate_robustness",
     },
 )

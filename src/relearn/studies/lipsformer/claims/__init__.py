@@ -162,7 +162,9 @@ power = trained.power
 
 def _counted(evidence: Evidence) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The row of each network that was counted."""
-    runs: list[Run] = [run for run in select(evidence.runs, {"step": "count"}) if run.file("counts.csv")]
+    runs: list[Run] = [
+        run for run in select(evidence.runs, {"step": "count_params_flops"}) if run.file("counts.csv")
+    ]
     rows = {row["network"]: row for run in runs for row in run.rows("counts.csv")}
     return rows, tuple(run.folder for run in runs)
 

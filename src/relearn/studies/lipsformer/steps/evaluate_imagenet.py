@@ -55,7 +55,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         rows.append((name, float(right.mean()), len(images)))
         if real is not None:
             rows.append(("real", *real_accuracy(predicted, real)))
-    write_rows(run.output("retest.csv"), COLUMNS, rows)
+    write_rows(run.output("evaluate_imagenet.csv"), COLUMNS, rows)
     count = sum(one.numel() for one in net.parameters())
     run.finish({**{f"{name}_acc_frac": share for name, share, _ in rows}, "parameters_count": float(count)})
 

@@ -15,7 +15,7 @@ from relearn.report.runs import Run, select
 from relearn.report.seeds import level, sample
 from relearn.report.verdicts import Within
 
-STEP = "withstand"
+STEP = "evaluate_robustness"
 MIN_SEEDS = 3
 MARGIN = 0.003  # 0.3 points
 #: set → what it is called; mCE relative to AlexNet, of ImageNet-C's own files

@@ -1,0 +1,156 @@
+"""The runs of the study: counts, theorems case by case, trained networks, throughput, and released networks on ImageNet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.studies import vision
+from relearn.studies.family import Family, Needs
+from relearn.studies.lipsformer.networks import ABLATED, BASE, CHANGES, modules_of_counted, pyramid
+
+STUDY = "lipsformer"
+THEOREMS = ["relearn.studies.lipsformer.steps.theorems"]
+
+
+def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """The families of runs; activations, whose runs write one file more, are a family of their own."""
+    own = params[STUDY]
+    seeds, train = own["seeds"], _train(params, scale)
+    theorem_needs = Needs(mem_mb=4000, minutes=60, gpu=0)
+    count = Family(
+        study=STUDY,
+        step="count_params_flops",
+        scale=scale,
+        folder="{network}",
+        cells=[{"network": name} for name in own["count"]["networks"]],
+        seeds=seeds[:1],
+        settings=lambda network: {"network": network},
+        modules=modules_of_counted,
+        outputs={"counts": "counts.csv"},
+        needs=Needs(mem_mb=4000, minutes=30, gpu=0),
+    )
+    theorems = Family(
+        study=STUDY,
+        step="check_theorems",
+        scale=scale,
+        folder="{protocol}",
+        cells=[{"protocol": name} for name in own["examine"] if name != "activations"],
+        seeds=seeds,
+        settings=lambda protocol: {"protocol": protocol, **own["examine"][protocol]},
+        modules=THEOREMS,
+        outputs={"cases": "cases.csv"},
+        needs=theorem_needs,
+        constraints={"protocol": "(?!activations)[a-z_0-9]+"},
+    )
+    activations = Family(
+        study=STUDY,
+        step="check_theorems",
+        scale=scale,
+        folder="activations",
+        cells=[{}],
+        seeds=seeds,
+        labels={"protocol": "activations"},
+        settings={"protocol": "activations", **own["examine"]["activations"]},
+        modules=THEOREMS,
+        outputs={"cases": "cases.csv", "curves": "curves.csv"},
+        needs=theorem_needs,
+    )
+    throughput = Family(
+        study=STUDY,
+        step="throughput",
+        scale=scale,
+        folder="{network}",
+        cells=[{"network": name} for name in own["throughput"]["networks"]],
+        seeds=seeds[:1],
+        settings=lambda network: {
+            "network": network,
+            **{key: own["throughput"][key] for key in ("batch_size", "size", "pairs")},
+        },
+        modules=["relearn.models.lipsformer"],
+        outputs={"times": "throughput.csv"},
+        needs=Needs(mem_mb=16000, minutes=120),
+    )
+    return {
+        "prepare_images": vision.prepare_images(params, scale, STUDY),
+        "count_params_flops": count,
+        "check_theorems": theorems,
+        "check_activations": activations,
+        "train_vision": train,
+        "throughput": throughput,
+        "evaluate_imagenet": _evaluate_imagenet(params, scale, train),
+    }
+
+
+def _train(params: Mapping[str, Any], scale: str) -> Family:
+    own = params[STUDY]
+    grid = own["grid"]
+
+    def network_of(suite: str, variant: str) -> tuple[str, dict[str, Any]]:
+        return pyramid(ABLATED if suite == "ablation" else variant, own["network"])
+
+    def settings(suite: str, variant: str) -> dict[str, Any]:
+        name, arguments = network_of(suite, variant)
+        size = grid["sizes"][(ABLATED if suite == "ablation" else variant).rsplit("-", 1)[1]]
+        changed = {
+            "lr": own["train"]["lr"] * size["lr"],
+            "weight_decay": size["weight_decay"],
+            "average": size["average"],
+        }
+        if suite == "ablation":
+            arguments = {**arguments, **BASE, **CHANGES[variant]}
+            changed["epochs"] = grid["ablation"]["epochs"]
+            if variant == "warmup":
+                changed["warmup_epochs"] = grid["ablation"]["warmup_epochs"]
+        else:
+            arguments = {**arguments, "drop_path_rate": size["drop_path"]}
+            if not variant.startswith("LipsFormer-"):
+                changed["warmup_epochs"] = grid["pairs"]["warmup_epochs"]
+        recipe = vision.recipe(params, STUDY, own["train"], **changed)
+        return {"network": {"name": name, **arguments}, **recipe}
+
+    cells = [{"suite": "ablation", "variant": name} for name in grid["ablation"]["variants"]]
+    cells += [{"suite": "pairs", "variant": name} for name in grid["pairs"]["networks"]]
+    return Family(
+        study=STUDY,
+        step="train_vision",
+        scale=scale,
+        folder="{suite}/{variant}",
+        cells=cells,
+        seeds=own["seeds"],
+        inputs={"data": vision.images_path(params, scale, STUDY)},
+        settings=settings,
+        modules=lambda suite, variant: vision.modules_behind(params, STUDY, network_of(suite, variant)[0]),
+        outputs=vision.TRAINED,
+        needs=vision.training_needs(params, STUDY),
+        constraints={"suite": "ablation|pairs"},
+    )
+
+
+def _evaluate_imagenet(params: Mapping[str, Any], scale: str, train: Family) -> Family:
+    own = params[STUDY]["retest"]
+    keys = ("size", "crop_ratio", "interpolation", "average", "batch_size", "test_images")
+
+    def name_of(variant: str) -> str:
+        return pyramid(variant, params[STUDY]["network"])[0]
+
+    return Family(
+        study=STUDY,
+        step="evaluate_imagenet",
+        scale=scale,
+        folder="{variant}",
+        cells=[{"variant": name} for name in own["networks"]],
+        seeds=params[STUDY]["seeds"],
+        inputs={"weights": train.files["network"].replace("{suite}", "pairs")},
+        settings=lambda variant: {
+            "network": {"name": name_of(variant)},
+            "classes": 1000,
+            "val": "imagenet/val",
+            "v2": "imagenetv2-matched-frequency-format-val",
+            "real": True,
+            **{key: own[key] for key in keys},
+        },
+        modules=lambda variant: vision.modules_of(name_of(variant)),
+        outputs={"sets": "retest.csv"},
+        needs=Needs(mem_mb=12000, minutes=240, threads=8),
+    )

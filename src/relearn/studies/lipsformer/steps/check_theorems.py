@@ -1,0 +1,37 @@
+"""check_theorems: theorems 1 and 2, the spectral initialisation and the activations (qi2023), case by case without training.
+
+================  ====================================  ===================================================================
+protocol          further settings                      columns of cases.csv
+================  ====================================  ===================================================================
+theorem_1         lengths, dims, heads, taus, spreads,  cosine attention: :mod:`relearn.measures.attention_cases.cosine`
+                  steps
+theorem_2         blocks, lengths, dims, heads, tau,    residual stacks: :mod:`relearn.measures.attention_cases.residual_stack`
+                  eps
+spectral_start    channels, size                        equation 5: :mod:`relearn.measures.attention_cases.spectral_norms`
+activations       pairs, reach, points                  figure 2: :mod:`relearn.measures.attention_cases.activations`
+================  ====================================  ===================================================================
+
+`activations` also writes curves.csv (activation, x, value, slope).
+Metrics: those of :mod:`relearn.steps.theorem_cases`; bound_share_max and printed_share_max, the largest norm over the bound that holds
+and over the printed one; for activations <activation>_slope_max, the largest slope.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from relearn.steps import theorem_cases
+from relearn.studies.lipsformer.steps import theorems
+
+NEEDS_TORCH = True
+PROTOCOLS = {
+    "theorem_1": theorems.theorem_1,
+    "theorem_2": theorems.theorem_2,
+    "spectral_start": theorems.spectral,
+    "activations": theorems.activations,
+}
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    theorem_cases.check(run, settings, PROTOCOLS)

@@ -1,0 +1,56 @@
+"""The runs of the study: every network of `long_short` that params.yaml names, on corrupted, attacked and other images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.studies import vision
+from relearn.studies.family import Family, Needs
+from relearn.studies.study import load
+
+STUDY, TRAINED_BY = "robustness", "long_short"
+
+
+def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """The families of runs by step."""
+    own = params[STUDY]["withstand"]
+    trained = load(TRAINED_BY).part("plan").plan(params, scale)["train_vision"]
+    pattern = f"results/{scale}/runs/{STUDY}/evaluate_robustness/{{network}}/seed{{seed}}/sets.csv"
+
+    def reference(network: str, seed: str) -> list[str]:
+        """Errors of the network that mCE is relative to; none for itself, nor where it is not evaluated."""
+        name = own["reference"]
+        known = network != name and name in own["networks"]
+        return [pattern.format(network=name, seed=seed)] if known else []
+
+    named = {key: value for key, value in own.items() if key not in ("networks", "reference")}
+    sets = {name: folder for name, folder in own["sets"].items() if folder}
+    pgd = dict(own["pgd"])
+    evaluate = Family(
+        study=STUDY,
+        step="evaluate_robustness",
+        scale=scale,
+        folder="{network}",
+        cells=[{"network": name} for name in own["networks"]],
+        seeds=params[TRAINED_BY]["seeds"],
+        inputs={
+            "data": vision.images_path(params, scale, TRAINED_BY),
+            "network": trained.files["network"],
+            "reference": reference,
+        },
+        settings={
+            **named,
+            "sets": sets,
+            "protocol": dict(own["protocol"]) if sets else None,
+            "pgd": pgd if pgd["images"] else None,
+            "autoattack": None,
+            "network": None,
+        },
+        modules=lambda network: [
+            one for one in trained.modules_of(network=network) if not one.startswith("relearn.steps")
+        ],
+        outputs={"sets": "sets.csv", "attacks": "attacks.csv", "bad": "bad_images.csv"},
+        needs=Needs(mem_mb=12000, minutes=1440),
+    )
+    return {"evaluate_robustness": evaluate}
