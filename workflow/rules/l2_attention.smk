@@ -1,172 +1,112 @@
-# The study `l2_attention` (kim2020).
+# The study `l2_attention` (kim2020): which runs there are is in src/relearn/studies/l2_attention/plan.py.
+L2_ATTENTION = plan_of("l2_attention")
 
 
-include: "../settings/l2_attention.smk"
-
-
-# characters: a text as characters, sentence by sentence.
-rule characters_all:
+rule l2_attention:
     input:
-        f"{CHARACTERS_RUN}/record.json",
+        records(L2_ATTENTION),
     localrule: True
 
 
-use rule run as characters with:
+# A text as characters, sentence by sentence.
+use rule run as l2_attention_prepare_ptb_lines with:
     output:
-        record=f"{CHARACTERS_RUN}/record.json",
-        characters=f"{CHARACTERS_RUN}/characters.safetensors",
+        **L2_ATTENTION["prepare_ptb_lines"].files,
     log:
-        f"{ROOT}/logs/characters/characters.log",
+        L2_ATTENTION["prepare_ptb_lines"].log,
     resources:
-        **needs(mem_mb=4000, minutes=60, gpu=0),
+        **needs_of(L2_ATTENTION["prepare_ptb_lines"]),
     params:
-        **words(
-            "characters",
-            study="l2_attention",
-            settings=CHARACTERS,
-            modules=[text_module(CHARACTERS["dataset"])],
-            seed=None,
-            dataset=CHARACTERS["dataset"],
-        ),
+        **words_of(L2_ATTENTION["prepare_ptb_lines"]),
 
 
-# language: character language models, one a kind of attention, depth and recipe.
-rule language_all:
+# Character language models, one for each kind of attention, depth and recipe.
+use rule run as l2_attention_train_char_lm with:
     input:
-        expand("{run}/record.json", run=LANGUAGE_RUNS),
-    localrule: True
-
-
-use rule run as language with:
-    input:
-        characters=rules.characters.output.characters,
+        **inputs_of(L2_ATTENTION["train_char_lm"]),
     output:
-        record=f"{LANGUAGE_RUN}/record.json",
-        weights=f"{LANGUAGE_RUN}/weights.safetensors",
-        history=f"{LANGUAGE_RUN}/history.csv",
+        **L2_ATTENTION["train_char_lm"].files,
     log:
-        f"{ROOT}/logs/language/{{attention}}/{{layers}}/{{recipe}}/seed{{seed}}.log",
+        L2_ATTENTION["train_char_lm"].log,
     wildcard_constraints:
-        attention=L_ATTENTIONS,
+        **L2_ATTENTION["train_char_lm"].constraints,
     resources:
-        **needs(mem_mb=8000, minutes=1440),
+        **needs_of(L2_ATTENTION["train_char_lm"]),
     params:
-        **words("language", study="l2_attention", settings=language_settings),
+        **words_of(L2_ATTENTION["train_char_lm"]),
 
 
-# ascend: lower bounds on Lipschitz constants by gradient ascent on the input (figures 2, 7 and 8).
-rule ascend_all:
+# Lower bounds on Lipschitz constants by gradient ascent on the input (figures 2, 7 and 8).
+use rule run as l2_attention_lipschitz_lower_bound with:
     input:
-        expand("{run}/record.json", run=ASCEND_RUNS),
-    localrule: True
-
-
-use rule run as ascend with:
-    input:
-        network=network_of,
+        **inputs_of(L2_ATTENTION["lipschitz_lower_bound"]),
     output:
-        record=f"{ASCEND_RUN}/record.json",
-        ascents=f"{ASCEND_RUN}/ascents.csv",
-        curve=f"{ASCEND_RUN}/curve.csv",
+        **L2_ATTENTION["lipschitz_lower_bound"].files,
     log:
-        f"{ROOT}/logs/ascend/{{suite}}/{{attention}}/{{weights}}/{{length}}/seed{{seed}}.log",
+        L2_ATTENTION["lipschitz_lower_bound"].log,
     wildcard_constraints:
-        suite="fig[278]",
-        attention=L_ATTENTIONS,
+        **L2_ATTENTION["lipschitz_lower_bound"].constraints,
     resources:
-        **needs(mem_mb=8000, minutes=240),
+        **needs_of(L2_ATTENTION["lipschitz_lower_bound"]),
     params:
-        **words(
-            "ascend",
-            study="l2_attention",
-            settings=ascend_settings,
-            p=lambda wildcards: P_OF[wildcards.suite],
-        ),
+        **words_of(L2_ATTENTION["lipschitz_lower_bound"]),
 
 
-# invert: x + c f(x) inverted by its fixed point (figures 3, 5 and 6).
-rule invert_all:
+# x + c f(x), inverted by fixed-point iteration (figures 3, 5 and 6).
+use rule run as l2_attention_invert_residual with:
     input:
-        expand("{run}/record.json", run=INVERT_RUNS),
-    localrule: True
-
-
-use rule run as invert with:
-    input:
-        network=network_of,
+        **inputs_of(L2_ATTENTION["invert_residual"]),
     output:
-        record=f"{INVERT_RUN}/record.json",
-        errors=f"{INVERT_RUN}/errors.csv",
-        ranges=f"{INVERT_RUN}/ranges.csv",
+        **L2_ATTENTION["invert_residual"].files,
     log:
-        f"{ROOT}/logs/invert/{{suite}}/{{attention}}/{{weights}}/{{length}}x{{dim}}/seed{{seed}}.log",
+        L2_ATTENTION["invert_residual"].log,
     wildcard_constraints:
-        suite="fig[356]",
-        attention=L_ATTENTIONS,
+        **L2_ATTENTION["invert_residual"].constraints,
     resources:
-        **needs(mem_mb=8000, minutes=120),
+        **needs_of(L2_ATTENTION["invert_residual"]),
     params:
-        **words("invert", study="l2_attention", settings=invert_settings),
+        **words_of(L2_ATTENTION["invert_residual"]),
 
 
-# examine: what theorems state and construct, case by case; what goes in and comes out of an attention layer (figure 10).
-rule examine_all:
-    input:
-        expand("{run}/record.json", run=EXAMINE_RUNS),
-    localrule: True
-
-
-use rule run as examine with:
+# Theorems and their counter-examples, case by case.
+use rule run as l2_attention_check_theorems with:
     output:
-        record=f"{EXAMINE_RUN}/record.json",
-        cases=f"{EXAMINE_RUN}/cases.csv",
+        **L2_ATTENTION["check_theorems"].files,
     log:
-        f"{ROOT}/logs/examine/{{protocol}}/seed{{seed}}.log",
+        L2_ATTENTION["check_theorems"].log,
     resources:
-        **needs(mem_mb=4000, minutes=60, gpu=0),
+        **needs_of(L2_ATTENTION["check_theorems"]),
     params:
-        **words(
-            "examine",
-            study="l2_attention",
-            settings=examine_settings,
-            modules=["relearn.studies.l2_attention.steps.theorems"],
-        ),
+        **words_of(L2_ATTENTION["check_theorems"]),
 
 
-use rule run as examine_outputs with:
+# The distribution of an attention layer's inputs and outputs (figure 10).
+use rule run as l2_attention_attention_outputs with:
     input:
-        network=network_of,
+        **inputs_of(L2_ATTENTION["attention_outputs"]),
     output:
-        record=f"{OUTPUTS_RUN}/record.json",
-        histogram=f"{OUTPUTS_RUN}/histogram.csv",
+        **L2_ATTENTION["attention_outputs"].files,
     log:
-        f"{ROOT}/logs/examine/outputs/{{attention}}/{{weights}}/seed{{seed}}.log",
+        L2_ATTENTION["attention_outputs"].log,
     wildcard_constraints:
-        attention=L_ATTENTIONS,
+        **L2_ATTENTION["attention_outputs"].constraints,
     resources:
-        **needs(mem_mb=4000, minutes=60, gpu=0),
+        **needs_of(L2_ATTENTION["attention_outputs"]),
     params:
-        **words("examine", study="l2_attention", settings=outputs_settings, protocol="outputs"),
+        **words_of(L2_ATTENTION["attention_outputs"]),
 
 
-# clock: a training step of each attention beside that of the dot product (table 1).
-rule clock_all:
+# The time of a training step of each attention, relative to the dot product (table 1).
+use rule run as l2_attention_time_training_step with:
     input:
-        expand("{run}/record.json", run=CLOCK_RUNS),
-    localrule: True
-
-
-use rule run as clock with:
-    input:
-        characters=rules.characters.output.characters,
+        **inputs_of(L2_ATTENTION["time_training_step"]),
     output:
-        record=f"{CLOCK_RUN}/record.json",
-        times=f"{CLOCK_RUN}/times.csv",
+        **L2_ATTENTION["time_training_step"].files,
     log:
-        f"{ROOT}/logs/clock/{{attention}}/seed{{seed}}.log",
+        L2_ATTENTION["time_training_step"].log,
     wildcard_constraints:
-        attention=L_ATTENTIONS,
+        **L2_ATTENTION["time_training_step"].constraints,
     resources:
-        **needs(mem_mb=8000, minutes=240),
+        **needs_of(L2_ATTENTION["time_training_step"]),
     params:
-        **words("clock", study="l2_attention", settings=clock_settings),
+        **words_of(L2_ATTENTION["time_training_step"]),

@@ -27,12 +27,7 @@ def shown(folder, kind, ending):
 RECORDS = [
     *rules.poisoning.input,
     *rules.gradinit.input,
-    *rules.characters_all.input,
-    *rules.language_all.input,
-    *rules.ascend_all.input,
-    *rules.invert_all.input,
-    *rules.examine_all.input,
-    *rules.clock_all.input,
+    *rules.l2_attention.input,
     *rules.lipsformer.input,
     *rules.layer_scale.input,
     *rules.lrformer.input,

@@ -103,7 +103,13 @@ def ascend(
     found = {"largest": values[0], "top_mean": sum(values[:5]) / len(values[:5]), "starts_count": len(values)}
     files = {"ascents.csv": rows, "curve.csv": curve}
     return write_run(
-        root, "ascend", labels, {**found, **(metrics or {})}, settings=settings, files=files, **more
+        root,
+        "lipschitz_lower_bound",
+        labels,
+        {**found, **(metrics or {})},
+        settings=settings,
+        files=files,
+        **more,
     )
 
 
@@ -130,7 +136,7 @@ def invert(
     files = {"errors.csv": rows}
     if ranges := more.pop("ranges", ()):
         files["ranges.csv"] = [dict(zip(("spread", "c", "error_max"), one)) for one in ranges]
-    return write_run(root, "invert", labels, {}, settings=settings, files=files, **more)
+    return write_run(root, "invert_residual", labels, {}, settings=settings, files=files, **more)
 
 
 def cases(root: Path, protocol: str, holds: Sequence[int], **more: Any) -> Path:
@@ -141,7 +147,9 @@ def cases(root: Path, protocol: str, holds: Sequence[int], **more: Any) -> Path:
         metrics["printed_fails_count"] = more.pop("printed_fails")
     labels = {"protocol": protocol}
     settings = {"protocol": protocol}
-    return write_run(root, "examine", labels, metrics, settings=settings, files={"cases.csv": rows}, **more)
+    return write_run(
+        root, "check_theorems", labels, metrics, settings=settings, files={"cases.csv": rows}, **more
+    )
 
 
 def outputs(root: Path, attention: str, spread: float, weights: str = "trained", **more: Any) -> Path:
@@ -154,9 +162,9 @@ def outputs(root: Path, attention: str, spread: float, weights: str = "trained",
     for at in range(-16, 16):
         count = round(1000 * math.exp(-((at + 0.5) ** 2) / 32))
         rows.append({"side": "output", "low": at * width, "high": (at + 1) * width, "count": count})
-    labels = {"protocol": "outputs", "attention": attention, "weights": weights}
+    labels = {"attention": attention, "weights": weights}
     metrics = {"input_std": 0.577, "output_std": spread}
-    return write_run(root, "examine", labels, metrics, files={"histogram.csv": rows}, **more)
+    return write_run(root, "attention_outputs", labels, metrics, files={"histogram.csv": rows}, **more)
 
 
 def clock(root: Path, attention: str, ratio: float, layers: Sequence[int] = SHALLOW, **more: Any) -> Path:
@@ -180,13 +188,15 @@ def clock(root: Path, attention: str, ratio: float, layers: Sequence[int] = SHAL
         }
     rows = [{"layers": n, "pair": pair, "own_s": ratio, "dp_s": 1.0} for n in layers for pair in range(3)]
     files = {"times.csv": rows}
-    return write_run(root, "clock", {"attention": attention}, metrics, settings=settings, files=files, **more)
+    return write_run(
+        root, "time_training_step", {"attention": attention}, metrics, settings=settings, files=files, **more
+    )
 
 
 def characters(root: Path, unigram: float = UNIGRAM, bigram: float = BIGRAM, dataset: str = "ptb") -> Path:
     metrics = {"train_sentences_count": 42068, "train_characters_count": 5e6, "vocabulary_count": 50}
     metrics |= {"unigram_nats": unigram, "bigram_nats": bigram, "longest_count": 288, "left_out_frac": 0.01}
-    return write_run(root, "characters", {"dataset": dataset}, metrics)
+    return write_run(root, "prepare_ptb_lines", {"dataset": dataset}, metrics)
 
 
 def history(best: float, steps: Sequence[int] = (0, 100, 200, 300, 400)) -> list[dict[str, Any]]:
@@ -217,7 +227,7 @@ def language(root: Path, attention: str, layers: int, best: float | None, **more
             "train_nll_nats": best - 0.05,
         }
     files = {"history.csv": more.pop("rows", None) or history(9.0 if best is None else best)}
-    return write_run(root, "language", labels, metrics, files=files, **more)
+    return write_run(root, "train_char_lm", labels, metrics, files=files, **more)
 
 
 class Study:

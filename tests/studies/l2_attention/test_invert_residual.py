@@ -30,7 +30,12 @@ SETTINGS = {
 def step(out: Path, seed: int = 0, files: tuple[Path, ...] = (), **changed: Any) -> dict:
     settings = SETTINGS | changed
     labels = {name: str(settings[name]) for name in ("attention", "weights", "length", "dim")}
-    what: dict[str, Any] = {"study": "l2_attention", "paper": "kim2020", "step": "invert", "scale": "mini"}
+    what: dict[str, Any] = {
+        "study": "l2_attention",
+        "paper": "kim2020",
+        "step": "invert_residual",
+        "scale": "mini",
+    }
     inputs = {"network": list(files)}
     with record.Run(
         out, **what, labels={"suite": "fig3", **labels}, seed=seed, settings=settings, inputs=inputs

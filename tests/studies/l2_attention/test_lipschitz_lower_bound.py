@@ -30,7 +30,12 @@ FIGURE_8 = RANDOM | SEARCH | {"p": "inf", "length": 8, "starts": 3, "steps": 150
 def step(out: Path, settings: dict[str, Any], *, seed: int = 0, **inputs: Path) -> dict[str, Any]:
     given = {name: [path] for name, path in inputs.items()}
     labels = {name: str(settings[name]) for name in ("attention", "weights", "p", "length")}
-    what: dict[str, Any] = {"study": "l2_attention", "paper": "kim2020", "step": "ascend", "scale": "mini"}
+    what: dict[str, Any] = {
+        "study": "l2_attention",
+        "paper": "kim2020",
+        "step": "lipschitz_lower_bound",
+        "scale": "mini",
+    }
     with record.Run(out, **what, labels=labels, seed=seed, settings=settings, inputs=given) as one:
         ascend.run(one, settings, given, "cpu", "fp32")
     done = record.read(out)

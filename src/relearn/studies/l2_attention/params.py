@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import DOUBLE, Need, Tensor, attention, jacobian, transformer
 from relearn.params.types import (
     Batch,
     BatchSize,
@@ -34,6 +37,10 @@ Spreads = Annotated[list[Positive], Unique, AfterValidator(ascending)]
 Attention = Literal["dp", "l2", "l2_tied", "contractive"]
 
 
+LOOKED_AT = ("dp", "l2_tied")
+"""Kinds of attention of which figures 5, 8 and 10 show a trained layer."""
+
+
 class Characters(Section):
     dataset: Literal["pydoc_topics", "ptb"]
     max_length: Annotated[Length, Field(ge=8)]
@@ -42,9 +49,19 @@ class Characters(Section):
     test_sentences: SamplesOrAll
 
 
-class LanguageNetwork(Section):
+class EvenHeads(Section):
+    """A width that is an even multiple of its heads, as sinusoidal positions need."""
+
     dim: Width
     heads: Heads
+
+    @check
+    def _dim(self) -> Iterator[Conflict]:
+        if self.dim % self.heads or self.dim % 2:
+            yield "dim", f"found {self.dim}, allowed: an even multiple of heads = {self.heads}"
+
+
+class LanguageNetwork(EvenHeads):
     ffn: Width
     norm: Literal["post_ln", "no_norm"]
     init_scale: Positive
@@ -89,25 +106,44 @@ class DepthsOf(Section):
     fixed: FixedDepths
 
 
-class Ascent(Section):
-    lengths: Lengths
+class Starts(Section):
+    """Ascents from many starts, of which the best are shown."""
+
     starts: Count
-    row_steps: StepsOrNone
     steps: Steps
     lr: Positive
     spread: Positive
     top: Count
 
+    @check
+    def _top(self) -> Iterator[Conflict]:
+        if self.top > self.starts:
+            yield "top", f"found {self.top}, allowed: at most starts = {self.starts}"
 
-class Growth(Section):
+    def memory(self, length: int, dim: int, heads: int) -> Need:
+        """The inputs of all starts, and the attention weights of one start, in double precision."""
+        inputs = Tensor("inputs", (("starts", self.starts), ("length", length), ("dim", dim)), DOUBLE)
+        return Need(("starts",), self.starts, (inputs, attention(1, heads, length, DOUBLE)))
+
+
+class Ascent(Starts):
+    lengths: Lengths
+    row_steps: StepsOrNone
+
+
+class Growth(Starts):
     length: Annotated[Length, Field(ge=2)]
     dim: Width
     heads: Heads
-    starts: Count
-    steps: Steps
-    lr: Positive
-    spread: Positive
-    top: Count
+
+    @check
+    def _dim(self) -> Iterator[Conflict]:
+        if self.dim % self.heads:
+            yield "dim", f"found {self.dim}, allowed: a multiple of heads = {self.heads}"
+
+    @forecast
+    def _memory(self) -> Iterator[Need]:
+        yield self.memory(self.length, self.dim, self.heads)
 
 
 class Inversion(Section):
@@ -121,6 +157,23 @@ class Inversion(Section):
     c: Annotated[list[Share], Unique, AfterValidator(ascending)]
     iterations: Count
 
+    @check
+    def _dim(self) -> Iterator[Conflict]:
+        if self.dim % self.heads:
+            yield "dim", f"found {self.dim}, allowed: a multiple of heads = {self.heads}"
+
+    @check
+    def _dims(self) -> Iterator[Conflict]:
+        yield from multiples(self.dims, self.heads)
+
+    @forecast
+    def _memory(self) -> Iterator[Need]:
+        """All pairs of lengths and widths: the widest layer, the longest inputs and their attention weights."""
+        longest, widest = max(self.length, *self.lengths), max(self.dim, *self.dims)
+        sizes = (("batch", self.batch), ("length", longest), ("dim", widest))
+        weights = attention(self.batch, self.heads, longest, DOUBLE)
+        yield Need(("batch",), self.batch, (Tensor("inputs", sizes, DOUBLE), weights))
+
 
 class Examine(Section):
     lengths: Lengths
@@ -130,14 +183,28 @@ class Examine(Section):
     keep: Annotated[float, Field(gt=0, lt=1)]
     bins: Annotated[Count, Field(ge=2)]
 
+    @check
+    def _dims(self) -> Iterator[Conflict]:
+        yield from multiples(self.dims, self.heads)
 
-class Clock(Section):
+    @forecast
+    def _jacobian(self) -> Iterator[Need]:
+        widest = self.dims[-1]
+        yield Need(("dims", len(self.dims) - 1), widest, (jacobian(self.lengths[-1], widest),))
+
+
+class Clock(EvenHeads):
     layers: Annotated[list[Layers], Unique, AfterValidator(ascending)]
     pairs: Annotated[Count, Field(ge=7)]
-    dim: Width
-    heads: Heads
     ffn: Width
     batch_size: Batch
+
+
+def multiples(dims: list[int], heads: int) -> Iterator[Conflict]:
+    """Every width of the list ``dims`` is a multiple of the heads."""
+    for index, dim in enumerate(dims):
+        if dim % heads:
+            yield ("dims", index), f"found {dim}, allowed: multiples of heads = {heads}"
 
 
 class L2Attention(Section):
@@ -154,6 +221,46 @@ class L2Attention(Section):
     inversion: Inversion
     examine: Examine
     clock: Clock
+
+    @check
+    def _looked_at(self) -> Iterator[Conflict]:
+        """Figures 5, 8 and 10 show layers of the one-layer models of figure 4."""
+        for kind in LOOKED_AT:
+            depths = getattr(self.depths.warmup, kind)
+            if depths and depths[0] != 1:
+                key = ("depths", "warmup", kind, 0)
+                yield key, f"found {depths[0]}, allowed: 1 (figures 5, 8 and 10 look at its layer)"
+
+    @check
+    def _evaluations(self) -> Iterator[Conflict]:
+        found, steps = self.train.evaluations, self.train.steps
+        if found > steps:
+            yield "train.evaluations", f"found {found}, allowed: at most train.steps = {steps}"
+
+    @forecast
+    def _models(self) -> Iterator[Need]:
+        sizes, recipes = self.network, (self.depths.warmup, self.depths.fixed)
+        deepest = max(
+            depth for recipe in recipes for depths in dict(recipe).values() for depth in depths or [1]
+        )
+        tensors = self._transformer(sizes, deepest, self.train.batch_size)
+        yield Need(("network", "dim"), sizes.dim, tensors)
+
+    @forecast
+    def _timed(self) -> Iterator[Need]:
+        tensors = self._transformer(self.clock, max(self.clock.layers), self.clock.batch_size)
+        yield Need(("clock", "dim"), self.clock.dim, tensors)
+
+    @forecast
+    def _ascents(self) -> Iterator[Need]:
+        need = self.figure_7.memory(self.figure_7.lengths[-1], 1, 1)
+        yield need._replace(path=("figure_7", *need.path))
+
+    def _transformer(self, sizes: Any, layers: int, batch: int) -> tuple[Tensor, ...]:
+        longest = self.characters.max_length + 1
+        return transformer(
+            dim=sizes.dim, ffn=sizes.ffn, heads=sizes.heads, layers=layers, length=longest, batch=batch
+        )
 
 
 SECTION = L2Attention

@@ -49,7 +49,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 def bigram(evidence: Evidence) -> float | None:
     """The bigram NLL of the text; of several texts the lowest."""
-    runs = select(evidence.runs, {"step": "characters"})
+    runs = select(evidence.runs, {"step": "prepare_ptb_lines"})
     known = [value for run in runs if (value := run.metrics.get("bigram_nats")) is not None]
     return min(known, default=None)
 
@@ -57,7 +57,7 @@ def bigram(evidence: Evidence) -> float | None:
 def _best(evidence: Evidence, attention: str) -> float | None:
     """The lowest mean over seeds that a depth and recipe reach with this attention."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for run in select(evidence.runs, {"step": "language", "attention": attention}):
+    for run in select(evidence.runs, {"step": "train_char_lm", "attention": attention}):
         value = run.metrics.get(METRIC)
         if value is not None:
             groups[run.labels["layers"], run.labels["recipe"]].append(float(value))

@@ -15,7 +15,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope
 
-FIGURE_2: Where = {"step": "ascend", "suite": "fig2", "attention": "l2_tied", "p": "inf"}
+FIGURE_2: Where = {"step": "lipschitz_lower_bound", "suite": "fig2", "attention": "l2_tied", "p": "inf"}
 LEAST, MOST, STARTS = 100, 1000, 50  # N and the starts for each N in figure 2
 WITHIN = 0.15  # of the slope of the bound
 ROUNDING = 1e-9  # relative; the norms are of float64
@@ -36,7 +36,10 @@ def dp_not_lipschitz(evidence: Evidence) -> Finding:
     parts, missing = _constructions(
         evidence, "theorem_3_1", "theorem 3.1: growth with the spread of the inputs"
     )
-    runs = _with("curve.csv", select(evidence.runs, {"step": "ascend", "suite": "fig8", "attention": "dp"}))
+    runs = _with(
+        "curve.csv",
+        select(evidence.runs, {"step": "lipschitz_lower_bound", "suite": "fig8", "attention": "dp"}),
+    )
     trained = select(runs, {"weights": "trained"})
     runs = trained or runs
     if not runs:
@@ -82,7 +85,9 @@ def l2_bound_holds(evidence: Evidence) -> Finding:
 
 def _p_two(evidence: Evidence) -> list[str]:
     """Beside the claim: how the optimised 2-norms of figure 7 stand to the valid bound."""
-    runs = select(evidence.runs, {"step": "ascend", "suite": "fig7", "attention": "l2_tied", "p": "two"})
+    runs = select(
+        evidence.runs, {"step": "lipschitz_lower_bound", "suite": "fig7", "attention": "l2_tied", "p": "two"}
+    )
     shares = [
         float(run.metrics["largest"] or 0.0) / float(run.metrics["bound"] or math.inf)
         for run in runs
@@ -170,7 +175,7 @@ def invertible(evidence: Evidence) -> Finding:
 
 
 def _inversions(evidence: Evidence, suite: str, attention: str) -> list[Run]:
-    where = {"step": "invert", "suite": suite, "attention": attention, "weights": "random"}
+    where = {"step": "invert_residual", "suite": suite, "attention": attention, "weights": "random"}
     return _with("errors.csv", select(evidence.runs, where))
 
 
@@ -215,7 +220,7 @@ def untied_not_lipschitz(evidence: Evidence) -> Finding:
 
 def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[Exact], list[str]]:
     """The cases of one protocol of ``examine``; nothing is trained, so they are at full size everywhere."""
-    runs = _with("cases.csv", select(evidence.runs, {"step": "examine", "protocol": protocol}))
+    runs = _with("cases.csv", select(evidence.runs, {"step": "check_theorems", "protocol": protocol}))
     rows = [row for run in runs for row in run.rows("cases.csv")]
     if not rows:
         return [], [f"no runs for {name.partition(':')[0]}"]
@@ -231,7 +236,7 @@ def same_cost(evidence: Evidence) -> Finding:
     """
     parts, missing = [], []
     for attention in ("l2", "l2_tied", "contractive"):
-        runs = select(evidence.runs, {"step": "clock", "attention": attention})
+        runs = select(evidence.runs, {"step": "time_training_step", "attention": attention})
         ratios = [
             (n, float(value))
             for run in runs

@@ -17,7 +17,7 @@ from relearn.report.seeds import Sample, difference, level, sample
 from relearn.report.verdicts import Above, Below, Side, Within
 from relearn.studies.l2_attention.claims import recipes
 
-BEST, HONEST = "language.test_nll_best_nats", "language.test_nll_nats"
+BEST, HONEST = "train_char_lm.test_nll_best_nats", "train_char_lm.test_nll_nats"
 WORDS = {BEST: "best test NLL", HONEST: "test NLL at the best validation step"}
 NAMES = {"dp": "DP", "l2": "L2", "l2_tied": "tied L2", "contractive": "contractive L2"}
 WARMUP, FIXED = "warmup_*", "fixed_*"
@@ -32,7 +32,7 @@ MARGIN = 0.02  # nats
 def language_runs(evidence: Evidence, attention: str, recipe: str) -> dict[int, list[Run]]:
     """By number of layers, in order."""
     found: dict[int, list[Run]] = defaultdict(list)
-    for run in select(evidence.runs, {"step": "language", "attention": attention, "recipe": recipe}):
+    for run in select(evidence.runs, {"step": "train_char_lm", "attention": attention, "recipe": recipe}):
         found[int(run.labels["layers"])].append(run)
     return dict(sorted(found.items()))
 

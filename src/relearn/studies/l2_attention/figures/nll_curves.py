@@ -62,7 +62,7 @@ def _line(artefact: Artefact, row: Row, depth: int, recipe: str, runs: list[Run]
 
 def _floors(evidence: Evidence) -> list[dict[str, Any]]:
     found = []
-    for run in select(evidence.runs, {"step": "characters"}):
+    for run in select(evidence.runs, {"step": "prepare_ptb_lines"}):
         for name in FLOORS:
             value = run.metrics.get(f"{name}_nats")
             if value is not None:

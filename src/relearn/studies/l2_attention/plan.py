@@ -1,0 +1,258 @@
+"""The runs of the study: character models, Lipschitz bounds from below, inversions, theorems case by case, and step times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relearn.data.text_lines import text_module_of
+from relearn.studies.family import Family, Needs
+from relearn.studies.l2_attention.recipes import FIXED, WARMUP, fixed_recipes, warmup_recipes
+
+STUDY = "l2_attention"
+KINDS = {"attention": "lstm|dp|l2|l2_tied|l2_matched|contractive"}
+LOOKED_AT = ("dp", "l2_tied")
+"""Kinds of attention whose layers figures 5, 8 and 10 show: those of the one-layer models of the first recipe."""
+NORMS = {"fig2": "inf", "fig7": "two", "fig8": "inf"}
+SIZES = {
+    "theorem_3_1": ("lengths", "dims", "heads", "spreads"),
+    "lemma_f_1": ("lengths", "dims", "spreads"),
+    "masks": ("lengths", "dims", "heads", "spreads"),
+    "dropout": ("keep", "dims", "lengths"),
+}
+"""Protocol to the settings that it takes."""
+TIMED = ("dp", "l2", "l2_tied", "contractive")
+
+
+def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
+    """The families of runs by step."""
+    own = params[STUDY]
+    lines = _lines(own, scale)
+    models = _models(own, scale, lines)
+    trained = [kind for kind in LOOKED_AT if own["depths"]["warmup"][kind]]
+    return {
+        "prepare_ptb_lines": lines,
+        "train_char_lm": models,
+        "lipschitz_lower_bound": _ascents(own, scale, models, trained),
+        "invert_residual": _inversions(own, scale, models, trained),
+        "check_theorems": _theorems(own, scale),
+        "attention_outputs": _outputs(own, scale, models, trained),
+        "time_training_step": _times(own, scale, lines),
+    }
+
+
+def _lines(own: Mapping[str, Any], scale: str) -> Family:
+    dataset = own["characters"]["dataset"]
+    return Family(
+        study=STUDY,
+        step="prepare_ptb_lines",
+        scale=scale,
+        folder=dataset,
+        cells=[{}],
+        labels={"dataset": dataset},
+        settings=own["characters"],
+        modules=[text_module_of(dataset)],
+        outputs={"characters": "characters.safetensors"},
+        needs=Needs(mem_mb=4000, minutes=60, gpu=0),
+    )
+
+
+def _models(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
+    recipes = {WARMUP: warmup_recipes(own["warmup"]), FIXED: fixed_recipes(own["fixed"])}
+    named = {name: recipe for group in recipes.values() for name, recipe in group.items()}
+    sizes = {key: own["network"][key] for key in ("dim", "heads", "ffn", "norm", "init_scale", "glorot")}
+    return Family(
+        study=STUDY,
+        step="train_char_lm",
+        scale=scale,
+        folder="{attention}/{layers}/{recipe}",
+        cells=[
+            {"attention": attention, "layers": str(layers), "recipe": name}
+            for group, names in recipes.items()
+            for attention, depths in own["depths"][group].items()
+            for layers in depths
+            for name in names
+        ],
+        seeds=own["seeds"],
+        inputs={"characters": lines.path("characters")},
+        settings=lambda attention, layers, recipe: {
+            "attention": attention,
+            "layers": int(layers),
+            **sizes,
+            "max_length": own["characters"]["max_length"],
+            **own["train"],
+            "clip_norm": None,
+            **named[recipe],
+        },
+        outputs={"weights": "weights.safetensors", "history": "history.csv"},
+        needs=Needs(mem_mb=8000, minutes=1440),
+        constraints={**KINDS, "layers": r"\d+"},
+    )
+
+
+def _ascents(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
+    """Figures 2 and 7 along the length, figure 8 along the ascent; each in the norm of its figure."""
+    figures = {"fig2": own["figure_2"], "fig7": own["figure_7"], "fig8": own["figure_8"]}
+    keys = ("starts", "row_steps", "steps", "lr", "spread", "top")
+
+    def settings(suite: str, attention: str, weights: str, length: str) -> dict[str, Any]:
+        figure = figures[suite]
+        size = {"dim": 1, "heads": 1} if suite != "fig8" else _size(own, weights, figure)
+        return {
+            "attention": attention,
+            "weights": weights,
+            "p": NORMS[suite],
+            "length": int(length),
+            **size,
+            **{key: figure[key] for key in keys if key in figure},
+        }
+
+    along_length = [
+        {"suite": suite, "attention": "l2_tied", "weights": "identity", "length": str(length)}
+        for suite in ("fig2", "fig7")
+        for length in figures[suite]["lengths"]
+    ]
+    growth = [
+        {"suite": "fig8", "attention": kind, "weights": weights, "length": str(figures["fig8"]["length"])}
+        for kind, weights in _looked_at(trained)
+    ]
+    return Family(
+        study=STUDY,
+        step="lipschitz_lower_bound",
+        scale=scale,
+        folder="{suite}/{attention}/{weights}/{length}",
+        cells=[*along_length, *growth],
+        seeds=own["seeds"][:1],
+        labels={"p": lambda suite, **_: NORMS[suite]},
+        inputs={"network": _network(own, models)},
+        settings=settings,
+        outputs={"ascents": "ascents.csv", "curve": "curve.csv"},
+        needs=Needs(mem_mb=8000, minutes=240),
+        constraints={**KINDS, "suite": "fig[278]", "length": r"\d+"},
+    )
+
+
+def _inversions(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
+    inversion = own["inversion"]
+    drawn = [kind for kind in inversion["attentions"] if kind != "contractive"]  # figure 3 shows it
+    grid: list[tuple[str, Sequence[str], str, Sequence[int], Sequence[int]]] = [
+        ("fig3", inversion["attentions"], "random", [inversion["length"]], [inversion["dim"]]),
+        ("fig5", trained, "trained", [inversion["length"]], [own["network"]["dim"]]),
+        ("fig6", drawn, "random", inversion["lengths"], inversion["dims"]),
+    ]
+
+    def settings(suite: str, attention: str, weights: str, length: str, dim: str) -> dict[str, Any]:
+        return {
+            "attention": attention,
+            "weights": weights,
+            "length": int(length),
+            "dim": int(dim),
+            "heads": own["network"]["heads"] if weights == "trained" else inversion["heads"],
+            **{key: inversion[key] for key in ("batch", "c", "iterations")},
+        }
+
+    return Family(
+        study=STUDY,
+        step="invert_residual",
+        scale=scale,
+        folder="{suite}/{attention}/{weights}/{length}x{dim}",
+        cells=[
+            {"suite": suite, "attention": kind, "weights": weights, "length": str(length), "dim": str(dim)}
+            for suite, kinds, weights, lengths, dims in grid
+            for kind in kinds
+            for length in lengths
+            for dim in dims
+        ],
+        seeds=own["seeds"][:1],
+        inputs={"network": _network(own, models)},
+        settings=settings,
+        outputs={"errors": "errors.csv", "ranges": "ranges.csv"},
+        needs=Needs(mem_mb=8000, minutes=120),
+        constraints={**KINDS, "suite": "fig[356]", "length": r"\d+", "dim": r"\d+"},
+    )
+
+
+def _theorems(own: Mapping[str, Any], scale: str) -> Family:
+    return Family(
+        study=STUDY,
+        step="check_theorems",
+        scale=scale,
+        folder="{protocol}",
+        cells=[{"protocol": name} for name in SIZES],
+        seeds=own["seeds"][:1],
+        settings=lambda protocol: {
+            "protocol": protocol,
+            **{key: own["examine"][key] for key in SIZES[protocol]},
+        },
+        outputs={"cases": "cases.csv"},
+        needs=Needs(mem_mb=4000, minutes=60, gpu=0),
+    )
+
+
+def _outputs(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
+    inversion = own["inversion"]
+    return Family(
+        study=STUDY,
+        step="attention_outputs",
+        scale=scale,
+        folder="{attention}/{weights}",
+        cells=[{"attention": kind, "weights": weights} for kind, weights in _looked_at(trained)],
+        seeds=own["seeds"][:1],
+        inputs={"network": _network(own, models)},
+        settings=lambda attention, weights: {
+            "attention": attention,
+            "weights": weights,
+            "length": inversion["length"],
+            "batch": inversion["batch"],
+            "bins": own["examine"]["bins"],
+            **_size(own, weights, inversion),
+        },
+        outputs={"histogram": "histogram.csv"},
+        needs=Needs(mem_mb=4000, minutes=60, gpu=0),
+        constraints=KINDS,
+    )
+
+
+def _times(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
+    keys = ("layers", "pairs", "dim", "heads", "ffn", "batch_size")
+    return Family(
+        study=STUDY,
+        step="time_training_step",
+        scale=scale,
+        folder="{attention}",
+        cells=[{"attention": kind} for kind in TIMED],
+        seeds=own["seeds"][:1],
+        inputs={"characters": lines.path("characters")},
+        settings=lambda attention: {
+            "attention": attention,
+            "max_length": own["characters"]["max_length"],
+            **{key: own["clock"][key] for key in keys},
+        },
+        outputs={"times": "times.csv"},
+        needs=Needs(mem_mb=8000, minutes=240),
+        constraints=KINDS,
+    )
+
+
+def _looked_at(trained: Sequence[str]) -> list[tuple[str, str]]:
+    """Kind of attention and its weights: random ones of each kind, trained ones where there is a model."""
+    both = {kind: ["random", "trained"] if kind in trained else ["random"] for kind in LOOKED_AT}
+    return [(kind, weights) for kind, named in both.items() for weights in named]
+
+
+def _size(own: Mapping[str, Any], weights: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    """Width and heads: of the language model where its weights are used, else of the section."""
+    found = own["network"] if weights == "trained" else section
+    return {"dim": found["dim"], "heads": found["heads"]}
+
+
+def _network(own: Mapping[str, Any], models: Family) -> Any:
+    """The trained model whose first layer a run takes; none where weights are drawn or given."""
+    recipe = next(iter(warmup_recipes(own["warmup"])))
+
+    def path(attention: str, weights: str, seed: str, **_: str) -> list[str]:
+        if weights != "trained":
+            return []
+        return [models.path("weights", attention=attention, layers=1, recipe=recipe, seed=seed)]
+
+    return path

@@ -1,0 +1,32 @@
+"""attention_outputs: the distribution of an attention layer's inputs and outputs (kim2020, figure 10).
+
+Settings: attention, weights (random, or trained with the input `network`), length, dim, heads, batch, bins.
+Output: histogram.csv, see :mod:`relearn.measures.attention_cases.outputs`.
+Metrics: input_std, output_std, input_range, output_range, output_range_over_input_range, entries_count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+NEEDS_TORCH = True
+NOTES = [
+    "float64",
+    "inputs U[-10, 10] with token 0 at zero; range and initial values of random weights are ours",
+]
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    import torch
+
+    from relearn.measures.attention_cases.outputs import COLUMNS, histograms, spread
+    from relearn.steps.csv_rows import write_rows
+    from relearn.studies.l2_attention.steps.layer_under_test import layer_of, zero_token_inputs
+
+    layer = layer_of(settings, inputs, run.seed, device)
+    x = zero_token_inputs(settings["batch"], settings["length"], settings["dim"], run.seed, device)
+    with torch.no_grad():
+        y = layer(x)
+    write_rows(run.output("histogram.csv"), COLUMNS, histograms(x, y, settings["bins"]))
+    run.finish({**spread(x, y), "entries_count": x.numel()}, notes=NOTES)
