@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
+from pydantic import BaseModel
 from torch import nn
 
 from relearn.layers.self_attention import SelfAttention
@@ -122,12 +124,12 @@ def test_the_limit_itself_is_allowed() -> None:
 
 # forecast: (values that are each in range and together too large, the key that is named, a word of the largest tensor)
 BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
-    "schema_rules_gradinit._folder_memory": (
+    "gradinit._folder_memory": (
         {"gradinit.imagenet.batch_size": 65_536, "gradinit.imagenet.size": 1024},
         "gradinit.imagenet.batch_size",
         "channels 64",
     ),
-    "schema_rules_gradinit._translation_memory": (
+    "gradinit._translation_memory": (
         {
             "gradinit.translation.network.ffn": 65_536,
             "gradinit.translation.network.layers": 1024,
@@ -136,7 +138,7 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "gradinit.translation.train.max_tokens",
         "activations",
     ),
-    "schema_rules_gradinit._beam_memory": (
+    "gradinit._beam_memory": (
         {
             "gradinit.translation.beam.size": 10_000,
             "gradinit.translation.beam.extra": 10_000,
@@ -145,6 +147,15 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         "gradinit.translation.beam.size",
         "units so far",
+    ),
+    "layer_scale._memory": (
+        {
+            "layer_scale.network.dim": 65_536,
+            "layer_scale.network.heads": 4,
+            "layer_scale.grid.depths": [1024],
+        },
+        "layer_scale.network.dim",
+        "weights of the layers",
     ),
     "schema_rules_l2_attention._language_memory": (
         {"l2_attention.network.dim": 65_536, "l2_attention.depths.fixed.dp": [1024]},
@@ -264,9 +275,20 @@ def nested(changes: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
+def forecasts(section: type[BaseModel]) -> Iterator[str]:
+    """Names of the forecasts of a section and of all below it."""
+    for name in dir(section):
+        if getattr(inspect.getattr_static(section, name), "__forecasts__", False):
+            yield name
+    for field in section.model_fields.values():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from forecasts(part)
+
+
 def test_every_forecast_is_tried() -> None:
-    known = [f"{one.__module__.rpartition('.')[2]}.{one.__name__}" for one in schema_rules.NEEDS]
-    assert known == list(BEYOND)
+    known = [*(one.__name__ for one in schema_rules.NEEDS), *forecasts(parameters.schema())]
+    assert sorted(known) == sorted(name.rpartition(".")[2] for name in BEYOND)
 
 
 @pytest.mark.parametrize("forecast", BEYOND)

@@ -12,7 +12,6 @@ from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
 from relearn.params import forecast_memory
 from relearn.params import rules_vision as schema_rules_vision
 from relearn.studies.freelb import params_rules as schema_rules_freelb
-from relearn.studies.gradinit import params_rules as schema_rules_gradinit
 from relearn.studies.long_short import params_rules as schema_rules_long_short
 
 Get = Callable[[str], Any]
@@ -173,7 +172,6 @@ def _test_images(get: Get) -> Iterator[Conflict]:
 
 
 NEEDS = (
-    *schema_rules_gradinit.NEEDS,
     *schema_rules_vision.NEEDS,
     *schema_rules_long_short.NEEDS,
     *schema_rules_freelb.NEEDS,
@@ -197,7 +195,6 @@ def _memory(get: Get) -> Iterator[Conflict]:
 RULES = (
     *(_split, _images, _poisons, _targets, _classes, _neighbours, _milestones, _batches),
     *(_victims, _study_targets, _class_sizes, _test_images),
-    *schema_rules_gradinit.RULES,
     *schema_rules_vision.RULES,
     *schema_rules_long_short.RULES,
     *schema_rules_freelb.RULES,

@@ -1,11 +1,15 @@
-"""What params.yaml may say of ``gradinit`` (zhu2022, chapter 4)."""
+"""The section ``gradinit`` of params.yaml (zhu2022, chapter 4): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, create_model
 
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import Need, Tensor, first_maps, transformer
 from relearn.params.types import (
     Batch,
     Count,
@@ -33,6 +37,8 @@ from relearn.params.types import (
     unique,
 )
 
+STEM = 64
+"""Channels of the first convolution of the networks on ImageNet (He et al. 2016)."""
 Overlap = Annotated[float, Field(ge=0, le=1)]
 NetworkName = Literal[
     "VGG-19",
@@ -83,6 +89,15 @@ TranslationRun = Annotated[
 class Images(Section):
     dataset: Literal["digits", "cifar10"]
     train_per_class: Annotated[SampleCount, Field(ge=2)]
+
+    @check
+    def _train_per_class(self) -> Iterator[Conflict]:
+        found, most = self.train_per_class, MOST_FOR_TRAINING[self.dataset]
+        if found > most:
+            yield (
+                "train_per_class",
+                f"found {found}, allowed: at most {most} images a class of {self.dataset}",
+            )
 
 
 class CorpusOf(Section):
@@ -221,6 +236,22 @@ class ImageNet(Section):
     mixup: Positive
     initialise: InitialiseFolder
 
+    @check
+    def _milestones(self) -> Iterator[Conflict]:
+        for index, milestone in enumerate(self.milestones):
+            if milestone >= self.epochs:
+                line = f"found {milestone}, allowed: less than imagenet.epochs = {self.epochs}"
+                yield ("milestones", index), line
+
+    @forecast
+    def _folder_memory(self) -> Iterator[Need]:
+        """A batch of images, and the activations after the stride of 2 that all these networks begin with."""
+        for path, batch in (
+            (("batch_size",), self.batch_size),
+            (("initialise", "batch_size"), self.initialise.batch_size),
+        ):
+            yield Need(path, batch, first_maps(batch, self.size, 2, STEM))
+
 
 class Probe(Section):
     networks: Networks
@@ -235,6 +266,11 @@ class Transformer(Section):
     heads: Heads
     layers: Layers
     dropout: Share
+
+    @check
+    def _heads(self) -> Iterator[Conflict]:
+        if self.dim % self.heads or self.dim % 2:
+            yield "dim", f"found {self.dim}, allowed: an even multiple of heads = {self.heads}"
 
 
 class InitialiseTranslation(Section):
@@ -255,6 +291,18 @@ class TrainTranslation(Section):
     weight_decay: NotNegative
     label_smoothing: Share
     evaluations: Count
+
+    @check
+    def _steps(self) -> Iterator[Conflict]:
+        found, whole = self.steps, self.schedule_steps
+        if found > whole:
+            yield "steps", f"found {found}, allowed: at most schedule_steps = {whole}"
+
+    @check
+    def _warmup(self) -> Iterator[Conflict]:
+        found, whole = self.warmup_steps, self.schedule_steps
+        if found >= whole:
+            yield "warmup_steps", f"found {found}, allowed: less than schedule_steps = {whole}"
 
 
 class Beam(Section):
@@ -303,6 +351,88 @@ class GradInit(Section):
     imagenet: ImageNet
     probe: Probe
     translation: Translation
+
+    @check
+    def _batches(self) -> Iterator[Conflict]:
+        images = CLASSES * self.images.train_per_class
+        for key, size in (
+            ("train.batch_size", self.train.batch_size),
+            ("probe.batch_size", self.probe.batch_size),
+        ):
+            if size > images:
+                line = f"found {size}, allowed: at most {images} images ({CLASSES} x images.train_per_class)"
+                yield key, line
+
+    @check
+    def _pools(self) -> Iterator[Conflict]:
+        """GradInit draws its first batch and the new images of its second one together."""
+        part = 2.0 - self.initialise.overlap
+        most = int(CLASSES * self.images.train_per_class / part)
+        for key, size in (
+            ("initialise.batch_size", self.initialise.batch_size),
+            ("first_steps.batch_size", self.first_steps.batch_size),
+        ):
+            if size > most:
+                line = f"found {size}, allowed: at most {most} (2 - overlap = {part:g} times as many images are drawn)"
+                yield key, line
+
+    @check
+    def _test_images(self) -> Iterator[Conflict]:
+        dataset, found = self.images.dataset, self.train.test_images
+        most = images_for_testing(dataset, CLASSES * self.images.train_per_class)
+        if found > most:
+            line = f"found {found}, allowed: at most the {most} test images of {dataset}; 0 = all"
+            yield "train.test_images", line
+
+    @check
+    def _one_data_set(self) -> Iterator[Conflict]:
+        """A table shows a network on one data set."""
+        for name in FolderStarts.model_fields:
+            elsewhere = getattr(self.networks, name)
+            for index, network in enumerate(getattr(self.imagenet.networks, name)):
+                if network in elsewhere:
+                    line = f"found {network}, allowed: networks that are not in gradinit.networks.{name} too"
+                    yield ("imagenet", "networks", name, index), line
+
+    @check
+    def _lengths(self) -> Iterator[Conflict]:
+        """GradInit cuts a batch of sentences into thirds, so that it needs three of them."""
+        longest = self.corpus.max_length + 1
+        for key, found, rows in (
+            ("translation.initialise.max_tokens", self.translation.initialise.max_tokens, 3),
+            ("translation.train.max_tokens", self.translation.train.max_tokens, 1),
+        ):
+            if found < rows * longest:
+                sentences = "1 sentence" if rows == 1 else f"{rows} sentences"
+                line = f"found {found}, allowed: at least {rows * longest} ({sentences} of corpus.max_length + 1)"
+                yield key, line
+
+    @forecast
+    def _translation_memory(self) -> Iterator[Need]:
+        """Encoder and decoder, on as many sentences as a batch of tokens holds."""
+        own, longest = self.translation.network, self.corpus.max_length + 1
+        for step, found in (
+            ("initialise", self.translation.initialise.max_tokens),
+            ("train", self.translation.train.max_tokens),
+        ):
+            tensors = transformer(
+                layers=2 * own.layers,
+                dim=own.dim,
+                ffn=own.ffn,
+                heads=own.heads,
+                length=longest,
+                batch=found // longest,
+                vocabulary=self.corpus.vocabulary,
+            )
+            yield Need(("translation", step, "max_tokens"), found, tensors)
+
+    @forecast
+    def _beam_memory(self) -> Iterator[Need]:
+        """The outputs of every layer of the decoder for all units of all branches so far."""
+        own, beam = self.translation.network, self.translation.beam
+        longest = int(beam.factor * self.corpus.max_length) + beam.extra
+        sizes = (("layers", own.layers), ("beam", beam.size), ("length", longest), ("dim", own.dim))
+        yield Need(("translation", "beam", "size"), beam.size, (Tensor("units so far", sizes),))
 
 
 SECTION = GradInit
