@@ -18,13 +18,13 @@ from types import ModuleType
 from relearn import __version__
 from relearn.runs import exit_codes as exits
 from relearn.runs import orphan_guard as parents
-from relearn.runs.warm import client as warm
+from relearn.runs.warm import client as warm_client
 from relearn.studies import STUDIES
 from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
     *("render", "track", "ui", "jobs", "adopt", "recover"),
-    *("setups", "code", "validate", "warm", "robustness"),
+    *("setups", "code", "validate", "dvc", "warm", "robustness"),
 )
 
 
@@ -65,7 +65,7 @@ def _step(study: Study, argv: list[str]) -> int:
     args = parser.parse_args(argv[2:], argparse.Namespace(study=study.name, step=name))
 
     def call() -> int:
-        done = warm.start(argv, args.threads)
+        done = warm_client.start(argv, args.threads)
         return run_step(study, args) if done is None else done
 
     return exits.guarded(f"{study.name} {name}", call)
