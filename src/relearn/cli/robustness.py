@@ -3,7 +3,7 @@
     relearn robustness --model resnet50 --weights mine.pth --set val=imagenet/val --set a=imagenet-a --pgd-eps 1/255 --out mine
 
 ``--set NAME=PLACE``, as often as wanted: val, real, v2, c, a, r, nine (folders, see :mod:`relearn.studies.robustness.steps.folder_sets`), test (a file of
-``relearn prepare``). ``--corruptions`` makes corrupted images from test, or from val where there is no c. It prints a table and writes
+a step ``prepare_images``). ``--corruptions`` makes corrupted images from test, or from val where there is no c. It prints a table and writes
 robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
 """
 
