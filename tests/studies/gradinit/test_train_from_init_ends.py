@@ -1,4 +1,4 @@
-"""How `learn` ends: divergence with its step, a killed run with the same bits, a wrong start in one line."""
+"""How `train_from_init` ends: divergence with its step, a killed run with the same bits, a wrong input in one line."""
 
 from __future__ import annotations
 
