@@ -179,7 +179,6 @@ NEEDS = (
     *schema_rules_l2_attention.NEEDS,
     *schema_rules_lipsformer.NEEDS,
     *schema_rules_vision.NEEDS,
-    *schema_rules_long_short.NEEDS,
     *schema_rules_freelb.NEEDS,
 )
 """Forecasts of memory. Poisoning and robustness have none: their single bounds keep them far below the limit."""

@@ -11,10 +11,9 @@ from relearn.params.forecast_memory import Need, jacobian, transformer
 Get = Callable[[str], Any]
 Conflict = tuple[tuple[str | int, ...], str]
 
-STUDIES = ("lipsformer", "lrformer", "long_short")
+STUDIES = ("lipsformer", "lrformer")
 LOOKS = {
     "lrformer": ("lrformer.uncertainty.images",),
-    "long_short": ("long_short.similarity.images", "robustness.withstand.images"),
 }
 """What asks for test images of a study after it has trained."""
 CHANNELS = {"Swin-T": (96, 3), "Swin-S": (96, 3), "Swin-B": (128, 4), "CSwin-T": (64, 2)}
@@ -64,7 +63,6 @@ def _batches(get: Get) -> Iterator[Conflict]:
     keys = {
         "lipsformer": ("train",),
         "lrformer": ("grid.optimisers.depth_6", "grid.optimisers.depth_12"),
-        "long_short": ("train",),
     }
     for study, places in keys.items():
         images = CLASSES * get(f"{study}.images.train_per_class")

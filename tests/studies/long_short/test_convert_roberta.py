@@ -245,7 +245,10 @@ def test_a_checkpoint_is_converted_and_not_pretrained(bench: Bench, folder: Path
 def test_a_checkpoint_that_is_none(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench.run("none", checkpoint=str(tmp_path), code=2)
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert line.startswith(f"relearn long_short convert_roberta: checkpoint: {tmp_path}: ") and "tokenizer.json" in line
+    assert (
+        line.startswith(f"relearn long_short convert_roberta: checkpoint: {tmp_path}: ")
+        and "tokenizer.json" in line
+    )
 
 
 def test_a_run_that_diverges(bench: Bench) -> None:
