@@ -15,9 +15,8 @@ from relearn.data.prepared_stream import HELD_OUT
 from relearn.data.streams import STREAMS
 from relearn.layers.efficient import kinds
 from relearn.models.timm_names import NAMES as TIMM_NAMES
-from relearn.steps import count_families
 from relearn.studies.long_short import networks, params, params_lra, params_text, plan_images
-from relearn.studies.long_short.steps import train_long_char_lm
+from relearn.studies.long_short.steps import count_params_flops, train_long_char_lm
 from relearn.studies.robustness import params as schema_robustness
 from relearn.studies.robustness.steps import folder_sets
 
@@ -70,8 +69,7 @@ def test_networks_and_their_stages_are_those_of_the_registry() -> None:
 
 
 def test_families_are_those_that_are_counted() -> None:
-    assert set(get_args(params.Family)) == set(plan_images.COUNTED)
-    assert {*plan_images.COUNTED, "gradient"} == set(count_families.FAMILIES)  # the last belongs to freelb
+    assert set(get_args(params.Family)) == set(plan_images.COUNTED) == set(count_params_flops.FAMILIES)
 
 
 def test_what_is_withstood_is_known_to_the_step() -> None:
