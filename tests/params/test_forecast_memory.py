@@ -256,7 +256,7 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "long_short.adapt.max_length",
         "logits",
     ),
-    "schema_rules_freelb._encoder_memory": (
+    "FreeLB._encoder_memory": (
         {"freelb.encoders.bert.dim": 65_536, "freelb.encoders.bert.layers": 24},
         "freelb.encoders.bert.dim",
         "weights of the layers",

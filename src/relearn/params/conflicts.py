@@ -80,6 +80,9 @@ def _value(annotation: Any, value: Any, broken: set[Key], at: Key) -> Any:
     if get_origin(annotation) is dict and _is_section(get_args(annotation)[1]) and isinstance(value, Mapping):
         below = get_args(annotation)[1]
         return {name: settled(below, one, broken, (*at, name)) for name, one in value.items()}
+    if get_origin(annotation) is list and _is_section(get_args(annotation)[0]) and isinstance(value, list):
+        (item,) = get_args(annotation)
+        return [settled(item, one, broken, (*at, index)) for index, one in enumerate(value)]
     return value
 
 
@@ -97,6 +100,9 @@ def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
     if isinstance(section, Mapping):
         for name, one in section.items():
             yield from _sections(one, (*at, name))
+    elif isinstance(section, list):
+        for index, one in enumerate(section):
+            yield from _sections(one, (*at, index))
     elif isinstance(section, Section):
         yield at, section
         for name, field in type(section).model_fields.items():

@@ -11,7 +11,6 @@ from typing import Any
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
 from relearn.params import forecast_memory
 from relearn.params import rules_vision as schema_rules_vision
-from relearn.studies.freelb import params_rules as schema_rules_freelb
 from relearn.studies.long_short import params_rules as schema_rules_long_short
 
 Get = Callable[[str], Any]
@@ -174,7 +173,6 @@ def _test_images(get: Get) -> Iterator[Conflict]:
 NEEDS = (
     *schema_rules_vision.NEEDS,
     *schema_rules_long_short.NEEDS,
-    *schema_rules_freelb.NEEDS,
 )
 """Forecasts of memory. Poisoning and robustness have none: their single bounds keep them far below the limit."""
 
@@ -197,7 +195,6 @@ RULES = (
     *(_victims, _study_targets, _class_sizes, _test_images),
     *schema_rules_vision.RULES,
     *schema_rules_long_short.RULES,
-    *schema_rules_freelb.RULES,
     _memory,
 )
 

@@ -1,6 +1,4 @@
-"""What zhu2022 lets one count or calculate without training, family by family; one place for ``count`` to ask.
-
-Networks of chapter 5 at their published sizes, and the exact case of chapter 3.
+"""Counts of the networks of zhu2022, chapter 5, at their published sizes, by family.
 
 ======== ============================================== ================================================================
 family   rows of ``counts.csv``                         metrics
@@ -9,9 +7,6 @@ lra      an attention and task of table 5.1             {attention}_{task}_gflop
 language the two character models of table 5.7          small_parameters_count, large_parameters_count
 vision   a network and image side of table 5.8          {network}_{side}_parameters_count, {network}_{side}_gflops
 ======== ============================================== ================================================================
-
-The family ``gradient`` writes ``gradients.csv`` (see :mod:`relearn.studies.freelb.steps.gradient_cases`) and has the metrics largest_difference (over its
-cases; relative) and cases_count.
 
 FLOPs are multiply-adds, one product with its sum counts one: fvcore's convention, which the paper used.
 """
@@ -25,35 +20,20 @@ COLUMNS = (
     *("model", "task_or_input", "parameters_count", "printed_parameters", "parameters_agree"),
     *("flops_count", "printed_flops_giga", "flops_agree", "note"),
 )
-FAMILIES = ("lra", "language", "vision", "gradient")
+FAMILIES = ("lra", "language", "vision")
 Row = dict[str, Any]
 
 
 def counted(family: str) -> tuple[list[Row], dict[str, float]]:
-    """Rows with the columns of :func:`table` and metrics of one of :data:`FAMILIES`.
+    """Rows with :data:`COLUMNS` and metrics of one of :data:`FAMILIES`.
 
     Raises:
         ValueError: another family.
     """
     if family not in FAMILIES:
         raise ValueError(f"family is {family!r}; allowed: {', '.join(FAMILIES)}")
-    rows = {"lra": _lra, "language": _language, "vision": _vision, "gradient": _gradient}[family]()
+    rows = {"lra": _lra, "language": _language, "vision": _vision}[family]()
     return rows, _metrics(family, rows)
-
-
-def table(family: str) -> tuple[str, Sequence[str]]:
-    """The file of a family's rows, and its columns."""
-    if family == "gradient":
-        from relearn.studies.freelb.steps import gradient_cases
-
-        return "gradients.csv", gradient_cases.COLUMNS
-    return "counts.csv", COLUMNS
-
-
-def _gradient() -> list[Row]:
-    from relearn.studies.freelb.steps.gradient_cases import gradient_cases
-
-    return gradient_cases()
 
 
 def _lra() -> list[Row]:
@@ -99,8 +79,6 @@ CHARACTERS = 204
 
 
 def _metrics(family: str, rows: Sequence[Row]) -> dict[str, float]:
-    if family == "gradient":
-        return {"largest_difference": max(row["difference"] for row in rows), "cases_count": len(rows)}
     if family == "language":
         return {f"{row['model']}_parameters_count": row["parameters_count"] for row in rows}
     names = [f"{row['model']}_{row['task_or_input']}" for row in rows]

@@ -1,10 +1,9 @@
-"""count: parameters and multiply-adds of networks at their published sizes, beside what a paper prints; and what else needs no training.
+"""count: parameters and multiply-adds of networks at their published sizes, beside what a paper prints.
 
-Settings: family, one of :data:`relearn.steps.count_families.FAMILIES` (zhu2022, chapters 3 and 5; rows and metrics: see there); or
+Settings: family, one of :data:`relearn.steps.count_families.FAMILIES` (zhu2022, chapter 5; rows and metrics: see there); or
 network, a name of :data:`relearn.measures.model_counts.PUBLISHED` (qi2023). No inputs; nothing is computed or stored, the network is
 built on torch's meta device, with 1,000 classes but for LipsFormer-Swin-L++, whose printed number is of ImageNet-22K.
-Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, what does not exist is empty); of
-family gradient: gradients.csv.
+Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, what does not exist is empty).
 Metrics: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga.
 """
 
@@ -44,9 +43,8 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
         family = settings["family"]
         rows, metrics = count_families.counted(family)
-        name, columns = count_families.table(family)
-        write_rows(run.output(name), columns, rows)
-        run.finish(metrics, notes=[] if family == "gradient" else [NOTE])
+        write_rows(run.output("counts.csv"), count_families.COLUMNS, rows)
+        run.finish(metrics, notes=[NOTE])
         return
     from functools import partial
     from importlib import import_module

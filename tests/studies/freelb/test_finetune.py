@@ -20,7 +20,7 @@ from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
-from .runs import ACQUIRE, ENCODER, FINETUNE, Bench, tasks
+from .runs import ENCODER, FINETUNE, PRETRAIN, Bench, tasks
 
 torchvision_schema.declare()
 pytest.importorskip("transformers", reason="an optional extra")
@@ -60,8 +60,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An encoder that acquire made."""
-    made = Bench(tmp_path_factory.mktemp("encoder"), "acquire", ACQUIRE)
+    """An encoder made by pretrain_encoder."""
+    made = Bench(tmp_path_factory.mktemp("encoder"), "pretrain_encoder", PRETRAIN)
     made.run("encoder", steps=3)
     return made.runs / "encoder/encoder.safetensors"
 

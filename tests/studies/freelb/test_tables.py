@@ -202,7 +202,7 @@ def test_single_models_are_berts_and_ensembles_are_robertas(tmp_path):
     pretend.finetune(tmp_path, "mrpc", "freelb", 0.8, encoder="bert")
     pretend.finetune(tmp_path, "mrpc", "freelb", 0.2, encoder="roberta")
     pretend.finetune(tmp_path, "rte", "freelb", 0.9, encoder="bert")
-    pretend.vote(tmp_path, "freelb", 0.7)
+    pretend.ensemble(tmp_path, "freelb", 0.7)
     known = evidence_of(tmp_path)
     cells = cells_of("zhu2022.table3.2", known)
     assert cells["freelb", "mrpc_accuracy"].mean == pytest.approx(0.78)
@@ -226,7 +226,9 @@ def test_questions_with_several_answers(tmp_path):
 
 def test_increases_are_of_a_model_a_reference_and_a_task(tmp_path):
     for seed, size in enumerate((1.0, 3.0, 2.0)):
-        pretend.provoke(tmp_path, "cola", {"vanilla": 5e-4 * size, "freelb": 1.4e-4 * size}, seed=seed)
+        pretend.max_loss_increase(
+            tmp_path, "cola", {"vanilla": 5e-4 * size, "freelb": 1.4e-4 * size}, seed=seed
+        )
     cells = cells_of("zhu2022.table3.5", evidence_of(tmp_path))
     found = cells["freelb", "cola/increase"]
     assert found.mean == pytest.approx(2 * 0.9 * 1.4e-4) and found.published == {"paper": 1.4e-4}

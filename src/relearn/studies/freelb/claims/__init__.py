@@ -134,7 +134,7 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
 
     On every task that counts, with the balls of both references: each is in favour of its own.
     """
-    where = {"step": "provoke", "encoder": ENCODER}
+    where = {"step": "max_loss_increase", "encoder": ENCODER}
     tasks = _ordered({run.labels["task"] for run in select(evidence.runs, where)})
     judged = [task for task in tasks if _provoked(evidence, task)] or tasks
     parts = {}
@@ -143,7 +143,7 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
             ours, *rivals = (
                 sample(
                     evidence,
-                    f"provoke.increase_{model}_{reference}_nats",
+                    f"max_loss_increase.increase_{model}_{reference}_nats",
                     {**where, "task": task},
                     network=f"{ENCODER}/{task}/{model}",
                 )
@@ -178,13 +178,9 @@ def _provoked(evidence: Evidence, task: str) -> bool:
     )
 
 
-def gradient_is_free(evidence: Evidence) -> Finding:
+def gradient_equals_virtual_batch(evidence: Evidence) -> Finding:
     """FreeLB's gradient is that of the K-fold virtual batch with its perturbations and masks, in every case; nothing is trained."""
-    runs = [
-        run
-        for run in select(evidence.runs, {"step": "count", "family": "gradient"})
-        if run.file("gradients.csv")
-    ]
+    runs = [run for run in select(evidence.runs, {"step": "check_gradient"}) if run.file("gradients.csv")]
     rows = [row for run in runs for row in run.rows("gradients.csv")]
     if not rows:
         return Finding(missing=["no runs for FreeLB's gradient"])
@@ -201,7 +197,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "mask_reuse": mask_reuse,
     "yopo_not_better": yopo_not_better,
     "smallest_max_increase": smallest_max_increase,
-    "gradient_is_free": gradient_is_free,
+    "gradient_equals_virtual_batch": gradient_equals_virtual_batch,
 }
 
 
