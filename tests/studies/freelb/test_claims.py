@@ -94,7 +94,7 @@ def test_a_task_at_the_majority_answer_is_left_out_and_shown(tmp_path):
         deciding = [one for one in claim.parts if one.decides]
         assert all("cola" not in one.name for one in deciding) and deciding
     notes = [note for claim in found.values() for one in claim.parts for note in one.notes]
-    assert "mrpc: vanilla training, or what is compared, is not above the majority answer, left out" in notes
+    assert "mrpc: left out, because vanilla or the compared runs are not above the majority answer" in notes
 
 
 def test_where_no_task_is_learned_nothing_is_said(tmp_path):
@@ -362,7 +362,7 @@ def test_both_references_count(tmp_path):
         )
         pretend.finetune(tmp_path, "cola", "vanilla", 0.8, seed=seed)
     claim = judged(tmp_path, "smallest_max_increase")
-    assert claim.verdict == "contradicted" and claim.main.name == "cola, balls of pgd: freelb - pgd"
+    assert claim.verdict == "contradicted" and claim.main.name == "cola, radii of pgd: freelb - pgd"
 
 
 def test_increases_on_a_task_that_vanilla_did_not_learn(tmp_path):

@@ -18,6 +18,7 @@ from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, guesser
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
+from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
 from .runs import ENCODER, FINETUNE, PRETRAIN, Bench, tasks
@@ -179,7 +180,7 @@ def test_a_killed_run_goes_on_where_it_was(
         if state["steps"] == at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(finetune, "SAVED", 5)
+    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
     own: dict[str, Any] = {"method": METHODS[method], "accumulate": accumulate, "steps": 20, "evaluations": 2}
     whole = bench.run(f"whole_{method}", **own)
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)

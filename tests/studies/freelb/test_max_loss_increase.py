@@ -249,7 +249,7 @@ def test_the_dev_part_of_a_task_is_read(monkeypatch: pytest.MonkeyPatch) -> None
     part, source = max_loss_increase.read({**SETTINGS, "samples": 6})
     assert len(part) == 6 and part.labels is not None and part.labels.sum() == 3 and json.dumps(source)
     with pytest.raises(
-        ValueError, match=r"^task: stsb asks for values, none of which is right or wrong \(allowed: .*\)$"
+        ValueError, match=r"^task: stsb is a regression without correct answers \(allowed: .*\)$"
     ):
         max_loss_increase.read({**SETTINGS, "task": "stsb"})
     with pytest.raises(ValueError, match=r"^task: 'tea' \(allowed: .*\)$"):
@@ -272,7 +272,7 @@ def test_candidates_of_other_families(tmp_path: Path, monkeypatch: pytest.Monkey
     assert metrics["samples_count"] >= 3 and {row["reference"] for row in rows} == {"freelb"}
     assert metrics["increase_vanilla_freelb_nats"] > 0 and "increase_vanilla_pgd_nats" not in metrics
     network = compared_networks.Network("x", bench.path("pgd"), part, SETTINGS, "cpu")
-    some = network.some(torch.arange(8))
+    some = network.samples(torch.arange(8))
     width = 8 if family == "albert" else 16
     assert some.embeds.shape == (*some.real.shape, width) and some.real.shape[:2] == (8, 3)
     own, _ = some.losses_of(torch.tensor([5, 2]))(some.embeds[[5, 2]])
@@ -309,7 +309,7 @@ def test_without_a_sample_or_a_radius_there_is_no_increase(
     pretend(monkeypatch, Examples(turned.rows, 1 - turned.labels, turned.ids))
     assert bench.run("none") == 0
     done = record.read(bench.root / "runs/none")
-    assert done["outcome"] == "not_converged" and "answer rightly" in done["outcome_reason"]
+    assert done["outcome"] == "not_converged" and "answer correctly" in done["outcome_reason"]
     assert done["metrics"] == {
         "samples_count": 0.0,
         "dropped_count": 3.0,

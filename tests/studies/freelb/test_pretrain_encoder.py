@@ -19,6 +19,7 @@ from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import FAMILIES, guesser
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
+from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import pretrain_encoder
 
 from .runs import ENCODER, PRETRAIN, Bench
@@ -85,7 +86,7 @@ def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.Mon
         if state["steps"] == 15:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(pretrain_encoder, "SAVED", 5)
+    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
     bench.run("killed", code=130)
     monkeypatch.undo()
