@@ -211,7 +211,7 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "lrformer.examine.lrsa.dims[1]",
         "Jacobian",
     ),
-    "schema_rules_freelb._encoder_memory": (
+    "FreeLB._encoder_memory": (
         {"freelb.encoders.bert.dim": 65_536, "freelb.encoders.bert.layers": 24},
         "freelb.encoders.bert.dim",
         "weights of the layers",

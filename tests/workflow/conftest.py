@@ -127,7 +127,7 @@ FEW: dict[str, Any] = {
     "robustness.withstand.networks": ["CvT-LS-13", "ResNet-50"],
     "freelb.seeds": [0],
     "freelb.finetune.runs": RUNS,
-    "freelb.contrast.methods": ["vanilla", "freelb"],
+    "freelb.train_images_adversarially.methods": ["vanilla", "freelb"],
 }
 
 

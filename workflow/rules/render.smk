@@ -13,12 +13,7 @@ RECORDS = [
     *rules.lrformer.input,
     *rules.long_short.input,
     *rules.robustness.input,
-    *rules.count_freelb_all.input,
-    *rules.acquire_all.input,
-    *rules.finetune_all.input,
-    *rules.provoke_all.input,
-    *rules.vote_all.input,
-    *rules.contrast_all.input,
+    *rules.freelb.input,
 ]
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relearn.params import forecast_memory
-from relearn.studies.freelb import params_rules as schema_rules_freelb
 from relearn.studies.long_short import params_rules as schema_rules_long_short
 
 Get = Callable[[str], Any]
@@ -18,7 +17,6 @@ Conflict = tuple[tuple[str | int, ...], str]
 
 
 NEEDS = (
-    *schema_rules_freelb.NEEDS,
 )
 """Forecasts of memory. Poisoning and robustness have none: their single bounds keep them far below the limit."""
 
@@ -38,7 +36,6 @@ def _memory(get: Get) -> Iterator[Conflict]:
 
 RULES = (
     *schema_rules_long_short.RULES,
-    *schema_rules_freelb.RULES,
     _memory,
 )
 

@@ -22,7 +22,7 @@ IMAGES, TEXTS = "images", "texts"
 REFERENCE = "vanilla"
 MARKS = "soD^"
 COLOUR = (MUTED, *(COLOURS[name] for name in ("start", "bullseye_polytope", "gradinit")))
-CLEAN = "contrast.acc_frac"
+CLEAN = "train_images_adversarially.acc_frac"
 NAMES = {
     "rte": "RTE",
     "cola": "CoLA",

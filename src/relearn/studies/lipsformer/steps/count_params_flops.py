@@ -1,10 +1,8 @@
-"""count: parameters and multiply-adds of a network at its published size, compared with the printed numbers (qi2023).
+"""count_params_flops: parameters and multiply-adds of a network at its published size, compared with the printed numbers (qi2023).
 
-Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`; or family ``gradient`` (freelb, see
-:mod:`relearn.steps.count_families`). No inputs. The network is built on torch's meta device, with 1,000 classes but for
+Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`. No inputs. The network is built on torch's meta device, with 1,000 classes but for
 LipsFormer-Swin-L++, whose printed number is for ImageNet-22K.
-Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, a missing value an empty cell); of
-family gradient: gradients.csv.
+Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, a missing value an empty cell).
 Metrics: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga.
 """
 
@@ -38,15 +36,6 @@ CLASSES = {"LipsFormer-Swin-L++": 21_841}
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    if "family" in settings:
-        from relearn.steps import count_families
-
-        family = settings["family"]
-        rows, metrics = count_families.counted(family)
-        name, columns = count_families.table(family)
-        write_rows(run.output(name), columns, rows)
-        run.finish(metrics)
-        return
     from functools import partial
     from importlib import import_module
 
