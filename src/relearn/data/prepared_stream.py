@@ -140,7 +140,9 @@ def load_prepared_stream(path: Path | str) -> PreparedStream:
             description = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             names = set(file.keys())
             if set(PARTS) - names or "stream" not in description:
-                raise ValueError(f"{path}: not a prepared stream; `relearn long_short prepare_char_stream` writes one")
+                raise ValueError(
+                    f"{path}: not a prepared stream; `relearn long_short prepare_char_stream` writes one"
+                )
             parts = {part: file.get_tensor(part) for part in PARTS}
     except SafetensorError as error:
         raise ValueError(f"{path}: not a safetensors file ({str(error).splitlines()[0]})") from None

@@ -14,7 +14,13 @@ from .fake_records import write_run
 
 ISSUE = {
     *("cp_beats_fc", "cp_black_box", "attack_is_invisible", "knn_removes_poisons", "knn_keeps_accuracy"),
-    *("knn_beats_baselines", "best_k_is_1_to_2_class_sizes", "hull_proposition", "dropout_transfers", "overlap_not_needed"),
+    *(
+        "knn_beats_baselines",
+        "best_k_is_1_to_2_class_sizes",
+        "hull_proposition",
+        "dropout_transfers",
+        "overlap_not_needed",
+    ),
     *("multilayer_end_to_end", "replication_helps"),
 }
 DEFINED = claims.load(FOLDERS)

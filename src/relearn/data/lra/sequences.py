@@ -180,7 +180,9 @@ def load(path: Path | str) -> Sequences:
             header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except SafetensorError as fault:
-        raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn long_short prepare_lra` writes one") from None
+        raise ValueError(
+            f"{path}: {' '.join(str(fault).split())}; `relearn long_short prepare_lra` writes one"
+        ) from None
     missing = [name for name in TOLD if name not in header]
     missing += [
         f"{part}_{kind}"
