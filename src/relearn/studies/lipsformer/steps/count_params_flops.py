@@ -1,7 +1,7 @@
 """count_params_flops: parameters and multiply-adds of a network at its published size, compared with the printed numbers (qi2023).
 
-Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`. No inputs. The network is built on torch's meta device, with 1,000 classes but for
-LipsFormer-Swin-L++, whose printed number is for ImageNet-22K.
+Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`. No inputs. The network is built on torch's
+meta device, with 1,000 classes but for LipsFormer-Swin-L++, whose printed number is for ImageNet-22K.
 Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, a missing value an empty cell).
 Metrics: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga.
 """
