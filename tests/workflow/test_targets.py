@@ -102,13 +102,13 @@ def test_what_recover_puts_aside_is_made_again_by_the_command_that_it_advises(
     advice = answer.splitlines()[-1].split("`")[1]
     assert advice.startswith("snakemake")
     finished.run(*shlex.split(advice))
-    assert ran(finished) == {"evaluate": 1, "render": 1}
+    assert ran(finished) == {"feature_plane": 1, "render": 1}
     assert record.read(file)["outputs"] == sound and not record.verify_outputs(record.read(file))
 
 
 @pytest.mark.slow
 def test_a_lost_input_made_again_with_the_same_bytes_spares_the_jobs_behind_it(finished: Scratch) -> None:
-    file = only("poisoning/prepare/**/record.json")
+    file = only("poisoning/prepare_images/**/record.json")
     file.unlink()
     finished.run(*SNAKEMAKE, str(file))
     assert ran(finished) == {"prepare": 1}
