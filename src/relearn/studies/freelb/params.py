@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -220,7 +220,7 @@ class FineTune(Section):
     @check
     def _names(self) -> Iterator[Conflict]:
         """An encoder has a name once, and a run starts from an earlier one."""
-        before: dict[tuple[str, str], list[str]] = {}
+        before: dict[tuple[str, str], Sequence[str]] = {}
         for index, run in enumerate(self.runs):
             encoder, name, first = run.encoder, run.name, run.init_from
             if (encoder, name) in before:
