@@ -20,8 +20,8 @@ from relearn import cli
 from relearn.data import imagenet_real
 from relearn.models import checkpoints, timm_names, vision
 from relearn.models.vision import create
-from relearn.params.reading import load
 from relearn.runs import record
+from relearn.studies import parameters
 from relearn.studies.lipsformer.plan import plan
 from relearn.studies.lipsformer.steps import evaluate_imagenet as retest
 
@@ -251,7 +251,7 @@ def test_the_settings_of_the_documents_are_those_of_the_step() -> None:
     page = (ROOT / "docs/imagenet-checks.md").read_text(encoding="utf-8")
     shown = json.loads(re.findall(r"--settings '(.*?)'", page, re.S)[0])
     assert shown.keys() == SETTINGS.keys() and shown["network"]["name"] in timm_names.NAMES
-    family = plan(load(ROOT / "params.yaml", "paper"), "paper")["evaluate_imagenet"]
+    family = plan(parameters.load(ROOT / "params.yaml", "paper"), "paper")["evaluate_imagenet"]
     planned = family.settings_of(variant="CSwin-T")
     assert planned.keys() == shown.keys()
     assert all(planned[name] == shown[name] for name in ("val", "v2")), "the plan reads other folders"
