@@ -89,13 +89,3 @@ def gradinit(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
         return evidence_of(pretend_gradinit.Chapter().write(tmp_path_factory.mktemp("gradinit")))
-
-
-@pytest.fixture(scope="session")
-def l2_attention(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
-    """The records of Lipschitz self-attention as pretend_l2_attention.Study describes them."""
-    from ..studies.l2_attention import fake_records as pretend_l2_attention
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "fsync", lambda _: None)
-        return evidence_of(pretend_l2_attention.Study().write(tmp_path_factory.mktemp("l2_attention")))

@@ -1,4 +1,4 @@
-"""Record folders of ``classify`` and ``throughput``, written through the record API, with numbers a test chooses."""
+"""Record folders of `train_vision` and ``throughput``, written through the record API, with numbers a test chooses."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def classify(root: Path, study: str, labels: Mapping[str, str], accuracy: float 
     rows = more.pop("rows", None)
     files = {"history.csv": history(shown, outcome) if rows is None else rows, **more.pop("files", {})}
     place = "/".join(f"depth{value}" if key == "depth" else value for key, value in labels.items())
-    return write_run(root, study, "classify", labels, place, metrics, files, outcome=outcome, **more)
+    return write_run(root, study, "train_vision", labels, place, metrics, files, outcome=outcome, **more)
 
 
 def ablation(root: Path, variant: str, accuracy: float | None, **more: Any) -> Path:

@@ -27,7 +27,7 @@ PER_EPOCH = math.ceil(COUNT / RECIPE["batch_size"])
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Runs:
-    runs = Runs(tmp_path_factory.mktemp("classify"))
+    runs = Runs(tmp_path_factory.mktemp("train_vision"))
     for name in NETWORKS:
         runs.classify(name, name)
     return runs
@@ -44,7 +44,7 @@ def accuracy_of(net: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def start(runs: Runs, network: str, seed: int = 0) -> nn.Module:
-    """The network as `classify` starts it."""
+    """The network as `train_vision` starts it."""
     settings = {**RECIPE, "network": NETWORKS[network]}
     torch.manual_seed(seed)
     return vision.create(**vision_recipe.describe(settings, runs.task())).eval()

@@ -1,4 +1,4 @@
-"""How `classify` ends and what it starts from: divergence with its step, a killed run with the same bits, images in folders."""
+"""How `train_vision` ends and what it starts from: divergence with its step, a killed run with the same bits, images in folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PER_EPOCH = math.ceil(COUNT / RECIPE["batch_size"])
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Runs:
-    return Runs(tmp_path_factory.mktemp("classify"))
+    return Runs(tmp_path_factory.mktemp("train_vision"))
 
 
 # --- divergence ------------------------------------------------------------------------------------

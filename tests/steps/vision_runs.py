@@ -1,4 +1,4 @@
-"""Tiny runs of `classify`: digits prepared once, trainings as records below one folder."""
+"""Tiny runs of `train_vision`: digits prepared once, trainings as records below one folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from relearn.models import vision
 from relearn.models.vision_classifier import VisionClassifier
 from relearn.runs import record
 from relearn.steps.tasks import vision_recipe
+from relearn.studies.study import load
 
+STEPS = {**load("lipsformer").steps, **load("robustness").steps}
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
 COUNT = 200  # images to train on
 FOUR = {"embed_dim": 8, "depths": [1, 1, 2, 1], "num_heads": [2, 2, 2, 2], "patch_size": 1}
@@ -53,12 +55,12 @@ RECIPE: dict[str, Any] = {
 
 
 class Runs:
-    """``classify`` on the same 200 digits; ``root / name`` is a run's folder."""
+    """`train_vision` on the same 200 digits; ``root / name`` is a run's folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root / "results/mini/runs"
         self.data = self.root / "images/data.safetensors"
-        self.step("prepare", "images", SPLIT, {})
+        self.step("prepare_images", "images", SPLIT, {})
 
     def step(
         self,
@@ -74,7 +76,7 @@ class Runs:
         with record.Run(
             self.root / name, **what, labels=labels, seed=seed, settings=settings, inputs=given
         ) as one:
-            import_module(f"relearn.steps.{step}").run(one, dict(settings), given, "cpu", "fp32")
+            import_module(STEPS[step]).run(one, dict(settings), given, "cpu", "fp32")
         done = record.read(self.root / name)
         assert record.verify_outputs(done) == []
         return done
@@ -82,7 +84,7 @@ class Runs:
     def classify(self, name: str, network: str = "lipsformer", *, seed: int = 0, **changes: Any) -> dict:
         settings = {"network": NETWORKS[network], **RECIPE, **changes}
         labels = {"suite": "test", "variant": name}
-        return self.step("classify", name, settings, labels, seed, data=self.data)
+        return self.step("train_vision", name, settings, labels, seed, data=self.data)
 
     def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
         with (self.root / name / file).open(newline="", encoding="utf-8") as table:

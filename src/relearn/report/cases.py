@@ -1,4 +1,4 @@
-"""The rows of ``cases.csv`` of one protocol of the step ``examine``, as parts of an exact claim."""
+"""The rows of ``cases.csv`` of one protocol of the step `check_theorems`, as parts of an exact claim."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cases(evidence: Evidence, protocol: str) -> Cases:
     """All rows of this protocol; none where it was not run."""
     runs = [
         run
-        for run in select(evidence.runs, {"step": "examine", "protocol": protocol})
+        for run in select(evidence.runs, {"step": "check_theorems", "protocol": protocol})
         if run.file("cases.csv")
     ]
     return Cases([row for run in runs for row in run.rows("cases.csv")], tuple(run.folder for run in runs))

@@ -1,4 +1,4 @@
-"""Trainings of image networks by the step ``classify``, as claims compare them: by variant, seed by seed.
+"""Trainings of image networks by the step `train_vision`, as claims compare them: by variant, seed by seed.
 
 A variant is a training's labels below its suite. Accuracy is that of the trained weights after the last epoch. A
 training that diverged before it had one counts with the best that it had before, or with chance.
@@ -16,12 +16,12 @@ from relearn.report.seeds import Sample, level, mean, sample
 from relearn.report.verdicts import Above
 
 MIN_SEEDS = 3
-STEP = "classify"
+STEP = "train_vision"
 ALWAYS = Above(1.0, strict=False)  # a share of trainings that no exception lowers
 
 
 def trainings(evidence: Evidence, where: Where) -> list[Run]:
-    """Of the step ``classify``, or of the step that the filter names."""
+    """Of the step `train_vision`, or of the step that the filter names."""
     return select(evidence.runs, {"step": STEP, **where})
 
 

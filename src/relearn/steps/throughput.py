@@ -1,6 +1,6 @@
 """throughput: images a second and peak memory of a vision network beside another, in the same run.
 
-Settings: network (a printed name, see :data:`NETWORKS`; or, as in ``classify``, a table of name and arguments as timm takes them),
+Settings: network (a printed name, see :data:`NETWORKS`; or, as in `train_vision`, a table of name and arguments as timm takes them),
 batch_size, size (side of the images), pairs; where they are given, as_released (false; of a printed name), classes (1000), modes (both),
 memory (true: a process for each network and mode) and against (a name of timm's or such a table; needed beside a table, else the Swin
 of the same size). No input: images are random.

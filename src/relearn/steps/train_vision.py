@@ -85,7 +85,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         seconds.start()  # anew: behind evaluate, which stopped the clock
         return found
 
-    with Progress(f"classify {' '.join(run.labels.values())}") as progress:
+    with Progress(f"train_vision {' '.join(run.labels.values())}") as progress:
         fitted = fit(
             net,
             task.source(size) if streamed else (task.images, task.labels),

@@ -140,7 +140,7 @@ def invert(
 
 
 def cases(root: Path, protocol: str, holds: Sequence[int], **more: Any) -> Path:
-    """Cases of ``examine`` that hold (1) or not (0)."""
+    """Cases of `check_theorems` that hold (1) or not (0)."""
     rows = [{"case": at, "norm": 10.0**at, "holds": one} for at, one in enumerate(holds)]
     metrics = {"cases_count": len(rows), "holds_count": sum(holds)}
     if "printed_fails" in more:

@@ -7,7 +7,7 @@ from typing import Any
 
 L = "l2_attention"
 CHARACTERS, LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK = (
-    f"{L}/{step}" for step in ("characters", "language", "ascend", "invert", "examine", "clock")
+    f"{L}/{step}" for step in ("characters", "language", "ascend", "invert", "check_theorems", "clock")
 )
 STEPS = {CHARACTERS, LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK}
 # runs that look at the attention of a trained model

@@ -48,7 +48,7 @@ def quick(monkeypatch):
 
 
 def module_of(name):
-    return importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    return importlib.import_module(RENDERERS[FIGURES[name].renderer])
 
 
 def points_of(name, evidence):

@@ -166,7 +166,8 @@ def test_from_the_command_line_with_no_step_and_few_starts(tmp_path):
     import json
 
     settings = FIGURE_2 | {"starts": 2, "steps": 0, "top": 5}
-    words = ["ascend", "--settings", json.dumps(settings), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    words = ["l2_attention", "lipschitz_lower_bound", "--settings", json.dumps(settings)]
+    words += ["--out", str(tmp_path / "run"), "--device", "cpu"]
     assert cli.main(words) == 0
     metrics = record.read(tmp_path / "run")["metrics"]
     assert metrics["growth"] == 1 and metrics["steps_count"] == 0 and metrics["late_rise_frac"] == 0

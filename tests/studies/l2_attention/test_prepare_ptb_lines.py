@@ -27,13 +27,22 @@ SETTINGS = {
 
 def run(out: Path, **changes: object) -> dict:
     settings = SETTINGS | changes
-    words = ["characters", "--settings", json.dumps(settings), "--out", str(out), "--device", "cpu"]
+    words = [
+        "l2_attention",
+        "prepare_ptb_lines",
+        "--settings",
+        json.dumps(settings),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+    ]
     assert cli.main([*words, "--label", f"dataset={settings['dataset']}"]) == 0
     return record.read(out)
 
 
 def out_of(root: Path, name: str = "one") -> Path:
-    return root / "results/mini/runs/l2_attention/characters" / name
+    return root / "results/mini/runs/l2_attention/prepare_ptb_lines" / name
 
 
 def test_from_settings_to_record(tmp_path: Path) -> None:
@@ -71,7 +80,8 @@ def test_equal_settings_make_equal_bytes(tmp_path: Path) -> None:
 
 def test_a_fault_leaves_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = out_of(tmp_path)
-    words = ["characters", "--settings", json.dumps(SETTINGS | {"dataset": "text8"}), "--out", str(out)]
+    settings = json.dumps(SETTINGS | {"dataset": "text8"})
+    words = ["l2_attention", "prepare_ptb_lines", "--settings", settings, "--out", str(out)]
     assert cli.main([*words, "--label", "dataset=text8", "--device", "cpu"]) != 0
     assert "text 'text8' is unknown; allowed: pydoc_topics, ptb" in capsys.readouterr().err
     assert not (out / "record.json").exists()

@@ -40,12 +40,12 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("clock") / "results/mini/runs/l2_attention"
-    assert step(runs, "characters", "characters", CHARACTERS, {"dataset": "pydoc_topics"}) == 0
+    assert step(runs, "prepare_ptb_lines", "characters", CHARACTERS, {"dataset": "pydoc_topics"}) == 0
     return runs
 
 
 def step(runs: Path, name: str, out: str, settings: dict, labels: dict[str, str], *more: str) -> int:
-    words = [name, "--study", "l2_attention", "--settings", json.dumps(settings), "--device", "cpu"]
+    words = ["l2_attention", name, "--settings", json.dumps(settings), "--device", "cpu"]
     words += ["--out", str(runs / out), *more]
     for key, value in labels.items():
         words += ["--label", f"{key}={value}"]
@@ -55,7 +55,7 @@ def step(runs: Path, name: str, out: str, settings: dict, labels: dict[str, str]
 def clocked(runs: Path, out: str, **changes: Any) -> int:
     settings = {**SETTINGS, **changes}
     given = ["--input", "characters", str(runs / "characters/characters.safetensors")]
-    return step(runs, "clock", out, settings, {"attention": str(settings["attention"])}, *given)
+    return step(runs, "time_training_step", out, settings, {"attention": str(settings["attention"])}, *given)
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ class Bench:
         self.characters = self.runs / "characters/characters.safetensors"
 
     def step(self, step: str, name: str, settings: dict, labels: dict[str, str], *inputs: str) -> dict:
-        words = [step, "--study", "l2_attention", "--settings", json.dumps(settings), "--device", "cpu"]
+        words = ["l2_attention", step, "--settings", json.dumps(settings), "--device", "cpu"]
         words += ["--out", str(self.runs / name), *inputs]
         for key, value in labels.items():
             words += ["--label", f"{key}={value}"]
@@ -72,7 +72,9 @@ class Bench:
         settings = {**SETTINGS, **changes}
         labels = {key: str(settings[key]) for key in ("attention", "layers")}
         labels["recipe"] = "test"
-        return self.step("language", name, settings, labels, "--input", "characters", str(self.characters))
+        return self.step(
+            "train_char_lm", name, settings, labels, "--input", "characters", str(self.characters)
+        )
 
     def history(self, name: str) -> list[dict[str, str]]:
         with (self.runs / name / "history.csv").open(newline="") as file:
@@ -82,7 +84,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench = Bench(tmp_path_factory.mktemp("language"))
-    bench.step("characters", "characters", CHARACTERS, {"dataset": "pydoc_topics"})
+    bench.step("prepare_ptb_lines", "characters", CHARACTERS, {"dataset": "pydoc_topics"})
     bench.language("run")
     return bench
 

@@ -42,11 +42,11 @@ def whole(tmp_path_factory):
 def points_of(name, evidence):
     artefact = FIGURES[name]
     own = Evidence(run for run in evidence.runs if run.study == artefact.study)
-    return importlib.import_module(f"relearn.report.figures.{artefact.renderer}").points(artefact, own)
+    return importlib.import_module(RENDERERS[artefact.renderer]).points(artefact, own)
 
 
 def drawn_of(name, evidence):
-    module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
     return module.draw(FIGURES[name], points_of(name, evidence))
 
 
@@ -61,7 +61,7 @@ def labels(drawn):
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, whole, tmp_path):
     empty, full, _ = SIZES[name]
-    module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
     for known, panels, said in ((evidence_of(tmp_path), empty, empty), (whole, full, 0)):
         assert all(set(point) == set(module.FIELDS) for point in points_of(name, known))
         drawn = drawn_of(name, known)

@@ -159,7 +159,7 @@ def test_the_machine_of_the_speed_stands_in_the_caption(whole, tmp_path):
 
 
 def test_steps_of_vision_are_quantities():
-    for step in ("classify", "uncertainty", "throughput", "retest"):
+    for step in ("train_vision", "evaluate_uncertainty", "throughput", "evaluate_imagenet"):
         found = quantities.quantity(f"{step}.acc_frac")
         assert (found.step, found.metric) == (step, "acc_frac")
 

@@ -61,7 +61,12 @@ def count(root: Path, network: str, **changed: Any) -> None:
     }
     metrics = {"parameters_millions": millions, "multiply_adds_giga": giga}
     write_run(
-        root, "lipsformer", "count", {"network": network}, metrics, {"counts.csv": [{**row, **changed}]}
+        root,
+        "lipsformer",
+        "count_params_flops",
+        {"network": network},
+        metrics,
+        {"counts.csv": [{**row, **changed}]},
     )
 
 
@@ -73,7 +78,7 @@ def cases(root: Path, study: str, protocol: str, rows: Sequence[Mapping[str, Any
         "bound_share_max": 1.0,
         "printed_share_max": 1.5,
     }
-    write_run(root, study, "examine", {"protocol": protocol}, metrics, {"cases.csv": rows})
+    write_run(root, study, "check_theorems", {"protocol": protocol}, metrics, {"cases.csv": rows})
 
 
 def theorem_1(case: str, p: str, norm: float, holds: int = 1, printed_holds: int = 1) -> dict[str, Any]:

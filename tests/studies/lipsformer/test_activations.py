@@ -32,7 +32,7 @@ def examined(root, slopes=SLOPES):
     ]
     metrics = {f"{name}_slope_max": slope for name, slope in slopes.items()}
     files = {"cases.csv": cases, "curves.csv": curves}
-    pretend.write_run(root, "lipsformer", "examine", {"protocol": "activations"}, metrics, files)
+    pretend.write_run(root, "lipsformer", "check_theorems", {"protocol": "activations"}, metrics, files)
     return evidence_of(root)
 
 

@@ -21,8 +21,11 @@ from relearn.data import imagenet_real
 from relearn.models import checkpoints, timm_names, vision
 from relearn.models.vision import create
 from relearn.runs import record
+from relearn.studies import parameters
+from relearn.studies.lipsformer.plan import plan
 from relearn.studies.lipsformer.steps import evaluate_imagenet as retest
 
+ROOT = Path(__file__).parents[3]
 VIT = {"name": "vit_tiny_patch16_224", "patch_size": 8, "embed_dim": 8, "depth": 1, "num_heads": 2}
 CLASSES, SIZE = 12, 16
 SETTINGS: dict[str, Any] = {
@@ -245,19 +248,23 @@ def test_outputs_that_are_not_finite_are_told(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_documents_are_those_of_the_step() -> None:
-    page = (Path(__file__).parents[3] / "docs/imagenet-checks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/imagenet-checks.md").read_text(encoding="utf-8")
     shown = json.loads(re.findall(r"--settings '(.*?)'", page, re.S)[0])
     assert shown.keys() == SETTINGS.keys() and shown["network"]["name"] in timm_names.NAMES
-    rule = (Path(__file__).parents[3] / "workflow/settings/lipsformer.smk").read_text(encoding="utf-8")
-    assert all(f'"{name}": "{shown[name]}"' in rule for name in ("val", "v2")), "the rule reads other folders"
+    family = plan(parameters.load(ROOT / "params.yaml", "paper"), "paper")["evaluate_imagenet"]
+    planned = family.settings_of(variant="CSwin-T")
+    assert planned.keys() == shown.keys()
+    assert all(planned[name] == shown[name] for name in ("val", "v2")), "the plan reads other folders"
     assert "3,163 images" in page and sum(not one for one in imagenet_real.load()) == 3163
 
 
 def test_from_the_command_line(tmp_path: Path, real: Path) -> None:
     vision.FILE.save(network(), tmp_path / "ours.safetensors")
-    arguments = ["--settings", json.dumps(SETTINGS), "--study", "lipsformer", "--device", "cpu"]
+    arguments = ["--settings", json.dumps(SETTINGS), "--device", "cpu"]
     files = ["--input", "weights", str(tmp_path / "ours.safetensors"), "--input", "real", str(real)]
-    assert cli.main(["retest", *arguments, *files, "--out", str(tmp_path / "a")]) == 0
+    assert (
+        cli.main(["lipsformer", "evaluate_imagenet", *arguments, *files, "--out", str(tmp_path / "a")]) == 0
+    )
     assert list(rows_of(tmp_path / "a")) == ["val", "real", "v2"]
 
 

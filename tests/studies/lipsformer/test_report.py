@@ -8,19 +8,19 @@ import pytest
 
 from relearn.report import claims, coverage, grid, published, table, table_formats
 
-from ...report.conftest import FOLDERS, chapter, evidence_of, numbers
+from ...report.conftest import FOLDERS, SECTIONS, chapter, evidence_of, numbers
 from . import fake_records as pretend
 
 ARTEFACTS = {
     name: one
     for name, one in (chapter("lipsformer") | chapter("lrformer")).items()
-    if one.where[0]["step"] in ("count", "examine")
+    if one.where[0]["step"] in ("count_params_flops", "check_theorems")
 }
 DEFINED = {"qi2023.table2": 18, "qi2023.table4": 3, "qi2023.table5": 5, "qi2023.table7": 16}
 ACTIVATIONS = {"qi2023.appendix_a1", "qi2023.fig2"}  # test_activations.py
 ADDITIONS = {f"addition.{study}_constructions" for study in ("lipsformer", "lrformer")}
-SECTIONS = {name: one for name, one in claims.load(FOLDERS).items() if name in pretend.PAPERS}
-EXACT = {name for section in SECTIONS.values() for name, one in section.items() if one["kind"] == "exact"}
+OURS = {name: one for name, one in claims.load(FOLDERS).items() if name in pretend.PAPERS}
+EXACT = {name for section in OURS.values() for name, one in section.items() if one["kind"] == "exact"}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def cells_of(name, evidence):
 
 def judged(root):
     known = evidence_of(root)
-    return {claim.id: claim for claim in claims.judge_all(SECTIONS, dict.fromkeys(SECTIONS, known), SECTIONS)}
+    return {claim.id: claim for claim in claims.judge_all(OURS, dict.fromkeys(OURS, known), SECTIONS)}
 
 
 def test_the_tables_are_those_of_the_counts_and_one_of_constructions_a_paper():

@@ -201,7 +201,7 @@ def words(drawn):
 
 
 def drawn_of(name, evidence):
-    module = importlib.import_module(f"relearn.report.figures.{FIGURES[name].renderer}")
+    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
     return module.draw(FIGURES[name], module.points(FIGURES[name], evidence))
 
 

@@ -44,7 +44,7 @@ class Digits(Runs):
         self, name: str, settings: dict[str, Any], model: Path | None = None, **inputs: Path
     ) -> dict:
         given = {"data": self.data, "network": model or self.model} | inputs
-        return self.step("withstand", name, settings, {"network": name}, 3, **given)
+        return self.step("evaluate_robustness", name, settings, {"network": name}, 3, **given)
 
     def images(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """At equal distances."""
@@ -291,7 +291,7 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "seed": 0,
     }
     listed = {"dataset": "mine", "sha256": None}
-    with record.Run(tmp_path / "listing", step="folder", **what, settings=listed) as one:
+    with record.Run(tmp_path / "listing", step="list_imagenet", **what, settings=listed) as one:
         folder_step.run(one, listed, {}, "cpu", "fp32")
     net = network(3)
     with torch.no_grad():
@@ -301,7 +301,9 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     settings = NOTHING | {"sets": {"val": "", "a": ""}, "protocol": PROTOCOL}
 
     def step(name: str) -> dict:
-        with record.Run(tmp_path / name, step="withstand", **what, settings=settings, inputs=given) as one:
+        with record.Run(
+            tmp_path / name, step="evaluate_robustness", **what, settings=settings, inputs=given
+        ) as one:
             withstand.run(one, settings, given, "cpu", "fp32")
         return record.read(tmp_path / name)
 

@@ -3,7 +3,7 @@
 At least 3 seeds. The head of claims.yaml asks that text models beat the majority class, which for a model of
 characters is the unigram distribution of the training text. Here more is asked: some depth and recipe of each
 attention must have a test NLL below that of the training text's pairs of characters (``bigram_nats`` of the record
-of ``characters``). A network whose attentions do nothing can learn these pairs, so one that is no better says
+of `prepare_ptb_lines`). A network whose attentions do nothing can learn these pairs, so one that is no better says
 nothing about its attention.
 """
 

@@ -219,7 +219,7 @@ def untied_not_lipschitz(evidence: Evidence) -> Finding:
 
 
 def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[Exact], list[str]]:
-    """The cases of one protocol of ``examine``; nothing is trained, so they are at full size everywhere."""
+    """The cases of one protocol of `check_theorems`; nothing is trained, so they are at full size everywhere."""
     runs = _with("cases.csv", select(evidence.runs, {"step": "check_theorems", "protocol": protocol}))
     rows = [row for run in runs for row in run.rows("cases.csv")]
     if not rows:

@@ -1,4 +1,4 @@
-"""invert: is y = x + c f(x) inverted by x <- y - c f(x) where f is self-attention? kim2020, figures 3, 5 and 6.
+"""invert_residual: is y = x + c f(x) inverted by x <- y - c f(x) where f is self-attention? kim2020, figures 3, 5 and 6.
 
 Settings: attention (dp | l2 | l2_tied | contractive), weights (random | trained), length, dim, heads, batch (sequences), c (a list),
 iterations. Input: network, if weights is trained. What is drawn, and what the paper leaves open:
@@ -54,7 +54,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         progress(done, len(settings["c"]) * (1 + len(SPREADS)))
         return found
 
-    with Progress(f"invert {settings['attention']} {size[0]}x{size[1]}") as progress:
+    with Progress(f"invert_residual {settings['attention']} {size[0]}x{size[1]}") as progress:
         for c in settings["c"]:
             found = history(c, settings["batch"])
             worst, middle = found.errors.amax(1), found.errors.median(1).values

@@ -1,9 +1,9 @@
-"""The one attention layer that `invert` and `examine` look at, and the inputs of kim2020, section 5.2, on which they do.
+"""The one attention layer that `invert_residual` and `attention_outputs` examine, and the inputs of kim2020, section 5.2, on which they do.
 
 The paper says: one x_i = 0 and the others uniform at random, weights randomly initialised. It says neither the range nor the scale. Ours:
 entries U[-10, 10], the widest range that it names anywhere (appendix I draws starts from up to that), token 0 at zero, and the start that
 the layers' constructor draws (Xavier-uniform, each map as a whole). L2-MHA is the tied layer with A_h of theorem 3.2, without division by
-its bound; the untied one fares like the dot product. At ranges of 1 or less every one of them is inverted; see `ranges.csv` of `invert`.
+its bound; the untied one fares like the dot product. At ranges of 1 or less every one of them is inverted; see `ranges.csv` of `invert_residual`.
 
 Everything is computed in float64: the errors of interest end far below float32's rounding.
 """

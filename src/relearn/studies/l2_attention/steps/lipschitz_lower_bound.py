@@ -1,4 +1,4 @@
-"""ascend: how large the norm of an attention layer's Jacobian gets by gradient ascent on its input. kim2020, figures 2, 7 and 8.
+"""lipschitz_lower_bound: how large the norm of an attention layer's Jacobian gets by gradient ascent on its input. kim2020, figures 2, 7 and 8.
 
 Settings: attention (dp | l2_tied), p (inf | two), length, dim, heads, weights (identity | random | trained), starts, steps, lr, spread,
 top.
@@ -51,7 +51,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     layer = _layer(settings, inputs, run.seed, device)
     starts = _starts(settings, run.seed, device)
     with Progress(
-        f"ascend {run.labels.get('suite', '')} {settings['attention']} {settings['length']}"
+        f"lipschitz_lower_bound {run.labels.get('suite', '')} {settings['attention']} {settings['length']}"
     ) as progress:
         found, curve, rise = _ascents(layer, starts, settings, run.seed, progress)
     bounds = _bounds(layer, settings)
@@ -141,7 +141,7 @@ def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
 def _ascents(
     layer: Any, starts: Any, settings: dict[str, Any], seed: int, progress: Any
 ) -> tuple[Any, Any, float]:
-    """What `ascend` found, the whole way (steps, S), and how much of it came late."""
+    """What the ascents found, the whole way (steps, S), and how much of it came late."""
     from dataclasses import replace
 
     import torch

@@ -1,4 +1,4 @@
-"""What ``examine`` runs of kim2020: theorem 3.1, lemma F.1, masks and dropout; columns, rows and telling numbers of each."""
+"""What `check_theorems` runs of kim2020: theorem 3.1, lemma F.1, masks and dropout; columns, rows and telling numbers of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""clock: the time of a training step of a character Transformer, with one kind of attention beside dot products.
+"""time_training_step: the time of a training step of a character Transformer, with one kind of attention beside dot products.
 
 Settings: attention (as in language, lstm too), layers (a list of depths), dim, heads, ffn, batch_size (lines),
 max_length (characters of the longest line; the network reads one place more, the start mark), pairs (at least 7).
@@ -61,7 +61,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     sizes |= {"vocabulary": prepared.vocabulary, "max_length": settings["max_length"] + 1, "dropout": 0.0}
     rows: list[dict[str, float]] = []
     metrics: dict[str, float] = {}
-    with Progress(f"clock {settings['attention']}") as progress:
+    with Progress(f"time_training_step {settings['attention']}") as progress:
         for layers in depths:
             own, dp = (
                 training_step(create(attention=kind, layers=layers, **sizes), batch, device, precision)

@@ -1,10 +1,10 @@
-"""retest: top-1 accuracy of a checkpoint on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (qi2023, table 8).
+"""evaluate_imagenet: top-1 accuracy of a checkpoint on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (qi2023, table 8).
 
 Settings: network ({"name": of timm's registry, …its arguments}), classes, val and v2 (folders of RELEARN_MIRROR with one
 folder a class; null: not that set), real (true: also the labels of ReaL for the images of val), size, crop_ratio,
 interpolation (bilinear | bicubic | lanczos), average (true: the moving average of the weights, where a training program
 wrote one beside them; a file of ours has none), batch_size, test_images (of each set, spread evenly over it; 0: all).
-Inputs: weights, a file of ours (`relearn classify`, whose header says what to build: then the network's name and the size
+Inputs: weights, a file of ours (`train_vision`, whose header says what to build: then the network's name and the size
 must be the file's, and arguments and classes are) or a checkpoint of the named network; real, labels in the form of ReaL
 (without it the official ones).
 Output: retest.csv (set: val | real | v2, top1_frac, samples).
@@ -98,7 +98,7 @@ def predictions(
     own = getattr(os, "sched_getaffinity", None)
     workers = max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
     where, found, done = next(net.parameters()).device, [], 0
-    with Progress("retest") as progress, torch.inference_mode():
+    with Progress("evaluate_imagenet") as progress, torch.inference_mode():
         for pixels, _ in batches(images, **{name: settings[name] for name in names}, workers=workers):
             x = pixels.to(where).float() / 255.0
             with torch.autocast(where.type, torch.bfloat16, enabled=precision == "bf16"):

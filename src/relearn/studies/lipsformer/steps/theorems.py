@@ -1,4 +1,4 @@
-"""What ``examine`` runs of qi2023: theorems 1 and 2, the spectral start, activations; columns, rows and telling numbers of each."""
+"""What `check_theorems` runs of qi2023: theorems 1 and 2, the spectral start, activations; columns, rows and telling numbers of each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""uncertainty: does a trained classifier know what it does not know? Calibration, foreign images, distance from the data.
+"""evaluate_uncertainty: does a trained classifier know what it does not know? Calibration, foreign images, distance from the data.
 
 Settings: sets (names of ``relearn.data.OUTLIERS``), bins (of confidence), test_images (the first so many; 0 = all), distances (ascending,
 in standard deviations a coordinate), scores (names of ``relearn.measures.ood.SCORES``; all that the head allows where left out).
-Inputs: data (what `relearn prepare` wrote), network (model.safetensors of `relearn classify`). A folder of data sets at hand is
+Inputs: data (what `prepare_images` wrote), network (model.safetensors of `train_vision`). A folder of data sets at hand is
 named by the environment variable RELEARN_MIRROR (``$RELEARN_MIRROR/svhn``, ``cifar100`` or ``cifar100_ood``).
 
 A dense head answers with its logits, a Gaussian-process head with mean-field logits and its variance. Every set has as many images as are
@@ -55,7 +55,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     images, labels = images[:count], labels[:count]
     head = outputs_of(net)
     stages = ("test", *settings["sets"], "pixels", "features")
-    with Progress("uncertainty") as progress:
+    with Progress("evaluate_uncertainty") as progress:
         progress(0, len(stages))
         features = embed(net, images, precision=precision)
         if not fitted(net):

@@ -1,4 +1,4 @@
-"""What ``examine`` runs of ye2023: the constants of LayerNorm, the derivatives of LRSA; columns, rows and telling numbers of each."""
+"""What `check_theorems` runs of ye2023: the constants of LayerNorm, the derivatives of LRSA; columns, rows and telling numbers of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""withstand: what a trained network still gets right on corrupted, attacked and derived test images.
+"""evaluate_robustness: accuracy of a trained network on corrupted, attacked and derived test images.
 
 Settings: images (of each set, at equal distances; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and
 severities, made from the test images (or those of val) by this package's generator, and read where ``sets`` has ``c``; sets (name →
@@ -7,7 +7,7 @@ null without sets): size, crop_ratio (crop over resized shorter side), cropped_r
 interpolation, batch_size, on_bad_image and on_missing_class (fail | skip); pgd (null, or eps in [0,1] pixel scale, ascending; steps,
 restarts, images, checks for masked gradients); autoattack (null, or eps, images); network (null: the file says what it holds; else
 {"name": of timm's registry, "classes", "average", …its arguments} for a checkpoint of that network, its images protocol.size wide).
-Inputs: network (model.safetensors of ``relearn classify``, or a checkpoint); data (what ``relearn prepare`` wrote; or ``relearn
+Inputs: network (model.safetensors of `train_vision`, or a checkpoint); data (what `prepare_images` wrote; or ``relearn
 folder``, whose val is then the set val; may be missing where ``sets`` are asked for); reference (sets.csv of another network's run on
 the same images: mCE is relative to it); real (labels in the form of ReaL; without it the official ones).
 
@@ -17,7 +17,7 @@ bad_images.csv (set, file, fault), what could not be decoded and was left out.
 Metrics: parameters_count; acc_frac of test, or val where there is none; corruption_acc_frac, mean over corruptions of the mean over
 severities, of corrupted, or c where there is none; mce_frac, only relative to AlexNet on all of c, or to ``reference`` (where both are,
 the latter is reference_mce_frac; none where the reference diverged or makes no errors); pgd_acc_frac at the largest ε and one of each;
-{set}_acc_frac of the folders' sets; nine_gap_frac. Outcome as in ``relearn classify``: diverged (logits not finite), not_converged
+{set}_acc_frac of the folders' sets; nine_gap_frac. Outcome as in `train_vision`: diverged (logits not finite), not_converged
 (test images no better than chance).
 """
 
@@ -54,7 +54,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         sets, given = {"val": _listed(given), **sets}, None
     data = None if given is None else load_prepared(given)
     try:
-        with Progress("withstand") as progress:
+        with Progress("evaluate_robustness") as progress:
             found = measure(
                 net,
                 settings,

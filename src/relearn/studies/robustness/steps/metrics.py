@@ -1,4 +1,4 @@
-"""The metrics of a withstand run, from its rows: means over corruptions, mCE, the background gap."""
+"""Metrics of `evaluate_robustness` from its rows: means over corruptions, mCE, the background gap."""
 
 from __future__ import annotations
 

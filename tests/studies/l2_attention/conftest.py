@@ -1,0 +1,20 @@
+"""Records of the whole study, with numbers that the papers' statements ask for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from relearn.report.quantities import Evidence
+
+from ...report.conftest import evidence_of
+from .fake_records import Study
+
+
+@pytest.fixture(scope="session")
+def l2_attention(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    """The records that `fake_records.Study` writes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        return evidence_of(Study().write(tmp_path_factory.mktemp("l2_attention")))
