@@ -51,11 +51,7 @@ CHAPTERS: dict[str, tuple[list[str], float]] = {
         240.0,
     ),
     "long_short": (
-        [
-            *("understand_all", "predict_all", "cost_all", "count_long_short_all"),
-            *("classify_long_short_all", "similarity_all", "withstand_all", "adapt_all"),
-            "throughput_long_short_all",
-        ],
+        ["long_short", "withstand_all"],
         240.0,
     ),
     "freelb": (

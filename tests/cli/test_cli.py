@@ -28,7 +28,7 @@ def relearn(*words, cwd):
 
 
 def test_a_step_makes_a_record_and_a_log(tmp_path):
-    out = "results/mini/runs/poisoning/prepare/digits"
+    out = "results/mini/runs/poisoning/prepare_images/digits"
     done = relearn(
         *("prepare", "--settings", PREPARE, "--out", out, "--label", "dataset=digits"),
         *("--device", "cpu", "--log", "run.log"),

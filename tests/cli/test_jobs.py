@@ -139,8 +139,8 @@ def test_without_the_program_the_checkout_serves(shell: Shell) -> None:
 
 def test_the_script_is_plain() -> None:
     first = job_at("one")
-    text = script([first, job_at("two", first)], " --scale mini craft_all")
-    assert "relearn jobs --scale mini craft_all: 2 jobs" in text
+    text = script([first, job_at("two", first)], " --scale mini poisoning")
+    assert "relearn jobs --scale mini poisoning: 2 jobs" in text
     absolute = [word for word in text.split() if re.match(r"[^#]?[<>]*/\w", word)]
     assert [word for word in absolute if "/dev/null" not in word] == []
     checked = subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True, check=False)

@@ -85,5 +85,7 @@ def test_faults(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a safetensors file"):
         load_prepared_stream(path)
     save_file({"train": np.zeros(3, np.uint8)}, path)
-    with pytest.raises(ValueError, match="not a prepared stream; `relearn stream` writes one"):
+    with pytest.raises(
+        ValueError, match="not a prepared stream; `relearn long_short prepare_char_stream` writes one"
+    ):
         load_prepared_stream(path)

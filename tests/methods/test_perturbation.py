@@ -16,7 +16,7 @@ BAD = [
     ({"eps": math.inf}, r"eps: found inf"),
     ({"eps": 1.0, "step_size": math.nan}, r"step_size: found nan"),
     ({"eps": 1.0, "start_norm": -0.1}, r"start_norm: found -0.1"),
-    ({"eps": None, "project": False}, r"start_norm: missing, and no eps"),
+    ({"eps": None, "project": False}, r"start_norm: missing, and there is no eps"),
     ({"eps": 1.0, "norm": "l1"}, r"norm: found 'l1' \(allowed: frobenius, l2, linf\)"),
     ({"eps": 1.0, "mask": "never"}, r"mask: found 'never' \(allowed: always, start\)"),
 ]

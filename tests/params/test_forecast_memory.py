@@ -211,52 +211,7 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "lrformer.examine.lrsa.dims[1]",
         "Jacobian",
     ),
-    "schema_rules_long_short._data_memory": (
-        {
-            "long_short.sequences.listops.train_samples": 10_000_000,
-            "long_short.sequences.listops.test_samples": 10_000_000,
-            "long_short.sequences.listops.max_length": 131_072,
-        },
-        "long_short.sequences.listops.train_samples",
-        "sequences",
-    ),
-    "schema_rules_long_short._understand_memory": (
-        {"long_short.sequences.text.max_length": 131_072},
-        "long_short.sequences.text.max_length",
-        "attention weights",
-    ),
-    "schema_rules_long_short._predict_memory": (
-        {
-            "long_short.predict.evaluation.context": 131_072,
-            "long_short.predict.evaluation.batch_size": 65_536,
-        },
-        "long_short.predict.evaluation.context",
-        "activations",
-    ),
-    "schema_rules_long_short._curve_memory": (
-        {
-            "long_short.cost.curve.lengths": [131_072],
-            "long_short.cost.curve.full_longest": 131_072,
-            "long_short.cost.curve.batches": [64],
-        },
-        "long_short.cost.curve.full_longest",
-        "attention weights",
-    ),
-    "schema_rules_long_short._latency_memory": (
-        {"long_short.cost.latency.lengths.text": 131_072, "long_short.cost.latency.batch_size": 32},
-        "long_short.cost.latency.lengths.text",
-        "attention weights",
-    ),
-    "schema_rules_long_short._adapt_memory": (
-        {
-            "long_short.adapt.config.vocabulary": 262_144,
-            "long_short.adapt.finetune.batch_size": 32,
-            "long_short.adapt.max_length": 131_072,
-        },
-        "long_short.adapt.max_length",
-        "logits",
-    ),
-    "schema_rules_freelb._encoder_memory": (
+    "FreeLB._encoder_memory": (
         {"freelb.encoders.bert.dim": 65_536, "freelb.encoders.bert.layers": 24},
         "freelb.encoders.bert.dim",
         "weights of the layers",

@@ -72,8 +72,8 @@ def test_a_wrong_value_is_shown_with_what_is_allowed(key: str, value: object, te
 def test_a_wrong_name_of_a_run_is_shown_with_its_form() -> None:
     key = "freelb.finetune.runs"
     runs = params.section(BASE, key)
-    (line,) = said(changed(key, [*runs, {**runs[0], "start": "No name"}]))
-    place = f"{key}[{len(runs)}].start"
+    (line,) = said(changed(key, [*runs, {**runs[0], "init_from": "No name"}]))
+    place = f"{key}[{len(runs)}].init_from"
     assert line == f"{place}: found 'No name' (text), allowed: text that matches ^([a-z][a-z0-9_]*)?$"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from relearn.report import artefacts, coverage
 
-from ..studies.poisoning import fake_settings
+from ..studies.poisoning import fake_records, fake_settings
 from ..studies.poisoning.fake_records import SWEEP
 from ..studies.poisoning.fake_settings import SIZES
 from .conftest import chapter, evidence_of
@@ -90,9 +90,7 @@ def test_a_curve_without_watched_victims_is_half_a_cell_pair(make_study):
 
 
 def test_a_k_that_the_paper_does_not_show_is_no_cell(make_study, monkeypatch):
-    from . import conftest
-
-    monkeypatch.setattr(conftest, "SWEEP", (51, 10))
+    monkeypatch.setattr(fake_records, "SWEEP", (51, 10))
     study = make_study(
         victims=("SENet18",), targets=2, defences=("deep_knn",), removed=lambda *_: (5, 0, 0.5)
     )

@@ -161,7 +161,10 @@ def test_lower_is_better_where_the_column_says_so(tmp_path):
 def test_a_grid_reads_row_by_row_and_measure_by_measure(evidence):
     artefact = TABLES["zhu2022.table4.4"]
     header, lines = table_formats.shown(artefact, table.build(artefact, evidence))
-    assert header[:5] == ["Start", "Measure", "VGG-19", "Paper", "Deviation"] and len(header) == 2 + 5 * 3
+    assert (
+        header[:5] == ["Initialisation", "Measure", "VGG-19", "Paper", "Deviation"]
+        and len(header) == 2 + 5 * 3
+    )
     assert [line[:2] for line in lines[:3]] == [
         ["Kaiming", "Acc1, %"],
         ["Kaiming", "Accbest, %"],
@@ -182,7 +185,7 @@ def test_a_grid_of_one_network_has_its_measures_as_columns(evidence):
 def test_an_addition_has_no_paper_beside_it(evidence):
     artefact = TABLES["addition.gradinit_rivals"]
     header, _ = table_formats.shown(artefact, table.build(artefact, evidence))
-    assert header == ["Start", "Measure", "VGG-19", "ResNet-110", "ResNet-110 with BN"]
+    assert header == ["Initialisation", "Measure", "VGG-19", "ResNet-110", "ResNet-110 with BN"]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -60,7 +60,7 @@ def make_page(root, evidence):
         "coverages": [coverage.cover(artefact, evidence) for artefact in defined.values()],
         "deviations": [("poisoning.train.epochs", "60", "null", "not stated")],
         "no_deviations": "",
-        "explained": analysis.explain(judged, {("k_rule", "mini"): TEXT}, "mini"),
+        "explained": analysis.explain(judged, {("best_k_is_1_to_2_class_sizes", "mini"): TEXT}, "mini"),
         "errata": {
             "Z1": {k: k for k in ("paper", "place", "printed", "corrected", "counter_example", "status")}
         },
@@ -197,7 +197,7 @@ def test_no_text_becomes_markup(make_page, place):
 
 def test_claims_that_did_not_come_out_are_explained_or_said_not_to_be(make_page):
     html, parts = make_page
-    contradicted = next(claim for claim in parts["claims"] if claim.id == "k_rule")
+    contradicted = next(claim for claim in parts["claims"] if claim.id == "best_k_is_1_to_2_class_sizes")
     made = html(explained=[analysis.Explained(contradicted, TEXT), analysis.Explained(contradicted, None)])
     assert "Too few targets." in made and "2026-11-20, commit 1234567" in made
     assert analysis.NONE_WRITTEN in made

@@ -63,7 +63,7 @@ def test_equal_settings_make_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_too_few_images_leave_no_record(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"class 0 \(0\) has 178 images; needed: .* = 271"):
+    with pytest.raises(ValueError, match=r"class 0 \(0\) has 178 images; required: .* = 271"):
         run(tmp_path / "digits", pretrain_per_class=200)
     assert not (tmp_path / "digits" / "record.json").exists()
 

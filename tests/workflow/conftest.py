@@ -111,7 +111,7 @@ FEW: dict[str, Any] = {
     "layer_scale.grid.class_tokens.variants": ["class_attention"],
     "lrformer.grid.variants": ["dot_dense", "lrsa_gp"],
     **{
-        f"long_short.understand.tasks.{task}.attentions": ["full", kind]
+        f"long_short.train_lra.tasks.{task}.attentions": ["full", kind]
         for task, kind in {
             "listops": "long_short_best",
             "text": "window",
@@ -120,14 +120,14 @@ FEW: dict[str, Any] = {
             "pathfinder": "dynamic",
         }.items()
     },
-    "long_short.stream.datasets": ["pydoc_topics"],
-    "long_short.predict.variants": ["dual_norm", "large"],
+    "long_short.prepare_char_stream.datasets": ["pydoc_topics"],
+    "long_short.train_long_char_lm.variants": ["dual_norm", "large"],
     "long_short.grid.networks": ["CvT-LS-13", "ViL-LS-Medium", "DeiT-S", "ResNet-50"],
     "long_short.grid.similarity": ["CvT-LS-13"],
     "robustness.withstand.networks": ["CvT-LS-13", "ResNet-50"],
     "freelb.seeds": [0],
     "freelb.finetune.runs": RUNS,
-    "freelb.contrast.methods": ["vanilla", "freelb"],
+    "freelb.train_images_adversarially.methods": ["vanilla", "freelb"],
 }
 
 

@@ -28,8 +28,8 @@ from relearn.cli import code, jobs
 CODE = Path("results/code.json")
 # steps that have no stage of their own, and all of a study with stages of its own
 STAGE_OF = {
-    "subset": "prepare",
-    "harden": "pretrain",
+    "split_overlap": "prepare_images",
+    "adversarial_training": "pretrain",
     "gradinit/train_translation": "train_from_init@gradinit",
 }
 STAGE_OF |= {f"gradinit/{step}": f"{step}@gradinit" for step in ("initialise", "train_from_init")}

@@ -17,13 +17,16 @@ from pathlib import Path
 ARTEFACTS = {
     "prepare": ["data.safetensors"],
     "prepare_images": ["data.safetensors"],
-    "subset": ["data.safetensors"],
+    "split_overlap": ["data.safetensors"],
     "pretrain": ["weights.safetensors"],
-    "harden": ["weights.safetensors"],
+    "adversarial_training": ["weights.safetensors"],
     "craft": ["poisons.safetensors", "gallery.safetensors", "history.csv"],
     "filter": ["kept.safetensors"],
     "train": [],
-    "evaluate": [],
+    "evaluate_networks": ["loss_curves.csv"],
+    "feature_plane": [],
+    "hull_proposition": [],
+    "toy_example": [],
     "list_imagenet": ["listing.json"],
     "prepare_translation": ["corpus.safetensors"],
     "initialise": ["weights.safetensors", "scales.csv", "history.csv"],
@@ -58,8 +61,7 @@ ARTEFACTS = {
     "uncertainty": ["calibration.csv", "ood.csv", "distance.csv", "scores.csv"],
 }
 COSTS = {"curve": "cost.csv", "latency": "latency.csv"}
-TRIALS = ("craft", "filter", "train", "evaluate")
-WITHOUT_TRIALS = ("hull",)
+TRIALS = ("craft", "filter", "train", "evaluate_networks", "feature_plane", "toy_example")
 
 
 def artefacts(command: str, labels: dict[str, str]) -> list[str]:
@@ -67,8 +69,6 @@ def artefacts(command: str, labels: dict[str, str]) -> list[str]:
     names = list(ARTEFACTS[command])
     if command == "train" and labels["attack"] == "clean" and labels["setting"] != "end_to_end":
         names.append("features.safetensors")
-    if labels.get("protocol") == "robustness":
-        names.append("loss_curves.csv")
     if command == "cost":
         names.append(COSTS[labels["protocol"]])
     if labels.get("family") == "gradient":
@@ -113,7 +113,7 @@ def step(args: argparse.Namespace) -> None:
     with run:
         for name in artefacts(args.command, labels):
             run.output(name).write_bytes(content(name, text))
-        with_trials = args.command in TRIALS and labels.get("protocol") not in WITHOUT_TRIALS
+        with_trials = args.command in TRIALS
         run.finish({"test_accuracy_frac": 0.5}, trials=(["target"], [[text]]) if with_trials else None)
 
 

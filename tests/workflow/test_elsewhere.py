@@ -11,17 +11,24 @@ from typing import Any
 import pytest
 
 from relearn.cli import adopt, jobs
+from relearn.studies import parameters
+from relearn.studies.poisoning.plan import plan
 
-TARGETS = ["pretrain_all", "craft_all"]
 EPS = "poisoning.craft.attacks.bullseye_polytope.eps"
 POLYTOPE = "results/mini/runs/poisoning/craft/bullseye_polytope/seed0/record.json"
-MADE = {"craft": 10, "harden": 2, "prepare": 1, "pretrain": 6, "subset": 3}
+MADE = {"craft": 10, "adversarial_training": 2, "prepare_images": 1, "pretrain": 6, "split_overlap": 3}
 ALL = sum(MADE.values())
+
+
+def targets() -> list[str]:
+    """The records of all networks and attacks."""
+    families = plan(parameters.load("params.yaml"), "mini")
+    return [path for name in ("pretrain", "adversarial_training", "craft") for path in families[name].paths()]
 
 
 def to_do() -> list[str]:
     """The records that Snakemake would make in the current folder."""
-    with jobs.workflow(TARGETS) as built:
+    with jobs.workflow(targets()) as built:
         return [str(job.output.record) for job in built.dag.needrun_jobs() if job.is_shell]
 
 
@@ -39,7 +46,7 @@ def ran(scratch: Any) -> list[str]:
 def away(scratch: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Records of all networks and attacks in a folder `away`, made by the script; results/ is gone."""
     monkeypatch.chdir(scratch.root)
-    script = jobs.script(jobs.plan(TARGETS))
+    script = jobs.script(jobs.plan(targets()))
     assert str(scratch.root) not in script
     Path("jobs.sh").write_text(script)
     scratch.run("sh", "jobs.sh")
@@ -70,7 +77,7 @@ def test_records_from_elsewhere_count_as_done(
 
     # Without a folder: what lies here is checked and noted, in whatever order the times are.
     shutil.rmtree(".snakemake")
-    Path("results/mini/runs/poisoning/prepare/digits/data.safetensors").touch()
+    Path("results/mini/runs/poisoning/prepare_images/digits/data.safetensors").touch()
     assert len(to_do()) == ALL - 1
     scratch.set({EPS: 0.125})
     take()

@@ -27,13 +27,16 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
     # Of the studies that are edited below: 1 substitute, 2 victims; 10 attacks, of which 4 meet defences; 27 starts of networks;
     # see FEW in conftest.py
     wanted = {
-        "subset": 3,
+        "split_overlap": 3,
         "pretrain": 6,
-        "harden": 2,
+        "adversarial_training": 2,
         "craft": 10,
         "filter": 13,
         "train": 38,
-        "evaluate": 11,
+        "evaluate_networks": 8,
+        "feature_plane": 1,
+        "hull_proposition": 1,
+        "toy_example": 1,
         "list_imagenet": 1,
         "prepare_translation": 1,
         "initialise": 27,
@@ -53,7 +56,7 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
 
     scratch.set({K: 40})
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"evaluate": 1, "filter": 4, "render": 1, "train": 4}
+    assert ran(scratch) == {"feature_plane": 1, "filter": 4, "render": 1, "train": 4}
     assert nothing_to_do(scratch)
 
     scratch.set({MOMENTUM: 0.5})  # of one start: the other MetaInit descends by Adam
@@ -71,7 +74,7 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
     # Back to an older value: what it made then has been replaced, so it runs again, in either engine.
     scratch.set({K: 50})
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"evaluate": 1, "filter": 4, "render": 1, "train": 4}
+    assert ran(scratch) == {"feature_plane": 1, "filter": 4, "render": 1, "train": 4}
 
     # A formula and a comment.
     scratch.edit("src/relearn/methods/l2_outliers.py", "from __future__", "# why\nfrom __future__")

@@ -9,7 +9,7 @@ from relearn.cli import jobs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TARGETS = [
-    "filter_all",
+    "poisoning",
     "cost_all",
     "vote_all",
 ]  # runs with and without inputs, wildcards and a seed of their own

@@ -54,7 +54,6 @@ STAGE_OF |= {
     f"{study}/prepare": "classify" for study in ("lipsformer", "layer_scale", "lrformer", "long_short")
 }
 STAGE_OF |= {"long_short/sequences": "understand", "long_short/stream": "predict"}
-STAGE_OF |= freelb.STAGE_OF
 OTHERS = (
     G,
     L,
@@ -306,7 +305,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
 FLIPS |= gradinit.FLIPS | l2_attention.FLIPS | lipsformer.FLIPS | vision.FLIPS
 FLIPS |= long_short.FLIPS | freelb.FLIPS
 FIXED = {"scale", f"{S}.overlap.attack"}  # scale has a test of its own; of the other there is one value
-FIXED |= long_short.FIXED | freelb.FIXED
+FIXED |= long_short.FIXED
 
 # One of each kind for every run of the tests; all the others are slow together.
 QUICK = {
@@ -348,12 +347,12 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
     "a victim's network": (
         "models/resnet.py",
         formula,
-        STAGES - {"prepare", "craft"} | {freelb.CONTRAST},
+        STAGES - {"prepare", "craft"} | {freelb.IMAGES},
         [
             *network("victim", f"{OTHER}-*"),
             *(f"harden/robust/{OTHER}-*", f"evaluate/robustness/robust/{OTHER}-*"),
             *(f"filter/transfer/*/{OTHER}/*", f"train/transfer/*/{OTHER}/*", "render"),
-            f"{freelb.CONTRAST}/*",
+            f"{freelb.IMAGES}/*",
         ],
     ),
     "adversarial training": (

@@ -97,18 +97,18 @@ def test_what_recover_puts_aside_is_made_again_by_the_command_that_it_advises(
         file.write_text("{")
     else:
         file.with_name("loss_curves.csv").unlink()
-    told = finished.run("relearn", "recover").stdout
-    assert f"put aside: {file.parent}" in told and not file.exists()
-    advice = told.splitlines()[-1].split("`")[1]
+    answer = finished.run("relearn", "recover").stdout
+    assert f"put aside: {file.parent}" in answer and not file.exists()
+    advice = answer.splitlines()[-1].split("`")[1]
     assert advice.startswith("snakemake")
     finished.run(*shlex.split(advice))
-    assert ran(finished) == {"evaluate": 1, "render": 1}
+    assert ran(finished) == {"feature_plane": 1, "render": 1}
     assert record.read(file)["outputs"] == sound and not record.verify_outputs(record.read(file))
 
 
 @pytest.mark.slow
 def test_a_lost_input_made_again_with_the_same_bytes_spares_the_jobs_behind_it(finished: Scratch) -> None:
-    file = only("poisoning/prepare/**/record.json")
+    file = only("poisoning/prepare_images/**/record.json")
     file.unlink()
     finished.run(*SNAKEMAKE, str(file))
     assert ran(finished) == {"prepare": 1}
@@ -133,14 +133,14 @@ def test_ctrl_c_while_it_renders_and_then_the_same_command(finished: Scratch) ->
     # Without the default profile Snakemake refuses the half-written files, and recover does not advise it.
     profiles = finished.root / "profiles"
     profiles.rename("away")
-    told = finished.run("relearn", "recover", ok=False)
-    assert told.returncode == 2, told.stdout
-    assert told.stdout.splitlines()[-1].startswith(
+    answer = finished.run("relearn", "recover", ok=False)
+    assert answer.returncode == 2, answer.stdout
+    assert answer.stdout.splitlines()[-1].startswith(
         "cannot go on: Snakemake refuses `snakemake --cores all`: IncompleteFilesException: "
     )
     Path("away").rename(profiles)
 
-    told = finished.run("relearn", "recover")
-    assert told.stdout.splitlines()[-1].startswith("go on: `snakemake --cores all` or `dvc repro`")
+    answer = finished.run("relearn", "recover")
+    assert answer.stdout.splitlines()[-1].startswith("go on: `snakemake --cores all` or `dvc repro`")
     finished.run(*SNAKEMAKE)
     assert ran(finished) == {"render": 1}

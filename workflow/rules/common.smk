@@ -8,15 +8,7 @@ from relearn.params import reading as reader
 from relearn.studies import parameters
 from relearn.runs import orphan_guard as parents
 from relearn.runs.code_version import code_version
-from relearn.data import OUTLIERS
-from relearn.data import module_of as dataset_module
-from relearn.data.sentence_pairs import corpus_module_of as corpus_module
-from relearn.data.streams import stream_module_of as stream_module
-from relearn.data.text_lines import text_module_of as text_module
-from relearn.layers.efficient import module_of as attention_module
-from relearn.methods import ATTACKS, DEFENCES, INITIALISATIONS
-from relearn.methods.gradient_strategies import SPACES, STRATEGIES
-from relearn.models import module_of as network_module
+from relearn.methods import DEFENCES
 from relearn.runs.record import canonical
 
 parents.announce()  # a job ends when this process is gone
@@ -55,11 +47,6 @@ wildcard_constraints:
     depth=r"\d+",
     length=r"\d+",
     dim=r"\d+",
-
-
-def method_module(registry, name):
-    """The module behind a registered method, for its code version."""
-    return registry[name].partition(":")[0]
 
 
 TRACKER_STOP = f"{ROOT}/spool/.stop"

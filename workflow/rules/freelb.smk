@@ -1,160 +1,108 @@
-# The study `freelb` (zhu2022, chapter 3).
+# The study `freelb` (zhu2022, chapter 3): which runs there are is in src/relearn/studies/freelb/plan.py.
+FREELB = plan_of("freelb")
 
 
-include: "../settings/freelb.smk"
-
-
-# acquire: an encoder and its tokenizer from texts alone, by masked language modelling (zhu2022, chapter 3, where no checkpoint is named).
-rule acquire_all:
+rule freelb:
     input:
-        expand("{run}/record.json", run=ACQUIRE_RUNS),
+        records(FREELB),
     localrule: True
 
 
-use rule run as acquire with:
+# The images, as one file.
+use rule run as freelb_prepare_images with:
     output:
-        record=f"{ACQUIRE_RUN}/record.json",
-        history=f"{ACQUIRE_RUN}/history.csv",
-        encoder=f"{ACQUIRE_RUN}/encoder.safetensors",
+        **FREELB["prepare_images"].files,
     log:
-        f"{ROOT}/logs/freelb/acquire/{{encoder}}.log",
+        FREELB["prepare_images"].log,
     resources:
-        **needs(mem_mb=8000, minutes=1440),
+        **needs_of(FREELB["prepare_images"]),
     params:
-        **words(
-            "acquire",
-            study="freelb",
-            settings=acquire_settings,
-            modules=[f"relearn.data.{FB['corpus']['dataset']}"],
-            seed=FB_SEEDS[0],
-        ),
+        **words_of(FREELB["prepare_images"]),
 
 
-# finetune: an encoder trained on a task, plainly or with adversarial gradients (zhu2022, tables 3.1 to 3.7).
-rule finetune_all:
-    input:
-        expand("{run}/record.json", run=FINETUNE_RUNS),
-    localrule: True
-
-
-use rule run as finetune with:
-    input:
-        unpack(finetune_inputs),
+# An encoder and its tokenizer from texts alone, by masked language modelling, where no checkpoint is named.
+use rule run as freelb_pretrain_encoder with:
     output:
-        record=f"{FINETUNE_RUN}/record.json",
-        history=f"{FINETUNE_RUN}/history.csv",
-        answers=f"{FINETUNE_RUN}/answers.csv",
-        network=f"{FINETUNE_RUN}/model.safetensors",
+        **FREELB["pretrain_encoder"].files,
     log:
-        f"{ROOT}/logs/freelb/finetune/{{encoder}}/{{task}}/{{method}}/seed{{seed}}.log",
+        FREELB["pretrain_encoder"].log,
+    resources:
+        **needs_of(FREELB["pretrain_encoder"]),
+    params:
+        **words_of(FREELB["pretrain_encoder"]),
+
+
+# An encoder fine-tuned on a task, plainly or with adversarial gradients (tables 3.1 to 3.7).
+use rule run as freelb_finetune with:
+    input:
+        **inputs_of(FREELB["finetune"]),
+    output:
+        **FREELB["finetune"].files,
+    log:
+        FREELB["finetune"].log,
     wildcard_constraints:
-        task="[a-z_0-9]+",
-        method="[a-z_0-9]+",
+        **FREELB["finetune"].constraints,
     resources:
-        **needs(
-            mem_mb=lambda wildcards: 40000 if FB["encoders"][wildcards.encoder]["checkpoint"] else 8000,
-            minutes=1440,
-        ),
+        **needs_of(FREELB["finetune"]),
     params:
-        **words("finetune", study="freelb", settings=finetune_settings, modules=finetune_modules),
+        **words_of(FREELB["finetune"]),
 
 
-# provoke: the largest loss near each sample, for networks trained three ways (zhu2022, equation 3.5 and table 3.5).
-rule provoke_all:
+# The maximal increase of the loss near each sample, for networks of three methods (equation 3.5, table 3.5).
+use rule run as freelb_max_loss_increase with:
     input:
-        expand("{run}/record.json", run=PROVOKE_RUNS),
-    localrule: True
-
-
-use rule run as provoke with:
-    input:
-        vanilla=provoked("vanilla"),
-        pgd=provoked("pgd"),
-        freelb=provoked("freelb"),
+        **inputs_of(FREELB["max_loss_increase"]),
     output:
-        record=f"{PROVOKE_RUN}/record.json",
-        increases=f"{PROVOKE_RUN}/increases.csv",
+        **FREELB["max_loss_increase"].files,
     log:
-        f"{ROOT}/logs/freelb/provoke/{{encoder}}/{{task}}/seed{{seed}}.log",
+        FREELB["max_loss_increase"].log,
     wildcard_constraints:
-        task="[a-z_0-9]+",
+        **FREELB["max_loss_increase"].constraints,
     resources:
-        **needs(mem_mb=8000, minutes=1440),
+        **needs_of(FREELB["max_loss_increase"]),
     params:
-        **words("provoke", study="freelb", settings=provoke_settings),
+        **words_of(FREELB["max_loss_increase"]),
 
 
-# vote: the answers of all fine-tunings of a method together, and the benchmark's submission (zhu2022, table 3.2).
-rule vote_all:
+# The answers of all fine-tunings of a method combined, and the benchmark's submission (table 3.2).
+use rule run as freelb_ensemble with:
     input:
-        expand("{run}/record.json", run=VOTE_RUNS),
-    localrule: True
-
-
-use rule run as vote with:
-    input:
-        answers=vote_answers,
+        **inputs_of(FREELB["ensemble"]),
     output:
-        record=f"{VOTE_RUN}/record.json",
-        scores=f"{VOTE_RUN}/scores.csv",
-        submission=f"{VOTE_RUN}/submission.zip",
+        **FREELB["ensemble"].files,
     log:
-        f"{ROOT}/logs/freelb/vote/{{encoder}}/{{method}}.log",
+        FREELB["ensemble"].log,
     wildcard_constraints:
-        method="[a-z_0-9]+",
+        **FREELB["ensemble"].constraints,
     resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
+        **needs_of(FREELB["ensemble"]),
     params:
-        **words("vote", study="freelb", settings=vote_settings, seed=FB_SEEDS[0]),
+        **words_of(FREELB["ensemble"]),
 
 
-# contrast: networks for images trained plainly and with adversarial gradients, clean and attacked accuracy.
-rule contrast_all:
+# Image networks trained plainly and with adversarial gradients; their clean and robust accuracy.
+use rule run as freelb_train_images_adversarially with:
     input:
-        expand("{run}/record.json", run=CONTRAST_RUNS),
-    localrule: True
-
-
-use rule run as contrast with:
-    input:
-        data=vision_images("freelb"),
+        **inputs_of(FREELB["train_images_adversarially"]),
     output:
-        record=f"{CONTRAST_RUN}/record.json",
-        history=f"{CONTRAST_RUN}/history.csv",
-        answers=f"{CONTRAST_RUN}/answers.csv",
-        network=f"{CONTRAST_RUN}/weights.safetensors",
+        **FREELB["train_images_adversarially"].files,
     log:
-        f"{ROOT}/logs/freelb/contrast/{{method}}/seed{{seed}}.log",
+        FREELB["train_images_adversarially"].log,
     wildcard_constraints:
-        method="[a-z_0-9]+",
+        **FREELB["train_images_adversarially"].constraints,
     resources:
-        **needs(mem_mb=8000, minutes=1440),
+        **needs_of(FREELB["train_images_adversarially"]),
     params:
-        **words("contrast", study="freelb", settings=contrast_settings, modules=contrast_modules),
+        **words_of(FREELB["train_images_adversarially"]),
 
 
-# count: FreeLB's gradient against that of the K-fold virtual batch.
-rule count_freelb_all:
-    input:
-        expand("{run}/record.json", run=FB_COUNT_RUNS),
-    localrule: True
-
-
-use rule run as count_freelb with:
+# FreeLB's gradient against the gradient of the K-fold virtual batch (algorithm 3).
+use rule run as freelb_check_gradient with:
     output:
-        record=f"{FB_COUNT_RUN}/record.json",
-        gradients=f"{FB_COUNT_RUN}/gradients.csv",
+        **FREELB["check_gradient"].files,
     log:
-        f"{ROOT}/logs/freelb/count/{{family}}.log",
-    wildcard_constraints:
-        family="gradient",
+        FREELB["check_gradient"].log,
     resources:
-        **needs(mem_mb=4000, minutes=30, gpu=0),
+        **needs_of(FREELB["check_gradient"]),
     params:
-        **words(
-            "count",
-            study="freelb",
-            settings=count_family_settings,
-            modules=[method_module(STRATEGIES, "freelb")],
-            seed=0,
-        ),
+        **words_of(FREELB["check_gradient"]),

@@ -1,27 +1,7 @@
 # render: tables, figures, verdicts and the report, from the records alone.
-from relearn.cli.render import artefact_ids, code_of_report
-from relearn.studies.study import all_studies
-
-ARTEFACTS = {study.source: artefact_ids(study) for study in all_studies()}
-EVERY = {kind: [name for ids in ARTEFACTS.values() for name in ids[kind]] for kind in ("tables", "figures")}
 
 
-def rendered(pattern, **values):
-    """Return output files that stay until `relearn render` replaces them; a job that fails leaves them as they were.
-
-    One output must not be among them: Snakemake removes it when a job fails, and so knows that the job is still to be done.
-    """
-    return update(expand(pattern, **values))
-
-
-def shown(folder, kind, ending):
-    """Return the files of one kind for `snakemake --report`, by publication and chapter."""
-    found, caption = [], f"../report/{kind}.rst"
-    for source, ids in ARTEFACTS.items():
-        if ids[folder]:
-            paths = rendered(f"{ROOT}/{folder}/{{id}}.{ending}", id=ids[folder])
-            found += [report(paths, caption, category=source, subcategory=folder)]
-    return found
+include: "rendered.smk"
 
 
 RECORDS = [
@@ -33,12 +13,7 @@ RECORDS = [
     *rules.lrformer.input,
     *rules.long_short.input,
     *rules.robustness.input,
-    *rules.count_freelb_all.input,
-    *rules.acquire_all.input,
-    *rules.finetune_all.input,
-    *rules.provoke_all.input,
-    *rules.vote_all.input,
-    *rules.contrast_all.input,
+    *rules.freelb.input,
 ]
 
 
@@ -73,5 +48,5 @@ rule render:
 
 rule render_all:
     input:
-        rules.render.output,
+        map(str, rules.render.output),  # without what they are flagged with as outputs
     localrule: True

@@ -25,7 +25,16 @@ HEAD = """\
 # Outputs are in DVC's cache and not in git. Commit dvc.lock after a run that you want to return to or to compare with: `dvc params diff`,
 # `dvc metrics diff`; `dvc checkout`, then `relearn adopt`, which checks the files.
 """
-RENDERED = ("tables", "figures", "claims.md", "claims.json", "coverage.csv", "deviations.md", "settings.md", "report.html")
+RENDERED = (
+    "tables",
+    "figures",
+    "claims.md",
+    "claims.json",
+    "coverage.csv",
+    "deviations.md",
+    "settings.md",
+    "report.html",
+)
 PLOTS = [
     {
         "figure 2.5, success of each attack": {

@@ -2,9 +2,9 @@
 
     relearn robustness --model resnet50 --weights mine.pth --set val=imagenet/val --set a=imagenet-a --pgd-eps 1/255 --out mine
 
-``--set NAME=PLACE``, as often as wanted: val, real, v2, c, a, r, nine (folders, see :mod:`relearn.studies.robustness.steps.folder_sets`), test (a file of
-``relearn prepare``). ``--corruptions`` makes corrupted images from test, or from val where there is no c. It prints a table and writes
-robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
+``--set NAME=PLACE``, as often as needed: val, real, v2, c, a, r, nine (folders, see
+:mod:`relearn.studies.robustness.steps.folder_sets`), test (a file of a step ``prepare_images``). ``--corruptions`` makes corrupted images
+from test, or from val where there is no c. It prints a table and writes robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def of_timm(name: str) -> dict[str, Any]:
 
 
 def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
-    """:data:`relearn.studies.robustness.steps.folder_sets.KEYS`: what an option says, else what is told of the network, else 0.875 and bicubic."""
+    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS`: the option, else the network's own, else 0.875 and bicubic."""
     from relearn.data.central_crops import INTERPOLATIONS
 
     said = {"size": args.size, "crop_ratio": args.crop_ratio, "interpolation": args.interpolation}

@@ -12,7 +12,9 @@ NEEDS_TORCH = False
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="print this set-up as JSON; default: list all")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="a data.safetensors of `relearn prepare`")
+    parser.add_argument(
+        "--check", type=Path, metavar="FILE", help="a data.safetensors of a step `prepare_images`"
+    )
 
 
 def main(args: argparse.Namespace) -> int:

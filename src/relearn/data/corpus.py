@@ -1,4 +1,4 @@
-"""The prepared corpus: written by `relearn corpus`, read by every later step of translation.
+"""The prepared corpus: written by `relearn gradinit prepare_translation`, read by every later step of translation.
 
 ``corpus.safetensors``; <part> is train, valid or test, <side> source or target:
 
@@ -179,7 +179,7 @@ def save_corpus(corpus: PreparedCorpus, path: Path) -> None:
 
 
 def load_corpus(path: Path | str) -> PreparedCorpus:
-    """Read the file written by `relearn corpus`.
+    """Read the file written by `relearn gradinit prepare_translation`.
 
     Raises:
         ValueError: the file is not a prepared corpus.
@@ -192,13 +192,15 @@ def load_corpus(path: Path | str) -> PreparedCorpus:
             header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except SafetensorError as fault:
-        raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn corpus` writes one") from None
+        raise ValueError(
+            f"{path}: {' '.join(str(fault).split())}; `relearn gradinit prepare_translation` writes one"
+        ) from None
     wanted = [f"{part}_{side}_{kind}" for part in PARTS for side in SIDES for kind in ("ids", "offsets")]
     missing = [name for name in ("corpus", "languages", "tokenizer") if name not in header]
     missing += [name for name in wanted if name not in arrays]
     if missing:
         raise ValueError(
-            f"{path}: not a prepared corpus, {', '.join(missing)} missing; `relearn corpus` writes one"
+            f"{path}: not a prepared corpus, {', '.join(missing)} missing; `relearn gradinit prepare_translation` writes one"
         )
     return PreparedCorpus(header["corpus"], tuple(header["languages"]), header["tokenizer"], arrays)
 

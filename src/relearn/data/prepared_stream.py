@@ -1,4 +1,4 @@
-r"""The prepared stream: written by `relearn stream`, read by every model of long character contexts.
+r"""The prepared stream: written by `relearn long_short prepare_char_stream`, read by every model of long character contexts.
 
 ``stream.safetensors`` holds ``train``, ``valid`` and ``test``, (n,) uint8 each: ids that number the different bytes of the whole stream
 in the order of their values. The header holds, as one JSON text, so that equal streams give equal bytes: the stream's name and these
@@ -140,7 +140,9 @@ def load_prepared_stream(path: Path | str) -> PreparedStream:
             description = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             names = set(file.keys())
             if set(PARTS) - names or "stream" not in description:
-                raise ValueError(f"{path}: not a prepared stream; `relearn stream` writes one")
+                raise ValueError(
+                    f"{path}: not a prepared stream; `relearn long_short prepare_char_stream` writes one"
+                )
             parts = {part: file.get_tensor(part) for part in PARTS}
     except SafetensorError as error:
         raise ValueError(f"{path}: not a safetensors file ({str(error).splitlines()[0]})") from None

@@ -41,7 +41,7 @@ def fixup(model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int 
     head = getattr(model, "head", None)
     if not branches or not isinstance(head, nn.Linear):
         raise ValueError(
-            f"fixup: {kind} does not declare its residual branches and its head (required: branches(), head)"
+            f"fixup: {kind} does not declare its residual branches and its head (allowed: a network with branches() and head)"
         )
     short = [index for index, branch in enumerate(branches) if len(branch) < 2]
     if short:

@@ -80,16 +80,24 @@ def _value(annotation: Any, value: Any, broken: set[Key], at: Key) -> Any:
     if get_origin(annotation) is dict and _is_section(get_args(annotation)[1]) and isinstance(value, Mapping):
         below = get_args(annotation)[1]
         return {name: settled(below, one, broken, (*at, name)) for name, one in value.items()}
+    if _is_list_of_sections(annotation) and isinstance(value, list):
+        below = get_args(annotation)[0]
+        return [settled(below, one, broken, (*at, index)) for index, one in enumerate(value)]
     return value
 
 
 def _whole(bad: Key, key: Key, annotation: Any) -> bool:
     """Whether a fault at ``bad`` spoils the whole value of ``key``: not that of a section, where only a part is missing."""
-    return bad == key or not (_is_section(annotation) or get_origin(annotation) is dict)
+    parted = _is_section(annotation) or get_origin(annotation) is dict or _is_list_of_sections(annotation)
+    return bad == key or not parted
 
 
 def _is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _is_list_of_sections(annotation: Any) -> bool:
+    return get_origin(annotation) is list and _is_section(get_args(annotation)[0])
 
 
 def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
@@ -97,6 +105,9 @@ def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
     if isinstance(section, Mapping):
         for name, one in section.items():
             yield from _sections(one, (*at, name))
+    elif isinstance(section, list):
+        for index, one in enumerate(section):
+            yield from _sections(one, (*at, index))
     elif isinstance(section, Section):
         yield at, section
         for name, field in type(section).model_fields.items():

@@ -23,7 +23,6 @@ def check(
     from pydantic import ValidationError
 
     from relearn.params import conflicts
-    from relearn.params import rules as schema_rules
 
     tree = tree_of(model)
     settled = dict(values)
@@ -38,16 +37,7 @@ def check(
     if broken:
         whole = conflicts.settled(model, values, {tuple(path) for path in broken})
 
-    def get(key: str) -> Any:
-        path = tuple(key.split("."))
-        if any(bad[: len(path)] == path or path[: len(bad)] == bad for bad in broken):
-            raise KeyError(key)
-        value: Any = settled
-        for name in path:
-            value = value[name]
-        return value
-
-    for path, text in (*schema_rules.conflicts(get), *conflicts.conflicts(whole)):
+    for path, text in conflicts.conflicts(whole):
         faults.append((path, text, False))
     return settled, faults
 

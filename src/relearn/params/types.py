@@ -7,10 +7,13 @@ against memory, see ``relearn.params.forecast_memory``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import core_schema
 
 from relearn.data.facts import CLASSES
 
@@ -83,6 +86,16 @@ Unique0 = Field(max_length=LONGEST_LIST, json_schema_extra={"uniqueItems": True}
 Ascending = Unique0
 Milestones = Annotated[list[EpochCount], Ascending, AfterValidator(ascending)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(unique)]
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """``Annotated[str, OneOf(registry)]``: one of the registry's names, as ``Literal`` with the same names."""
+
+    names: Iterable[str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.names))
 
 
 class Unsettled(AttributeError):

@@ -10,6 +10,8 @@ from relearn.report import yaml_file
 
 
 def load(folders: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
-    """All entries by id, study after study."""
+    """All entries by id: paper after paper in the order of the studies, by number within a paper."""
     paths = [folder / "errata.yaml" for folder in folders.values()]
-    return {name: entry for path in paths if path.is_file() for name, entry in yaml_file.read(path).items()}
+    found = {name: entry for path in paths if path.is_file() for name, entry in yaml_file.read(path).items()}
+    papers = list(dict.fromkeys(entry["paper"] for entry in found.values()))
+    return dict(sorted(found.items(), key=lambda item: (papers.index(item[1]["paper"]), int(item[0][1:]))))

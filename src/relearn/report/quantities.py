@@ -119,6 +119,7 @@ METRIC_STEPS = (
     *("acquire", "finetune", "provoke", "vote", "contrast"),
     *("prepare_lra", "train_lra", "train_long_char_lm", "convert_roberta", "benchmark_attention"),
     *("count_params_flops", "train_vision", "patch_similarity"),
+    *("pretrain_encoder", "max_loss_increase", "ensemble", "train_images_adversarially", "check_gradient"),
 )
 
 

@@ -1,6 +1,7 @@
 """Tables of a paper that hold settings and no results: each printed value beside that of params/paper.yaml.
 
-Which key holds which setting is data, ``settings.yaml`` of a study's ``reported`` folder; what is printed lies next to it as CSV. A setting that no key holds is "not in params", so is every one of a row that is not run here.
+Which key holds which setting is data, ``settings.yaml`` of a study's ``reported`` folder; what is printed lies next to it as
+CSV. A setting that no key holds is "not in params", and so is every setting of a row that is not run here.
 """
 
 from __future__ import annotations

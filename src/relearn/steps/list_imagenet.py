@@ -1,11 +1,8 @@
-"""folder: which images a folder of classes holds, for runs that read them where they lie; nothing is copied.
+"""List the images of a folder of classes, for runs that read them in place; nothing is copied.
 
-settings: ``dataset`` (a folder of RELEARN_MIRROR, with ``{train,val}/<class>/<image>``) and ``sha256`` (of its file list, as the
-workflow saw it when it was planned; null: any), so that a folder with other files is another run.
-inputs: none. outputs: ``listing.json`` (classes, numbers of images, sha256 of the file list).
-metrics: classes, images of both parts.
-
-No torch here: the workflow asks for the file list's hash while it plans.
+Settings: dataset (a folder of RELEARN_MIRROR, with ``{train,val}/<class>/<image>``) and sha256 (hash of its file list when the
+workflow was planned; null: any), so that a folder with other files is another run. No inputs.
+Output: listing.json (classes, numbers of images, sha256 of the file list). Metrics: classes, images of both parts.
 """
 
 from __future__ import annotations
@@ -25,17 +22,17 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     found, planned = sha256_of(root), settings["sha256"]
     if planned not in (None, found):
         raise ValueError(
-            f"{root}: files have come, gone or got other names since this was planned; start again"
+            f"{root}: found other files than when the workflow was planned, allowed: the same; start again"
         )
     train, val = (files_of(root / part) for part in PARTS)
-    told = {
+    listing = {
         "dataset": name,
         "classes": list(train),
         "train": _count(train),
         "val": _count(val),
         "sha256": found,
     }
-    run.output("listing.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    run.output("listing.json").write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
     run.finish(
         {
             "classes_count": float(len(train)),

@@ -8,7 +8,7 @@ machine that runs single steps does not need it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,6 @@ def json_schema() -> dict[str, Any]:
 
 def needs(values: Mapping[str, Any]) -> Iterator[Need]:
     """The forecast memory of the jobs behind sound values."""
-    from relearn.params import conflicts, rules
+    from relearn.params import conflicts
 
-    yield from rules.needs(partial(reading.section, values))
     yield from conflicts.needs(schema().model_validate(dict(values)))

@@ -54,14 +54,14 @@ def finetune(
     return write_run(root, step="finetune", labels=labels, metrics=metrics, files={}, **more)
 
 
-def vote(root: Path, method: str, score: float, **more: Any) -> Path:
+def ensemble(root: Path, method: str, score: float, **more: Any) -> Path:
     names = ("mrpc_test_accuracy_frac", "mrpc_test_f1_frac", "stsb_test_pearson", "stsb_test_spearman")
     metrics = dict.fromkeys(names, score) | {"rte_dev_score_frac": score, "members_count": 3.0}
     labels = {"encoder": "roberta", "method": method}
-    return write_run(root, step="vote", labels=labels, metrics=metrics, files={}, **more)
+    return write_run(root, step="ensemble", labels=labels, metrics=metrics, files={}, **more)
 
 
-def provoke(
+def max_loss_increase(
     root: Path, task: str, increases: Mapping[str, float], *, favoured: float = 0.9, **more: Any
 ) -> Path:
     """``increases`` of a method with the balls of ``pgd``; with those of ``freelb`` a little less."""
@@ -70,18 +70,24 @@ def provoke(
     metrics |= {f"loss_{name}_nats": 10 * value for name, value in increases.items()}
     metrics |= {"samples_count": 50.0, "dropped_count": 3.0}
     labels = {"encoder": "roberta", "task": task}
-    return write_run(root, step="provoke", labels=labels, metrics=metrics, files={}, **more)
+    return write_run(root, step="max_loss_increase", labels=labels, metrics=metrics, files={}, **more)
 
 
-def contrast(root: Path, method: str, clean: float | None, robust: float | None, **more: Any) -> Path:
+def train_images_adversarially(
+    root: Path, method: str, clean: float | None, robust: float | None, **more: Any
+) -> Path:
     metrics = {"acc_frac": clean, "robust_acc_frac": robust, "train_loss_nats": 0.3, "step_s": 0.2}
     metrics |= {"passes_count": 100.0 if method == "vanilla" else 400.0, "robust_images_count": 200.0}
-    return write_run(root, step="contrast", labels={"method": method}, metrics=metrics, files={}, **more)
+    return write_run(
+        root, step="train_images_adversarially", labels={"method": method}, metrics=metrics, files={}, **more
+    )
 
 
-def acquire(root: Path, encoder: str, loss: float, **more: Any) -> Path:
+def pretrain_encoder(root: Path, encoder: str, loss: float, **more: Any) -> Path:
     metrics = {"mlm_loss_start_nats": 6.9, "mlm_loss_nats": loss, "parameters_count": 2e5, "step_s": 0.1}
-    return write_run(root, step="acquire", labels={"encoder": encoder}, metrics=metrics, files={}, **more)
+    return write_run(
+        root, step="pretrain_encoder", labels={"encoder": encoder}, metrics=metrics, files={}, **more
+    )
 
 
 def gradient(root: Path, differences: Mapping[str, float | None] | None = None) -> Path:
@@ -89,8 +95,7 @@ def gradient(root: Path, differences: Mapping[str, float | None] | None = None) 
     found = {"roberta": 1e-15, "albert": 3e-14, "pixels": 0.0} if differences is None else differences
     rows = [{"case": name, "passes": 3, "difference": gap} for name, gap in found.items()]
     metrics = {"largest_difference": max((gap for gap in found.values() if gap is not None), default=None)}
-    labels = {"family": "gradient"}
-    return write_run(root, step="count", labels=labels, metrics=metrics, files={"gradients.csv": rows})
+    return write_run(root, step="check_gradient", labels={}, metrics=metrics, files={"gradients.csv": rows})
 
 
 class Chapter:
@@ -111,15 +116,15 @@ class Chapter:
     def write(self, root: Path, noise: Callable[[int], float] = lambda seed: 0.01 * seed) -> Path:
         gradient(root)
         for encoder in self.encoders:
-            acquire(root, encoder, 4.0)
+            pretrain_encoder(root, encoder, 4.0)
         for seed in self.seeds:
             self._texts(root, seed, noise(seed))
             for method in IMAGES:
                 clean = 0.95 if method == "vanilla" else 0.9
                 robust = 0.1 if method == "vanilla" else 0.6
-                contrast(root, method, clean + noise(seed), robust + noise(seed), seed=seed)
+                train_images_adversarially(root, method, clean + noise(seed), robust + noise(seed), seed=seed)
         for method in ("vanilla", "freelb"):
-            vote(root, method, 0.8)
+            ensemble(root, method, 0.8)
         return root
 
     def _texts(self, root: Path, seed: int, noise: float) -> None:
@@ -132,7 +137,7 @@ class Chapter:
         for task in self.tasks:
             if task != "stsb":
                 increases = {name: value * (1 + noise) for name, value in self.increases(task).items()}
-                provoke(root, task, increases, seed=seed)
+                max_loss_increase(root, task, increases, seed=seed)
 
 
 def several(root: Path, task: str, **scores: Iterable[float | None] | float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 S = "freelb"
-RUNS, OWN, PROVOKED = f"{S}.finetune.runs", f"{S}.encoders", f"{S}.provoke.tasks"
+RUNS, OWN, COMPARED = f"{S}.finetune.runs", f"{S}.encoders", f"{S}.max_loss_increase.tasks"
 COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
 SEVERAL = ([0, 7], [-1, 2.0, "3", 2**64])
 SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
@@ -17,8 +17,8 @@ RUN: dict[str, Any] = {
     "name": "acceptability",
     "task": "acceptability",
     "methods": ["freelb", "pgd", "vanilla"],
-    "start": "",
-    "with_tasks": [],
+    "init_from": "",
+    "joint_tasks": [],
     "train_samples": 100,
     "dev_samples": 10,
     "test_samples": 0,
@@ -26,7 +26,7 @@ RUN: dict[str, Any] = {
     "steps": 20,
     "warmup_steps": 2,
     "batch_size": 8,
-    "accumulate": 1,
+    "gradient_accumulation_steps": 1,
     "lr": 0.1,
     "weight_decay": 0.01,
     "dropout": 0.1,
@@ -54,8 +54,8 @@ OF_A_RUN: dict[str, tuple[list[Any], list[Any]]] = {
         [["vanilla"], ["free_at", "yopo_2_whole"]],
         [[], ["adversarial"], ["pgd", "pgd"], "pgd"],
     ),
-    "start": ([""], ["A", 1, None]),
-    "with_tasks": ([["cola"], ["cola", "regents"]], [["glue"], ["cola", "cola"], "cola"]),
+    "init_from": ([""], ["A", 1, None]),
+    "joint_tasks": ([["cola"], ["cola", "regents"]], [["glue"], ["cola", "cola"], "cola"]),
     "train_samples": ([0, 8], SEVERAL[1]),
     "dev_samples": SEVERAL,
     "test_samples": SEVERAL,
@@ -63,7 +63,7 @@ OF_A_RUN: dict[str, tuple[list[Any], list[Any]]] = {
     "steps": ([2, 20], [0, 2.0]),
     "warmup_steps": ([0, 20], [-1, 2.0]),
     "batch_size": COUNT,
-    "accumulate": ([1, 8], [0, 1.0]),
+    "gradient_accumulation_steps": ([1, 8], [0, 1.0]),
     "lr": POSITIVE,
     "weight_decay": NOT_NEGATIVE,
     "dropout": SHARE,
@@ -89,11 +89,14 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{OWN}.bert.attention_dropout": SHARE,
     f"{OWN}.bert.vocabulary": ([261, 4096], [260, 300.0]),
     f"{OWN}.bert.max_length": ([32, 512], [7, 32.0]),
-    f"{S}.acquire.mask_frac": ([0.01, 1], [0, 1.1]),
-    f"{S}.acquire.steps": ([100], [0, 100.0]),
-    f"{S}.acquire.warmup_steps": SEVERAL,
-    f"{S}.acquire.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
-    f"{S}.acquire.adam_eps": POSITIVE,
+    f"{S}.pretrain_encoder.mlm_probability": ([0.01, 1], [0, 1.1]),
+    f"{S}.pretrain_encoder.steps": ([100], [0, 100.0]),
+    f"{S}.pretrain_encoder.warmup_steps": SEVERAL,
+    f"{S}.pretrain_encoder.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{S}.pretrain_encoder.adam_eps": POSITIVE,
+    f"{S}.pretrain_encoder.schedule": (["cosine", "constant"], ["step", 1]),
+    f"{S}.pretrain_encoder.clip_norm": NOT_NEGATIVE,
+    f"{S}.finetune.schedule": (["cosine", "constant"], ["step", 1]),
     f"{S}.finetune.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
     f"{S}.finetune.evaluations": COUNT,
     f"{S}.finetune.clean_first": FLAG,
@@ -108,43 +111,42 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
             *(with_one(**{key: value}) for key, (_, refused) in OF_A_RUN.items() for value in refused),
         ],
     ),
-    PROVOKED: ([[], ["acceptability"]], [["Cola"], ["acceptability", "acceptability"], "acceptability"]),
-    f"{S}.provoke.samples": SEVERAL,
-    f"{S}.provoke.steps": COUNT,
-    f"{S}.provoke.step_size": POSITIVE,
-    f"{S}.provoke.eps_frac": POSITIVE,
-    f"{S}.provoke.shrink": ([0.01, 0.99], [0, 1, 1.1]),
-    f"{S}.provoke.starts": COUNT,
-    f"{S}.provoke.batch_size": COUNT,
-    f"{S}.vote.methods": ([[], ["vanilla", "pgd"]], [["mean"], ["pgd", "pgd"], "pgd"]),
-    f"{S}.count.families": ([["gradient"]], [[], ["vision"], ["gradient", "gradient"], "gradient"]),
+    COMPARED: ([[], ["acceptability"]], [["Cola"], ["acceptability", "acceptability"], "acceptability"]),
+    f"{S}.max_loss_increase.samples": SEVERAL,
+    f"{S}.max_loss_increase.steps": COUNT,
+    f"{S}.max_loss_increase.step_size": POSITIVE,
+    f"{S}.max_loss_increase.eps_frac": POSITIVE,
+    f"{S}.max_loss_increase.radius_decay": ([0.01, 0.99], [0, 1, 1.1]),
+    f"{S}.max_loss_increase.restarts": COUNT,
+    f"{S}.max_loss_increase.batch_size": COUNT,
+    f"{S}.ensemble.methods": ([[], ["vanilla", "pgd"]], [["mean"], ["pgd", "pgd"], "pgd"]),
     f"{S}.images.dataset": (["digits", "cifar10"], ["imagenet", 1]),
     f"{S}.images.train_per_class": ([20, 130], [-1, 20.0]),
-    f"{S}.contrast.methods": (
+    f"{S}.train_images_adversarially.methods": (
         [["vanilla"], ["freelb", "pgd", "free_at"]],
         [[], ["yopo_2"], ["pgd", "pgd"], "pgd"],
     ),
-    f"{S}.contrast.network.name": (["ResNet18", "SENet18"], ["ResNet-18", 1]),
-    f"{S}.contrast.network.width": ([0.125, 4], [0, 4.5]),
-    f"{S}.contrast.network.depth": ([0.125, 4], [0, 4.5]),
-    f"{S}.contrast.train.momentum": SHARE,
-    f"{S}.contrast.train.schedule": (["cosine", "step"], ["linear", 1]),
-    f"{S}.contrast.train.crop_padding": ([0, 16], [-1, 17, 1.0]),
-    f"{S}.contrast.train.batch_size": ([2, 64], [1, 64.0]),
-    f"{S}.contrast.perturbation.passes": COUNT,
-    f"{S}.contrast.perturbation.norm": (["linf", "l2"], ["frobenius", 2]),
-    f"{S}.contrast.perturbation.eps": ([0.5], NOT_NEGATIVE[1]),
-    f"{S}.contrast.perturbation.step_size": NOT_NEGATIVE,
-    f"{S}.contrast.perturbation.start_norm": NOT_NEGATIVE,
-    f"{S}.contrast.perturbation.project": FLAG,
-    f"{S}.contrast.attack.eps": POSITIVE,
-    f"{S}.contrast.attack.step_size": POSITIVE,
-    f"{S}.contrast.attack.steps": COUNT,
-    f"{S}.contrast.attack.restarts": COUNT,
-    f"{S}.contrast.attack.images": ([0, 100], [-1, 100.0]),
+    f"{S}.train_images_adversarially.network.name": (["ResNet18", "SENet18"], ["ResNet-18", 1]),
+    f"{S}.train_images_adversarially.network.width": ([0.125, 4], [0, 4.5]),
+    f"{S}.train_images_adversarially.network.depth": ([0.125, 4], [0, 4.5]),
+    f"{S}.train_images_adversarially.train.momentum": SHARE,
+    f"{S}.train_images_adversarially.train.schedule": (["cosine", "step"], ["linear", 1]),
+    f"{S}.train_images_adversarially.train.crop_padding": ([0, 16], [-1, 17, 1.0]),
+    f"{S}.train_images_adversarially.train.batch_size": ([2, 64], [1, 64.0]),
+    f"{S}.train_images_adversarially.perturbation.passes": COUNT,
+    f"{S}.train_images_adversarially.perturbation.norm": (["linf", "l2"], ["frobenius", 2]),
+    f"{S}.train_images_adversarially.perturbation.eps": ([0.5], NOT_NEGATIVE[1]),
+    f"{S}.train_images_adversarially.perturbation.step_size": NOT_NEGATIVE,
+    f"{S}.train_images_adversarially.perturbation.start_norm": NOT_NEGATIVE,
+    f"{S}.train_images_adversarially.perturbation.project": FLAG,
+    f"{S}.train_images_adversarially.attack.eps": POSITIVE,
+    f"{S}.train_images_adversarially.attack.step_size": POSITIVE,
+    f"{S}.train_images_adversarially.attack.steps": COUNT,
+    f"{S}.train_images_adversarially.attack.restarts": COUNT,
+    f"{S}.train_images_adversarially.attack.images": ([0, 100], [-1, 100.0]),
 }
-TRAINED, TESTED = f"{S}.images.train_per_class", f"{S}.contrast.attack.images"
-BATCH, CIFAR = f"{S}.contrast.train.batch_size", {f"{S}.images.dataset": "cifar10"}
+TRAINED, TESTED = f"{S}.images.train_per_class", f"{S}.train_images_adversarially.attack.images"
+BATCH, CIFAR = f"{S}.train_images_adversarially.train.batch_size", {f"{S}.images.dataset": "cifar10"}
 ALL = {TESTED: 0}
 ALBERT = f"{OWN}.albert"
 
@@ -164,8 +166,8 @@ def rule(key: str, within: dict[str, Any], beyond: dict[str, Any], **other: Any)
     )
 
 
-JOINT = {"name": "joint", "with_tasks": ["sst2"]}
-FROM = {"name": "second", "start": "acceptability"}
+JOINT = {"name": "joint", "joint_tasks": ["sst2"]}
+FROM = {"name": "second", "init_from": "acceptability"}
 RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({f"{ALBERT}.dim": 66}, {f"{ALBERT}.dim": 65}, f"{ALBERT}.dim"),
     (
@@ -185,31 +187,35 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     rule("batch_size", {"train_samples": 50, "batch_size": 50}, {"train_samples": 50, "batch_size": 51}),
     rule("batch_size", {"train_samples": 0, "batch_size": 51}, {"train_samples": 50, "batch_size": 51}),
     *(
-        rule("accumulate", {"batch_size": 12, "accumulate": 4}, {"batch_size": 12, "accumulate": wrong})
+        rule(
+            "gradient_accumulation_steps",
+            {"batch_size": 12, "gradient_accumulation_steps": 4},
+            {"batch_size": 12, "gradient_accumulation_steps": wrong},
+        )
         for wrong in (5, 24)
     ),
     rule("eps", {"eps": 0.0, "project": False}, {"eps": 0.0, "project": True}),
     # what a run starts from stands above it, is of the same encoder and has the plain method
     *(
-        rule("start", FROM, wrong)
+        rule("init_from", FROM, wrong)
         for wrong in (
             {**FROM, "encoder": "bert"},
-            {**FROM, "start": "second"},
-            {**FROM, "start": "third"},
+            {**FROM, "init_from": "second"},
+            {**FROM, "init_from": "third"},
         )
     ),
     (
         runs({"encoder": "bert"}, {**FROM, "encoder": "bert"}),
         runs({"encoder": "bert", "methods": ["freelb"]}, {**FROM, "encoder": "bert"}),
-        f"{RUNS}[2].start",
+        f"{RUNS}[2].init_from",
     ),
-    rule("with_tasks", JOINT, {**JOINT, "with_tasks": ["sst2", "cola"]}),
-    # what is provoked was trained in all three ways, and has right answers
+    rule("joint_tasks", JOINT, {**JOINT, "joint_tasks": ["sst2", "cola"]}),
+    # a compared task was trained by all three methods and has correct answers
     *(
         (
-            {**runs({"name": "cola", "task": "cola"}), PROVOKED: ["acceptability", "cola"]},
-            {**runs({"name": "cola", "task": "cola", **wrong}), PROVOKED: ["acceptability", "cola"]},
-            f"{PROVOKED}[1]",
+            {**runs({"name": "cola", "task": "cola"}), COMPARED: ["acceptability", "cola"]},
+            {**runs({"name": "cola", "task": "cola", **wrong}), COMPARED: ["acceptability", "cola"]},
+            f"{COMPARED}[1]",
         )
         for wrong in (
             {"methods": ["freelb", "vanilla"]},
@@ -218,19 +224,19 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         )
     ),
     (
-        {**runs(FROM | {"name": "stsc", "task": "cola"}), PROVOKED: ["stsc"]},
-        {**runs(FROM | {"name": "stsc", "task": "stsb"}), PROVOKED: ["stsc"]},
-        f"{PROVOKED}[0]",
+        {**runs(FROM | {"name": "stsc", "task": "cola"}), COMPARED: ["stsc"]},
+        {**runs(FROM | {"name": "stsc", "task": "stsb"}), COMPARED: ["stsc"]},
+        f"{COMPARED}[0]",
     ),
     (
-        {**runs({**FROM, "methods": ["yopo_2"]}), f"{S}.vote.methods": ["vanilla", "yopo_2"]},
-        {**runs({**FROM, "methods": ["yopo_3"]}), f"{S}.vote.methods": ["vanilla", "yopo_2"]},
-        f"{S}.vote.methods[1]",
+        {**runs({**FROM, "methods": ["yopo_2"]}), f"{S}.ensemble.methods": ["vanilla", "yopo_2"]},
+        {**runs({**FROM, "methods": ["yopo_3"]}), f"{S}.ensemble.methods": ["vanilla", "yopo_2"]},
+        f"{S}.ensemble.methods[1]",
     ),
     (
-        {f"{S}.acquire.steps": 20, f"{S}.acquire.warmup_steps": 20},
-        {f"{S}.acquire.steps": 20, f"{S}.acquire.warmup_steps": 21},
-        f"{S}.acquire.warmup_steps",
+        {f"{S}.pretrain_encoder.steps": 20, f"{S}.pretrain_encoder.warmup_steps": 20},
+        {f"{S}.pretrain_encoder.steps": 20, f"{S}.pretrain_encoder.warmup_steps": 21},
+        f"{S}.pretrain_encoder.warmup_steps",
     ),
     ({TRAINED: 164, **ALL}, {TRAINED: 165, **ALL}, TRAINED),
     ({TRAINED: 7}, {TRAINED: 1}, TRAINED),
@@ -239,8 +245,11 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({TESTED: 497}, {TESTED: 498}, TESTED),  # what 10 x 130 leave of 1797
     ({**CIFAR, TESTED: 10_000}, {**CIFAR, TESTED: 10_001}, TESTED),
     (
-        {f"{S}.contrast.perturbation.eps": 0.0, f"{S}.contrast.perturbation.project": False},
-        {f"{S}.contrast.perturbation.eps": 0.0},
-        f"{S}.contrast.perturbation.eps",
+        {
+            f"{S}.train_images_adversarially.perturbation.eps": 0.0,
+            f"{S}.train_images_adversarially.perturbation.project": False,
+        },
+        {f"{S}.train_images_adversarially.perturbation.eps": 0.0},
+        f"{S}.train_images_adversarially.perturbation.eps",
     ),
 ]

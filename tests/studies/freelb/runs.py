@@ -38,7 +38,7 @@ ENCODER: dict[str, Any] = {
     "vocabulary": 300,
     "max_length": 16,
 }
-ACQUIRE: dict[str, Any] = {
+PRETRAIN: dict[str, Any] = {
     "encoder": ENCODER,
     "corpus": {"dataset": "pydoc_topics", "samples": 100},
     "mask_frac": 0.15,
@@ -64,7 +64,7 @@ class Bench:
         **changes: Any,
     ) -> dict[str, Any]:
         settings = {**copy.deepcopy(self.settings), **changes}
-        words = [self.step, "--study", "freelb", "--settings", json.dumps(settings), "--device", "cpu"]
+        words = ["freelb", self.step, "--settings", json.dumps(settings), "--device", "cpu"]
         for key, paths in (inputs or {}).items():
             words += ["--input", key, *map(str, paths)]
         assert cli.main([*words, "--out", str(self.runs / name), "--seed", str(seed)]) == code

@@ -10,12 +10,15 @@ from typing import Any
 import yaml
 
 F = "freelb"
-ACQUIRE, FINETUNE, PROVOKE, VOTE, PREPARE, CONTRAST, COUNT = (
-    f"{F}/{step}" for step in ("acquire", "finetune", "provoke", "vote", "prepare", "contrast", "count")
+PRETRAIN, FINETUNE, INCREASE, ENSEMBLE, PREPARE, IMAGES, GRADIENT = (
+    f"{F}/{step}"
+    for step in (
+        *("pretrain_encoder", "finetune", "max_loss_increase", "ensemble"),
+        *("prepare_images", "train_images_adversarially", "check_gradient"),
+    )
 )
-STEPS = {ACQUIRE, FINETUNE, PROVOKE, VOTE, PREPARE, CONTRAST, COUNT}
-STAGE_OF = {ACQUIRE: "finetune", PREPARE: "contrast"}
-MADE = [f"{PREPARE}/*", f"{CONTRAST}/*", "render"]
+STEPS = {PRETRAIN, FINETUNE, INCREASE, ENSEMBLE, PREPARE, IMAGES, GRADIENT}
+MADE = [f"{PREPARE}/*", f"{IMAGES}/*", "render"]
 
 # The runs of the scratch checkout: one starts from another and has a second task with it; none has BERT.
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -25,47 +28,54 @@ FIRST: dict[str, Any] = SHIPPED | {
     "name": "acceptability",
     "task": "acceptability",
     "methods": ["vanilla", "pgd", "freelb", "freelb_fresh"],
-    "start": "",
-    "with_tasks": [],
+    "init_from": "",
+    "joint_tasks": [],
     "max_length": 16,
 }
 SECOND = FIRST | {
     "name": "joint",
     "task": "sst2",
     "methods": ["freelb", "yopo_2"],
-    "start": "acceptability",
-    "with_tasks": ["cola"],
+    "init_from": "acceptability",
+    "joint_tasks": ["cola"],
 }
 OF_ALBERT = FIRST | {"encoder": "albert", "methods": ["free_at", "freelb"], "eps": 0.0, "project": False}
 RUNS = [copy.deepcopy(one) for one in (FIRST, SECOND, OF_ALBERT)]  # two of one list are an alias in YAML
 
 
 def tuned(encoder: str = "*") -> list[str]:
-    """Fine-tunings of an encoder and what follows from them; only RoBERTa's are provoked."""
-    probes = [] if encoder == "albert" else [f"{PROVOKE}/*"]
-    return [f"{FINETUNE}/{encoder}/*", *probes, f"{VOTE}/{encoder}/*", "render"]
+    """Fine-tunings of an encoder and what follows from them; only RoBERTa's are compared in table 3.5."""
+    probes = [] if encoder == "albert" else [f"{INCREASE}/*"]
+    return [f"{FINETUNE}/{encoder}/*", *probes, f"{ENSEMBLE}/{encoder}/*", "render"]
 
 
 def of_methods(*names: str) -> list[str]:
     """Fine-tunings by some methods and what follows from them; nothing starts from one of them but ``vanilla``."""
-    voted = [f"{VOTE}/*/{name}/*" for name in names if name == "freelb"]
-    return [*(f"{FINETUNE}/*/{name}/*" for name in names), f"{PROVOKE}/*", *voted, "render"]
+    voted = [f"{ENSEMBLE}/*/{name}/*" for name in names if name == "freelb"]
+    return [*(f"{FINETUNE}/*/{name}/*" for name in names), f"{INCREASE}/*", *voted, "render"]
 
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (
         f"{F}.seeds",
-        {FINETUNE, PROVOKE, VOTE, CONTRAST, "render"},
-        [*(f"{step}/*/seed1" for step in (FINETUNE, PROVOKE, CONTRAST)), f"{VOTE}/*", "render"],
+        {FINETUNE, INCREASE, ENSEMBLE, IMAGES, "render"},
+        [*(f"{step}/*/seed1" for step in (FINETUNE, INCREASE, IMAGES)), f"{ENSEMBLE}/*", "render"],
     ),
-    *((f"{F}.{section}.*", {ACQUIRE}, [f"{ACQUIRE}/*", *tuned()]) for section in ("corpus", "acquire")),
-    *((f"{F}.encoders.{key}", {ACQUIRE}, []) for key in ("bert.*", "roberta.embedding_dim")),
     *(
-        (f"{F}.encoders.{encoder}.checkpoint", {ACQUIRE, "render"}, tuned(encoder))  # nothing is acquired
+        (f"{F}.{section}.*", {PRETRAIN}, [f"{PRETRAIN}/*", *tuned()])
+        for section in ("corpus", "pretrain_encoder")
+    ),
+    *((f"{F}.encoders.{key}", {PRETRAIN}, []) for key in ("bert.*", "roberta.embedding_dim")),
+    *(
+        (
+            f"{F}.encoders.{encoder}.checkpoint",
+            {PRETRAIN, "render"},
+            tuned(encoder),
+        )  # no encoder is pretrained
         for encoder in ("roberta", "albert")
     ),
     *(
-        (f"{F}.encoders.{encoder}.*", {ACQUIRE}, [f"{ACQUIRE}/{encoder}/*", *tuned(encoder)])
+        (f"{F}.encoders.{encoder}.*", {PRETRAIN}, [f"{PRETRAIN}/{encoder}/*", *tuned(encoder)])
         for encoder in ("roberta", "albert")
     ),
     (f"{F}.finetune.clean_first", {FINETUNE}, of_methods("freelb", "freelb_fresh")),
@@ -74,24 +84,23 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {FINETUNE},
         of_methods("pgd", "free_at", "freelb", "freelb_fresh", "yopo_2"),
     ),
-    (f"{F}.finetune.runs", {FINETUNE, PROVOKE}, tuned("roberta")),  # how long the texts are of the first
+    (f"{F}.finetune.runs", {FINETUNE, INCREASE}, tuned("roberta")),  # how long the texts are of the first
     (f"{F}.finetune.*", {FINETUNE}, tuned()),
-    (f"{F}.provoke.tasks", {PROVOKE, "render"}, ["render"]),  # one less
-    (f"{F}.provoke.*", {PROVOKE}, [f"{PROVOKE}/*", "render"]),
-    (f"{F}.vote.*", {VOTE, "render"}, [f"{VOTE}/roberta/pgd/*", "render"]),
-    (f"{F}.images.dataset", {CONTRAST}, MADE),
+    (f"{F}.max_loss_increase.tasks", {INCREASE, "render"}, ["render"]),  # one less
+    (f"{F}.max_loss_increase.*", {INCREASE}, [f"{INCREASE}/*", "render"]),
+    (f"{F}.ensemble.*", {ENSEMBLE, "render"}, [f"{ENSEMBLE}/roberta/pgd/*", "render"]),
+    (f"{F}.images.dataset", {IMAGES}, MADE),
     (f"{F}.images.*", {PREPARE}, MADE),
-    (f"{F}.contrast.methods", {CONTRAST, "render"}, [f"{CONTRAST}/pgd/*", "render"]),
-    (f"{F}.contrast.perturbation.*", {CONTRAST}, [f"{CONTRAST}/freelb/*", "render"]),
-    (f"{F}.contrast.*", {CONTRAST}, [f"{CONTRAST}/*", "render"]),
+    (f"{F}.train_images_adversarially.methods", {IMAGES, "render"}, [f"{IMAGES}/pgd/*", "render"]),
+    (f"{F}.train_images_adversarially.perturbation.*", {IMAGES}, [f"{IMAGES}/freelb/*", "render"]),
+    (f"{F}.train_images_adversarially.*", {IMAGES}, [f"{IMAGES}/*", "render"]),
 ]
-FIXED = {f"{F}.count.families"}  # of which there is one
 # Runs of a list are one value: what becomes of it when one of them goes.
 TIED: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
     "one fine-tuning less": (
         {f"{F}.finetune.runs": [FIRST, OF_ALBERT]},
-        {FINETUNE, VOTE, "render"},
-        [f"{VOTE}/roberta/freelb/*", "render"],
+        {FINETUNE, ENSEMBLE, "render"},
+        [f"{ENSEMBLE}/roberta/freelb/*", "render"],
     ),
 }
 
@@ -103,22 +112,24 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{F}.encoders.*.dim": lambda n: 2 * n,
     f"{F}.encoders.*.heads": lambda n: 2 * n,
     f"{F}.*.betas": lambda betas: [betas[0], 0.99],
+    f"{F}.pretrain_encoder.schedule": lambda name: "cosine",
+    f"{F}.finetune.schedule": lambda name: "cosine",
     f"{F}.finetune.mask": lambda word: "start",
     f"{F}.finetune.runs": lambda runs: [{**runs[0], "max_length": 15}, *runs[1:]],
-    f"{F}.provoke.tasks": lambda names: names[:-1],
-    f"{F}.vote.methods": lambda names: [*names, "pgd"],
+    f"{F}.max_loss_increase.tasks": lambda names: names[:-1],
+    f"{F}.ensemble.methods": lambda names: [*names, "pgd"],
     f"{F}.images.dataset": lambda name: "cifar10",
-    f"{F}.contrast.methods": lambda names: [*names, "pgd"],
-    f"{F}.contrast.network.name": lambda name: "SENet18",
-    f"{F}.contrast.train.schedule": lambda name: "step",
-    f"{F}.contrast.perturbation.norm": lambda name: "l2",
+    f"{F}.train_images_adversarially.methods": lambda names: [*names, "pgd"],
+    f"{F}.train_images_adversarially.network.name": lambda name: "SENet18",
+    f"{F}.train_images_adversarially.train.schedule": lambda name: "step",
+    f"{F}.train_images_adversarially.perturbation.norm": lambda name: "l2",
 }
 QUICK = {
     f"{F}.encoders.albert.checkpoint",
-    f"{F}.acquire.lr",
+    f"{F}.pretrain_encoder.lr",
     f"{F}.finetune.mask",
     f"{F}.finetune.runs",
-    f"{F}.provoke.shrink",
-    f"{F}.contrast.perturbation.passes",
+    f"{F}.max_loss_increase.radius_decay",
+    f"{F}.train_images_adversarially.perturbation.passes",
 }
-BY_PGD = ({FINETUNE}, [f"{FINETUNE}/*/pgd/*", f"{PROVOKE}/*", "render"])  # an adversarial gradient
+BY_PGD = ({FINETUNE}, [f"{FINETUNE}/*/pgd/*", f"{INCREASE}/*", "render"])  # an adversarial gradient

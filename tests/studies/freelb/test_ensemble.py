@@ -1,4 +1,4 @@
-"""vote: means of the members' probabilities by hand, scores, the submission's tables, members that disagree or have no answers."""
+"""ensemble: means of the members' probabilities by hand, scores, the submission's tables, members that disagree or have no answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relearn.studies.freelb.steps import ensemble as vote
+from relearn.studies.freelb.steps import ensemble
 
 from .runs import Bench
 
@@ -28,7 +28,7 @@ def answers(path: Path, rows: list[Answer]) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, "vote", {"members": []})
+    return Bench(tmp_path, "ensemble", {"members": []})
 
 
 def logit(p: float) -> float:
@@ -88,7 +88,7 @@ def test_probabilities_are_averaged_and_not_votes(bench: Bench) -> None:
     )
 )
 def test_a_mean_is_a_distribution(outputs: list[list[float]]) -> None:
-    found = vote.mean("ranking", outputs)
+    found = ensemble.mean("ranking", outputs)
     assert sum(found) == pytest.approx(1.0) and min(found) >= 0
     slow = [
         sum(math.exp(one[place]) / sum(map(math.exp, one)) for one in outputs) / len(outputs)
@@ -96,8 +96,8 @@ def test_a_mean_is_a_distribution(outputs: list[list[float]]) -> None:
     ]
     assert found == pytest.approx(slow)
     shifted = [[one + 7 for one in row] for row in outputs]
-    assert vote.mean("ranking", shifted) == pytest.approx(found)
-    assert vote.mean("regression", outputs) == pytest.approx(
+    assert ensemble.mean("ranking", shifted) == pytest.approx(found)
+    assert ensemble.mean("regression", outputs) == pytest.approx(
         [sum(row[place] for row in outputs) / len(outputs) for place in range(3)]
     )
 
@@ -147,7 +147,10 @@ def test_parts_of_other_genres_and_other_tasks(bench: Bench) -> None:
     with zipfile.ZipFile(bench.runs / "genres/submission.zip") as packed:
         told = {name: packed.read(name).decode().split()[-1] for name in packed.namelist()}
     assert told == {"MNLI-m.tsv": "entailment", "MNLI-mm.tsv": "neutral", "AX.tsv": "contradiction"}
-    assert vote.sheet_of("qnli_pairs", "test") == "qnli" and vote.sheet_of("mnli", "dev_mismatched") == ""
+    assert (
+        ensemble.sheet_of("qnli_pairs", "test") == "qnli"
+        and ensemble.sheet_of("mnli", "dev_mismatched") == ""
+    )
 
 
 def test_a_task_of_ones_own_is_not_submitted(bench: Bench) -> None:

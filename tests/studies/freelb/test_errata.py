@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ...report.conftest import numbers
 
-REPORTED = Path(__file__).resolve().parents[3] / "workflow/reported"
 EASY, CHALLENGE = 570, 299  # questions of ARC's two dev sets
 Ascent = Callable[[np.ndarray], np.ndarray]
 

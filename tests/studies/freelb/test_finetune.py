@@ -18,9 +18,10 @@ from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, guesser
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
+from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
-from .runs import ACQUIRE, ENCODER, FINETUNE, Bench, tasks
+from .runs import ENCODER, FINETUNE, PRETRAIN, Bench, tasks
 
 torchvision_schema.declare()
 pytest.importorskip("transformers", reason="an optional extra")
@@ -60,8 +61,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An encoder that acquire made."""
-    made = Bench(tmp_path_factory.mktemp("encoder"), "acquire", ACQUIRE)
+    """An encoder made by pretrain_encoder."""
+    made = Bench(tmp_path_factory.mktemp("encoder"), "pretrain_encoder", PRETRAIN)
     made.run("encoder", steps=3)
     return made.runs / "encoder/encoder.safetensors"
 
@@ -179,7 +180,7 @@ def test_a_killed_run_goes_on_where_it_was(
         if state["steps"] == at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(finetune, "SAVED", 5)
+    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
     own: dict[str, Any] = {"method": METHODS[method], "accumulate": accumulate, "steps": 20, "evaluations": 2}
     whole = bench.run(f"whole_{method}", **own)
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)

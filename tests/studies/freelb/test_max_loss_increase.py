@@ -1,4 +1,4 @@
-"""provoke: numbers of a tiny run against plain loops from the files; radii, what is dropped, resuming, ranking, bad input."""
+"""max_loss_increase: numbers of a tiny run against plain loops from the files; radii, what is dropped, resuming, ranking, bad input."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from relearn.measures.loss_increase import largest_increase, probed, sample_loss
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, configuration
 from relearn.runs import record
-from relearn.studies.freelb.steps import compared_networks as provoke_networks
-from relearn.studies.freelb.steps import max_loss_increase as provoke
+from relearn.studies.freelb.steps import compared_networks, max_loss_increase
 from relearn.studies.freelb.steps.sentence_files import load
 
 torchvision_schema.declare()
@@ -101,7 +100,7 @@ class Bench:
         return self.root / name / "model.safetensors"
 
     def run(self, name: str, *, names: tuple[str, ...] = NAMES, seed: int = 3, **changes: Any) -> int:
-        words = ["provoke", "--study", "freelb", "--settings", json.dumps({**SETTINGS, **changes})]
+        words = ["freelb", "max_loss_increase", "--settings", json.dumps({**SETTINGS, **changes})]
         words += ["--device", "cpu", "--out", str(self.root / "runs" / name), "--seed", str(seed)]
         for one in names:
             words += ["--input", one, str(self.path(one))]
@@ -117,12 +116,12 @@ class Bench:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, part: Examples) -> None:
-    monkeypatch.setattr(provoke, "read", lambda settings: (part, {"files": "none"}))
+    monkeypatch.setattr(max_loss_increase, "read", lambda settings: (part, {"files": "none"}))
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    bench = Bench(tmp_path_factory.mktemp("provoke"), sentences(14))
+    bench = Bench(tmp_path_factory.mktemp("max_loss_increase"), sentences(14))
     labels = bench.part.labels
     assert labels is not None
     labels[[3, 11]] = 1 - labels[[3, 11]]  # two that no network has learnt
@@ -192,7 +191,7 @@ def test_the_record_says_what_the_files_hold(bench: Bench) -> None:
         and done["outcome"] == "ok"
         and set(done["outputs"]) == {"increases.csv"}
     )
-    assert tuple(rows[0]) == provoke.INCREASES
+    assert tuple(rows[0]) == max_loss_increase.INCREASES
     right = len({row["id"] for row in rows})
     assert metrics["samples_count"] == right and metrics["dropped_count"] == 14 - right
     assert right == 12 and metrics["nonfinite_count"] == 0
@@ -225,7 +224,7 @@ def test_batches_do_not_matter_and_a_killed_run_goes_on(
             assert float(one["increase_nats"]) == pytest.approx(
                 float(other["increase_nats"]), rel=1e-3, abs=1e-5
             )
-    attack, calls, last = provoke.Probe.attack, 0, 4
+    attack, calls, last = max_loss_increase.Probe.attack, 0, 4
 
     def counted(self: Any, *given: Any) -> Any:
         nonlocal calls
@@ -234,7 +233,7 @@ def test_batches_do_not_matter_and_a_killed_run_goes_on(
             raise KeyboardInterrupt
         return attack(self, *given)
 
-    monkeypatch.setattr(provoke.Probe, "attack", counted)
+    monkeypatch.setattr(max_loss_increase.Probe, "attack", counted)
     assert bench.run("again") != 0
     calls, last = 0, 0
     assert bench.run("again") == 0
@@ -247,20 +246,20 @@ def test_batches_do_not_matter_and_a_killed_run_goes_on(
 
 
 def test_the_dev_part_of_a_task_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    part, source = provoke.read({**SETTINGS, "samples": 6})
+    part, source = max_loss_increase.read({**SETTINGS, "samples": 6})
     assert len(part) == 6 and part.labels is not None and part.labels.sum() == 3 and json.dumps(source)
     with pytest.raises(
-        ValueError, match=r"^task: stsb asks for values, none of which is right or wrong \(allowed: .*\)$"
+        ValueError, match=r"^task: stsb is a regression without correct answers \(allowed: .*\)$"
     ):
-        provoke.read({**SETTINGS, "task": "stsb"})
+        max_loss_increase.read({**SETTINGS, "task": "stsb"})
     with pytest.raises(ValueError, match=r"^task: 'tea' \(allowed: .*\)$"):
-        provoke.read({**SETTINGS, "task": "tea"})
+        max_loss_increase.read({**SETTINGS, "task": "tea"})
     bare = text_tasks.TextTask(
         "ax", part, Examples(part.rows, None, part.ids), part, "classification", 2, "mcc", {}
     )
     monkeypatch.setattr(text_tasks, "read", lambda *given: bare)
     with pytest.raises(ValueError, match=r"^task: ax has no labelled dev part \(allowed: .*\)$"):
-        provoke.read({**SETTINGS, "task": "ax"})
+        max_loss_increase.read({**SETTINGS, "task": "ax"})
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
@@ -272,8 +271,8 @@ def test_candidates_of_other_families(tmp_path: Path, monkeypatch: pytest.Monkey
     rows, metrics = bench.rows("run"), bench.metrics("run")
     assert metrics["samples_count"] >= 3 and {row["reference"] for row in rows} == {"freelb"}
     assert metrics["increase_vanilla_freelb_nats"] > 0 and "increase_vanilla_pgd_nats" not in metrics
-    network = provoke_networks.Network("x", bench.path("pgd"), part, SETTINGS, "cpu")
-    some = network.some(torch.arange(8))
+    network = compared_networks.Network("x", bench.path("pgd"), part, SETTINGS, "cpu")
+    some = network.samples(torch.arange(8))
     width = 8 if family == "albert" else 16
     assert some.embeds.shape == (*some.real.shape, width) and some.real.shape[:2] == (8, 3)
     own, _ = some.losses_of(torch.tensor([5, 2]))(some.embeds[[5, 2]])
@@ -310,7 +309,7 @@ def test_without_a_sample_or_a_radius_there_is_no_increase(
     pretend(monkeypatch, Examples(turned.rows, 1 - turned.labels, turned.ids))
     assert bench.run("none") == 0
     done = record.read(bench.root / "runs/none")
-    assert done["outcome"] == "not_converged" and "answer rightly" in done["outcome_reason"]
+    assert done["outcome"] == "not_converged" and "answer correctly" in done["outcome_reason"]
     assert done["metrics"] == {
         "samples_count": 0.0,
         "dropped_count": 3.0,

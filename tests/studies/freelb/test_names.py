@@ -1,11 +1,8 @@
-"""The words that params.yaml may say of chapter 3 are those of the rooms, and what the rules count is what they hold."""
+"""The names allowed in the section ``freelb`` of params.yaml are those that the data, models, methods and steps know."""
 
 from __future__ import annotations
 
-import ast
 import inspect
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -13,21 +10,22 @@ import pytest
 from relearn import models
 from relearn.data import facts, text_tasks
 from relearn.data.sentence_tokens import FAMILIES as TOKENIZED
-from relearn.methods import load
+from relearn.methods import load, schedules
 from relearn.methods.fit import plain_gradient
 from relearn.methods.gradient_strategies import SPACES, STRATEGIES
 from relearn.models.sentence_encoder import FAMILIES
 from relearn.runs.code_version import closure
-from relearn.steps import count_families
-from relearn.studies.freelb import params as words
-from relearn.studies.freelb import params_rules as schema_rules_freelb
-from relearn.studies.freelb.steps import finetune_start
-from relearn.studies.freelb.steps import max_loss_increase as provoke
-from relearn.studies.freelb.steps import pretrain_encoder as acquire
-from relearn.studies.freelb.steps import train_images_adversarially as contrast
+from relearn.studies.freelb import params, plan
+from relearn.studies.freelb.steps import (
+    finetune_start,
+    max_loss_increase,
+    pretrain_encoder,
+    train_images_adversarially,
+)
 
-ROOT = Path(__file__).resolve().parents[3]
-TACTICS = get_args(words.Tactic)
+METHODS = get_args(params.Method)
+RECIPE: dict[str, Any] = {"passes": 3, "step_size": 0.1, "start_norm": 0.2, "project": True, "eps": 0.3}
+COMMON: dict[str, Any] = {"mask": "start", "clean_first": True}
 
 
 def values(model: Any, field: str) -> set[str]:
@@ -36,47 +34,45 @@ def values(model: Any, field: str) -> set[str]:
     return set(get_args(get_args(found)[0] if str(found).startswith("list") else found))
 
 
-def of_rules(name: str, **known: Any) -> Any:
-    """A function of the study's rules."""
-    tree = ast.parse((ROOT / "workflow/settings/freelb.smk").read_text())
-    (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
-    exec(compile(ast.Module([found], []), name, "exec"), known)
-    return known[name]
+def strategy(name: str) -> dict[str, Any]:
+    return plan.strategy_settings(name, RECIPE, COMMON)
 
 
-def method_of(tactic: str) -> dict[str, Any]:
-    """Settings of a run by one of the names of params.yaml."""
-    own = {"passes": 3, "step_size": 0.1, "start_norm": 0.2, "project": True, "eps": 0.3}
-    found: dict[str, Any] = of_rules("strategy_settings")(tactic, own, {"mask": "start", "clean_first": True})
-    return found
+def module(registry: Any, name: str) -> str:
+    return str(registry[name].partition(":")[0])
 
 
-def test_tasks_and_families_are_those_of_the_rooms() -> None:
-    assert set(get_args(words.Exam)) == set(text_tasks.TASKS) - {
-        "ax"
-    }  # the diagnostics have nothing to train on
-    assert set(get_args(words.Family)) == set(FAMILIES) == set(TOKENIZED)
-    assert set(words.Encoders.model_fields) == set(FAMILIES)
-    values_asked = {task for task in get_args(words.Exam) if text_tasks.metric_of(task)[0] == "regression"}
-    assert values_asked == {"stsb"}  # which the rules name: nothing of it is right or wrong
+def test_tasks_and_families_are_known_to_the_data_and_models() -> None:
+    # the diagnostic set ax has no training part
+    assert set(get_args(params.Task)) == set(text_tasks.TASKS) - {"ax"}
+    assert set(get_args(params.Encoder)) == set(FAMILIES) == set(TOKENIZED)
+    assert set(params.Encoders.model_fields) == set(FAMILIES)
+    regression = {task for task in get_args(params.Task) if text_tasks.metric_of(task)[0] == "regression"}
+    assert regression == {"stsb"}  # which the checks of params.py name
 
 
-@pytest.mark.parametrize("tactic", TACTICS)
-def test_a_method_of_params_yaml_is_a_strategy_that_takes_its_settings(tactic: str) -> None:
-    method = method_of(tactic)
+def test_schedules_are_known_and_need_no_milestones() -> None:
+    assert set(get_args(params.Schedule)) < set(schedules.SCHEDULES)
+    for name in get_args(params.Schedule):
+        assert schedules.learning_rate(0.1, name, 5, 10, (), 2) > 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_of_params_yaml_is_a_strategy_that_takes_its_settings(name: str) -> None:
+    method = strategy(name)
     made = load(STRATEGIES, method.pop("kind"))
     assert set(method) <= set(finetune_start.WORDS)
-    if tactic == "vanilla":
+    if name == "vanilla":
         assert made is plain_gradient and not method
     else:
         made(**{finetune_start.NAMES.get(word, word): value for word, value in method.items()})
 
 
 def test_the_methods_of_params_yaml_differ_and_reach_every_strategy() -> None:
-    methods = [method_of(tactic) for tactic in TACTICS]
+    methods = [strategy(name) for name in METHODS]
     assert {method["kind"] for method in methods} == set(STRATEGIES) == set(finetune_start.METHODS)
     assert all(method not in methods[:place] for place, method in enumerate(methods))
-    kinds = {tactic: method_of(tactic) for tactic in TACTICS}
+    kinds = {name: strategy(name) for name in METHODS}
     assert (kinds["freelb"]["reuse_masks"], kinds["freelb_fresh"]["reuse_masks"]) == (True, False)
     for inner in (2, 3):
         divided, whole = kinds[f"yopo_{inner}"], kinds[f"yopo_{inner}_whole"]
@@ -84,47 +80,50 @@ def test_the_methods_of_params_yaml_differ_and_reach_every_strategy() -> None:
         assert (whole["inner"], whole["inner_step"]) == (inner, "whole")
 
 
-def test_what_is_said_of_a_radius_and_of_a_probe() -> None:
-    own = {"passes": 3, "step_size": 0.1, "start_norm": 0.2, "project": False, "eps": 0.3}
-    common = {"mask": "always", "clean_first": False}
-    assert of_rules("strategy_settings")("freelb", own, common)["eps"] is None  # counts with project alone
-    assert set(schema_rules_freelb.PROVOKED) <= set(TACTICS)
-    assert schema_rules_freelb.PROVOKED_ENCODER in FAMILIES
-    said = {*words.Provoke.model_fields} - {"tasks"} | {"task", "max_length", "references"}
-    assert said == set(provoke.KEYS)
+def test_a_radius_counts_only_with_projection() -> None:
+    assert strategy("freelb")["eps"] == 0.3
+    assert plan.strategy_settings("freelb", {**RECIPE, "project": False}, COMMON)["eps"] is None
 
 
-def test_what_runs_without_a_choice_is_known_to_the_steps() -> None:
-    assert values(words.Contrast, "methods") == set(contrast.KINDS) <= set(STRATEGIES)
-    assert values(words.GradientFamilies, "families") <= set(count_families.FAMILIES)
-    assert values(words.TextCorpus, "dataset") == set(acquire.CORPORA)
+def test_the_comparison_of_table_3_5_has_known_names_and_all_settings() -> None:
+    assert {*plan.REFERENCES} < {*plan.COMPARED} <= {*METHODS}
+    assert plan.COMPARED_ENCODER in FAMILIES
+    section = dict.fromkeys(params.MaxLossIncrease.model_fields, 0)
+    settings = plan.increase_settings({"max_loss_increase": section}, {"task": "rte", "max_length": 8})
+    assert set(settings) == set(max_loss_increase.KEYS)
 
 
-def test_images_are_those_of_the_other_studies() -> None:
-    assert set(get_args(words.Network)) <= set(models.MODELS)
-    assert values(words.ContrastImages, "dataset") == set(facts.MOST_FOR_TRAINING)
+def test_an_ensemble_prefers_the_network_that_starts_from_another_task() -> None:
+    def run(name: str, task: str, first: str = "", joint: tuple[str, ...] = ()) -> dict[str, Any]:
+        own = {"encoder": "roberta", "methods": ["freelb"]}
+        return {**own, "name": name, "task": task, "init_from": first, "joint_tasks": list(joint)}
+
+    runs = [run("rte", "rte"), run("rte_from_mnli", "rte", "mnli"), run("arc", "arc")]
+    runs += [run("arc_joint", "arc", "race", ("regents",)), run("only_joint", "csqa", "", ("arc",))]
+    found = plan.ensemble_runs(runs, "roberta", "freelb")
+    assert found == {"rte": "rte_from_mnli", "arc": "arc", "csqa": "only_joint"}
+    assert plan.ensemble_runs(runs, "roberta", "pgd") == plan.ensemble_runs(runs, "bert", "freelb") == {}
+
+
+def test_methods_of_images_and_corpora_are_known_to_the_steps() -> None:
+    methods = values(params.TrainImagesAdversarially, "methods")
+    assert methods == set(train_images_adversarially.KINDS) <= set(STRATEGIES)
+    assert values(params.TextCorpus, "dataset") == set(pretrain_encoder.CORPORA)
+    assert set(get_args(params.Network)) <= set(models.MODELS)
+    assert values(params.Images, "dataset") == set(facts.MOST_FOR_TRAINING)
 
 
 def test_a_perturbation_of_pixels_is_one_that_the_strategies_take() -> None:
-    said = set(words.Perturbation.model_fields)
-    for name in values(words.Contrast, "methods") - {"vanilla"}:
-        assert said <= set(inspect.signature(load(STRATEGIES, name)).parameters), name
+    keys = set(params.Perturbation.model_fields)
+    for name in values(params.TrainImagesAdversarially, "methods") - {"vanilla"}:
+        assert keys <= set(inspect.signature(load(STRATEGIES, name)).parameters), name
 
 
-@pytest.mark.parametrize("tactic", sorted(values(words.Contrast, "methods")))
-def test_a_run_of_images_depends_on_where_they_are_perturbed(tactic: str) -> None:
-    """A registry's modules are in no step's closure: the rule names those that a run takes from one."""
-
-    def module(registry: Any, name: str) -> str:
-        return str(registry[name].partition(":")[0])
-
-    modules = of_rules("strategy_modules", method_module=module, STRATEGIES=STRATEGIES)
-    known = {"network_module": models.module_of, "strategy_modules": modules}
-    known |= {"method_module": module, "SPACES": SPACES}
-    asked = of_rules("contrast_modules", FB={"contrast": {"network": {"name": "ResNet18"}}}, **known)
-    found = closure(
-        ["relearn.studies.freelb.steps.train_images_adversarially", *asked(SimpleNamespace(method=tactic))]
-    )
-    adversarial = tactic != "vanilla"
+@pytest.mark.parametrize("name", sorted(values(params.TrainImagesAdversarially, "methods")))
+def test_the_code_version_of_a_run_on_images_covers_its_method_and_space(name: str) -> None:
+    """A step takes both from registries, which its imports do not show; the plan names the modules."""
+    step = "relearn.studies.freelb.steps.train_images_adversarially"
+    found = closure([step, *plan.image_modules("ResNet18", name)])
+    adversarial = name != "vanilla"
     assert (module(SPACES, "pixels") in found) is adversarial
-    assert not adversarial or module(STRATEGIES, tactic) in found
+    assert not adversarial or module(STRATEGIES, name) in found

@@ -1,4 +1,4 @@
-"""acquire: an encoder of each family against its files, what is held out, resuming, divergence, bad input."""
+"""pretrain_encoder: an encoder of each family against its files, what is held out, resuming, divergence, bad input."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import FAMILIES, guesser
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
-from relearn.studies.freelb.steps import pretrain_encoder as acquire
+from relearn.steps.trained import train as training
+from relearn.studies.freelb.steps import pretrain_encoder
 
-from .runs import ACQUIRE, ENCODER, Bench
+from .runs import ENCODER, PRETRAIN, Bench
 
 torchvision_schema.declare()
 pytest.importorskip("transformers", reason="an optional extra")
@@ -29,7 +30,7 @@ pytest.importorskip("transformers", reason="an optional extra")
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    bench = Bench(tmp_path_factory.mktemp("acquire"), "acquire", ACQUIRE)
+    bench = Bench(tmp_path_factory.mktemp("pretrain_encoder"), "pretrain_encoder", PRETRAIN)
     for family in FAMILIES:
         bench.run(family, encoder={**ENCODER, "family": family})
     return bench
@@ -57,7 +58,7 @@ def test_the_record_says_what_the_files_hold(bench: Bench, family: str) -> None:
 def test_the_loss_is_of_the_kept_encoder(bench: Bench) -> None:
     """From the file, with the map to the vocabulary that the embeddings give; its bias is not kept, and near 0."""
     _, state, said = files.load_encoder(bench.runs / "roberta/encoder.safetensors")
-    texts, _ = acquire.corpus(ACQUIRE["corpus"])
+    texts, _ = pretrain_encoder.corpus(PRETRAIN["corpus"])
     tokenizer: Any = SentenceTokenizer.from_json(said["tokenizer"])
     assert tokenizer.to_json() == train("roberta", texts["train"], 300).to_json()
     rows = tokenizer.encode_texts(texts["valid"], 16)
@@ -85,7 +86,7 @@ def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.Mon
         if state["steps"] == 15:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(acquire, "SAVED", 5)
+    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
     bench.run("killed", code=130)
     monkeypatch.undo()
@@ -96,9 +97,9 @@ def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.Mon
 
 def test_what_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     own = pydoc_topics.load()
-    texts, _ = acquire.corpus({"dataset": "pydoc_topics", "samples": 0})
+    texts, _ = pretrain_encoder.corpus({"dataset": "pydoc_topics", "samples": 0})
     assert texts == {"train": own.train, "valid": own.valid}
-    few, _ = acquire.corpus({"dataset": "pydoc_topics", "samples": 7})
+    few, _ = pretrain_encoder.corpus({"dataset": "pydoc_topics", "samples": 7})
     assert few["train"] == [own.train[place * len(own.train) // 7] for place in range(7)]
     reviews = {part: [f"{part} {number}" for number in range(120)] for part in ("train", "test")}
 
@@ -106,7 +107,7 @@ def test_what_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
         return imdb.Imdb(**{part: imdb.Reviews(own, [0] * 120) for part, own in reviews.items()}, source={})
 
     monkeypatch.setattr(imdb, "load", load)
-    texts, _ = acquire.corpus({"dataset": "imdb", "samples": 0})
+    texts, _ = pretrain_encoder.corpus({"dataset": "imdb", "samples": 0})
     assert texts["valid"] == [f"{part} {number}" for part in reviews for number in (0, 50, 100)]
     assert sorted(texts["train"] + texts["valid"]) == sorted([*reviews["train"], *reviews["test"]])
 

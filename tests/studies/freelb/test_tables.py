@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from relearn.report import artefacts, coverage, grid, published, statistics, table, table_formats
 from relearn.report.artefacts import Artefact, Column, Row
 
-from ...report.conftest import REPORTED, chapter, every_artefact, evidence_of
+from ...report.conftest import FOLDERS, chapter, every_artefact, evidence_of
 from . import fake_records as pretend
 
 ALL = chapter("freelb")
@@ -154,11 +155,11 @@ def test_every_format_says_what_is_aggregated(whole, tmp_path):
     assert coverage.FIELDS[-1] == "aggregate"
 
 
-def test_the_page_says_it_too(whole):
+def test_the_page_says_it_too(whole, tmp_path):
     from relearn.report import page
 
     one = TABLES["zhu2022.table3.4"]
-    found = page._artefact(one, REPORTED, {one.id: table.build(one, whole)}, coverage.cover(one, whole))
+    found = page._artefact(one, tmp_path, {one.id: table.build(one, whole)}, coverage.cover(one, whole))
     assert found["caption"] == one.told != one.caption
 
 
@@ -180,12 +181,14 @@ def test_medians_over_victims_have_the_standard_deviation_as_their_means_do():
 
 
 def test_an_unknown_aggregate_is_refused(tmp_path):
-    text = (REPORTED / "artefacts.yaml").read_text(encoding="utf-8")
-    (tmp_path / "artefacts.yaml").write_text(
-        text.replace("    aggregate: median\n", "    aggregate: mode\n", 1), encoding="utf-8"
-    )
+    for file in FOLDERS["freelb"].iterdir():
+        shutil.copy(file, tmp_path)
+    assert artefacts.load({"freelb": tmp_path})
+    tables = tmp_path / "tables.yaml"
+    text = tables.read_text(encoding="utf-8")
+    tables.write_text(text.replace("  aggregate: median\n", "  aggregate: mode\n", 1), encoding="utf-8")
     with pytest.raises(ValueError, match=r"table3\.1: aggregate: found mode, allowed: mean, median"):
-        artefacts.load(tmp_path)
+        artefacts.load({"freelb": tmp_path})
 
 
 # what the cells are
@@ -202,7 +205,7 @@ def test_single_models_are_berts_and_ensembles_are_robertas(tmp_path):
     pretend.finetune(tmp_path, "mrpc", "freelb", 0.8, encoder="bert")
     pretend.finetune(tmp_path, "mrpc", "freelb", 0.2, encoder="roberta")
     pretend.finetune(tmp_path, "rte", "freelb", 0.9, encoder="bert")
-    pretend.vote(tmp_path, "freelb", 0.7)
+    pretend.ensemble(tmp_path, "freelb", 0.7)
     known = evidence_of(tmp_path)
     cells = cells_of("zhu2022.table3.2", known)
     assert cells["freelb", "mrpc_accuracy"].mean == pytest.approx(0.78)
@@ -226,7 +229,9 @@ def test_questions_with_several_answers(tmp_path):
 
 def test_increases_are_of_a_model_a_reference_and_a_task(tmp_path):
     for seed, size in enumerate((1.0, 3.0, 2.0)):
-        pretend.provoke(tmp_path, "cola", {"vanilla": 5e-4 * size, "freelb": 1.4e-4 * size}, seed=seed)
+        pretend.max_loss_increase(
+            tmp_path, "cola", {"vanilla": 5e-4 * size, "freelb": 1.4e-4 * size}, seed=seed
+        )
     cells = cells_of("zhu2022.table3.5", evidence_of(tmp_path))
     found = cells["freelb", "cola/increase"]
     assert found.mean == pytest.approx(2 * 0.9 * 1.4e-4) and found.published == {"paper": 1.4e-4}

@@ -1,4 +1,4 @@
-"""contrast: the same images for every method, the same cost, robust accuracy by the attack itself; a killed job ends in the same bits."""
+"""train_images_adversarially: every method sees the same images, cost, robust accuracy by the attack, resuming bit for bit."""
 
 import copy
 import csv
@@ -14,7 +14,7 @@ from relearn.methods.freelb import FreeLB
 from relearn.methods.pgd import pgd
 from relearn.models import files
 from relearn.runs import checkpoint as checkpoints
-from relearn.studies.freelb.steps import train_images_adversarially as contrast
+from relearn.studies.freelb.steps import train_images_adversarially
 
 SPLIT = {"dataset": "digits", "pretrain_per_class": 39, "fine_tune_per_class": 1, "pool_per_class": 1}
 TRAINED, BATCH, EPOCHS, PASSES = 400, 32, 3, 3
@@ -45,13 +45,30 @@ class Runs:
 
     def __init__(self, root) -> None:
         self.root = root
-        words = ["prepare", "--settings", json.dumps(SPLIT), "--out", str(root / "data"), "--device", "cpu"]
+        words = [
+            "freelb",
+            "prepare_images",
+            "--settings",
+            json.dumps(SPLIT),
+            "--out",
+            str(root / "data"),
+            "--device",
+            "cpu",
+        ]
         assert cli.main(words) == 0
         self.data = root / "data/data.safetensors"
 
     def run(self, name, method, code=0, seed=0, **changes):
         settings = {**copy.deepcopy(SETTINGS), "method": method, **changes}
-        words = ["contrast", "--settings", json.dumps(settings), "--input", "data", str(self.data)]
+        words = [
+            "freelb",
+            "train_images_adversarially",
+            "--settings",
+            json.dumps(settings),
+            "--input",
+            "data",
+            str(self.data),
+        ]
         words += ["--out", str(self.root / name), "--device", "cpu", "--label", f"method={method['kind']}"]
         assert cli.main([*words, "--seed", str(seed)]) == code
         return json.loads((self.root / name / "record.json").read_text()) if code == 0 else {}
@@ -63,7 +80,7 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return Runs(tmp_path_factory.mktemp("contrast"))
+    return Runs(tmp_path_factory.mktemp("images"))
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +176,7 @@ def test_methods_of_a_seed_see_the_same_images_and_a_replayed_one_its_crops_agai
         ("free_at", METHODS["free_at"], 0),
         ("other", METHODS["vanilla"], 1),
     ):
-        monkeypatch.setattr(contrast, "strategy_of", lambda _, name=name: watching(name))
+        monkeypatch.setattr(train_images_adversarially, "strategy_of", lambda _, name=name: watching(name))
         runs.run(f"seen_{name}", method, seed=seed, **once)
     assert len(seen["free_at"]) == PASSES * len(seen["vanilla"])
     for place, images in enumerate(seen["free_at"]):
@@ -168,7 +185,7 @@ def test_methods_of_a_seed_see_the_same_images_and_a_replayed_one_its_crops_agai
 
 
 def test_the_perturbed_images_stay_images_inside_the_ball():
-    strategy = contrast.strategy_of(METHODS["freelb"])
+    strategy = train_images_adversarially.strategy_of(METHODS["freelb"])
     assert isinstance(strategy, FreeLB) and strategy.passes == PASSES
     images, seen = torch.rand(6, 1, 8, 8), []
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -222,4 +239,4 @@ def test_a_network_that_learns_nothing_did_not_converge(runs):
 )
 def test_what_a_method_refuses(method, words):
     with pytest.raises(ValueError, match=words):
-        contrast.strategy_of(method)
+        train_images_adversarially.strategy_of(method)

@@ -60,7 +60,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.corpus.dataset", {DATA, INIT, LEARN, STATISTICS}, [f"{CORPUS}/*", *TRANSLATED]),
     (f"{G}.corpus.test_pairs", {DATA, LEARN}, [f"{CORPUS}/*", *TRANSLATED]),
     (f"{G}.corpus.*", {DATA}, [f"{CORPUS}/*", *TRANSLATED]),
-    (f"{G}.network.deep_depth", {INIT}, started("grid", "ResNet-1202-BN")),
+    (f"{G}.network.resnet1202_depth", {INIT}, started("grid", "ResNet-1202-BN")),
     (
         f"{G}.network.depth",
         {INIT},
@@ -214,6 +214,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{G}.*networks*": lambda names: [*names, MORE],
     f"{G}.translation.network.dim": lambda n: 2 * n,
     f"{G}.translation.network.heads": lambda n: n // 2,
+    f"{G}.translation.train.schedule": lambda name: "cosine",
     f"{G}.translation.train.steps": lambda n: n - 1,
     f"{G}.imagenet.milestones": lambda epochs: epochs[:-1],
     f"{G}.translation.train.betas": lambda betas: [betas[0], 0.99],

@@ -67,7 +67,7 @@ def test_without_a_factor_stand_the_zeros_and_a_note_names_them(runs):
     done = record.read(runs.root / "gradinit")
     assert zeros and not set(zeros) & set(factors)
     assert done["metrics"]["skipped_count"] == len(zeros)
-    named = done["notes"][0].removeprefix("no scale, for their norm is zero: ").split(", ")
+    named = done["notes"][0].removeprefix("no scale, because their norm is zero: ").split(", ")
     assert sorted(named) == sorted(zeros)
     shapes = {row["name"]: row["shape"] for row in runs.rows("gradinit", "scales.csv")}
     assert shapes == {key: str(list(random[key].shape)) for key in factors}

@@ -1,4 +1,4 @@
-"""How `learn` ends: divergence with its step, a killed run with the same bits, a wrong start in one line."""
+"""How `train_from_init` ends: divergence with its step, a killed run with the same bits, a wrong input in one line."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_wrong_start_is_one_line(runs, tmp_path, capsys):
     words += ["--input", "data", str(runs.data), "--out", str(runs.root / "wrong")]
     words += ["--label", "task=images", "--label", "network=x", "--label", "initialisation=y"]
     for path, told in (
-        (other, "other.safetensors: a network with classes 7 (allowed: 10, as the data have it)"),
+        (other, "other.safetensors: a network with classes 7 (allowed: 10, as in the data)"),
         (
             runs.data,
             "data.safetensors: no description of a network in it (allowed: files written by relearn)",

@@ -46,6 +46,8 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({f"{L}.clock.heads": 1}, {f"{L}.clock.heads": 1, f"{L}.clock.dim": 7}, f"{L}.clock.dim"),
     ({f"{L}.figure_8.dim": 6}, {f"{L}.figure_8.dim": 7}, f"{L}.figure_8.dim"),
     ({f"{L}.inversion.dims": [8, 24]}, {f"{L}.inversion.dims": [8, 12]}, f"{L}.inversion.dims[1]"),
+    ({f"{L}.inversion.dim": 24}, {f"{L}.inversion.dim": 12}, f"{L}.inversion.dim"),
+    ({f"{L}.examine.dims": [2, 6]}, {f"{L}.examine.dims": [2, 5]}, f"{L}.examine.dims[1]"),
     *(
         (
             {f"{L}.{figure}.starts": 5, f"{L}.{figure}.top": 5},

@@ -12,42 +12,51 @@ NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
 POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 FLAG = ([True, False], [0, "yes"])
 PHASE = {"length": 64, "steps": 3, "warmup_steps": 1, "batch_size": 2, "lr": 0.1}
-TEXT, TASK = f"{S}.sequences.text", f"{S}.understand.tasks"
+TEXT, TASK = f"{S}.prepare_lra.text", f"{S}.train_lra.tasks"
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]),
     f"{TEXT}.dataset": (["imdb", "python"], ["aan", "generated", 1]),
-    f"{S}.sequences.listops.dataset": (["generated"], ["listops", "python"]),
-    f"{S}.sequences.retrieval.dataset": (["aan", "python_kinds", "python_documents"], ["imdb"]),
+    f"{S}.prepare_lra.listops.dataset": (["generated"], ["listops", "python"]),
+    f"{S}.prepare_lra.retrieval.dataset": (["aan", "python_kinds", "python_documents"], ["imdb"]),
     f"{TEXT}.max_length": ([512, 1000], [7, 128.0]),
     f"{TEXT}.train_samples": ([0, 100], [-1, 100.0]),
     f"{TEXT}.valid_samples": SEVERAL,
     f"{TEXT}.test_samples": SEVERAL,
-    f"{S}.sequences.listops.form.max_depth": ([1, 100], [0, 101, 2.0]),
-    f"{S}.sequences.listops.form.max_args": ([2, 100], [1, 101, 3.0]),
-    f"{S}.sequences.listops.form.operator_frac": ([0.1, 0.9], [0, 1, 1.1]),
-    f"{S}.sequences.pathfinder.form.size": ([], [7, 16.0]),
-    f"{S}.sequences.pathfinder.form.dashes": ([2, 9], [1, 3.0]),
-    f"{S}.sequences.pathfinder.form.distractors": SEVERAL,
-    f"{S}.sequences.pathfinder.form.distractor_dashes": COUNT,
-    f"{S}.sequences.pathfinder.form.dash": POSITIVE,
-    f"{S}.sequences.pathfinder.form.gap": NOT_NEGATIVE,
-    f"{S}.sequences.pathfinder.form.clearance": POSITIVE,
-    f"{S}.sequences.pathfinder.form.radius": POSITIVE,
+    f"{S}.prepare_lra.listops.form.max_depth": ([1, 100], [0, 101, 2.0]),
+    f"{S}.prepare_lra.listops.form.max_args": ([2, 100], [1, 101, 3.0]),
+    f"{S}.prepare_lra.listops.form.operator_frac": ([0.1, 0.9], [0, 1, 1.1]),
+    f"{S}.prepare_lra.pathfinder.form.size": ([], [7, 16.0]),
+    f"{S}.prepare_lra.pathfinder.form.dashes": ([2, 9], [1, 3.0]),
+    f"{S}.prepare_lra.pathfinder.form.distractors": SEVERAL,
+    f"{S}.prepare_lra.pathfinder.form.distractor_dashes": COUNT,
+    f"{S}.prepare_lra.pathfinder.form.dash": POSITIVE,
+    f"{S}.prepare_lra.pathfinder.form.gap": NOT_NEGATIVE,
+    f"{S}.prepare_lra.pathfinder.form.clearance": POSITIVE,
+    f"{S}.prepare_lra.pathfinder.form.radius": POSITIVE,
     f"{S}.encoder.layers": COUNT,
     f"{S}.encoder.ffn": COUNT,
-    f"{S}.understand.window": ([1, 9], [-1, 2.0]),
-    f"{S}.understand.rivals.linformer.rank": COUNT,
-    f"{S}.understand.rivals.nystromformer.landmarks": COUNT,
-    f"{S}.understand.rivals.performer.features": COUNT,
-    f"{S}.understand.rivals.reformer.rounds": COUNT,
-    f"{S}.understand.rivals.reformer.chunk": COUNT,
-    f"{S}.understand.rivals.big_bird.block": COUNT,
-    f"{S}.understand.rivals.big_bird.random": SEVERAL,
-    f"{S}.understand.rivals.sinkhorn.block": COUNT,
-    f"{S}.understand.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
-    f"{S}.understand.adam_eps": POSITIVE,
-    f"{S}.understand.evaluations": COUNT,
-    f"{S}.understand.trim": FLAG,
+    f"{S}.train_lra.window": ([1, 9], [-1, 2.0]),
+    f"{S}.train_lra.baselines.linformer.rank": COUNT,
+    f"{S}.train_lra.baselines.nystromformer.landmarks": COUNT,
+    f"{S}.train_lra.baselines.performer.features": COUNT,
+    f"{S}.train_lra.baselines.reformer.rounds": COUNT,
+    f"{S}.train_lra.baselines.reformer.chunk": COUNT,
+    f"{S}.train_lra.baselines.big_bird.block": COUNT,
+    f"{S}.train_lra.baselines.big_bird.random": SEVERAL,
+    f"{S}.train_lra.baselines.sinkhorn.block": COUNT,
+    f"{S}.train_lra.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{S}.train_lra.adam_eps": POSITIVE,
+    f"{S}.train_lra.evaluations": COUNT,
+    f"{S}.train_lra.trim": FLAG,
+    f"{S}.train_lra.schedule": (["linear", "cosine", "constant", "inverse_sqrt"], ["step", 1]),
+    f"{S}.train_lra.clip_norm": NOT_NEGATIVE,
+    f"{S}.train_lra.pooling": (["", "mean"], ["max", None]),
+    f"{S}.train_long_char_lm.clip_norm": NOT_NEGATIVE,
+    f"{S}.train_long_char_lm.diverged_above": NOT_NEGATIVE,
+    f"{S}.convert_roberta.schedule": (["cosine"], ["step"]),
+    f"{S}.convert_roberta.clip_norm": NOT_NEGATIVE,
+    f"{S}.benchmark_attention.latency.vocabulary": COUNT,
+    f"{S}.benchmark_attention.latency.classes": ([2, 10], [1, 2.0]),
     f"{TASK}.text.attentions": (
         [["full"], ["sinkhorn", "long_short_best"]],
         [[], ["softmax"], ["full", "full"], "full"],
@@ -56,63 +65,69 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{TASK}.text.weight_decay": NOT_NEGATIVE,
     f"{TASK}.text.dropout": SHARE,
     f"{TASK}.text.dynamic_rank": COUNT,
-    f"{S}.stream.datasets": (
+    f"{S}.prepare_char_stream.datasets": (
         [["enwik8"], ["text8", "warandpeace"]],
         [[], ["ptb"], ["text8", "text8"], "text8"],
     ),
-    f"{S}.stream.characters": ([0, 100_000], [-1, 1000.0, 1_000_000_001]),
-    f"{S}.characters.layers": COUNT,
-    f"{S}.characters.large_layers": COUNT,
-    f"{S}.characters.large_dropout": SHARE,
-    f"{S}.characters.segment": ([8, 16], [0, 8.0]),
-    f"{S}.characters.rank": COUNT,
-    f"{S}.predict.variants": (
+    f"{S}.prepare_char_stream.characters": ([0, 100_000], [-1, 1000.0, 1_000_000_001]),
+    f"{S}.char_lm.layers": COUNT,
+    f"{S}.char_lm.large_layers": COUNT,
+    f"{S}.char_lm.large_dropout": SHARE,
+    f"{S}.char_lm.segment": ([8, 16], [0, 8.0]),
+    f"{S}.char_lm.rank": COUNT,
+    f"{S}.train_long_char_lm.variants": (
         [["full"], ["large", "no_dual_norm"]],
         [[], ["small"], ["full", "full"], "full"],
     ),
-    f"{S}.predict.phases": (
+    f"{S}.train_long_char_lm.phases": (
         [[PHASE], [PHASE, PHASE]],
         [[], PHASE, [{**PHASE, "length": 0}], [{**PHASE, "lr": 0}]],
     ),
-    f"{S}.predict.large_weight_decay": NOT_NEGATIVE,
-    f"{S}.predict.history_characters": ([2, 100], [0, 1, 2.0]),
-    f"{S}.predict.evaluation.form": (["windows", "cached"], ["window", 1]),
-    f"{S}.predict.evaluation.context": ([4096], [0, 4096.0]),
-    f"{S}.predict.evaluation.batch_size": COUNT,
-    f"{S}.predict.evaluation.characters": ([0, 100], [-1, 100.0]),
-    f"{S}.adapt.variants": (
+    f"{S}.train_long_char_lm.large_weight_decay": NOT_NEGATIVE,
+    f"{S}.train_long_char_lm.history_characters": ([2, 100], [0, 1, 2.0]),
+    f"{S}.train_long_char_lm.evaluation.form": (["windows", "cached"], ["window", 1]),
+    f"{S}.train_long_char_lm.evaluation.context": ([4096], [0, 4096.0]),
+    f"{S}.train_long_char_lm.evaluation.batch_size": COUNT,
+    f"{S}.train_long_char_lm.evaluation.characters": ([0, 100], [-1, 100.0]),
+    f"{S}.convert_roberta.variants": (
         [["long_short"], ["full", "long_short"]],
         [[], ["longformer"], ["full", "full"], "full"],
     ),
-    f"{S}.adapt.dataset": (["imdb"], ["aan", 1]),
-    f"{S}.adapt.train_samples": SEVERAL,
-    f"{S}.adapt.max_bytes": ([8, 400], [7, 400.0]),
-    f"{S}.adapt.checkpoint": (["", "FacebookAI/roberta-base"], [None, 1]),
-    f"{S}.adapt.large_checkpoint": ([""], [None, 1]),
-    f"{S}.adapt.config.layers": COUNT,
-    f"{S}.adapt.config.dropout": SHARE,
-    f"{S}.adapt.config.vocabulary": ([261, 4096], [260, 300.0]),
-    f"{S}.adapt.config.max_length": ([3, 64], [2, 32.0]),
-    f"{S}.adapt.max_length": ([512], [2, 64.0]),
-    f"{S}.adapt.window": ([1, 9], [-1, 2.0]),
-    f"{S}.adapt.rank": ([1, 9], [-1, 2.0]),
-    f"{S}.adapt.mask_frac": ([0.01, 1], [0, 1.1]),
-    f"{S}.adapt.pretrain.steps": ([8, 100], [-1, 2.0]),
-    f"{S}.adapt.convert_pretrain.lr": POSITIVE,
-    f"{S}.adapt.finetune.weight_decay": NOT_NEGATIVE,
-    f"{S}.adapt.evaluations": COUNT,
-    f"{S}.cost.curve.vocabulary": COUNT,
-    f"{S}.cost.curve.attentions": ([["long_short"], ["full"]], [[], ["linformer"], ["full", "full"], "full"]),
-    f"{S}.cost.curve.lengths": ([[64], [64, 128]], [[], [0], [64, 32], [64, 64], 64]),
-    f"{S}.cost.curve.batches": ([[1], [1, 4]], [[], [0], [4, 1], [2, 2], 1]),
-    f"{S}.cost.curve.cached": FLAG,
-    f"{S}.cost.curve.memory": FLAG,
-    f"{S}.cost.curve.repeats": COUNT,
-    f"{S}.cost.latency.attentions": ([["reformer"]], [[], ["softmax"], ["full", "full"]]),
-    f"{S}.cost.latency.lengths.text": COUNT,
-    f"{S}.cost.latency.lengths.listops": COUNT,
-    f"{S}.cost.latency.lengths.retrieval": COUNT,
-    f"{S}.count.families": ([["vision"], ["language", "lra"]], [[], ["images"], ["lra", "lra"], "lra"]),
+    f"{S}.convert_roberta.dataset": (["imdb"], ["aan", 1]),
+    f"{S}.convert_roberta.train_samples": SEVERAL,
+    f"{S}.convert_roberta.max_bytes": ([8, 400], [7, 400.0]),
+    f"{S}.convert_roberta.checkpoint": (["", "FacebookAI/roberta-base"], [None, 1]),
+    f"{S}.convert_roberta.large_checkpoint": ([""], [None, 1]),
+    f"{S}.convert_roberta.config.layers": COUNT,
+    f"{S}.convert_roberta.config.dropout": SHARE,
+    f"{S}.convert_roberta.config.vocabulary": ([261, 4096], [260, 300.0]),
+    f"{S}.convert_roberta.config.max_length": ([3, 64], [2, 32.0]),
+    f"{S}.convert_roberta.max_length": ([512], [2, 64.0]),
+    f"{S}.convert_roberta.window": ([1, 9], [-1, 2.0]),
+    f"{S}.convert_roberta.rank": ([1, 9], [-1, 2.0]),
+    f"{S}.convert_roberta.mlm_probability": ([0.01, 1], [0, 1.1]),
+    f"{S}.convert_roberta.pretrain.steps": ([8, 100], [-1, 2.0]),
+    f"{S}.convert_roberta.convert_pretrain.lr": POSITIVE,
+    f"{S}.convert_roberta.finetune.weight_decay": NOT_NEGATIVE,
+    f"{S}.convert_roberta.evaluations": COUNT,
+    f"{S}.benchmark_attention.curve.vocabulary": COUNT,
+    f"{S}.benchmark_attention.curve.attentions": (
+        [["long_short"], ["full"]],
+        [[], ["linformer"], ["full", "full"], "full"],
+    ),
+    f"{S}.benchmark_attention.curve.lengths": ([[64], [64, 128]], [[], [0], [64, 32], [64, 64], 64]),
+    f"{S}.benchmark_attention.curve.batches": ([[1], [1, 4]], [[], [0], [4, 1], [2, 2], 1]),
+    f"{S}.benchmark_attention.curve.cached": FLAG,
+    f"{S}.benchmark_attention.curve.memory": FLAG,
+    f"{S}.benchmark_attention.curve.repeats": COUNT,
+    f"{S}.benchmark_attention.latency.attentions": ([["reformer"]], [[], ["softmax"], ["full", "full"]]),
+    f"{S}.benchmark_attention.latency.lengths.text": COUNT,
+    f"{S}.benchmark_attention.latency.lengths.listops": COUNT,
+    f"{S}.benchmark_attention.latency.lengths.retrieval": COUNT,
+    f"{S}.count_params_flops.families": (
+        [["vision"], ["language", "lra"]],
+        [[], ["images"], ["lra", "lra"], "lra"],
+    ),
     f"{S}.images.train_per_class": ([10, 130], [-1, 20.0]),
     f"{S}.network.width": ([0.125, 4], [0, 4.5]),
     f"{S}.network.depth": ([0.125, 4], [0, 4.5]),
@@ -122,13 +137,13 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.train.average": SHARE,
     f"{S}.grid.networks": ([], [[], ["CvT-W24"], ["CvT-13", "CvT-13"], "CvT-13"]),
     f"{S}.grid.similarity": ([[], ["CvT-LS-13"]], [["ViT-S"], ["CvT-13", "CvT-13"], "CvT-13"]),
-    f"{S}.similarity.absolute": FLAG,
-    f"{S}.similarity.batch_size": COUNT,
+    f"{S}.patch_similarity.absolute": FLAG,
+    f"{S}.patch_similarity.batch_size": COUNT,
     f"{S}.throughput.networks": ([[], ["CvT-13"]], [["ViT-S"], ["CvT-13", "CvT-13"], "CvT-13"]),
     f"{S}.throughput.against": (["DeiT-S"], ["ViT-S", 1]),
     f"{S}.throughput.batch_size": COUNT,
     f"{S}.throughput.size": ([8, 224], [7, 16.0]),
-    f"{S}.throughput.pairs": COUNT,
+    f"{S}.throughput.repeats": COUNT,
     f"{R}.networks": ([[], ["ResNet-50"]], [["ResNet-101"], ["ResNet-50", "ResNet-50"], "ResNet-50"]),
     f"{R}.corruptions": ([[], ["fog"]], [["rain"], ["fog", "fog"], "fog"]),
     f"{R}.severities": ([[1], [2, 5]], [[], [0], [6], [3, 1], [2, 2], 1]),
@@ -147,30 +162,34 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{R}.protocol.on_bad_image": (["fail", "skip"], ["ignore", True]),
     f"{R}.protocol.on_missing_class": (["fail", "skip"], ["ignore", True]),
 }
-FORM, PATHS = f"{S}.sequences.listops.form", f"{S}.sequences.pathfinder"
-LISTOPS, CURVE, WAY = f"{S}.sequences.listops.max_length", f"{S}.cost.curve", f"{S}.predict.evaluation"
+FORM, PATHS = f"{S}.prepare_lra.listops.form", f"{S}.prepare_lra.pathfinder"
+LISTOPS, CURVE, WAY = (
+    f"{S}.prepare_lra.listops.max_length",
+    f"{S}.benchmark_attention.curve",
+    f"{S}.train_long_char_lm.evaluation",
+)
 CIFAR, IMAGENET = {f"{S}.images.dataset": "cifar10"}, {f"{S}.images.dataset": "imagenet"}
 PATCH, IMAGES, TESTED = f"{S}.network.patch_size", f"{S}.images.train_per_class", f"{S}.train.test_images"
-LOOKED, ATTACKED, WITHSTOOD = f"{S}.similarity.images", f"{R}.pgd.images", f"{R}.images"
+LOOKED, ATTACKED, WITHSTOOD = f"{S}.patch_similarity.images", f"{R}.pgd.images", f"{R}.images"
 WITHOUT = {f"{S}.grid.similarity": []}
 SEEN = {
     f"{S}.grid.networks": ["CvT-13", "DeiT-S", "ResNet-50", "ViL-Medium", "Swin-T"],
     f"{R}.networks": [],
 }
-ONE, SMALL = f"{TASK}.text", {f"{S}.characters.window": 8, f"{S}.characters.segment": 8}
+ONE, SMALL = f"{TASK}.text", {f"{S}.char_lm.window": 8, f"{S}.char_lm.segment": 8}
 SHORT = {f"{TEXT}.max_length": 40}
 OWN = {**SHORT, f"{ONE}.attentions": ["long_short_best"]}
-SHARED = {**SHORT, f"{ONE}.attentions": ["long_short"], f"{S}.understand.window": 4}
+SHARED = {**SHORT, f"{ONE}.attentions": ["long_short"], f"{S}.train_lra.window": 4}
 BOTH: dict[str, Any] = {
     f"{TASK}.{task}.attentions": ["full"] for task in ("listops", "text", "retrieval", "image", "pathfinder")
 }
 
 
 def phases(**own: Any) -> dict[str, Any]:
-    return {f"{S}.predict.phases": [PHASE, {**PHASE, **own}]}
+    return {f"{S}.train_long_char_lm.phases": [PHASE, {**PHASE, **own}]}
 
 
-ADAPT = f"{S}.adapt"
+ADAPT = f"{S}.convert_roberta"
 RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({f"{ADAPT}.config.dim": 34}, {f"{ADAPT}.config.dim": 33}, f"{ADAPT}.config.dim"),
     ({f"{ADAPT}.max_length": 32}, {f"{ADAPT}.max_length": 31}, f"{ADAPT}.max_length"),
@@ -212,13 +231,13 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         f"{FORM}.min_length",
     ),
     *(
-        ({}, {f"{S}.sequences.image.max_length": wrong}, f"{S}.sequences.image.max_length")
+        ({}, {f"{S}.prepare_lra.image.max_length": wrong}, f"{S}.prepare_lra.image.max_length")
         for wrong in (63, 65)
     ),
     (
-        {f"{S}.sequences.image.dataset": "cifar10", f"{S}.sequences.image.max_length": 1024},
-        {f"{S}.sequences.image.dataset": "cifar10", f"{S}.sequences.image.max_length": 64},
-        f"{S}.sequences.image.max_length",
+        {f"{S}.prepare_lra.image.dataset": "cifar10", f"{S}.prepare_lra.image.max_length": 1024},
+        {f"{S}.prepare_lra.image.dataset": "cifar10", f"{S}.prepare_lra.image.max_length": 64},
+        f"{S}.prepare_lra.image.max_length",
     ),
     *(
         (
@@ -246,14 +265,14 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # a stream has two characters to predict in each part, and no more than there are
     *(
         (
-            {f"{S}.stream.characters": within, **own},
-            {f"{S}.stream.characters": beyond, **own},
-            f"{S}.stream.characters",
+            {f"{S}.prepare_char_stream.characters": within, **own},
+            {f"{S}.prepare_char_stream.characters": beyond, **own},
+            f"{S}.prepare_char_stream.characters",
         )
         for within, beyond, own in (
             (0, 39, {}),
             *(
-                (most, most + 1, {f"{S}.stream.datasets": [name]})
+                (most, most + 1, {f"{S}.prepare_char_stream.datasets": [name]})
                 for name, most in (
                     ("enwik8", 100_000_000),
                     ("text8", 100_000_000),
@@ -262,7 +281,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             ),
         )
     ),
-    (phases(warmup_steps=3), phases(warmup_steps=4), f"{S}.predict.phases[1].warmup_steps"),
+    (phases(warmup_steps=3), phases(warmup_steps=4), f"{S}.train_long_char_lm.phases[1].warmup_steps"),
     # an attention sees something, and no more than there is
     (
         {**OWN, f"{ONE}.window": 0, f"{ONE}.rank": 1},
@@ -274,22 +293,22 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {**OWN, f"{ONE}.window": 15, f"{ONE}.rank": 11},
         f"{ONE}.rank",
     ),
-    ({**SHARED, f"{S}.understand.rank": 32}, {**SHARED, f"{S}.understand.rank": 33}, f"{S}.understand.rank"),
+    ({**SHARED, f"{S}.train_lra.rank": 32}, {**SHARED, f"{S}.train_lra.rank": 33}, f"{S}.train_lra.rank"),
     (
-        {**BOTH, f"{S}.understand.window": 0, f"{S}.understand.rank": 0},
+        {**BOTH, f"{S}.train_lra.window": 0, f"{S}.train_lra.rank": 0},
         {
             **BOTH,
-            f"{S}.understand.window": 0,
-            f"{S}.understand.rank": 0,
+            f"{S}.train_lra.window": 0,
+            f"{S}.train_lra.rank": 0,
             f"{ONE}.attentions": ["long_short"],
         },
-        f"{S}.understand.window",
+        f"{S}.train_lra.window",
     ),
     *(
         (
-            {**BOTH, **SHORT, f"{ONE}.attentions": ["window"], f"{S}.understand.window": just},
-            {**BOTH, **SHORT, f"{ONE}.attentions": ["window"], f"{S}.understand.window": wrong},
-            f"{S}.understand.window",
+            {**BOTH, **SHORT, f"{ONE}.attentions": ["window"], f"{S}.train_lra.window": just},
+            {**BOTH, **SHORT, f"{ONE}.attentions": ["window"], f"{S}.train_lra.window": wrong},
+            f"{S}.train_lra.window",
         )
         for just, wrong in ((1, 0), (20, 21))
     ),
@@ -298,10 +317,15 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {**BOTH, **SHORT, f"{ONE}.attentions": ["dynamic"], f"{ONE}.dynamic_rank": 41},
         f"{ONE}.dynamic_rank",
     ),
+    (  # a class token needs an attention that lets all tokens see the first
+        {**BOTH, f"{S}.train_lra.pooling": "class"},
+        {**BOTH, f"{ONE}.attentions": ["full", "performer"], f"{S}.train_lra.pooling": "class"},
+        f"{S}.train_lra.pooling",
+    ),
     (
-        {f"{S}.understand.rivals.longformer.window": 2},
-        {f"{S}.understand.rivals.longformer.window": 3},
-        f"{S}.understand.rivals.longformer.window",
+        {f"{S}.train_lra.baselines.longformer.window": 2},
+        {f"{S}.train_lra.baselines.longformer.window": 3},
+        f"{S}.train_lra.baselines.longformer.window",
     ),
     *(
         (
@@ -309,7 +333,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             {f"{S}.{section}.heads": 4, f"{S}.{section}.dim": 14},
             f"{S}.{section}.dim",
         )
-        for section in ("encoder", "characters", "cost.curve")
+        for section in ("encoder", "char_lm", "benchmark_attention.curve")
     ),
     # w = 4 of l = 8 covers, as gcd = 4; of l = 10, gcd 2, neither 4 does nor 6, which is more than half
     (
@@ -323,27 +347,35 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         f"{CURVE}.window",
     ),
     (
-        {**SMALL, f"{S}.characters.window": 4},
-        {**SMALL, f"{S}.characters.window": 3},
-        f"{S}.characters.window",
+        {**SMALL, f"{S}.char_lm.window": 4},
+        {**SMALL, f"{S}.char_lm.window": 3},
+        f"{S}.char_lm.window",
     ),
     *(
         (
-            {**SMALL, f"{S}.characters.window": 12, f"{S}.predict.phases": [{**PHASE, "length": 48}]},
-            {**SMALL, f"{S}.characters.window": 12, f"{S}.predict.phases": [{**PHASE, "length": wrong}]},
-            f"{S}.predict.phases[0].length",
+            {**SMALL, f"{S}.char_lm.window": 12, f"{S}.train_long_char_lm.phases": [{**PHASE, "length": 48}]},
+            {
+                **SMALL,
+                f"{S}.char_lm.window": 12,
+                f"{S}.train_long_char_lm.phases": [{**PHASE, "length": wrong}],
+            },
+            f"{S}.train_long_char_lm.phases[0].length",
         )
         for wrong in (36, 40)  # no whole segments, no whole windows
     ),
     (
-        {**SMALL, f"{S}.stream.characters": 1427, **phases(length=640)},  # 1285 in train: 642 in a lane
-        {**SMALL, f"{S}.stream.characters": 1427, **phases(length=648)},
-        f"{S}.predict.phases[1].length",
+        {
+            **SMALL,
+            f"{S}.prepare_char_stream.characters": 1427,
+            **phases(length=640),
+        },  # 1285 in train: 642 in a lane
+        {**SMALL, f"{S}.prepare_char_stream.characters": 1427, **phases(length=648)},
+        f"{S}.train_long_char_lm.phases[1].length",
     ),
     (
-        {f"{S}.stream.characters": 0, **phases(length=6400)},
+        {f"{S}.prepare_char_stream.characters": 0, **phases(length=6400)},
         {**phases(length=640_000)},
-        f"{S}.predict.phases[1].length",
+        f"{S}.train_long_char_lm.phases[1].length",
     ),
     (
         {f"{WAY}.form": "windows", f"{WAY}.context": 100, f"{WAY}.step": 100},
@@ -372,6 +404,11 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({**CIFAR, IMAGES: 5000}, {**CIFAR, IMAGES: 5001}, IMAGES),
     ({**IMAGENET, IMAGES: 0}, {**IMAGENET, IMAGES: 130}, IMAGES),
     ({PATCH: 2, **WITHOUT}, {PATCH: 3, **WITHOUT}, PATCH),
+    (
+        {PATCH: 2, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},
+        {PATCH: 3, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},
+        PATCH,
+    ),
     (  # DeiT's patches are four times as wide
         {PATCH: 4, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},
         {PATCH: 4, **WITHOUT, f"{S}.grid.networks": ["CvT-13", "DeiT-S"], f"{R}.networks": []},

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 S, R = "long_short", "robustness"
-SEQUENCES, UNDERSTAND, STREAM, PREDICT, COST, COUNT, PREPARE, CLASSIFY, SIMILARITY = (
+SEQUENCES, UNDERSTAND, STREAM, PREDICT = (
+    f"{S}/{step}" for step in ("prepare_lra", "train_lra", "prepare_char_stream", "train_long_char_lm")
+)
+COST, COUNT, PREPARE, CLASSIFY, SIMILARITY = (
     f"{S}/{step}"
     for step in (
-        *("sequences", "understand", "stream", "predict", "cost", "count", "prepare", "classify"),
-        "similarity",
+        *("benchmark_attention", "count_params_flops", "prepare_images", "train_vision"),
+        "patch_similarity",
     )
 )
 WITHSTAND = f"{R}/withstand"
-ADAPT, THROUGHPUT = f"{S}/adapt", f"{S}/throughput"
+ADAPT, THROUGHPUT = f"{S}/convert_roberta", f"{S}/throughput"
 STEPS = {
     ADAPT,
     *(SEQUENCES, UNDERSTAND, STREAM, PREDICT, COST, COUNT, PREPARE, CLASSIFY, SIMILARITY),
@@ -60,17 +63,17 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         ],
     ),
     *(
-        (f"{S}.sequences.{task}.*", {SEQUENCES}, [f"{SEQUENCES}/{task}/*", *understood(f"{task}/*")])
+        (f"{S}.prepare_lra.{task}.*", {SEQUENCES}, [f"{SEQUENCES}/{task}/*", *understood(f"{task}/*")])
         for task in TASKS
     ),
     (f"{S}.encoder.*", {UNDERSTAND, COST}, [*understood("*"), f"{COST}/latency/*"]),
-    (f"{S}.understand.window", {UNDERSTAND}, understood("text/window/*", "image/long_short/*")),
-    (f"{S}.understand.rank", {UNDERSTAND}, understood("image/long_short/*")),
-    (f"{S}.understand.rivals.linformer.*", {UNDERSTAND}, understood("retrieval/linformer/*")),
-    (f"{S}.understand.rivals.*", {UNDERSTAND}, []),  # no other is in the scratch checkout
+    (f"{S}.train_lra.window", {UNDERSTAND}, understood("text/window/*", "image/long_short/*")),
+    (f"{S}.train_lra.rank", {UNDERSTAND}, understood("image/long_short/*")),
+    (f"{S}.train_lra.baselines.linformer.*", {UNDERSTAND}, understood("retrieval/linformer/*")),
+    (f"{S}.train_lra.baselines.*", {UNDERSTAND}, []),  # no other is in the scratch checkout
     *(
         (
-            f"{S}.understand.tasks.{task}.attentions",
+            f"{S}.train_lra.tasks.{task}.attentions",
             {UNDERSTAND, "render"},
             understood(f"{task}/{NEW_KIND}/*"),
         )
@@ -78,7 +81,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     *(
         (
-            f"{S}.understand.tasks.{task}.{key}",
+            f"{S}.train_lra.tasks.{task}.{key}",
             {UNDERSTAND},
             understood(f"{task}/{kind}/*") if FEW_KINDS[task] == kind else [],
         )
@@ -89,36 +92,39 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
             ("dynamic_rank", "dynamic"),
         )
     ),
-    *((f"{S}.understand.tasks.{task}.*", {UNDERSTAND}, understood(f"{task}/*")) for task in TASKS),
-    (f"{S}.understand.*", {UNDERSTAND}, understood("*")),
+    *((f"{S}.train_lra.tasks.{task}.*", {UNDERSTAND}, understood(f"{task}/*")) for task in TASKS),
+    (f"{S}.train_lra.*", {UNDERSTAND}, understood("*")),
     (
-        f"{S}.stream.datasets",
+        f"{S}.prepare_char_stream.datasets",
         {STREAM, PREDICT, "render"},
         [f"{STREAM}/text8/*", f"{PREDICT}/text8/*", "render"],
     ),
-    (f"{S}.stream.characters", {STREAM}, [f"{STREAM}/*", f"{PREDICT}/*", "render"]),
-    (f"{S}.characters.large_*", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
+    (f"{S}.prepare_char_stream.characters", {STREAM}, [f"{STREAM}/*", f"{PREDICT}/*", "render"]),
+    (f"{S}.char_lm.large_*", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
     *(
         (f"{S}.{key}", {PREDICT}, [f"{PREDICT}/*/dual_norm/*", "render"])
-        for key in ("characters.layers", "characters.dropout", "predict.weight_decay")
+        for key in ("char_lm.layers", "char_lm.dropout", "train_long_char_lm.weight_decay")
     ),
-    (f"{S}.characters.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
-    (f"{S}.predict.variants", {PREDICT, "render"}, [f"{PREDICT}/*/full/*", "render"]),
-    (f"{S}.predict.large_weight_decay", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
-    (f"{S}.predict.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
-    (f"{S}.adapt.variants", {ADAPT, "render"}, ["render"]),  # one less
-    (f"{S}.adapt.large_checkpoint", {ADAPT}, []),  # of the larger ones, of which there are none
+    (f"{S}.char_lm.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
+    (f"{S}.train_long_char_lm.variants", {PREDICT, "render"}, [f"{PREDICT}/*/full/*", "render"]),
+    (f"{S}.train_long_char_lm.large_weight_decay", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
+    (f"{S}.train_long_char_lm.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
+    (f"{S}.convert_roberta.variants", {ADAPT, "render"}, ["render"]),  # one less
+    (f"{S}.convert_roberta.large_checkpoint", {ADAPT}, []),  # of the larger ones, of which there are none
     *(
         (
-            f"{S}.adapt.{key}",
+            f"{S}.convert_roberta.{key}",
             {ADAPT},
             [f"{ADAPT}/long_short/*", "render"],
         )  # nothing of the full ones is converted
         for key in ("convert_pretrain.*", "window", "rank", "max_length")
     ),
-    (f"{S}.adapt.*", {ADAPT}, [f"{ADAPT}/*", "render"]),
-    *((f"{S}.cost.{name}.*", {COST}, [f"{COST}/{name}/*", "render"]) for name in ("curve", "latency")),
-    (f"{S}.count.families", {COUNT, "render"}, ["render"]),  # one less
+    (f"{S}.convert_roberta.*", {ADAPT}, [f"{ADAPT}/*", "render"]),
+    *(
+        (f"{S}.benchmark_attention.{name}.*", {COST}, [f"{COST}/{name}/*", "render"])
+        for name in ("curve", "latency")
+    ),
+    (f"{S}.count_params_flops.families", {COUNT, "render"}, ["render"]),  # one less
     (f"{S}.images.dataset", {PREPARE, CLASSIFY, SIMILARITY, WITHSTAND}, ON_DIGITS),
     (f"{S}.images.*", {PREPARE}, ON_DIGITS),
     (  # of CvT with long-short attention alone
@@ -134,14 +140,14 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{S}.throughput.*", {THROUGHPUT}, [f"{THROUGHPUT}/*", "render"]),
     (f"{S}.grid.networks", {CLASSIFY, "render"}, [f"{CLASSIFY}/CvT-13/*", "render"]),
     (f"{S}.grid.similarity", {CLASSIFY, SIMILARITY, "render"}, [f"{SIMILARITY}/DeiT-S/*", "render"]),
-    (f"{S}.similarity.*", {SIMILARITY}, [f"{SIMILARITY}/*", "render"]),
+    (f"{S}.patch_similarity.*", {SIMILARITY}, [f"{SIMILARITY}/*", "render"]),
     (f"{R}.withstand.networks", {WITHSTAND, "render"}, [f"{WITHSTAND}/DeiT-S/*", "render"]),
     (f"{R}.withstand.reference", {WITHSTAND}, [f"{WITHSTAND}/*", "render"]),
     (f"{R}.withstand.protocol.*", {WITHSTAND}, []),  # of folders, of which the scratch checkout has none
     (f"{R}.withstand.*", {WITHSTAND}, [f"{WITHSTAND}/*", "render"]),
 ]
 # Keys that a rule ties to another: both are edited, name → values, stages, runs.
-IMAGE, PATHS = f"{S}.sequences.image", f"{S}.sequences.pathfinder"
+IMAGE, PATHS = f"{S}.prepare_lra.image", f"{S}.prepare_lra.pathfinder"
 TIED: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
     "sequences of other images": (
         {f"{IMAGE}.dataset": "cifar10", f"{IMAGE}.max_length": 1024},
@@ -160,54 +166,58 @@ TIED: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
     ),
 }
 FIXED = {key for values, _, _ in TIED.values() for key in values} - {f"{S}.grid.similarity"}
-FIXED |= {f"{S}.sequences.{task}.dataset" for task in ("listops", "pathfinder")}  # of which there is one
+FIXED |= {f"{S}.prepare_lra.{task}.dataset" for task in ("listops", "pathfinder")}  # of which there is one
 OF_DIGITS = TIED["sequences of other images"][2]
 FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.seeds": lambda seeds: [*seeds, 1],
-    f"{S}.sequences.listops.max_length": lambda n: n + 1,
-    f"{S}.sequences.*.form.max_length": lambda n: n - 1,
-    f"{S}.sequences.*.train_samples": lambda n: n + 100,
-    f"{S}.sequences.text.dataset": lambda name: "imdb",
-    f"{S}.sequences.retrieval.dataset": lambda name: "python_documents",
+    f"{S}.prepare_lra.listops.max_length": lambda n: n + 1,
+    f"{S}.prepare_lra.*.form.max_length": lambda n: n - 1,
+    f"{S}.prepare_lra.*.train_samples": lambda n: n + 100,
+    f"{S}.prepare_lra.text.dataset": lambda name: "imdb",
+    f"{S}.prepare_lra.retrieval.dataset": lambda name: "python_documents",
     f"{S}.encoder.dim": lambda n: 2 * n,
     f"{S}.encoder.heads": lambda n: 2 * n,
     f"{S}.*.betas": lambda betas: [betas[0], 0.99],
-    f"{S}.understand.trim": lambda trim: not trim,
-    f"{S}.understand.window": lambda n: n - 1,
-    f"{S}.understand.rank": lambda n: n - 1,
-    f"{S}.understand.rivals.longformer.window": lambda n: 2 * n,
-    f"{S}.understand.tasks.*.attentions": lambda names: [*names, NEW_KIND],
-    f"{S}.understand.tasks.*.batch_size": lambda n: n - 1,
-    f"{S}.understand.tasks.*.rank": lambda n: n - 1,
-    f"{S}.understand.tasks.*.dynamic_rank": lambda n: n - 1,
-    f"{S}.understand.tasks.*.window": lambda n: n - 1,
-    f"{S}.understand.tasks.*.dropout": lambda rate: 0.1,
-    f"{S}.stream.datasets": lambda names: [*names, "text8"],
-    f"{S}.characters.dim": lambda n: 2 * n,
-    f"{S}.characters.heads": lambda n: 2 * n,
-    f"{S}.characters.window": lambda n: n // 2,
-    f"{S}.characters.segment": lambda n: n // 2,
-    f"{S}.characters.*dropout": lambda rate: 0.1,
-    f"{S}.predict.variants": lambda names: [*names, "full"],
-    f"{S}.predict.phases": lambda phases: phases[:-1],
-    f"{S}.predict.evaluation.form": lambda form: {"windows": "cached", "cached": "windows"}[form],
-    f"{S}.predict.evaluation.step": lambda n: n - 1,
-    f"{S}.adapt.variants": lambda names: names[:-1],
-    f"{S}.adapt.dataset": lambda name: "imdb",
-    f"{S}.adapt.*checkpoint": lambda name: "a_checkpoint",
-    f"{S}.adapt.config.dim": lambda n: 2 * n,
-    f"{S}.adapt.config.heads": lambda n: 2 * n,
-    f"{S}.adapt.config.max_length": lambda n: n - 1,
-    f"{S}.adapt.mask_frac": lambda share: share / 2,
-    f"{S}.cost.curve.dim": lambda n: 2 * n,
-    f"{S}.cost.curve.heads": lambda n: 2 * n,
-    f"{S}.cost.curve.window": lambda n: 2 * n,
-    f"{S}.cost.curve.segment": lambda n: n // 2,
-    f"{S}.cost.curve.attentions": lambda names: names[:-1],
-    f"{S}.cost.curve.lengths": lambda lengths: lengths[:-1],
-    f"{S}.cost.curve.batches": lambda batches: [*batches, batches[-1] + 1],
-    f"{S}.cost.latency.attentions": lambda names: names[:-1],
-    f"{S}.count.families": lambda names: names[:-1],
+    f"{S}.train_lra.trim": lambda trim: not trim,
+    f"{S}.*.schedule": lambda name: "constant",
+    f"{S}.*.clip_norm": lambda norm: 1.0,
+    f"{S}.train_lra.pooling": lambda name: "mean",
+    f"{S}.train_long_char_lm.diverged_above": lambda bits: 20.0,
+    f"{S}.train_lra.window": lambda n: n - 1,
+    f"{S}.train_lra.rank": lambda n: n - 1,
+    f"{S}.train_lra.baselines.longformer.window": lambda n: 2 * n,
+    f"{S}.train_lra.tasks.*.attentions": lambda names: [*names, NEW_KIND],
+    f"{S}.train_lra.tasks.*.batch_size": lambda n: n - 1,
+    f"{S}.train_lra.tasks.*.rank": lambda n: n - 1,
+    f"{S}.train_lra.tasks.*.dynamic_rank": lambda n: n - 1,
+    f"{S}.train_lra.tasks.*.window": lambda n: n - 1,
+    f"{S}.train_lra.tasks.*.dropout": lambda rate: 0.1,
+    f"{S}.prepare_char_stream.datasets": lambda names: [*names, "text8"],
+    f"{S}.char_lm.dim": lambda n: 2 * n,
+    f"{S}.char_lm.heads": lambda n: 2 * n,
+    f"{S}.char_lm.window": lambda n: n // 2,
+    f"{S}.char_lm.segment": lambda n: n // 2,
+    f"{S}.char_lm.*dropout": lambda rate: 0.1,
+    f"{S}.train_long_char_lm.variants": lambda names: [*names, "full"],
+    f"{S}.train_long_char_lm.phases": lambda phases: phases[:-1],
+    f"{S}.train_long_char_lm.evaluation.form": lambda form: {"windows": "cached", "cached": "windows"}[form],
+    f"{S}.train_long_char_lm.evaluation.step": lambda n: n - 1,
+    f"{S}.convert_roberta.variants": lambda names: names[:-1],
+    f"{S}.convert_roberta.dataset": lambda name: "imdb",
+    f"{S}.convert_roberta.*checkpoint": lambda name: "a_checkpoint",
+    f"{S}.convert_roberta.config.dim": lambda n: 2 * n,
+    f"{S}.convert_roberta.config.heads": lambda n: 2 * n,
+    f"{S}.convert_roberta.config.max_length": lambda n: n - 1,
+    f"{S}.convert_roberta.mlm_probability": lambda share: share / 2,
+    f"{S}.benchmark_attention.curve.dim": lambda n: 2 * n,
+    f"{S}.benchmark_attention.curve.heads": lambda n: 2 * n,
+    f"{S}.benchmark_attention.curve.window": lambda n: 2 * n,
+    f"{S}.benchmark_attention.curve.segment": lambda n: n // 2,
+    f"{S}.benchmark_attention.curve.attentions": lambda names: names[:-1],
+    f"{S}.benchmark_attention.curve.lengths": lambda lengths: lengths[:-1],
+    f"{S}.benchmark_attention.curve.batches": lambda batches: [*batches, batches[-1] + 1],
+    f"{S}.benchmark_attention.latency.attentions": lambda names: names[:-1],
+    f"{S}.count_params_flops.families": lambda names: names[:-1],
     f"{S}.images.dataset": lambda name: "cifar10",
     f"{S}.images.train_per_class": lambda n: n - 1,
     f"{S}.network.width": lambda n: 2 * n,
@@ -230,12 +240,12 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{R}.withstand.protocol.cropped_ratio": lambda ratio: ratio / 2,
 }
 QUICK = {
-    f"{S}.sequences.text.test_samples",
-    f"{S}.understand.rank",
-    f"{S}.understand.tasks.pathfinder.dynamic_rank",
-    f"{S}.characters.large_layers",
-    f"{S}.predict.evaluation.step",
-    f"{S}.cost.curve.repeats",
+    f"{S}.prepare_lra.text.test_samples",
+    f"{S}.train_lra.rank",
+    f"{S}.train_lra.tasks.pathfinder.dynamic_rank",
+    f"{S}.char_lm.large_layers",
+    f"{S}.train_long_char_lm.evaluation.step",
+    f"{S}.benchmark_attention.curve.repeats",
     f"{S}.network.window",
     f"{S}.grid.similarity",
     f"{R}.withstand.reference",

@@ -1,4 +1,4 @@
-"""cost: which cases are measured in which order, medians and slopes, steps that go forward and backward, memory that is real."""
+"""benchmark_attention: the order of the cases, medians and slopes, forward and backward steps, and real memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims of zhu2022, chapter 5: each predicate reproduced, contradicted, missing and underpowered."""
+"""The study's claims: each predicate is reproduced, contradicted, missing and underpowered once."""
 
 from __future__ import annotations
 

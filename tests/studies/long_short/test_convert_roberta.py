@@ -1,4 +1,4 @@
-"""adapt: numbers of tiny runs against their files; the stages; what is paired; resuming; checkpoints; divergence; bad input."""
+"""convert_roberta: numbers of tiny runs against their files; stages; pairing; resuming; checkpoints; divergence; bad input."""
 
 from __future__ import annotations
 

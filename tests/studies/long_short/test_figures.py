@@ -1,4 +1,4 @@
-"""The figures of zhu2022, chapter 5, show what the records say, and say what was not run."""
+"""The study's figures show the records, and name the runs that are missing."""
 
 from __future__ import annotations
 

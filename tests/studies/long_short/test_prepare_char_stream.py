@@ -1,4 +1,4 @@
-"""The stream step from settings to record."""
+"""prepare_char_stream, from settings to record."""
 
 from __future__ import annotations
 

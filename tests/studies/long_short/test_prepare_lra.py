@@ -1,4 +1,4 @@
-"""sequences: the record says what the file holds, for each task without a download; seeds; what is refused ends in one line."""
+"""prepare_lra: the record agrees with the file for each task without a download; seeds; one-line refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of zhu2022, chapter 5: every published cell stands once, beside the right run; what is only printed is no cell."""
+"""The study's tables: every published cell occurs once, next to the right run; numbers that are only printed are no cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""predict: phases, what the record holds, bits against a slow float64 sum, exact resume, divergence, refusals."""
+"""train_long_char_lm: phases, the record, bits against a slow float64 sum, exact resume, divergence, refusals."""
 
 from __future__ import annotations
 

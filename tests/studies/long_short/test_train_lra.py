@@ -1,4 +1,4 @@
-"""understand: numbers of tiny runs against their files; what is paired; resuming; divergence; where batches may be trimmed."""
+"""train_lra: numbers of tiny runs against their files; pairing; resuming; divergence; where batches may be trimmed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,13 @@ from .fake_records import write_run
 
 ISSUE = {
     *("cp_beats_fc", "cp_black_box", "attack_is_invisible", "knn_removes_poisons", "knn_keeps_accuracy"),
-    *("knn_beats_baselines", "k_rule", "hull_proposition", "dropout_transfers", "overlap_not_needed"),
+    *(
+        "knn_beats_baselines",
+        "best_k_is_1_to_2_class_sizes",
+        "hull_proposition",
+        "dropout_transfers",
+        "overlap_not_needed",
+    ),
     *("multilayer_end_to_end", "replication_helps"),
 }
 DEFINED = claims.load(FOLDERS)
@@ -202,7 +208,7 @@ def test_without_adversarial_training_the_verdict_is_provisional(judge_study):
     ],
 )
 def test_k_rule_reads_the_best_k(judge_study, scores, word, best):
-    claim = judge_study("k_rule", removed=removed(lambda a, t, k: 5, scores), **KNN)
+    claim = judge_study("best_k_is_1_to_2_class_sizes", removed=removed(lambda a, t, k: 5, scores), **KNN)
     assert (claim.verdict, claim.main.interval.estimate) == (word, best)
 
 
@@ -211,7 +217,7 @@ def test_k_rule_doubts_when_targets_disagree(judge_study):
         leaning = 10 if target % 20 < 9 else 50
         return 5, 19, 0.6 if k == leaning else 0.3
 
-    claim = judge_study("k_rule", removed=answer, **KNN)
+    claim = judge_study("best_k_is_1_to_2_class_sizes", removed=answer, **KNN)
     assert claim.verdict == "direction"
     assert (claim.main.interval.low, claim.main.interval.high) == (0.2, 1.0)
     caption = claim.main.notes[2]

@@ -120,6 +120,12 @@ def test_balanced_classes_say_nothing_about_replication(judge_extra):
 
 def test_other_settings_do_not_leak_into_the_transfer_claims(evidence):
     found = judged(evidence)
-    for name in ("cp_beats_fc", "cp_black_box", "attack_is_invisible", "knn_removes_poisons", "k_rule"):
+    for name in (
+        "cp_beats_fc",
+        "cp_black_box",
+        "attack_is_invisible",
+        "knn_removes_poisons",
+        "best_k_is_1_to_2_class_sizes",
+    ):
         assert found[name].runs and all("/transfer/" in run for run in found[name].runs), name
     assert found["cp_beats_fc"].main.interval.estimate == pytest.approx(10 / 20 - 5 / 20)

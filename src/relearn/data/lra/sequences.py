@@ -1,4 +1,4 @@
-"""The prepared sequences: written by `relearn sequences`, read by every encoder of the arena.
+"""The prepared sequences: written by `relearn long_short prepare_lra`, read by every encoder of the arena.
 
 ``data.safetensors``; <part> is train, valid, test, and for written texts test_insertion and test_deletion:
 
@@ -167,7 +167,7 @@ def save(sequences: Sequences, path: Path) -> None:
 
 
 def load(path: Path | str) -> Sequences:
-    """Read the file written by `relearn sequences`.
+    """Read the file written by `relearn long_short prepare_lra`.
 
     Raises:
         ValueError: the file does not hold prepared sequences.
@@ -180,7 +180,9 @@ def load(path: Path | str) -> Sequences:
             header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except SafetensorError as fault:
-        raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn sequences` writes one") from None
+        raise ValueError(
+            f"{path}: {' '.join(str(fault).split())}; `relearn long_short prepare_lra` writes one"
+        ) from None
     missing = [name for name in TOLD if name not in header]
     missing += [
         f"{part}_{kind}"
@@ -190,6 +192,6 @@ def load(path: Path | str) -> Sequences:
     ]
     if missing or header["task"] not in TASKS:
         raise ValueError(
-            f"{path}: no prepared sequences, {', '.join(missing) or 'task'} missing; `relearn sequences` writes them"
+            f"{path}: no prepared sequences, {', '.join(missing) or 'task'} missing; `relearn long_short prepare_lra` writes them"
         )
     return Sequences(**{key: header[key] for key in TOLD}, arrays=arrays)

@@ -1,7 +1,7 @@
-"""What a network is started, trained and probed on: images (in memory, in a folder) or translation, behind one interface.
+"""Tasks on which networks are initialised, trained and measured: images (in memory or in a folder) and translation.
 
-A step that works on both asks :func:`open_task`; the module of the other task is not imported. A task knows its
-networks (build, load, save), its loss and its batches; what is done with them is the step's business.
+A step that works on all of them calls :func:`open_task`, which imports the module of the requested task only. A task builds,
+loads and saves its networks, and has a loss and batches.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ TASKS = {
 
 
 class Task(Protocol):
-    """One task, its data on one device. ``own_start``: the initialisation that its networks' constructors draw, as published."""
+    """One task with its data on one device; ``own_start`` names the published initialisation that its networks' constructors draw."""
 
     own_start: str
     loss: Callable[..., Tensor]
 
     def create(self, network: Mapping[str, Any]) -> nn.Module:
-        """A network from its part of the settings; its start is drawn from torch's global generator."""
+        """Build a network from its part of the settings; its weights are drawn from torch's global generator."""
 
     def network(self, path: Path) -> nn.Module:
-        """A network as :meth:`save` wrote it, in eval mode."""
+        """Load a network written by :meth:`save`, in eval mode."""
 
     def save(self, model: nn.Module, path: Path) -> None: ...
 
     def batches(self, seed: int, size: int) -> Iterator[Sequence[Any]]:
-        """Endless training batches, augmented as for training; ``size`` in images or in tokens."""
+        """Yield training batches forever, augmented as for training; ``size`` is in images or in tokens."""
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        """Endless batches that GradInit cuts into S of ``size`` and a second batch with ``overlap`` in common."""
+        """Yield batches forever that GradInit cuts into S of ``size`` and a second batch that shares ``overlap`` of it."""
 
     def steps_per_epoch(self, size: int) -> int: ...
 
 
 def open_task(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], device: str) -> Task:
-    """The task that ``settings["task"]`` names, on the data of ``inputs["data"]``.
+    """Open the task named in ``settings["task"]`` on the data of ``inputs["data"]``.
 
     Raises:
         ValueError: an unknown task.

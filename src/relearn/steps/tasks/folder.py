@@ -1,7 +1,7 @@
-"""Images in class folders as a task: decoded on the way to the network, for what does not fit into memory (ImageNet).
+"""Images in class folders as a task: decoded during training, for data sets that do not fit into memory (ImageNet).
 
-Training images get their random crop and flip as they are decoded; validation images are resized and cropped in the middle once
-and kept in the cache. Both stay where RELEARN_MIRROR has them: the task's data is the listing that `relearn folder` wrote.
+Training images are cropped and flipped at random when they are decoded; validation images are resized and centrally cropped
+once and cached. The files stay below RELEARN_MIRROR; the task's data is the listing written by `list_imagenet`.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ from relearn.data.imagenet_folder import FolderBatches, listing, validation
 from relearn.methods.batch_source import pixels
 from relearn.steps.tasks.images import Images
 
-# Of ImageNet's training images, RGB, in pixel units: the usual constants, so that no pass over all images is needed.
+# Mean and deviation of ImageNet's training images, RGB, in pixel units: the usual constants, without a pass over all images.
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-RESIZE = 256 / 224  # shorter side before the central crop, to the crop's
+RESIZE = 256 / 224  # shorter side before the central crop, relative to the crop
 
 
 class Folder(Images):
-    """Images that ``listing.json`` tells of; networks, their files and the loss are those of :class:`Images`.
+    """Images listed in ``listing.json``; networks, their files and the loss are those of :class:`Images`.
 
     Args:
-        settings: ``size`` (pixels of a side of what the network sees).
-        data: what `relearn folder` wrote.
-        device: where networks and batches lie.
+        settings: ``size`` (side of the network's input, pixels).
+        data: output of `list_imagenet`.
+        device: device of networks and batches.
 
     Raises:
         ValueError: the folder is missing, or its files are not those of the listing.
     """
 
     def __init__(self, settings: Mapping[str, Any], data: Path, device: str) -> None:
-        told = json.loads(data.read_text(encoding="utf-8"))
-        root = root_of(told["dataset"])
-        if sha256_of(root) != told["sha256"]:
+        listed = json.loads(data.read_text(encoding="utf-8"))
+        root = root_of(listed["dataset"])
+        if sha256_of(root) != listed["sha256"]:
             raise ValueError(
-                f"{root}: files are not those of {data} (allowed: the same; without it they are listed anew)"
+                f"{root}: found other files than in {data}, allowed: the same; delete the listing to make it anew"
             )
         self.train = listing(root / "train")
         self.tested = listing(root / "val", classes=self.train.classes)
         self.test_labels = self.tested.labels
         self.size, self.classes, self.device = settings["size"], len(self.train.classes), torch.device(device)
         self.mean, self.std = MEAN, STD
-        self.augment = None  # type: ignore[assignment]  # the source does that
+        self.augment = None  # type: ignore[assignment]  # the source augments
 
     @cached_property
     def test_images(self) -> Tensor:  # type: ignore[override]
-        """(N, 3, S, S) uint8, mapped from the cache."""
+        """Test images (N, 3, S, S) uint8, memory-mapped from the cache."""
         cache = writable_folder(cache_folder())[0] / "validation"
         resize = round(self.size * RESIZE)
         return validation(self.tested, size=self.size, resize=resize, workers=self.workers, cache=cache)
 
     @property
     def workers(self) -> int:
-        """Threads that decode: as many as there are cores for this process, 16 at most; they change no bit."""
+        """Number of decoding threads: the cores of this process, at most 16; it does not change the images."""
         own = getattr(os, "sched_getaffinity", None)
         return max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
 
@@ -83,7 +83,7 @@ class Folder(Images):
         while True:
             for batch in source.epoch(generator):
                 if len(batch[1]) < min(size, len(self.train)):
-                    continue  # every batch alike, so that each has the same weight
+                    continue  # all batches have the same size, so that each has the same weight
                 images, labels = pixels(batch, self.device)
                 yield images, labels
 

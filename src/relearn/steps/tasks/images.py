@@ -1,4 +1,4 @@
-"""Image classification as a task: the prepared images, all of them for training, and the networks of ``relearn.models``."""
+"""Image classification as a task: prepared images, all training images in one part, and the networks of ``relearn.models``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from relearn.models import create, files
 
 
 class Images:
-    """Training images (N, C, H, W) uint8 and labels on ``device``; everything that the split left for training is trained on.
+    """Training images (N, C, H, W) uint8 and labels on ``device``: all images of the split but the test images.
 
     Args:
         settings: ``crop_padding``, ``flip``, ``cutout`` (side of the hole in pixels; 0: none).
-        data: what `relearn prepare` wrote.
-        device: where images, networks and batches lie.
+        data: output of `prepare_images`.
+        device: device of images, networks and batches.
     """
 
     own_start = "kaiming"
@@ -38,7 +38,7 @@ class Images:
         self.classes, self.device = len(prepared.classes), torch.device(device)
         steps = [crop_and_flip(settings["crop_padding"], settings["flip"])]
         if settings["cutout"]:
-            # The published code cuts behind the normalisation and writes zeros: the channels' means before it.
+            # The published code writes zeros after normalisation, which are the channels' means before it.
             steps.append(cutout(settings["cutout"], fill=self.mean))
         self.augment = compose(*steps)
 
@@ -61,7 +61,7 @@ class Images:
     def create(self, network: Mapping[str, Any]) -> nn.Module:
         described = self.describe(network)
         model = create(**described).to(self.device)
-        model.description = described  # type: ignore[assignment]  # what a file needs to build it again
+        model.description = described  # type: ignore[assignment]  # stored in the file, to rebuild the network
         return model
 
     def network(self, path: Path) -> nn.Module:
@@ -73,7 +73,7 @@ class Images:
         for key, wanted in self.describe({}).items():
             if described.get(key) != wanted:
                 raise ValueError(
-                    f"{path}: a network with {key} {described.get(key)} (allowed: {wanted}, as the data have it)"
+                    f"{path}: a network with {key} {described.get(key)} (allowed: {wanted}, as in the data)"
                 )
         model.description = described
         return model
@@ -91,10 +91,10 @@ class Images:
         while True:
             for batch in source.epoch(generator):
                 if len(batch[0]) < min(size, len(self.images)):
-                    continue  # every batch alike, so that each has the same weight
+                    continue  # all batches have the same size, so that each has the same weight
                 images, labels = pixels(batch, self.device)
                 yield self.augment(images, generator), labels
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        count = math.ceil(size * (2.0 - overlap) - 1e-9)  # not one more for the rounding of 2 - 0.9
+        count = math.ceil(size * (2.0 - overlap) - 1e-9)  # rounding of 2 - 0.9 must not add an image
         return self.batches(seed, min(count, len(self.images)))

@@ -21,8 +21,8 @@ class Translation:
 
     Args:
         settings: ``label_smoothing`` of the loss.
-        data: what `relearn corpus` wrote.
-        device: where ids, networks and batches lie.
+        data: output of `prepare_translation`.
+        device: device of ids, networks and batches.
     """
 
     own_start = "xavier"
@@ -33,7 +33,7 @@ class Translation:
         self.smoothing, self.device = settings["label_smoothing"], torch.device(device)
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Label-smoothed cross entropy, nats a token; padding does not count."""
+        """Label-smoothed cross entropy in nats per token, without padding."""
         return token_loss(logits, target, smoothing=self.smoothing)
 
     def create(self, network: Mapping[str, Any]) -> nn.Module:
@@ -41,7 +41,7 @@ class Translation:
         return PostLNTransformer(
             vocabulary=self.corpus.vocabulary,
             **network,
-            # the published 0.3, 0.1 and 0.1 keep their ratio at another dropout
+            # the ratio of the published dropout rates 0.3, 0.1 and 0.1
             attention_dropout=dropout / 3,
             activation_dropout=dropout / 3,
         ).to(self.device)
@@ -50,7 +50,7 @@ class Translation:
         model = post_ln_transformer.FILE.load(path, self.device)
         if model.vocabulary != self.corpus.vocabulary:
             raise ValueError(
-                f"{path}: a network of {model.vocabulary} units (allowed: {self.corpus.vocabulary}, as the corpus has)"
+                f"{path}: a network of {model.vocabulary} units (allowed: {self.corpus.vocabulary}, as in the corpus)"
             )
         return model
 
@@ -68,5 +68,5 @@ class Translation:
         return self.source(size).pools(seed=seed)
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        """Batches of ``size`` tokens, cut by rows: at overlap 0.5 into the first and the last two thirds, as released."""
+        """Yield batches of ``size`` tokens that are cut by rows: at overlap 0.5 into the first and the last two thirds, as released."""
         return self.source(size).pools(seed=seed, at_least=3)

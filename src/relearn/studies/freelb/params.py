@@ -1,11 +1,15 @@
-"""What params.yaml may say of ``freelb`` (zhu2022, chapter 3)."""
+"""The section ``freelb`` of params.yaml (zhu2022, chapter 3): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import TRAINED, Need, Tensor, transformer
 from relearn.params.types import (
     LONGEST_LIST,
     Batch,
@@ -32,9 +36,10 @@ from relearn.params.types import (
     unique,
 )
 from relearn.params.vision import Betas
+from relearn.studies.freelb.plan import COMPARED, COMPARED_ENCODER
 
-Family = Literal["roberta", "albert", "bert"]
-Exam = Literal[
+Encoder = Literal["roberta", "albert", "bert"]
+Task = Literal[
     "cola",
     "sst2",
     "mrpc",
@@ -56,7 +61,7 @@ Exam = Literal[
     "openbookqa",
     "regents",
 ]
-Tactic = Literal[
+Method = Literal[
     "vanilla",
     "pgd",
     "free_at",
@@ -78,10 +83,10 @@ Network = Literal[
     "WRN-28-10",
     "DenseNet-100-BN",
 ]
+Schedule = Literal["linear", "cosine", "constant"]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 NameOrNone = Annotated[str, Field(pattern="^([a-z][a-z0-9_]*)?$")]
-Tactics = Annotated[list[Tactic], Unique, AfterValidator(unique)]
-Exams = Annotated[list[Exam], Unique, AfterValidator(unique)]
+Methods = Annotated[list[Method], Unique, AfterValidator(unique)]
 
 
 class TextCorpus(Section):
@@ -90,7 +95,11 @@ class TextCorpus(Section):
 
 
 class EncoderSizes(Section):
-    """``checkpoint``: of the hub, or a folder; "": one of these sizes is made. 261: all bytes and the special tokens."""
+    """An encoder.
+
+    ``checkpoint`` is a name on the hub or a folder; "" means that an encoder of these sizes is pretrained. The smallest
+    vocabulary, 261, holds all bytes and the special tokens.
+    """
 
     checkpoint: str
     layers: Layers
@@ -103,6 +112,11 @@ class EncoderSizes(Section):
     vocabulary: Annotated[Vocabulary, Field(ge=261)]
     max_length: Annotated[Length, Field(ge=8)]
 
+    @check
+    def _heads(self) -> Iterator[Conflict]:
+        if not self.checkpoint and self.dim % self.heads:
+            yield "dim", f"found {self.dim}, allowed: multiples of heads = {self.heads}"
+
 
 class Encoders(Section):
     roberta: EncoderSizes
@@ -110,8 +124,8 @@ class Encoders(Section):
     bert: EncoderSizes
 
 
-class Acquire(Section):
-    mask_frac: Annotated[float, Field(gt=0, le=1)]
+class PretrainEncoder(Section):
+    mlm_probability: Annotated[float, Field(gt=0, le=1)]
     steps: Steps
     warmup_steps: StepsOrNone
     batch_size: BatchSize
@@ -119,21 +133,29 @@ class Acquire(Section):
     weight_decay: NotNegative
     betas: Betas
     adam_eps: Positive
+    schedule: Schedule
+    clip_norm: NotNegative
     evaluations: Count
+
+    @check
+    def _warmup(self) -> Iterator[Conflict]:
+        if self.warmup_steps > self.steps:
+            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
 
 
 class FineTuning(Section):
-    """One task of one encoder: which methods, which texts, and how; 0 samples: all there are; ``clip_norm`` 0: none.
+    """One task of one encoder: the methods, the texts and the recipe.
 
-    ``name`` is its task's, without ``_pairs``, but where it starts from another run (``start``, by name) or has other tasks with it.
+    The name is that of the task, without ``_pairs``. Only a run that starts from another run or has joint tasks may
+    have another name. A number of samples of 0 means all, a ``clip_norm`` of 0 none.
     """
 
-    encoder: Family
+    encoder: Encoder
     name: Name
-    task: Exam
-    methods: Tactics
-    start: NameOrNone
-    with_tasks: Annotated[list[Exam], Unique0, AfterValidator(unique)]
+    task: Task
+    methods: Methods
+    init_from: NameOrNone
+    joint_tasks: Annotated[list[Task], Unique0, AfterValidator(unique)]
     train_samples: SamplesOrAll
     dev_samples: SamplesOrAll
     test_samples: SamplesOrAll
@@ -141,7 +163,7 @@ class FineTuning(Section):
     steps: Steps
     warmup_steps: StepsOrNone
     batch_size: BatchSize
-    accumulate: Count
+    gradient_accumulation_steps: Count
     lr: Positive
     weight_decay: NotNegative
     dropout: Share
@@ -153,49 +175,100 @@ class FineTuning(Section):
     eps: NotNegative
     project: bool
 
+    @check
+    def _name(self) -> Iterator[Conflict]:
+        task = self.task.removesuffix("_pairs")
+        if self.name != task and not self.init_from and not self.joint_tasks:
+            text = (
+                f"found {self.name}, allowed: {task}, its task (another name with init_from or joint_tasks)"
+            )
+            yield "name", text
+
+    @check
+    def _warmup(self) -> Iterator[Conflict]:
+        if self.warmup_steps > self.steps:
+            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
+
+    @check
+    def _batch(self) -> Iterator[Conflict]:
+        batch, samples, shares = self.batch_size, self.train_samples, self.gradient_accumulation_steps
+        if samples and batch > samples:
+            yield "batch_size", f"found {batch}, allowed: at most train_samples = {samples}"
+        if batch % shares:
+            yield "gradient_accumulation_steps", f"found {shares}, allowed: divisors of batch_size = {batch}"
+
+    @check
+    def _radius(self) -> Iterator[Conflict]:
+        if self.project and not self.eps:
+            yield "eps", "found 0.0, allowed: above 0, or project: false"
+
+    @check
+    def _joint_tasks(self) -> Iterator[Conflict]:
+        if self.task in self.joint_tasks:
+            yield "joint_tasks", f"found {self.task}, allowed: other tasks than its own"
+
 
 class FineTune(Section):
     betas: Betas
     adam_eps: Positive
+    schedule: Schedule
     evaluations: Count
     clean_first: bool
     mask: Literal["always", "start"]
     runs: Annotated[list[FineTuning], Field(min_length=1, max_length=LONGEST_LIST)]
 
+    @check
+    def _names(self) -> Iterator[Conflict]:
+        """An encoder has a name once, and a run starts from an earlier one."""
+        before: dict[tuple[str, str], Sequence[str]] = {}
+        for index, run in enumerate(self.runs):
+            encoder, name, first = run.encoder, run.name, run.init_from
+            if (encoder, name) in before:
+                yield ("runs", index, "name"), f"found {name} twice for {encoder}, allowed: once"
+            if first and "vanilla" not in before.get((encoder, first), []):
+                ready = [
+                    other for (whose, other), by in before.items() if whose == encoder and "vanilla" in by
+                ]
+                text = f"found {first}, allowed: empty, or a run above that has vanilla: {', '.join(ready) or 'none'}"
+                yield ("runs", index, "init_from"), text
+            before[encoder, name] = run.methods
 
-class Provoke(Section):
-    """``shrink``: by which share of the first radius it falls, as long as the reference is wrong."""
+
+class MaxLossIncrease(Section):
+    """``radius_decay``: the share of the first radius by which it falls as long as the reference is fooled."""
 
     tasks: Annotated[list[Name], Unique0, AfterValidator(unique)]
     samples: SamplesOrAll
     steps: Steps
     step_size: Positive
     eps_frac: Positive
-    shrink: Annotated[float, Field(gt=0, lt=1)]
-    starts: Count
+    radius_decay: Annotated[float, Field(gt=0, lt=1)]
+    restarts: Count
     batch_size: BatchSize
 
 
-class Vote(Section):
-    methods: Annotated[list[Tactic], Unique0, AfterValidator(unique)]
+class Ensemble(Section):
+    methods: Annotated[list[Method], Unique0, AfterValidator(unique)]
 
 
-class ContrastImages(Section):
+class Images(Section):
     dataset: Literal["digits", "cifar10"]
     train_per_class: SamplesOrAll
 
+    @check
+    def _train_per_class(self) -> Iterator[Conflict]:
+        found, most = self.train_per_class, MOST_FOR_TRAINING[self.dataset]
+        if not 2 <= found <= most:
+            yield "train_per_class", f"found {found}, allowed: 2 to {most} images per class of {self.dataset}"
 
-class GradientFamilies(Section):
-    families: Annotated[list[Literal["gradient"]], Unique, AfterValidator(unique)]
 
-
-class ContrastNetwork(Section):
+class ImageNetwork(Section):
     name: Network
     width: Multiple
     depth: Multiple
 
 
-class ContrastTrain(Section):
+class TrainImages(Section):
     epochs: EpochCount
     batch_size: Batch
     lr: Positive
@@ -214,6 +287,11 @@ class Perturbation(Section):
     start_norm: NotNegative
     project: bool
 
+    @check
+    def _radius(self) -> Iterator[Conflict]:
+        if self.project and not self.eps:
+            yield "eps", "found 0.0, allowed: above 0, or project: false"
+
 
 class Attack(Section):
     eps: Positive
@@ -223,10 +301,10 @@ class Attack(Section):
     images: SamplesOrAll
 
 
-class Contrast(Section):
+class TrainImagesAdversarially(Section):
     methods: Annotated[list[Literal["vanilla", "pgd", "free_at", "freelb"]], Unique, AfterValidator(unique)]
-    network: ContrastNetwork
-    train: ContrastTrain
+    network: ImageNetwork
+    train: TrainImages
     perturbation: Perturbation
     attack: Attack
 
@@ -235,13 +313,88 @@ class FreeLB(Section):
     seeds: Seeds
     corpus: TextCorpus
     encoders: Encoders
-    acquire: Acquire
+    pretrain_encoder: PretrainEncoder
     finetune: FineTune
-    provoke: Provoke
-    vote: Vote
-    count: GradientFamilies
-    images: ContrastImages
-    contrast: Contrast
+    max_loss_increase: MaxLossIncrease
+    ensemble: Ensemble
+    images: Images
+    train_images_adversarially: TrainImagesAdversarially
+
+    @check
+    def _lengths(self) -> Iterator[Conflict]:
+        """An encoder that is pretrained here reads texts up to its own length."""
+        for index, run in enumerate(self.finetune.runs):
+            encoder = getattr(self.encoders, run.encoder)
+            if not encoder.checkpoint and run.max_length > encoder.max_length:
+                most = f"encoders.{run.encoder}.max_length = {encoder.max_length}"
+                yield (
+                    ("finetune", "runs", index, "max_length"),
+                    f"found {run.max_length}, allowed: at most {most}",
+                )
+
+    @check
+    def _compared_tasks(self) -> Iterator[Conflict]:
+        """Table 3.5 compares three networks of one encoder and task; a regression task has no correct answers."""
+        ready = [
+            run.name
+            for run in self.finetune.runs
+            if run.encoder == COMPARED_ENCODER and {*COMPARED} <= {*run.methods} and run.task != "stsb"
+        ]
+        which = f"runs of {COMPARED_ENCODER} with {', '.join(COMPARED)}"
+        for index, name in enumerate(self.max_loss_increase.tasks):
+            if name not in ready:
+                yield (
+                    ("max_loss_increase", "tasks", index),
+                    f"found {name}, allowed: {', '.join(ready) or 'none'} ({which})",
+                )
+
+    @check
+    def _ensembles(self) -> Iterator[Conflict]:
+        known = {method for run in self.finetune.runs for method in run.methods}
+        for index, method in enumerate(self.ensemble.methods):
+            if method not in known:
+                yield ("ensemble", "methods", index), f"found {method}, allowed: methods of finetune.runs"
+
+    @check
+    def _image_counts(self) -> Iterator[Conflict]:
+        """A batch and the attacked images are as many as stated, not fewer."""
+        dataset, images = self.images.dataset, CLASSES * self.images.train_per_class
+        own = self.train_images_adversarially
+        if own.train.batch_size > images:
+            text = f"found {own.train.batch_size}, allowed: at most {images} images ({CLASSES} x images.train_per_class)"
+            yield "train_images_adversarially.train.batch_size", text
+        most = images_for_testing(dataset, images)
+        if own.attack.images > most:
+            text = f"found {own.attack.images}, allowed: at most the {most} test images of {dataset}; 0 = all"
+            yield "train_images_adversarially.attack.images", text
+
+    @forecast
+    def _encoder_memory(self) -> Iterator[Need]:
+        """Encoders pretrained here, in pretraining and in fine-tuning; a checkpoint has sizes of its own."""
+        for name in Encoders.model_fields:
+            own = getattr(self.encoders, name)
+            if own.checkpoint:
+                continue
+            sizes: dict[str, Any] = {
+                "layers": own.layers,
+                "dim": own.dim,
+                "ffn": own.ffn,
+                "heads": own.heads,
+                "shared": name == "albert",
+            }
+            vocabulary, batch, length = own.vocabulary, self.pretrain_encoder.batch_size, own.max_length
+            shape = (("vocabulary", vocabulary), ("embedding_dim", own.embedding_dim))
+            embedding = Tensor("embedding", shape, TRAINED)
+            logits = Tensor("logits", (("batch", batch), ("length", length), ("vocabulary", vocabulary)))
+            tensors = transformer(**sizes, length=length, batch=batch)
+            yield Need(("encoders", name, "dim"), own.dim, (*tensors, embedding, logits))
+            for index, run in enumerate(self.finetune.runs):
+                if run.encoder == name:
+                    share = run.batch_size // run.gradient_accumulation_steps
+                    tensors = transformer(**sizes, length=run.max_length, batch=share)
+                    yield Need(
+                        ("finetune", "runs", index, "batch_size"), run.batch_size, (*tensors, embedding)
+                    )
 
 
 SECTION = FreeLB

@@ -111,7 +111,7 @@ class CorpusOf(Section):
 class ImageNetwork(Section):
     width: Multiple
     depth: Multiple
-    deep_depth: Multiple
+    resnet1202_depth: Multiple
 
 
 class FreeTau(Section):
@@ -282,6 +282,7 @@ class InitialiseTranslation(Section):
 
 class TrainTranslation(Section):
     steps: Steps
+    schedule: Literal["linear", "cosine", "constant", "inverse_sqrt"]
     schedule_steps: Steps
     warmup_steps: Steps
     max_tokens: Length
@@ -289,6 +290,7 @@ class TrainTranslation(Section):
     sgd_lr: Positive
     betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
     weight_decay: NotNegative
+    clip_norm: NotNegative
     label_smoothing: Share
     evaluations: Count
 

@@ -10,7 +10,7 @@ STUDY = Study(
     steps={
         "prepare_images": "relearn.steps.prepare_images",
         "check_theorems": "relearn.studies.lipsformer.steps.check_theorems",
-        "count_params_flops": "relearn.steps.count_params_flops",
+        "count_params_flops": "relearn.studies.lipsformer.steps.count_params_flops",
         "train_vision": "relearn.steps.train_vision",
         "throughput": "relearn.steps.throughput",
         "evaluate_imagenet": "relearn.studies.lipsformer.steps.evaluate_imagenet",

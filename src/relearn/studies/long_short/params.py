@@ -1,413 +1,202 @@
-"""What params.yaml may say of ``long_short`` (zhu2022, chapter 5)."""
+"""The section ``long_short`` of params.yaml (zhu2022, chapter 5): its parts, and checks that tie several parts together."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
-from relearn.params.types import (
-    LONGEST_LIST,
-    BatchSize,
-    CharactersOrAll,
-    Count,
-    Heads,
-    Layers,
-    Length,
-    LengthOrNone,
-    Multiple,
-    NotNegative,
-    Positive,
-    SampleCount,
-    SamplesOrAll,
-    Section,
-    Seeds,
-    Several,
-    Share,
-    Side,
-    Steps,
-    StepsOrNone,
-    Unique,
-    Unique0,
-    Vocabulary,
-    Width,
-    ascending,
-    unique,
+from relearn.data.facts import SIDE
+from relearn.data.lra import TASKS
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import Need, transformer
+from relearn.params.types import Section, Seeds, Unique, unique
+from relearn.params.vision import VisionImages
+from relearn.studies.long_short.networks import DEIT_PATCH, STAGES
+from relearn.studies.long_short.params_images import (
+    Grid,
+    Network,
+    PatchSimilarity,
+    Pyramids,
+    Some,
+    Throughput,
+    TrainPyramids,
 )
-from relearn.params.vision import Betas, Recipe, VisionImages
+from relearn.studies.long_short.params_lra import Latency, PrepareLra, Sizes, TrainLra
+from relearn.studies.long_short.params_text import (
+    CharLM,
+    ConvertRoberta,
+    Curve,
+    PrepareCharStream,
+    TrainCharLM,
+)
 
-Attention = Literal[
-    "full",
-    "window",
-    "dynamic",
-    "long_short",
-    "long_short_best",
-    "linformer",
-    "linformer_window",
-    "nystromformer",
-    "performer",
-    "reformer",
-    "linear",
-    "big_bird",
-    "longformer",
-    "sparse",
-    "sinkhorn",
-    "synthesizer",
-]
-Attentions = Annotated[list[Attention], Unique, AfterValidator(unique)]
+__all__ = ["SECTION", "LongShort", "Network", "Some"]
+
 Family = Literal["lra", "language", "vision"]
-Network = Literal[
-    "CvT-13",
-    "CvT-21",
-    "CvT-LS-13",
-    "CvT-LS-17",
-    "CvT-LS-21",
-    "CvT-LS-21S",
-    "ViL-Medium",
-    "ViL-LS-Medium",
-    "ViL-Base",
-    "ViL-LS-Base",
-    "DeiT-S",
-    "ResNet-50",
-    "Swin-T",
-    "LipsFormer-Swin-T",
-]
-Networks = Annotated[list[Network], Unique, AfterValidator(unique)]
-Some = Annotated[list[Network], Unique0, AfterValidator(unique)]
-Schedules = Literal["linear", "cosine", "constant", "inverse_sqrt"]
-Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
 
 
-class Samples(Section):
-    """0 samples: all there are, or as many as were published."""
-
-    max_length: Annotated[Length, Field(ge=8)]
-    train_samples: SamplesOrAll
-    valid_samples: SamplesOrAll
-    test_samples: SamplesOrAll
-
-
-class Trees(Section):
-    min_length: LengthOrNone
-    max_length: Length
-    max_depth: Annotated[Count, Field(le=100)]
-    max_args: Annotated[Count, Field(ge=2, le=100)]
-    operator_frac: Annotated[float, Field(gt=0, lt=1)]
-
-
-class ListOps(Samples):
-    dataset: Literal["generated"]
-    form: Trees
-
-
-class Text(Samples):
-    dataset: Literal["imdb", "python"]
-
-
-class Retrieval(Samples):
-    dataset: Literal["aan", "python_kinds", "python_documents"]
-
-
-class Pixels(Samples):
-    dataset: Literal["cifar10", "digits"]
-
-
-class Paths(Section):
-    size: Annotated[Side, Field(ge=8)]
-    dashes: Annotated[Count, Field(ge=2)]
-    distractors: Several
-    distractor_dashes: Count
-    dash: Positive
-    gap: NotNegative
-    clearance: Positive
-    radius: Positive
-
-
-class Pathfinder(Samples):
-    dataset: Literal["generated"]
-    form: Paths
-
-
-class Sequences(Section):
-    listops: ListOps
-    text: Text
-    retrieval: Retrieval
-    image: Pixels
-    pathfinder: Pathfinder
-
-
-class Encoder(Section):
-    layers: Layers
-    dim: Width
-    heads: Heads
-    ffn: Width
-
-
-class Schedule(Section):
-    steps: Steps
-    warmup_steps: StepsOrNone
-    batch_size: BatchSize
-    lr: Positive
-
-
-class Kinds(Schedule):
-    """Which attentions meet a task, how it is trained on, and the window and rank of ``long_short_best`` and ``dynamic``."""
-
-    attentions: Attentions
-    weight_decay: NotNegative
-    dropout: Share
-    window: LengthOrNone
-    rank: LengthOrNone
-    dynamic_rank: Length
-
-
-class Tasks(Section):
-    listops: Kinds
-    text: Kinds
-    retrieval: Kinds
-    image: Kinds
-    pathfinder: Kinds
-
-
-class Rank(Section):
-    rank: Length
-
-
-class RankAndWindow(Rank):
-    window: Length
-
-
-class Landmarks(Section):
-    landmarks: Length
-
-
-class Features(Section):
-    features: Width
-
-
-class Hashes(Section):
-    rounds: Count
-    chunk: Length
-
-
-class Window(Section):
-    window: Length
-
-
-class Block(Section):
-    block: Length
-
-
-class Blocks(Block):
-    random: Several
-
-
-class Rivals(Section):
-    """What the other attentions say of themselves; those that have no size are not here."""
-
-    linformer: Rank
-    linformer_window: RankAndWindow
-    nystromformer: Landmarks
-    performer: Features
-    reformer: Hashes
-    big_bird: Blocks
-    longformer: Window
-    sinkhorn: Block
-
-
-class Understand(Section):
-    window: LengthOrNone
-    rank: LengthOrNone
-    rivals: Rivals
-    betas: Betas
-    adam_eps: Positive
-    evaluations: Count
-    schedule: Schedules
-    clip_norm: NotNegative
-    pooling: Literal["", "class", "mean"]
-    trim: bool
-    tasks: Tasks
-
-
-class Stream(Section):
-    datasets: Annotated[
-        list[Literal["enwik8", "text8", "warandpeace", "pydoc_topics"]], Unique, AfterValidator(unique)
-    ]
-    characters: CharactersOrAll
-
-
-class Characters(Encoder):
-    """The character model; ``large_layers``, ``large_dropout`` and ``large_weight_decay`` are of its larger size."""
-
-    large_layers: Layers
-    dropout: Share
-    large_dropout: Share
-    window: Length
-    segment: Length
-    rank: Length
-
-
-class Phase(Schedule):
-    length: Length
-
-
-class Evaluation(Section):
-    form: Literal["windows", "cached"]
-    context: Length
-    step: Length
-    batch_size: BatchSize
-    characters: CharactersOrAll
-
-
-class Predict(Section):
-    variants: Annotated[
-        list[Literal["dual_norm", "no_dual_norm", "full", "large"]], Unique, AfterValidator(unique)
-    ]
-    phases: Annotated[list[Phase], Field(min_length=1, max_length=LONGEST_LIST)]
-    betas: Betas
-    adam_eps: Positive
-    weight_decay: NotNegative
-    large_weight_decay: NotNegative
-    clip_norm: NotNegative
-    diverged_above: NotNegative
-    evaluations: Count
-    history_characters: Annotated[SampleCount, Field(ge=2)]
-    evaluation: Evaluation
-
-
-class Curve(Encoder):
-    window: Length
-    segment: Length
-    rank: Length
-    vocabulary: Vocabulary
-    attentions: Annotated[list[Literal["full", "long_short"]], Unique, AfterValidator(unique)]
-    lengths: Lengths
-    batches: Annotated[list[BatchSize], Unique, AfterValidator(ascending)]
-    full_longest: Length
-    cached: bool
-    repeats: Count
-    memory: bool
-
-
-class TextLengths(Section):
-    listops: Length
-    text: Length
-    retrieval: Length
-
-
-class Latency(Section):
-    attentions: Attentions
-    lengths: TextLengths
-    vocabulary: Vocabulary
-    classes: Annotated[Count, Field(ge=2)]
-    batch_size: BatchSize
-    repeats: Count
-
-
-class Cost(Section):
+class BenchmarkAttention(Section):
     curve: Curve
     latency: Latency
-
-
-class AdaptSizes(Encoder):
-    dropout: Share
-    vocabulary: Annotated[Vocabulary, Field(ge=261)]
-    max_length: Annotated[Length, Field(ge=3)]
-
-
-class AdaptStage(Section):
-    steps: StepsOrNone
-    warmup_steps: StepsOrNone
-    batch_size: BatchSize
-    lr: Positive
-    weight_decay: NotNegative
-
-
-class Adapt(Section):
-    """``checkpoint``: of all variants but ``*_large``; "": one is made. 261: all bytes and the special tokens."""
-
-    variants: Annotated[
-        list[Literal["full", "long_short", "full_large", "long_short_large"]], Unique, AfterValidator(unique)
-    ]
-    dataset: Literal["imdb", "python"]
-    train_samples: SamplesOrAll
-    valid_samples: SamplesOrAll
-    test_samples: SamplesOrAll
-    max_bytes: Annotated[Length, Field(ge=8)]
-    checkpoint: str
-    large_checkpoint: str
-    config: AdaptSizes
-    max_length: Annotated[Length, Field(ge=3)]
-    window: LengthOrNone
-    rank: LengthOrNone
-    mask_frac: Annotated[float, Field(gt=0, le=1)]
-    pretrain: AdaptStage
-    convert_pretrain: AdaptStage
-    finetune: AdaptStage
-    betas: Betas
-    adam_eps: Positive
-    schedule: Schedules
-    clip_norm: NotNegative
-    evaluations: Count
 
 
 class CountFamilies(Section):
     families: Annotated[list[Family], Unique, AfterValidator(unique)]
 
 
-class Pyramids(Section):
-    """``window``: of CvT with long-short attention; ImageNet's has its own."""
-
-    width: Multiple
-    depth: Multiple
-    patch_size: Side
-    window: Length
-
-
-class TrainPyramids(Recipe):
-    weight_decay: NotNegative
-    drop_path: Share
-    average: Share
-
-
-class Grid(Section):
-    networks: Networks
-    similarity: Some
-
-
-class Similarity(Section):
-    images: SamplesOrAll
-    batch_size: BatchSize
-    absolute: bool
-
-
-class LongShortThroughput(Section):
-    """``size``: side of the images."""
-
-    networks: Some
-    against: Network
-    batch_size: BatchSize
-    size: Annotated[Side, Field(ge=8)]
-    pairs: Count
-
-
 class LongShort(Section):
     seeds: Seeds
-    sequences: Sequences
-    encoder: Encoder
-    understand: Understand
-    stream: Stream
-    characters: Characters
-    predict: Predict
-    cost: Cost
-    adapt: Adapt
-    count: CountFamilies
+    prepare_lra: PrepareLra
+    encoder: Sizes
+    train_lra: TrainLra
+    prepare_char_stream: PrepareCharStream
+    char_lm: CharLM
+    train_long_char_lm: TrainCharLM
+    benchmark_attention: BenchmarkAttention
+    convert_roberta: ConvertRoberta
+    count_params_flops: CountFamilies
     images: VisionImages
     network: Pyramids
     train: TrainPyramids
     grid: Grid
-    similarity: Similarity
-    throughput: LongShortThroughput
+    patch_similarity: PatchSimilarity
+    throughput: Throughput
+
+    @check
+    def _task_batches(self) -> Iterator[Conflict]:
+        for task, own in self.train_lra.tasks.items():
+            samples = getattr(self.prepare_lra, task).train_samples
+            if samples and own.batch_size > samples:
+                yield (
+                    f"train_lra.tasks.{task}.batch_size",
+                    f"found {own.batch_size}, allowed: at most prepare_lra.{task}.train_samples = {samples}",
+                )
+
+    @check
+    def _windows(self) -> Iterator[Conflict]:
+        """An attention sees something, and no query sees more than there is; a shared key is named once."""
+        shared, found = self.train_lra, dict[str, str]()
+        for task, own in shared.tasks.items():
+            longest, below = getattr(self.prepare_lra, task).max_length, f"train_lra.tasks.{task}"
+            for kind, section, at in (
+                ("long_short", shared, "train_lra"),
+                ("long_short_best", own, below),
+            ):
+                window, rank = section.window, section.rank
+                if kind in own.attentions and not window and not rank:
+                    found.setdefault(f"{at}.window", "found 0 with rank 0, allowed: one of the two above 0")
+                elif kind in own.attentions and 2 * window + rank > longest:
+                    text = f"found {rank}, allowed: at most {task}.max_length - 2 x window = {longest - 2 * window}"
+                    found.setdefault(f"{at}.rank", text)
+            window, rank = shared.window, own.dynamic_rank
+            if "window" in own.attentions and not 1 <= window <= longest // 2:
+                text = f"found {window}, allowed: 1 to {longest // 2}, half of {task}.max_length"
+                found.setdefault("train_lra.window", text)
+            if "dynamic" in own.attentions and rank > longest:
+                text = f"found {rank}, allowed: at most {task}.max_length = {longest}"
+                found.setdefault(f"{below}.dynamic_rank", text)
+        yield from found.items()
+
+    @check
+    def _phase_lengths(self) -> Iterator[Conflict]:
+        """A phase's segments hold whole windows and segments, and fit into the lanes of a batch."""
+        window, segment = self.char_lm.window, self.char_lm.segment
+        whole = math.lcm(window, segment)
+        for index, phase in enumerate(self.train_long_char_lm.phases):
+            key = ("train_long_char_lm", "phases", index, "length")
+            if phase.length % whole:
+                yield (
+                    key,
+                    f"found {phase.length}, allowed: multiples of {whole}, of char_lm.window = {window} "
+                    f"and segment = {segment}",
+                )
+            lane = self.prepare_char_stream.lane(phase.batch_size)
+            if lane is not None and phase.length > lane:
+                yield (
+                    key,
+                    f"found {phase.length}, allowed: at most {lane}, characters of one of "
+                    f"batch_size = {phase.batch_size} lanes",
+                )
+
+    @check
+    def _patches(self) -> Iterator[Conflict]:
+        yield from self.images.patch_conflicts(self.network.patch_size)
+
+    @check
+    def _deit_patches(self) -> Iterator[Conflict]:
+        """DeiT, too, cuts images into whole patches."""
+        size, side = self.network.patch_size, SIDE[self.images.dataset]
+        if "DeiT-S" in self.grid.networks and side % (DEIT_PATCH * size):
+            fit = ", ".join(str(n) for n in range(1, side + 1) if side % (DEIT_PATCH * n) == 0)
+            yield "network.patch_size", f"found {size}, allowed: {fit} (DeiT-S, images of side {side})"
+
+    @check
+    def _batches(self) -> Iterator[Conflict]:
+        yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
+
+    @check
+    def _test_images(self) -> Iterator[Conflict]:
+        yield from self.images.test_conflicts(
+            {
+                "train.test_images": self.train.test_images,
+                "patch_similarity.images": self.patch_similarity.images,
+            }
+        )
+
+    @check
+    def _similarity(self) -> Iterator[Conflict]:
+        """A network that is measured must be trained, and have at least two patches in every layer."""
+        known, side = self.grid.networks, SIDE[self.images.dataset]
+        for index, name in enumerate(self.grid.similarity):
+            key, stages = ("grid", "similarity", index), STAGES.get(name.partition("-")[0])
+            wide = self.network.patch_size * (2 ** (stages - 1) if stages else DEIT_PATCH)
+            if name not in known:
+                yield key, f"found {name}, allowed: of grid.networks: {', '.join(known)}"
+            elif name == "ResNet-50":
+                yield key, f"found {name}, allowed: networks of patches"
+            elif side <= wide:
+                yield (
+                    key,
+                    f"found {name}, allowed: networks with more than one patch in the last layer, "
+                    f"here {wide} pixels wide of {side}",
+                )
+
+    @forecast
+    def _encoder_memory(self) -> Iterator[Need]:
+        for task in TASKS:
+            longest = getattr(self.prepare_lra, task).max_length
+            own = getattr(self.train_lra.tasks, task)
+            batch = own.batch_size * (2 if task == "retrieval" else 1)
+            full = "full" in own.attentions
+            tensors = transformer(**self.encoder.sizes(), length=longest, batch=batch, full=full)
+            yield Need(("prepare_lra", task, "max_length"), longest, tensors)
+
+    @forecast
+    def _char_lm_memory(self) -> Iterator[Need]:
+        """Each phase, and one layer of an evaluation; attention computes the scores in pieces."""
+        own, recipe = self.char_lm, self.train_long_char_lm
+        sizes = own.sizes()
+        if "large" in recipe.variants:
+            sizes["layers"] = own.large_layers
+        for index, phase in enumerate(recipe.phases):
+            tensors = transformer(**sizes, length=phase.length, batch=phase.batch_size, full=False)
+            yield Need(("train_long_char_lm", "phases", index, "length"), phase.length, tensors)
+        way = recipe.evaluation
+        tensors = transformer(**sizes | {"layers": 1}, length=way.context, batch=way.batch_size, full=False)
+        yield Need(("train_long_char_lm", "evaluation", "context"), way.context, tensors)
+
+    @forecast
+    def _latency_memory(self) -> Iterator[Need]:
+        own = self.benchmark_attention.latency
+        for task in ("listops", "text", "retrieval"):
+            longest = getattr(own.lengths, task)
+            batch = own.batch_size * (2 if task == "retrieval" else 1)
+            full = "full" in own.attentions
+            tensors = transformer(**self.encoder.sizes(), length=longest, batch=batch, full=full)
+            yield Need(("benchmark_attention", "latency", "lengths", task), longest, tensors)
 
 
 SECTION = LongShort

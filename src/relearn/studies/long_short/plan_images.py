@@ -45,7 +45,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "classes": 1000 if folder else 10,
             "modes": ["inference"],
             "memory": False,
-            **{key: timed[key] for key in ("batch_size", "size", "pairs")},
+            **{key: timed[key] for key in ("batch_size", "size")},
+            "pairs": timed["repeats"],
         }
 
     train = Family(
@@ -69,7 +70,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         cells=[{"network": name} for name in own["grid"]["similarity"]],
         seeds=own["seeds"],
         inputs={"data": data, "network": train.files["network"]},
-        settings={"task": "folder" if folder else "images", **own["similarity"]},
+        settings={"task": "folder" if folder else "images", **own["patch_similarity"]},
         modules=lambda network: vision.modules_behind(params, STUDY, NAMES[network]),
         outputs={"rows": "similarity.csv"},
         needs=Needs(mem_mb=8000, minutes=240),
@@ -96,7 +97,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         step="count_params_flops",
         scale=scale,
         folder="{family}",
-        cells=[{"family": name} for name in own["count"]["families"]],
+        cells=[{"family": name} for name in own["count_params_flops"]["families"]],
         seeds=[0],
         settings=lambda family: {"family": family},
         modules=lambda family: COUNTED[family],

@@ -26,8 +26,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         folder="{task}",
         cells=[{"task": task} for task in TASKS],
         seeds=[data_seed],
-        settings=lambda task: {"task": task, "form": {}, **own["sequences"][task]},
-        modules=lambda task: [images_module(own["sequences"][task]["dataset"])] if task == "image" else [],
+        settings=lambda task: {"task": task, "form": {}, **own["prepare_lra"][task]},
+        modules=lambda task: [images_module(own["prepare_lra"][task]["dataset"])] if task == "image" else [],
         outputs={"data": "data.safetensors"},
         needs=Needs(mem_mb=8000, minutes=480, gpu=0),
         constraints=TASK,
@@ -40,7 +40,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         cells=[
             {"task": task, "attention": attention}
             for task in TASKS
-            for attention in own["understand"]["tasks"][task]["attentions"]
+            for attention in own["train_lra"]["tasks"][task]["attentions"]
         ],
         seeds=own["seeds"],
         inputs={"data": prepare.files["data"].replace("{seed}", str(data_seed))},
@@ -59,7 +59,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
 def training_settings(own: Mapping[str, Any], task: str, attention: str) -> dict[str, Any]:
     """Settings of `train_lra`. In params.yaml 0 means no clipping and "" the pooling that the attention allows."""
-    shared, recipe = own["understand"], own["understand"]["tasks"][task]
+    shared, recipe = own["train_lra"], own["train_lra"]["tasks"][task]
     return {
         "attention": attention,
         "arguments": attention_arguments(shared, task, attention),
@@ -83,7 +83,7 @@ def attention_arguments(shared: Mapping[str, Any], task: str, attention: str) ->
         return {"window": own["window"], "rank": own["rank"]}
     if attention == "dynamic":
         return {"rank": own["dynamic_rank"]}
-    return dict(shared["rivals"].get(attention, {}))
+    return dict(shared["baselines"].get(attention, {}))
 
 
 def benchmarks(own: Mapping[str, Any], scale: str) -> dict[str, Family]:
@@ -100,16 +100,16 @@ def benchmarks(own: Mapping[str, Any], scale: str) -> dict[str, Family]:
         "benchmark_attention_curve": Family(
             **common,
             cells=[{"protocol": "curve"}],
-            settings=lambda protocol: curve_settings(own["cost"]["curve"]),
+            settings=lambda protocol: curve_settings(own["benchmark_attention"]["curve"]),
             outputs={"rows": "cost.csv"},
             constraints={"protocol": "curve"},
         ),
         "benchmark_attention_latency": Family(
             **common,
             cells=[{"protocol": "latency"}],
-            settings=lambda protocol: latency_settings(own["cost"]["latency"], own["encoder"]),
+            settings=lambda protocol: latency_settings(own["benchmark_attention"]["latency"], own["encoder"]),
             modules=lambda protocol: [
-                attention_module(name) for name in own["cost"]["latency"]["attentions"]
+                attention_module(name) for name in own["benchmark_attention"]["latency"]["attentions"]
             ],
             outputs={"rows": "latency.csv"},
             constraints={"protocol": "latency"},

@@ -21,9 +21,9 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         step="prepare_char_stream",
         scale=scale,
         folder="{dataset}",
-        cells=[{"dataset": name} for name in own["stream"]["datasets"]],
+        cells=[{"dataset": name} for name in own["prepare_char_stream"]["datasets"]],
         seeds=[0],
-        settings=lambda dataset: {"dataset": dataset, "characters": own["stream"]["characters"]},
+        settings=lambda dataset: {"dataset": dataset, "characters": own["prepare_char_stream"]["characters"]},
         modules=lambda dataset: [stream_module_of(dataset)],
         outputs={"stream": "stream.safetensors"},
         needs=Needs(mem_mb=4000, minutes=120, gpu=0),
@@ -36,8 +36,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         folder="{dataset}/{variant}",
         cells=[
             {"dataset": name, "variant": variant}
-            for name in own["stream"]["datasets"]
-            for variant in own["predict"]["variants"]
+            for name in own["prepare_char_stream"]["datasets"]
+            for variant in own["train_long_char_lm"]["variants"]
         ],
         seeds=own["seeds"],
         inputs={"stream": prepare.files["stream"].replace("{seed}", "0")},
@@ -51,22 +51,22 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         step="convert_roberta",
         scale=scale,
         folder="{variant}",
-        cells=[{"variant": variant} for variant in own["adapt"]["variants"]],
+        cells=[{"variant": variant} for variant in own["convert_roberta"]["variants"]],
         seeds=own["seeds"],
-        settings=partial(conversion_settings, own["adapt"]),
+        settings=partial(conversion_settings, own["convert_roberta"]),
         outputs={
             "history": "history.csv",
             "predictions": "predictions.csv",
             "network": "model.safetensors",
         },
-        needs=Needs(mem_mb=32000 if own["adapt"]["checkpoint"] else 8000, minutes=10080),
+        needs=Needs(mem_mb=32000 if own["convert_roberta"]["checkpoint"] else 8000, minutes=10080),
     )
     return {"prepare_char_stream": prepare, "train_long_char_lm": train, "convert_roberta": convert}
 
 
 def character_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
     """Settings of `train_long_char_lm`. In params.yaml 0 means no clipping and no bound on the loss."""
-    recipe, model, large = own["predict"], own["characters"], variant == "large"
+    recipe, model, large = own["train_long_char_lm"], own["char_lm"], variant == "large"
     return {
         "attention": "full" if variant == "full" else "long_short",
         "dual_norm": variant != "no_dual_norm",
@@ -85,11 +85,13 @@ def character_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
 def conversion_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
     """Settings of `convert_roberta`; ``full`` is fine-tuned as it is, without conversion."""
     attention = variant.removesuffix("_large")
-    settings = {key: value for key, value in own.items() if key not in ("variants", "large_checkpoint")}
+    apart = ("variants", "large_checkpoint", "mlm_probability")
+    settings = {key: value for key, value in own.items() if key not in apart}
     if attention == "full":
         settings |= {"convert_pretrain": None, "window": None, "rank": None, "max_length": None}
     return {
         **settings,
+        "mask_frac": own["mlm_probability"],
         "attention": attention,
         "checkpoint": own["checkpoint" if variant == attention else "large_checkpoint"] or None,
         "clip_norm": own["clip_norm"] or None,

@@ -15,7 +15,7 @@ STUDY = Study(
         "train_long_char_lm": "relearn.studies.long_short.steps.train_long_char_lm",
         "benchmark_attention": "relearn.studies.long_short.steps.benchmark_attention",
         "convert_roberta": "relearn.studies.long_short.steps.convert_roberta",
-        "count_params_flops": "relearn.steps.count_params_flops",
+        "count_params_flops": "relearn.studies.long_short.steps.count_params_flops",
         "train_vision": "relearn.steps.train_vision",
         "patch_similarity": "relearn.studies.long_short.steps.patch_similarity",
         "throughput": "relearn.steps.throughput",

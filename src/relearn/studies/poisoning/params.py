@@ -1,11 +1,16 @@
-"""The section ``poisoning`` of params.yaml (zhu2022, chapter 2): names, types and ranges."""
+"""The section ``poisoning`` of params.yaml (zhu2022, chapter 2): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from relearn.data import DATASETS
+from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+from relearn.methods import DEFENCES
+from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
     BatchSize,
     Class,
@@ -14,6 +19,7 @@ from relearn.params.types import (
     Milestones,
     Multiple,
     NotNegative,
+    OneOf,
     Padding,
     Positive,
     SampleCount,
@@ -33,17 +39,30 @@ Architecture = Literal[
     "SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet", "ResNet18", "DenseNet121"
 ]
 
-Defence = Literal["deep_knn", "l2_outliers", "one_class_svm", "random_eviction", "adversarial_training"]
-
-
+Defence = Annotated[str, OneOf([*DEFENCES, "adversarial_training"])]
 Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
 
 
 class Prepare(Section):
-    dataset: Literal["digits", "cifar10"]
+    dataset: Annotated[str, OneOf(DATASETS)]
     pretrain_per_class: SampleCount
     fine_tune_per_class: SampleCount
     pool_per_class: SampleCount
+
+    @check
+    def _fine_tuning_images(self) -> Iterator[Conflict]:
+        found, most = self.fine_tune_per_class, self.pool_per_class
+        if found > most:
+            yield "fine_tune_per_class", f"found {found}, allowed: at most pool_per_class = {most}"
+
+    @check
+    def _images(self) -> Iterator[Conflict]:
+        asked, most = self.pretrain_per_class + self.pool_per_class, MOST_FOR_TRAINING[self.dataset]
+        if asked > most:
+            yield (
+                "pretrain_per_class",
+                f"found {asked} with pool_per_class added, allowed: at most {most} images a class of {self.dataset}",
+            )
 
 
 class Substitutes(Section):
@@ -60,7 +79,7 @@ class Network(Section):
     depth: Multiple
 
 
-class Training(Section):
+class Sgd(Section):
     epochs: EpochCount
     batch_size: BatchSize
     lr: Positive
@@ -69,6 +88,9 @@ class Training(Section):
     schedule: Literal["cosine", "step"]
     crop_padding: Padding
     flip: bool
+
+
+class Training(Sgd):
     label_smoothing: Share
 
 
@@ -85,20 +107,9 @@ class Adversarial(Section):
     step_size: Positive
 
 
-class AdversarialRecipe(Section):
-    epochs: EpochCount
-    batch_size: BatchSize
-    lr: Positive
-    momentum: Share
-    weight_decay: NotNegative
-    schedule: Literal["cosine", "step"]
-    crop_padding: Padding
-    flip: bool
-
-
 class AdversarialTraining(Section):
     adversarial: Adversarial
-    training: AdversarialRecipe
+    training: Sgd
 
 
 class Attack(Section):
@@ -141,6 +152,11 @@ class Craft(Section):
     targets: Count
     attacks: Attacks
 
+    @check
+    def _classes(self) -> Iterator[Conflict]:
+        if self.target_class == self.poison_class:
+            yield "target_class", f"found {self.target_class}, allowed: a class other than poison_class"
+
 
 class DeepKNN(Section):
     k: Count
@@ -168,21 +184,25 @@ class Filter(Section):
     random_eviction: RandomEviction
 
 
-class Transfer(Section):
+class FineTuning(Section):
     epochs: EpochCount
     batch_size: BatchSize
     lr: Positive
     weight_decay: NotNegative
     milestones: Milestones
+
+    @check
+    def _milestones(self) -> Iterator[Conflict]:
+        for index, milestone in enumerate(self.milestones):
+            if milestone >= self.epochs:
+                yield ("milestones", index), f"found {milestone}, allowed: less than epochs = {self.epochs}"
+
+
+class Transfer(FineTuning):
     reset_head: bool
 
 
-class EndToEnd(Section):
-    epochs: EpochCount
-    batch_size: BatchSize
-    lr: Positive
-    weight_decay: NotNegative
-    milestones: Milestones
+class EndToEnd(FineTuning):
     test_images: SampleCount
 
 
@@ -289,6 +309,99 @@ class Poisoning(Section):
     train: Train
     studies: Studies
     evaluate: Evaluate
+
+    @check
+    def _poisons(self) -> Iterator[Conflict]:
+        found, most = self.craft.poisons, self.prepare.fine_tune_per_class
+        if found > most:
+            yield "craft.poisons", f"found {found}, allowed: at most fine_tune_per_class = {most}"
+
+    @check
+    def _targets(self) -> Iterator[Conflict]:
+        found, most = self.craft.targets, self.prepare.pool_per_class - self.prepare.fine_tune_per_class
+        if found > most:
+            allowed = f"at most pool_per_class - fine_tune_per_class = {most}"
+            yield "craft.targets", f"found {found}, allowed: {allowed}"
+
+    @check
+    def _neighbours(self) -> Iterator[Conflict]:
+        knn, points = self.filter.deep_knn, self.prepare.fine_tune_per_class * CLASSES
+        most = points if knn.include_self else points - 1
+        why = f"at most {most} ({points} fine-tuning images{'' if knn.include_self else ' less the image itself'})"
+        if knn.k > most:
+            yield "filter.deep_knn.k", f"found {knn.k}, allowed: {why}"
+        for index, k in enumerate(knn.sweep):
+            if k > most:
+                yield ("filter", "deep_knn", "sweep", index), f"found {k}, allowed: {why}"
+
+    @check
+    def _batches(self) -> Iterator[Conflict]:
+        """A batch has at most as many images as there are for training."""
+        recipes: list[tuple[str, Sgd | FineTuning, str]] = [
+            ("pretrain.training", self.pretrain.training, "pretrain_per_class"),
+            ("adversarial_training.training", self.adversarial_training.training, "pretrain_per_class"),
+            ("train.transfer", self.train.transfer, "fine_tune_per_class"),
+            ("train.end_to_end", self.train.end_to_end, "fine_tune_per_class"),
+        ]
+        for key, recipe, images in recipes:
+            size, most = recipe.batch_size, CLASSES * getattr(self.prepare, images)
+            if size > most:
+                yield (
+                    f"{key}.batch_size",
+                    f"found {size}, allowed: at most {most} images ({CLASSES} x {images})",
+                )
+
+    @check
+    def _victims(self) -> Iterator[Conflict]:
+        """Only networks that are pre-trained are attacked."""
+        known = self.pretrain.victims.architectures
+        allowed = f"one of pretrain.victims.architectures: {', '.join(known)}"
+        for name in ("dropout", "overlap", "end_to_end", "imbalance"):
+            for index, victim in enumerate(getattr(self.studies, name).victims):
+                if victim not in known:
+                    yield ("studies", name, "victims", index), f"found {victim}, allowed: {allowed}"
+        victim = self.studies.white_box.victim
+        if victim not in known:
+            yield "studies.white_box.victim", f"found {victim}, allowed: {allowed}"
+
+    @check
+    def _targets_of_studies(self) -> Iterator[Conflict]:
+        targets = self.craft.targets
+        some, number = self.studies.end_to_end.targets, self.studies.feature_plane.target
+        if some > targets:
+            yield "studies.end_to_end.targets", f"found {some}, allowed: at most craft.targets = {targets}"
+        if number >= targets:
+            allowed = f"0 to {targets - 1} (craft.targets - 1)"
+            yield "studies.feature_plane.target", f"found {number}, allowed: {allowed}"
+
+    @check
+    def _class_sizes(self) -> Iterator[Conflict]:
+        own, most = self.studies.imbalance, self.prepare.fine_tune_per_class
+        for index, size in enumerate(own.class_sizes):
+            if size > most:
+                allowed = f"at most fine_tune_per_class = {most}"
+                yield ("studies", "imbalance", "class_sizes", index), f"found {size}, allowed: {allowed}"
+
+    @check
+    def _neighbours_of_imbalance(self) -> Iterator[Conflict]:
+        own, smallest = self.studies.imbalance, min(self.studies.imbalance.class_sizes)
+        points = self.prepare.fine_tune_per_class * (CLASSES - 1) + smallest
+        most = points if self.filter.deep_knn.include_self else points - 1
+        if own.k > most:
+            why = f"images left when the target class has {smallest}"
+            yield "studies.imbalance.k", f"found {own.k}, allowed: at most {most} ({why})"
+
+    @check
+    def _test_images(self) -> Iterator[Conflict]:
+        own, dataset = self.prepare, self.prepare.dataset
+        most = images_for_testing(dataset, CLASSES * (own.pretrain_per_class + own.pool_per_class))
+        for key, found in (
+            ("train.end_to_end.test_images", self.train.end_to_end.test_images),
+            ("evaluate.pgd.images", self.evaluate.pgd.images),
+            ("evaluate.corruptions.images", self.evaluate.corruptions.images),
+        ):
+            if found > most:
+                yield key, f"found {found}, allowed: at most the {most} test images of {dataset}"
 
 
 SECTION = Poisoning

@@ -90,9 +90,34 @@ class RobustnessStudy(Section):
     withstand: Withstand
 
     @check
+    def _networks(self, root: Any) -> Iterator[Conflict]:
+        """Every evaluated network is trained by ``long_short``."""
+        known = root.long_short.grid.networks
+        for index, name in enumerate(self.withstand.networks):
+            if name not in known:
+                allowed = f"of long_short.grid.networks: {', '.join(known)}"
+                yield ("withstand", "networks", index), f"found {name}, allowed: {allowed}"
+
+    @check
+    def _reference(self) -> Iterator[Conflict]:
+        """Errors on our own corruptions are relative to those of a network that is evaluated, too."""
+        tested, found = self.withstand.networks, self.withstand.reference
+        if tested and self.withstand.corruptions and found not in tested:
+            allowed = f"of robustness.withstand.networks: {', '.join(tested)}"
+            yield "withstand.reference", f"found {found}, allowed: {allowed}"
+
+    @check
     def _images(self, root: Any) -> Iterator[Conflict]:
         """The images are those that ``long_short`` keeps for testing."""
         yield from root.long_short.images.test_conflicts({"withstand.images": self.withstand.images})
+
+    @check
+    def _attacked(self) -> Iterator[Conflict]:
+        """Attacked images are some of the tested ones."""
+        found, most = self.withstand.pgd.images, self.withstand.images
+        if most and found > most:
+            allowed = f"at most robustness.withstand.images = {most}"
+            yield "withstand.pgd.images", f"found {found}, allowed: {allowed}"
 
 
 SECTION = RobustnessStudy

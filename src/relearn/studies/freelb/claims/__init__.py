@@ -1,12 +1,12 @@
 """The predicates of zhu2022, chapter 3, by the ids of claims.yaml.
 
-Scores are a task's own measure on its dev set, of the best weights along training, as the paper has them; encoder RoBERTa. Trainings of
-one seed share batches, head and dropout, so that seeds are drawn with all that was trained at them.
+A score is the task's main metric on its dev set, of the best weights in training, as in the paper; the encoder is RoBERTa. Runs with the
+same seed share batches, head initialisation and dropout masks, so the bootstrap resamples seeds, not runs.
 
-A task counts where most of its vanilla trainings are above the majority answer (outcome ok), and most of those of a rival: to be ahead of
-networks that have not learned says nothing. A task that does not count is shown beside the claim and left out of its verdict; where none
-counts, the claim is underpowered. An increase of the loss counts where FreeLB's and PGD's networks have learned, because a constant
-network has none.
+A task counts if most of its vanilla runs are better than the majority answer (outcome ok), and most runs of at least one baseline: a lead
+over networks that have not learned means nothing. A task that does not count is shown with the claim but does not enter its verdict; if
+no task counts, the claim is underpowered. An increase of the loss counts if FreeLB's and PGD's networks have learned, because the loss
+of a constant network does not increase.
 """
 
 from __future__ import annotations
@@ -33,23 +33,20 @@ LOST = {"cola": 0.0, "stsb": 0.0}  # what a constant answer scores where that is
 VANILLA, OURS, FRESH = "vanilla", "freelb", "freelb_fresh"
 RIVALS = ("pgd", "free_at")
 YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # of tables 3.4 and 3.6
-PROVOKED = ("pgd", VANILLA)
+COMPARED = ("pgd", VANILLA)
 REFERENCES = ("freelb", "pgd")
 AT_LEAST = Above(0.0, strict=False)
-#: of the double-precision gradients, relative to the largest entry
-EQUAL = 1e-9
-RTE = (
-    "rte: 88.13 is printed for FreeLB; five seeds of the released script gave 85.7 in the mean (80.6 to 88.8)"
-)
+EQUAL = 1e-9  # of gradients in double precision, relative to the largest entry
+RTE = "rte: FreeLB's printed 88.13 was not reproduced: five seeds of the released script gave 85.7 on average (80.6 to 88.8)"
 
 
 def trained(task: str, method: str) -> Where:
-    """The fine-tunings of RoBERTa on a task by a method."""
+    """Selects the fine-tunings of RoBERTa on a task by a method."""
     return {"step": STEP, "encoder": ENCODER, "task": task, "method": method}
 
 
 def counts(evidence: Evidence, task: str, rivals: Sequence[str] = ()) -> bool:
-    """Whether most of the vanilla trainings of a task are above its majority answer, and most of those of one of the ``rivals``."""
+    """Whether most vanilla runs of a task are better than its majority answer, and most runs of at least one of the ``rivals``."""
     words = _ends(evidence, task, VANILLA)
     return 2 * words.count("ok") > len(words) and not (
         rivals and all(_lost(evidence, task, one) for one in rivals)
@@ -57,7 +54,7 @@ def counts(evidence: Evidence, task: str, rivals: Sequence[str] = ()) -> bool:
 
 
 def _lost(evidence: Evidence, task: str, method: str) -> bool:
-    """Whether there are trainings, and at least half of them ended at the majority answer, or diverged."""
+    """Whether there are runs, and at least half of them ended at the majority answer or diverged."""
     words = _ends(evidence, task, method)
     return bool(words) and 2 * words.count("ok") <= len(words)
 
@@ -67,7 +64,7 @@ def _ends(evidence: Evidence, task: str, method: str) -> list[str]:
 
 
 def freelb_beats_pgd(evidence: Evidence) -> Finding:
-    """Median over seeds of FreeLB's score minus the better one of PGD's and FreeAT's >= 0 on a majority of the tasks that count."""
+    """On most tasks that count, the median over seeds of FreeLB's score minus the better of PGD's and FreeAT's is at least 0."""
     pairs: dict[str, tuple[Sample, Sample]] = {}
     missing = []
     for task in _tasks(evidence, OURS):
@@ -92,7 +89,7 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
             AT_LEAST,
             role=STEP,
             decides=False,
-            notes=[_said(evidence, task, method) for method in (VANILLA, OURS, *RIVALS)],
+            notes=[_summary(evidence, task, method) for method in (VANILLA, OURS, *RIVALS)],
         )
         for task, pair in pairs.items()
     ]
@@ -101,17 +98,17 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
 
 
 def mask_reuse(evidence: Evidence) -> Finding:
-    """Median with one mask for all passes minus median with new ones > 0, on every task that counts and was trained with both."""
-    return _apart(evidence, [(OURS, FRESH)], Above(0.0), "FreeLB with masks reused and drawn anew")
+    """On every task that counts and has both, the median with shared masks exceeds the median with fresh masks."""
+    return _apart(evidence, [(OURS, FRESH)], Above(0.0), "FreeLB with shared and with fresh masks")
 
 
 def yopo_not_better(evidence: Evidence) -> Finding:
-    """Median of FreeLB minus median of YOPO >= 0 on every task that counts, against each YOPO that was trained there."""
+    """On every task that counts, the median of FreeLB is at least that of each YOPO run there."""
     return _apart(evidence, [(OURS, yopo) for yopo in YOPO], AT_LEAST, "FreeLB and YOPO")
 
 
 def _apart(evidence: Evidence, sides: Sequence[tuple[str, str]], claimed: Above, words: str) -> Finding:
-    """Differences of medians, a task and pair of methods each; those of tasks that count decide, or all where none does."""
+    """Differences of medians for each task and pair of methods; tasks that count decide, or all tasks if none counts."""
     both = {
         (task, left, right): (_score(evidence, task, left), _score(evidence, task, right))
         for left, right in sides
@@ -122,7 +119,7 @@ def _apart(evidence: Evidence, sides: Sequence[tuple[str, str]], claimed: Above,
     parts = {}
     for (task, left, right), (ours, theirs) in both.items():
         name = f"{task}: {left} - {right}"
-        notes = [_said(evidence, task, method) for method in (VANILLA, left, right)]
+        notes = [_summary(evidence, task, method) for method in (VANILLA, left, right)]
         decides = (task, left, right) in judged
         notes += [_left_out(task)] * (not decides)
         parts[name] = medians.difference(name, ours, theirs, claimed, role=STEP, decides=decides, notes=notes)
@@ -130,33 +127,33 @@ def _apart(evidence: Evidence, sides: Sequence[tuple[str, str]], claimed: Above,
 
 
 def smallest_max_increase(evidence: Evidence) -> Finding:
-    """Largest increase of the loss (a run's median over samples) of FreeLB minus PGD's and minus vanilla's < 0, medians over seeds.
+    """The maximal loss increase (median over samples, then over seeds) of FreeLB is below PGD's and below vanilla's.
 
-    On every task that counts, with the balls of both references: each is in favour of its own.
+    On every task that counts and with the radii of both references, because a radius favours its own reference.
     """
-    where = {"step": "provoke", "encoder": ENCODER}
+    where = {"step": "max_loss_increase", "encoder": ENCODER}
     tasks = _ordered({run.labels["task"] for run in select(evidence.runs, where)})
-    judged = [task for task in tasks if _provoked(evidence, task)] or tasks
+    judged = [task for task in tasks if _learned_by_all(evidence, task)] or tasks
     parts = {}
     for task in tasks:
         for reference in REFERENCES:
             ours, *rivals = (
                 sample(
                     evidence,
-                    f"provoke.increase_{model}_{reference}_nats",
+                    f"max_loss_increase.increase_{model}_{reference}_nats",
                     {**where, "task": task},
                     network=f"{ENCODER}/{task}/{model}",
                 )
-                for model in (OURS, *PROVOKED)
+                for model in (OURS, *COMPARED)
             )
-            for rival, theirs in zip(PROVOKED, rivals):
-                name = f"{task}, balls of {reference}: {OURS} - {rival}"
+            for rival, theirs in zip(COMPARED, rivals):
+                name = f"{task}, radii of {reference}: {OURS} - {rival}"
                 notes = [
                     f"{one.network.split('/')[2]}: {mean(one):.3g} nats"
                     for one in (ours, theirs)
                     if one.values
                 ]
-                notes += [_said(evidence, task, model) for model in (OURS, rival)]
+                notes += [_summary(evidence, task, model) for model in (OURS, rival)]
                 notes += [_left_out(task)] * (task not in judged)
                 parts[name] = medians.difference(
                     name,
@@ -168,31 +165,27 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
                     decides=task in judged,
                     notes=notes,
                 )
-    return finding(parts or {"the largest increase of the loss": None})
+    return finding(parts or {"the maximal increase of the loss": None})
 
 
-def _provoked(evidence: Evidence, task: str) -> bool:
-    """Whether the networks that are compared, and those that the balls are of, have learned the task."""
+def _learned_by_all(evidence: Evidence, task: str) -> bool:
+    """Whether the compared networks and the references have learned the task."""
     return counts(evidence, task) and not any(
-        _lost(evidence, task, one) for one in {OURS, *PROVOKED, *REFERENCES}
+        _lost(evidence, task, one) for one in {OURS, *COMPARED, *REFERENCES}
     )
 
 
-def gradient_is_free(evidence: Evidence) -> Finding:
-    """FreeLB's gradient is that of the K-fold virtual batch with its perturbations and masks, in every case; nothing is trained."""
-    runs = [
-        run
-        for run in select(evidence.runs, {"step": "count", "family": "gradient"})
-        if run.file("gradients.csv")
-    ]
+def gradient_equals_virtual_batch(evidence: Evidence) -> Finding:
+    """FreeLB's gradient equals that of the K-fold virtual batch with the same perturbations and masks, in every case; no training."""
+    runs = [run for run in select(evidence.runs, {"step": "check_gradient"}) if run.file("gradients.csv")]
     rows = [row for run in runs for row in run.rows("gradients.csv")]
     if not rows:
-        return Finding(missing=["no runs for FreeLB's gradient"])
+        return Finding(missing=["no run of check_gradient"])
     apart = [float(row["difference"]) for row in rows]
     folders = tuple(run.folder for run in runs)
     notes = [f"{row['case']}, {row['passes']} passes: {gap:.1e}" for row, gap in zip(rows, apart)]
-    words = f"the accumulated gradient is the virtual batch's within {EQUAL:g}"
-    failures = sum(not gap <= EQUAL for gap in apart)  # a number that is none fails
+    words = f"the accumulated gradient equals the virtual batch's within {EQUAL:g}"
+    failures = sum(not gap <= EQUAL for gap in apart)  # NaN fails
     return Finding([Exact(words, len(rows), failures, True, folders, tuple(notes))])
 
 
@@ -201,36 +194,36 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "mask_reuse": mask_reuse,
     "yopo_not_better": yopo_not_better,
     "smallest_max_increase": smallest_max_increase,
-    "gradient_is_free": gradient_is_free,
+    "gradient_equals_virtual_batch": gradient_equals_virtual_batch,
 }
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Fewer than 3 seeds, or tasks of which none counts."""
+    """The reasons why a comparison is underpowered: fewer than 3 seeds, or no task that counts."""
     seeds, needed = len(comparison.seeds), classified.MIN_SEEDS
     reasons = [] if seeds >= needed else [f"{seeds} seed{'s' * (seeds > 1)}, needs {needed}"]
     tasks: dict[str, list[str]] = {}
     for _, task, methods in (name.split("/") for name, _, _ in comparison.keys):
         tasks.setdefault(task, []).extend(one for one in methods.split("+") if one not in (OURS, VANILLA))
-    said = ", ".join(tasks)
+    names = ", ".join(tasks)
     if not any(counts(evidence, task) for task in tasks):
-        reasons.append(f"vanilla training is not above the majority answer on {said}")
-    elif comparison.unit == NATS and not any(_provoked(evidence, task) for task in tasks):
-        reasons.append(f"FreeLB or PGD is not above the majority answer on {said}")
+        reasons.append(f"vanilla training is not above the majority answer on {names}")
+    elif comparison.unit == NATS and not any(_learned_by_all(evidence, task) for task in tasks):
+        reasons.append(f"FreeLB or PGD is not above the majority answer on {names}")
     elif comparison.unit != NATS and not any(counts(evidence, *one) for one in tasks.items()):
         rivals = dict.fromkeys(rival for each in tasks.values() for rival in each)
-        reasons.append(f"{' and '.join(rivals)}: not above the majority answer on {said}")
+        reasons.append(f"{' and '.join(rivals)}: not above the majority answer on {names}")
     return reasons
 
 
 def _score(evidence: Evidence, task: str, method: str) -> Sample:
-    """By seed; a training that diverged without a score has that of a constant answer."""
+    """Scores by seed; a run that diverged without a score gets the score of a constant answer."""
     name, lost = f"{ENCODER}/{task}/{method}", LOST.get(task, "majority_frac")
     return sample(evidence, SCORE, trained(task, method), network=name, lost=lost)
 
 
 def _tasks(evidence: Evidence, method: str) -> list[str]:
-    """That the method was trained on."""
+    """The tasks on which the method was run."""
     where = {"step": STEP, "encoder": ENCODER, "method": method}
     return _ordered({run.labels["task"] for run in select(evidence.runs, where)})
 
@@ -239,7 +232,7 @@ def _ordered(tasks: set[str]) -> list[str]:
     return sorted(tasks, key=lambda task: (KNOWN.index(task) if task in KNOWN else len(KNOWN), task))
 
 
-def _said(evidence: Evidence, task: str, method: str) -> str:
+def _summary(evidence: Evidence, task: str, method: str) -> str:
     """``freelb: median 88.1%; 1 of 5 not converged``."""
     import numpy as np
 
@@ -257,4 +250,4 @@ def _said(evidence: Evidence, task: str, method: str) -> str:
 
 
 def _left_out(task: str) -> str:
-    return f"{task}: vanilla training, or what is compared, is not above the majority answer, left out"
+    return f"{task}: left out, because vanilla or the compared runs are not above the majority answer"

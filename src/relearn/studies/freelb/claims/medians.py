@@ -1,9 +1,9 @@
-r"""Comparisons of medians over seeds, where a paper prints medians: bootstrap over seeds, whole trainings drawn together.
+r"""Comparisons of medians over seeds, for papers that print medians: a bootstrap over seeds.
 
-A seed is drawn with its trainings of all methods and tasks, as they share data order and first weights. The percentile
+A seed is resampled with its runs of all methods and tasks, because they share data order and initial weights. The percentile
 levels are expanded for few clusters, as in :func:`relearn.report.statistics.clustered_mean`. Below 6 seeds no bootstrap of
 a median reaches 95%: the range of n values covers their median with probability :math:`1 - 2^{1-n}` (75% at 3, 94% at 5).
-There the interval is widened to Student's of the mean.
+There the interval is widened to Student's interval of the mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relearn.report.seeds import Sample, comparison
 from relearn.report.statistics import RESAMPLES, SEED, Interval, expanded_level, student_mean
 from relearn.report.verdicts import Side
 
-ENOUGH = 6  # seeds whose range covers a median with more than 95%
+ENOUGH = 6  # seeds whose range covers the median with a probability above 95%
 METHOD = "bootstrap over seeds, widened to Student's t below 6 seeds"
 Statistic = Callable[[np.ndarray], np.ndarray]  # (draws, seeds, columns) → (draws,)
 
@@ -33,7 +33,7 @@ def difference(
     decides: bool = True,
     notes: Sequence[str] = (),
 ) -> Comparison | None:
-    """median(left) - median(right) over the seeds that both have; None where they share none."""
+    """median(left) - median(right) over the shared seeds; None without a shared seed."""
     seeds = sorted(left.values.keys() & right.values.keys())
     if not seeds:
         return None
@@ -47,7 +47,7 @@ def difference(
 
 
 def best(name: str, samples: Sequence[Sample]) -> Sample:
-    """By seed the greatest of several samples, at the seeds that all of them have."""
+    """The maximum of several samples by seed, over the shared seeds."""
     seeds = sorted(set.intersection(*(set(one.values) for one in samples)))
     values = {seed: max(one.values[seed] for one in samples) for seed in seeds}
     return Sample(name, values, tuple(run for one in samples for run in one.runs))
@@ -63,10 +63,10 @@ def most(
     decides: bool = True,
     notes: Sequence[str] = (),
 ) -> Comparison | None:
-    r"""What holds on a majority of T tasks: of the medians over seeds of left - right the :math:`(\lfloor T/2 \rfloor + 1)`-th largest.
+    r"""The :math:`(\lfloor T/2 \rfloor + 1)`-th largest of T tasks' medians over seeds of left - right.
 
-    It is at least a threshold exactly where more than half of the tasks' medians are. Over the seeds that all samples have; None
-    where there is none.
+    It reaches a threshold exactly if the medians of more than half of the tasks do. Over the seeds that all samples share; None
+    without one.
     """
     samples = [one for pair in pairs.values() for one in pair]
     seeds = sorted(set.intersection(*(set(one.values) for one in samples))) if samples else []
@@ -84,7 +84,7 @@ def most(
 
 
 def _drawn(values: np.ndarray, statistic: Statistic, wider: Sequence[Interval], rank: int) -> Interval:
-    """Of a statistic of ``values`` (seeds, columns); ``wider`` are Student's intervals, of which the ``rank``-th largest ends count."""
+    """The interval of a statistic of ``values`` (seeds, columns); it takes the ``rank``-th largest ends of ``wider``."""
     count = len(values)
     estimate = float(statistic(values[None])[0])
     low, high = (

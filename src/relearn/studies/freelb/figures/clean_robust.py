@@ -1,4 +1,4 @@
-"""What adversarial training does to clean accuracy: on images beside the robust accuracy that it gains, on texts task by task."""
+"""The effect of adversarial training on clean accuracy: on images against robust accuracy, on texts for each task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMAGES, TEXTS = "images", "texts"
 REFERENCE = "vanilla"
 MARKS = "soD^"
 COLOUR = (MUTED, *(COLOURS[name] for name in ("start", "bullseye_polytope", "gradinit")))
-CLEAN = "contrast.acc_frac"
+CLEAN = "train_images_adversarially.acc_frac"
 NAMES = {
     "rte": "RTE",
     "cola": "CoLA",
@@ -39,9 +39,10 @@ NAMES = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a seed, and behind them (seed empty) their mean and range: of clean and robust accuracy, or of the change on a task.
+    """One row per seed, then their mean and range (seed empty): clean and robust accuracy, or the change of the score on a task.
 
-    A change is a dev score minus vanilla training's of the same seed; ``counts`` is 0 for a task that vanilla training does not learn.
+    A change is a dev score minus that of vanilla training with the same seed; ``counts`` is 0 for a task that vanilla training
+    does not learn.
     """
     robust, score = (column.quantity for column in artefact.columns)
     found = []
@@ -87,7 +88,7 @@ def _rows(
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One legend of methods over both panels."""
+    """Draw both panels with one legend of the methods."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -136,7 +137,7 @@ def _texts(
     looks: Mapping[str, tuple[str, str]],
     tasks: Sequence[str],
 ) -> None:
-    """Tasks from top to bottom, the methods of a task beside each other."""
+    """Draw the tasks from top to bottom, with the methods of a task next to each other."""
     series = [name for name in looks if name != REFERENCE]
     for point in points:
         colour, mark = looks[point["series"]]

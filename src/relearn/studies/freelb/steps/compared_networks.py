@@ -1,4 +1,4 @@
-"""What `provoke` looks at: a network with the texts as it reads them, and read from word embeddings instead of tokens."""
+"""A network of `max_loss_increase` with its tokenized samples, evaluated at given word embeddings instead of tokens."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """A network, and the samples as its tokenizer reads them.
+    """A network, and the samples as its tokenizer encodes them.
 
     Raises:
-        ValueError: a file of something else; an answer that does not fit the task's.
+        ValueError: the file holds no such network, or its output does not fit the task.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Network:
                 f"{name}: a network of {self.net.kind}, {self.net.classes} outputs (allowed: one of {kind})"
             )
 
-    def some(self, numbers: Tensor) -> Some:
-        """These samples, all of one number of candidates."""
-        return Some(self, numbers)
+    def samples(self, numbers: Tensor) -> Samples:
+        """The samples with these numbers, which all have the same number of candidates."""
+        return Samples(self, numbers)
 
 
-class Some:
-    """Some samples and their word embeddings, from which the network can be read."""
+class Samples:
+    """Samples and their word embeddings, at which the network can be evaluated."""
 
     def __init__(self, network: Network, numbers: Tensor) -> None:
         import torch
@@ -59,9 +59,9 @@ class Some:
             self.embeds = network.table(self.given[0])
 
     def losses_of(self, rows: Any) -> Losses:
-        """The losses of these of the samples at given embeddings.
+        """The losses of the samples ``rows`` as a function of their word embeddings.
 
-        The table's output is replaced on its way, so that positions, types and padding stay as the tokens have them.
+        A hook replaces the output of the embedding table, so that positions, types and padding are those of the tokens.
         """
         from relearn.measures.loss_increase import sample_losses
 

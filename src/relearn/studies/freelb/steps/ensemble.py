@@ -1,17 +1,18 @@
-"""vote: what the trainings of one method say together, task by task, and the benchmark's submission (zhu2022, section 3.5, table 3.2).
+"""ensemble: combine the fine-tunings of a method, task by task, and write the benchmark's submission (zhu2022, table 3.2).
 
-Settings: members [{task, seed, name (of the run; the task where it is left out)}], in the order of the inputs.
-Input: answers: as many answers.csv of finetune.
-Output: scores.csv (task, part, metric, value, members_count, samples_count), submission.zip (of GLUE's tasks among them, see
-relearn.data.glue_submission; without any an empty zip).
+Settings: members [{task, seed, name (of the run; default the task)}], in the order of the inputs.
+Input: answers: one answers.csv of finetune for each member.
+Output: scores.csv (task, part, metric, value, members_count, samples_count), submission.zip (GLUE's tasks among them, see
+relearn.data.glue_submission; an empty zip without any).
 
-Members of a task must have answered the same samples. Answers are the mean over members of the probabilities of classes or candidates,
-or of values; among equals the first class. The paper does not say how its ensembles join their models' answers (table 3.2 has a single
-model for BERT and ensembles for RoBERTa); the mean of probabilities is the usual way. A member without answers (it diverged) is left out.
+The members of a task must have answered the same samples. The ensemble's answer is the mean of the members' probabilities of classes
+or candidates, or of their values; of equal classes the first. The paper does not state how its ensembles combine the models' answers
+(table 3.2 has a single model for BERT and ensembles for RoBERTa); the mean of probabilities is the usual way. A member without
+answers, because it diverged, is left out.
 
-Metrics, for each task: <task>_dev_score_frac (its main one), <task>_<part>_<metric> for each part whose answers are known
-(cola_dev_mcc, stsb_test_pearson); overall_test_frac, the benchmark's own mean, where all of its test parts are;
-members_count (that had answers), answers_count (test samples in the submission).
+Metrics, for each task: <task>_dev_score_frac (its main metric), <task>_<part>_<metric> for each part with known labels
+(cola_dev_mcc, stsb_test_pearson); overall_test_frac, the benchmark's mean score, where all of its test parts have labels;
+members_count (with answers), answers_count (test samples in the submission).
 Outcome: ok, or diverged where no member has answers.
 """
 
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 SCORES = ("task", "part", "metric", "value", "members_count", "samples_count")
-NOTHING = b"PK\x05\x06" + bytes(18)  # a zip without members
+EMPTY = b"PK\x05\x06" + bytes(18)  # a zip without members
 
 
 class Part(NamedTuple):
-    """One part of a task as a member answered it; no outputs: it diverged."""
+    """One part of a task as a member answered it; without outputs if the member diverged."""
 
     ids: list[str]
     labels: list[str]
@@ -59,7 +60,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     table: list[list[Any]] = []
     submitted: dict[str, dict[str, float]] = {}
     scored: dict[str, dict[str, float]] = {}
-    notes, voted = [], 0
+    notes, used = [], 0
     for task in dict.fromkeys(one["task"] for one in members):
         given = [read(path) for one, path in zip(members, files) if one["task"] == task]
         usable = [one for one in given if all(part.outputs for part in one.values())]
@@ -67,7 +68,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             notes.append(f"{task}: {len(given) - len(usable)} of {len(given)} members without answers")
         if not usable:
             continue
-        voted += len(usable)
+        used += len(usable)
         kind, metric = metric_of(task)
         for part, (ids, labels, outputs) in together(task, kind, usable).items():
             sheet = sheet_of(task, part)
@@ -83,9 +84,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             if part == "dev":
                 metrics[f"{task}_dev_score_frac"] = found[metric]
             table += [[task, part, name, value, len(usable), len(ids)] for name, value in found.items()]
-    metrics["members_count"] = float(voted)
+    metrics["members_count"] = float(used)
     metrics["answers_count"] = float(sum(map(len, submitted.values())))
-    with contextlib.suppress(ValueError):  # a task is missing, or its answers are the benchmark's secret
+    with contextlib.suppress(ValueError):  # a task is missing, or its labels are not public
         metrics["overall_test_frac"] = overall(scored)
     write_rows(run.output("scores.csv"), SCORES, table)
     packed = run.output("submission.zip")
@@ -95,20 +96,20 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             f"{SHEETS[one].name}: {len(submitted[one])} of {SHEETS[one].count} answers" for one in submitted
         ]
         if missing:
-            notes.append(f"a whole submission has besides: {', '.join(missing)}")
+            notes.append(f"missing from a complete submission: {', '.join(missing)}")
     else:
-        packed.write_bytes(NOTHING)
+        packed.write_bytes(EMPTY)
         notes.append("no task of the benchmark among the members: the submission is empty")
     run.finish(
         metrics,
-        outcome="ok" if voted else "diverged",
-        outcome_reason=None if voted else "no member has answers",
+        outcome="ok" if used else "diverged",
+        outcome_reason=None if used else "no member has answers",
         notes=notes,
     )
 
 
 def sheet_of(task: str, part: str) -> str:
-    """The benchmark's table that a part answers, "" for none: the test part, mnli's of other genres, another task's test part."""
+    """The benchmark's table for a part: a test part, mnli's mismatched test part, or another task's test part; "" for none."""
     if part.startswith("test"):
         return task.removesuffix("_pairs") + part.removeprefix("test")
     return "" if part.startswith("dev") else part
@@ -118,7 +119,7 @@ def read(path: Path) -> dict[str, Part]:
     """The parts of an answers.csv.
 
     Raises:
-        ValueError: another table; answers that are no finite numbers, or to some samples of a part alone.
+        ValueError: the columns differ, a logit is not finite, or only some samples of a part have answers.
     """
     from relearn.studies.freelb.steps.finetune import ANSWERS
 
@@ -156,7 +157,7 @@ def together(
     r"""Ids, labels and the mean :math:`\frac1M \sum_m p_m` of each part, p a member's probabilities (or values).
 
     Raises:
-        ValueError: members that answered other samples, or among other classes or candidates.
+        ValueError: the members answered different samples, or have different classes or candidates.
     """
     first = members[0]
     for other in members[1:]:
@@ -186,14 +187,14 @@ def mean(kind: str, outputs: Sequence[Sequence[float]]) -> list[float]:
 
 
 def softmax(logits: Sequence[float]) -> list[float]:
-    """Probabilities."""
+    """Softmax of one sample's logits."""
     most = max(logits)
     powers = [math.exp(one - most) for one in logits]
     return [one / math.fsum(powers) for one in powers]
 
 
 def submission(kind: str, ids: Sequence[str], outputs: list[list[float]]) -> dict[str, float]:
-    """The answer to each test sample, as the benchmark counts them."""
+    """The answer to each test sample in the benchmark's form."""
     from relearn.measures.glue_scores import entailment_answers
     from relearn.studies.freelb.steps.finetune_scores import answers
 

@@ -1,4 +1,4 @@
-"""What `finetune` measures: losses, outputs of a part, its scores, and whether they are better than a constant answer's."""
+"""Losses, predictions and scores of `finetune`, and the test against a constant answer."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LOSSES = {
 
 
 def class_error(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy in nats, (B, C) and (B,), in single precision at least; for ranking over the candidates."""
+    """Mean cross entropy in nats of (B, C) logits and (B,) labels, in single precision or better; C counts classes or candidates."""
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
 
 
 def squared_error(values: Tensor, labels: Tensor) -> Tensor:
-    """Mean squared error, (B,) and (B,), in the labels' squared units, in single precision at least."""
+    """Mean squared error of (B,) values and (B,) labels, in the labels' squared unit, in single precision or better."""
     from torch.nn.functional import mse_loss
 
     wide = values if values.element_size() > 2 else values.float()
@@ -37,12 +37,12 @@ def squared_error(values: Tensor, labels: Tensor) -> Tensor:
 
 
 def loss_of(kind: str) -> Any:
-    """The loss of a kind of answer."""
+    """The loss for a kind of answer."""
     return squared_error if kind == "regression" else class_error
 
 
 def predict(model: Any, batches: SentenceBatches, precision: str) -> list[list[float]] | None:
-    """The outputs of each sample in its order: a logit a class, a value, or a score a candidate; None where one is not finite."""
+    """The outputs of each sample in order: logits of the classes, a value, or scores of the candidates; None if one is not finite."""
     import contextlib
 
     import torch
@@ -60,7 +60,7 @@ def predict(model: Any, batches: SentenceBatches, precision: str) -> list[list[f
 
 
 def answers(kind: str, outputs: list[list[float]]) -> Tensor:
-    """What the outputs say, (N,): a value, or the number of the highest (the first of equals)."""
+    """The predictions, (N,): values, or the index of the highest output (the first of equals)."""
     import torch
 
     if kind == "regression":
@@ -69,7 +69,7 @@ def answers(kind: str, outputs: list[list[float]]) -> Tensor:
 
 
 def measured(kind: str, classes: int, outputs: list[list[float]], labels: Tensor) -> dict[str, float]:
-    """All scores that are defined, by the names of relearn.measures.glue_scores: f1 only where there are two classes."""
+    """All scores that are defined, named as in relearn.measures.glue_scores; f1 only for two classes."""
     from relearn.measures.glue_scores import KINDS, scores
 
     names = [name for name in KINDS[kind] if name != "f1" or classes == 2]
@@ -79,14 +79,14 @@ def measured(kind: str, classes: int, outputs: list[list[float]], labels: Tensor
 
 
 def recorded(part: str, found: Mapping[str, float]) -> dict[str, float]:
-    """The scores as a record names them: ``dev_accuracy_frac``, ``dev_pearson``."""
+    """The scores by their names in a record: ``dev_accuracy_frac``, ``dev_pearson``."""
     from relearn.measures.glue_scores import RECORD_NAMES
 
     return {f"{part}_{RECORD_NAMES[name]}": value for name, value in found.items()}
 
 
 def majority(examples: Examples, kind: str) -> float | None:
-    """The accuracy of the best constant answer; a choice at random counts where candidates are ranked. None for values."""
+    """The accuracy of the best constant answer, at least that of a random choice where candidates are ranked; None for values."""
     if kind == "regression" or examples.labels is None:
         return None
     most = float(examples.labels.bincount().max()) / len(examples)
@@ -96,10 +96,10 @@ def majority(examples: Examples, kind: str) -> float | None:
 
 
 def learned(metric: str, found: Mapping[str, float], chance: float | None, count: int) -> bool:
-    r"""Whether an answer is better than a constant one by :data:`~relearn.steps.trained.chance.ERRORS` standard errors, N samples.
+    r"""Whether N answers are better than a constant one by :data:`~relearn.steps.trained.chance.ERRORS` standard errors.
 
-    By accuracy against that of the majority, :math:`\sqrt{p(1-p)/N}`; where a coefficient decides (Matthews, Pearson, Spearman) by
-    that against 0, :math:`1/\sqrt{N-1}`, its error where there is no relation.
+    Accuracy is compared with the majority's p, standard error :math:`\sqrt{p(1-p)/N}`. A coefficient (Matthews, Pearson,
+    Spearman) is compared with 0, standard error :math:`1/\sqrt{N-1}` without a relation.
     """
     if metric in ("mcc", "pearson", "spearman"):
         return found.get(metric, 0.0) > ERRORS / math.sqrt(max(count - 1, 1))
@@ -109,8 +109,8 @@ def learned(metric: str, found: Mapping[str, float], chance: float | None, count
 
 
 def rows(part: str, examples: Examples, outputs: list[list[float]] | None) -> Iterator[list[Any]]:
-    """Rows of answers.csv: part, id, label, and the outputs with nine digits, which single precision needs, joined by spaces."""
+    """Rows of answers.csv: part, id, label, and the outputs joined by spaces, with the nine digits of single precision."""
     labels = [None] * len(examples) if examples.labels is None else examples.labels.tolist()
     for place, (name, label) in enumerate(zip(examples.ids, labels)):
-        said = "" if outputs is None else " ".join(f"{one:.9g}" for one in outputs[place])
-        yield [part, name, label, said]
+        logits = "" if outputs is None else " ".join(f"{one:.9g}" for one in outputs[place])
+        yield [part, name, label, logits]

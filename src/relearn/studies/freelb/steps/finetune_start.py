@@ -1,4 +1,4 @@
-"""What `finetune` begins with: settings that are in order, a method, a task's texts, a model and its tokenizer."""
+"""Set-up of `finetune`: validated settings, gradient strategy, data, model and tokenizer."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ WORDS = (
     *("passes", "step_size", "eps", "start_norm", "project", "clean_first", "mask", "reuse_masks"),
     *("inner", "inner_step"),
 )
-NAMES = {"inner_step": "step"}  # where a strategy's own word says too little in params.yaml
+NAMES = {"inner_step": "step"}  # settings whose name differs from the argument of the strategy
 PARTS = ("train", "dev", "test")
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Refuse, before anything is read, what would fail after it.
+    """Check the settings before anything is read.
 
     Raises:
-        ValueError: an unknown method or word of it, no step, no evaluation, a batch that cannot be accumulated.
+        ValueError: the method or one of its keys is unknown, a number is below 1, or the batch cannot be divided.
     """
     method = settings["method"]
     if method.get("kind") not in METHODS:
@@ -51,10 +51,10 @@ def _at_least_one(key: str, value: Any) -> None:
 
 
 def gradient(settings: Mapping[str, Any]) -> Any:
-    """The gradient strategy of ``method``, in ``accumulate`` shares.
+    """The gradient strategy of ``method``, over ``accumulate`` micro-batches.
 
     Raises:
-        ValueError: what the method refuses.
+        ValueError: the strategy refuses a setting.
     """
     from relearn.methods.gradient_accumulation import GradientAccumulation
     from relearn.methods.gradient_strategies import strategy
@@ -67,7 +67,7 @@ def gradient(settings: Mapping[str, Any]) -> Any:
 
 
 def passes(settings: Mapping[str, Any]) -> int:
-    """Forward and backward passes of an update."""
+    """Forward and backward passes per update."""
     from relearn.methods.gradient_strategies import passes_of
 
     method = settings["method"]
@@ -75,15 +75,15 @@ def passes(settings: Mapping[str, Any]) -> int:
 
 
 def replays(settings: Mapping[str, Any]) -> int:
-    """How often each minibatch comes in a row: K times with FreeAT, which updates after every pass."""
+    """Repetitions of each minibatch: K with FreeAT, which updates after every pass, else 1."""
     return int(settings["method"]["passes"]) if settings["method"]["kind"] == "free_at" else 1
 
 
 def read(settings: Mapping[str, Any]) -> TextTask:
-    """The task, its training part joined by those of ``with_tasks``.
+    """The task; the training parts of ``with_tasks`` are added to its own.
 
     Raises:
-        ValueError: an unknown task, one of ``with_tasks`` that has other answers, a task without training or dev labels.
+        ValueError: a task is unknown, one of ``with_tasks`` has another kind of answer, or there are no training or dev labels.
     """
     from dataclasses import replace
 
@@ -104,10 +104,10 @@ def read(settings: Mapping[str, Any]) -> TextTask:
 
 
 def answered(settings: Mapping[str, Any], task: TextTask) -> dict[str, Examples]:
-    """The parts that the kept network answers, dev first; see the step.
+    """The parts that the kept network answers, dev first.
 
     Raises:
-        ValueError: a task of ``answered`` that has other answers.
+        ValueError: a task of ``answered`` has another kind of answer.
     """
     from relearn.data.mirror import mirror_of
     from relearn.data.text_tasks import read as read_task
@@ -128,7 +128,7 @@ def _alike(key: str, name: str, other: TextTask, task: TextTask) -> None:
 
 
 def joined(parts: Mapping[str, Examples]) -> Examples:
-    """The samples of several tasks, one task after the other, ``task:`` before each id."""
+    """The samples of several tasks, one task after another; ids get the prefix ``task:``."""
     import torch
 
     from relearn.data.examples import Examples
@@ -144,15 +144,15 @@ def joined(parts: Mapping[str, Examples]) -> Examples:
 def start(
     settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], task: TextTask
 ) -> tuple[SentenceClassifier, SentenceTokenizer]:
-    """The model with its answer's head, and its tokenizer: another task's model, an encoder made before, a checkpoint, or a new one.
+    """The model with its output head, and its tokenizer.
 
-    The first of these that is there: the input ``start``, whose head stays where kind and classes are the same; the input ``encoder``;
-    ``encoder.checkpoint``; the sizes of ``encoder``, with a vocabulary learnt from the training texts. What has no numbers yet is
-    drawn from torch's global generator.
+    The first source that exists is used: the input ``start``, whose head is kept where kind and classes are the same; the input
+    ``encoder``; ``encoder.checkpoint``; the sizes of ``encoder``, with a vocabulary of the training texts. New parameters are drawn
+    from torch's global generator.
 
     Raises:
-        ValueError: no such file or checkpoint, another family than ``encoder.family``, a tokenizer that is not the model's, a
-            ``max_length`` beyond what the encoder reads.
+        ValueError: a file or checkpoint is missing, the family differs from ``encoder.family``, the tokenizer does not belong to the
+            model, or ``max_length`` exceeds the encoder's.
     """
     from relearn.data.sentence_tokens import SentenceTokenizer
     from relearn.data.sentence_vocabulary import train
@@ -163,12 +163,12 @@ def start(
     rates = settings["dropout"], settings.get("attention_dropout")
     given = [*inputs.get("start", []), *inputs.get("encoder", [])]
     if given:
-        config, state, said = files.load_encoder(given[0])
+        config, state, header = files.load_encoder(given[0])
         model = classifier(with_dropout(config, *rates), task.kind, classes)
         take_encoder(model, state)
-        if (said["kind"], said["classes"]) == (task.kind, classes):
-            model.net.load_state_dict(said["head"], strict=False)
-        tokenizer = SentenceTokenizer.from_json(said["tokenizer"])
+        if (header["kind"], header["classes"]) == (task.kind, classes):
+            model.net.load_state_dict(header["head"], strict=False)
+        tokenizer = SentenceTokenizer.from_json(header["tokenizer"])
     elif own.get("checkpoint"):
         name = own["checkpoint"]
         model = from_checkpoint(name, task.kind, classes, dropout=rates[0], attention_dropout=rates[1])
@@ -195,12 +195,12 @@ def start(
 
 
 def outputs(task: TextTask) -> int:
-    """Outputs of a model for the task: one a class, else one."""
+    """Outputs of a model for the task: one per class, else one."""
     return int(task.classes) if task.kind == "classification" else 1
 
 
 def sizes(own: Mapping[str, Any], tokenizer: SentenceTokenizer) -> dict[str, Any]:
-    """The configuration of an encoder of these settings, see relearn.models.sentence_encoder.configuration."""
+    """The configuration of an encoder of these sizes; see relearn.models.sentence_encoder.configuration."""
     from relearn.models.sentence_encoder import configuration
 
     return configuration(

@@ -1,7 +1,8 @@
-"""FreeLB's gradient against the virtual batch's, case by case: zhu2022's chapter 3 at networks of two layers, in float64 on the CPU.
+"""Cases that compare FreeLB's gradient with the gradient of the virtual batch (zhu2022, algorithm 3), in float64 on the CPU.
 
-Encoders of all families with all kinds of answers, with dropout, perturbed in their embeddings; a small convolutional network,
-perturbed in its pixels. The passes share their masks, but for the cases that say otherwise. See :mod:`relearn.measures.virtual_batch`.
+The networks are two-layer encoders of all families with all kinds of answers, perturbed in their embeddings, and a small convolutional
+network, perturbed in its pixels; all with dropout. The passes share their masks, except in the cases named "fresh masks". See
+:mod:`relearn.measures.virtual_batch`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ Row = dict[str, Any]
 
 
 def gradient_cases() -> list[Row]:
-    """Rows with :data:`COLUMNS`: the largest difference of an entry over the largest entry of the virtual batch's gradient.
+    """Rows with :data:`COLUMNS`; ``difference`` is the largest difference of an entry relative to the largest entry of the gradient.
 
     Raises:
-        ValueError: a case whose passes drew no masks, or shared them against its words.
+        ValueError: the passes of a case drew no masks, or did not share them as the case states.
     """
     return [*_sentences(), *_images()]
 
@@ -44,7 +45,7 @@ def _sentences() -> Iterator[Row]:
         for kind in KINDS:
             for reuse in (True, False) if kind == "classification" else (True,):
                 deltas: list[Any] = []
-                strategy = FreeLB(PASSES[kind], reuse_masks=reuse, watch=_noting(deltas), **settings)
+                strategy = FreeLB(PASSES[kind], reuse_masks=reuse, watch=_collecting(deltas), **settings)
                 model, batch = _encoder(family, kind), _batch(kind)
                 loss = mse_loss if kind == "regression" else cross_entropy
                 table = model.get_input_embeddings()
@@ -68,7 +69,7 @@ def _images() -> Iterator[Row]:
         deltas: list[Any] = []
         settings: dict[str, Any] = {"step_size": 0.1, "eps": 0.2, "start_norm": 0.2}
         settings |= {"norm": norm, "space": PixelSpace()}
-        strategy = FreeLB(3, watch=_noting(deltas), **settings)
+        strategy = FreeLB(3, watch=_collecting(deltas), **settings)
         yield _row(f"pixels, {norm}", strategy, deltas, model, cross_entropy, batch, None, True)
 
 
@@ -88,12 +89,12 @@ def _row(
     return {"case": name, "passes": found.passes, "difference": found.difference}
 
 
-def _noting(deltas: list[Any]) -> Any:
+def _collecting(deltas: list[Any]) -> Any:
     return lambda t, delta: deltas.append(delta.clone())
 
 
 def _encoder(family: str, kind: str) -> Any:
-    """Drawn three times as wide as it would start, so that its attention is not flat."""
+    """An encoder with three times the usual initial weights, so that its attention is not uniform."""
     import torch
 
     from relearn.models.sentence_encoder import classifier, configuration
@@ -111,7 +112,7 @@ def _encoder(family: str, kind: str) -> Any:
 
 
 def _batch(kind: str) -> Any:
-    """Rows of random lengths, with token types."""
+    """A batch of rows of random lengths, with token types."""
     import torch
 
     generator = torch.Generator().manual_seed(0)

@@ -1,22 +1,27 @@
-"""provoke: how much the loss near a text grows at most, for networks trained in several ways (zhu2022, section 3.5.3, table 3.5).
+r"""max_loss_increase: the maximal increase of the loss near a text, for networks of several methods (zhu2022, 3.5.3, table 3.5).
 
-Settings: task (see relearn.data.text_tasks; one of classes or candidates), samples (of its dev part, evenly spaced; 0: all); max_length
-(tokens, as in fine-tuning); references (inputs whose radii count: each sample is looked at in the largest ball tried within which this
-network stays right); eps_frac (the first radius, a share of ‖X‖_F, X the sample's word embeddings in the reference), shrink (by which
-share of the first the radius falls, as long as an attack on the reference succeeds); steps, step_size (in the embeddings' unit), starts
-(the first at X, the others random) of every attack; batch_size (samples, questions of a ranking task).
-Inputs: networks to compare, one model.safetensors of ``relearn finetune`` each, by name: vanilla, pgd, freelb.
-Output: increases.csv (id, reference, model, eps, increase_nats, loss_nats): the samples that all networks answer rightly; eps is 0 and
-increase_nats empty where no radius held.
+.. math:: \Delta L_{\max}(X, \epsilon) = \max_{\|\delta\|_F \le \epsilon} L(f(X + \delta), y) - L(f(X), y) \qquad (3.5)
 
-ε, found on the reference, is the same number for all networks. It favours the reference: hence more than one. Everything is computed
-in single precision, also where the run has bf16: the increases are differences far below a bf16 logit's last digit. Random starts hang
-on the seed and the sample's number, so that batches do not matter.
+X are a sample's word embeddings.
+
+Settings: task (see relearn.data.text_tasks; classification or ranking), samples (of its dev part, evenly spaced; 0: all); max_length
+(tokens, as in fine-tuning); references (the inputs whose networks determine the radii: each sample is attacked in the largest ball
+tried within which the reference stays correct); eps_frac (first radius as a share of ‖X‖_F in the reference), shrink (share of the
+first radius by which it falls as long as an attack on the reference succeeds); steps, step_size (in the embeddings' unit), starts (the
+first at X, the others random) of every attack; batch_size (samples, or questions of a ranking task).
+Inputs: the networks to compare, one model.safetensors of ``relearn freelb finetune`` each, by name: vanilla, pgd, freelb.
+Output: increases.csv (id, reference, model, eps, increase_nats, loss_nats): the samples that all networks answer correctly; eps is 0
+and increase_nats empty where no radius was found.
+
+A radius found on the reference is used for all networks. It favours the reference, hence there is more than one. Everything is
+computed in single precision, also where the run has bf16, because the increases are far below the last digit of a bf16 logit. Random
+starts depend on the seed and the number of the sample, so that the batch size does not matter.
 
 Metrics: increase_<model>_<reference>_nats, median over the samples with a radius; loss_<model>_nats, median over the samples that all
-networks answer rightly, samples_count of them; dropped_count, the other samples of the part; unheld_<reference>_count of samples_count
-without a radius; eps_<reference>_frac, median radius as a share of ‖X‖_F; nonfinite_count, looks of all attacks without a finite loss.
-Outcome: ok; not_converged: no sample that all networks answer rightly, or none with a radius. Then there are no increases.
+networks answer correctly, samples_count of them; dropped_count, the other samples of the part; unheld_<reference>_count, those of
+samples_count without a radius; eps_<reference>_frac, median radius as a share of ‖X‖_F; nonfinite_count, evaluations of all attacks
+without a finite loss.
+Outcome: ok; not_converged: no sample that all networks answer correctly, or none with a radius. Then there are no increases.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from relearn.data.examples import Examples
-    from relearn.studies.freelb.steps.compared_networks import Network, Some
+    from relearn.studies.freelb.steps.compared_networks import Network, Samples
 
 NEEDS_TORCH = True
 INCREASES = ("id", "reference", "model", "eps", "increase_nats", "loss_nats")
@@ -58,13 +63,13 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         found = Probe(run, settings, networks)
         found.clean()
         for reference in settings["references"]:
-            found.provoke(reference)
+            found.attack_all(reference)
     write_rows(run.output("increases.csv"), INCREASES, found.rows())
     outcome: dict[str, Any] = {}
     if not found.kept:
-        outcome = {"outcome_reason": f"no sample that all of {', '.join(networks)} answer rightly"}
+        outcome = {"outcome_reason": f"no sample that all of {', '.join(networks)} answer correctly"}
     elif not any(one["held"] for one in found.radii.values()):
-        outcome = {"outcome_reason": "no radius within which a reference stays right"}
+        outcome = {"outcome_reason": "no radius within which a reference stays correct"}
     run.finish(
         found.metrics(),
         **({"outcome": "not_converged", **outcome} if outcome else {}),
@@ -76,10 +81,10 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def check(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]]) -> None:
-    """Refuse, before anything is read, what would fail after it.
+    """Check the settings before anything is read.
 
     Raises:
-        ValueError: keys that are missing or unknown, numbers out of range, no network, a reference that is none of them.
+        ValueError: a key is missing or unknown, a number out of range, there is no network, or a reference is not among them.
     """
     if odd := sorted(set(settings) ^ set(KEYS)):
         raise ValueError(f"{odd[0]}: missing or unknown (allowed: {', '.join(KEYS)})")
@@ -104,10 +109,10 @@ def check(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]]) -> None
 
 
 def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
-    """The dev part of the task, and where it comes from.
+    """The dev part of the task, and its source.
 
     Raises:
-        ValueError: an unknown task, one without labels, one of values.
+        ValueError: the task is unknown, has no labels, or is a regression.
     """
     from relearn.data.mirror import mirror_of
     from relearn.data.text_tasks import metric_of
@@ -116,9 +121,9 @@ def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
     name = settings["task"]
     if metric_of(name)[0] == "regression":
         raise ValueError(
-            f"task: {name} asks for values, none of which is right or wrong (allowed: a task of classes or candidates)"
+            f"task: {name} is a regression without correct answers (allowed: classification or ranking)"
         )
-    # of the other parts, which nobody looks at, as little as there is
+    # one sample of the parts that are not used
     task = read_task(name, {"train": 1, "dev": settings["samples"], "test": 1}, mirror_of)
     if task.dev.labels is None or not len(task.dev):
         raise ValueError(f"task: {name} has no labelled dev part (allowed: one that has)")
@@ -126,7 +131,7 @@ def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
 
 
 class Probe:
-    """What is found, sample by sample; finished batches outlive a kill."""
+    """The results by sample; finished batches are kept over a restart."""
 
     def __init__(self, run: Any, settings: Mapping[str, Any], networks: Mapping[str, Network]) -> None:
         from relearn.runs.checkpoint import Checkpoint
@@ -142,7 +147,7 @@ class Probe:
         self.nonfinite = 0
 
     def groups(self, numbers: list[int]) -> list[Tensor]:
-        """Batches of samples that are about equally long."""
+        """Batches of samples of similar length."""
         from itertools import groupby
 
         import torch
@@ -150,11 +155,11 @@ class Probe:
         own = next(iter(self.networks.values())).batches
         candidates, lengths = own.candidates.tolist(), own.lengths.tolist()
         order = sorted(numbers, key=lambda one: (candidates[one], lengths[one], one))
-        parts = [torch.tensor(list(some)) for _, some in groupby(order, key=lambda one: candidates[one])]
-        return [one for some in parts for one in some.split(self.settings["batch_size"])]
+        parts = [torch.tensor(list(group)) for _, group in groupby(order, key=lambda one: candidates[one])]
+        return [one for part in parts for one in part.split(self.settings["batch_size"])]
 
     def clean(self) -> None:
-        """The losses at the samples themselves, and which samples all networks answer rightly."""
+        """Compute the losses without perturbation, and find the samples that all networks answer correctly."""
         import torch
 
         from relearn.measures.loss_increase import sample_losses
@@ -171,8 +176,8 @@ class Probe:
             self.losses[name] = losses.tolist()
         self.kept = right.nonzero().flatten().tolist()
 
-    def provoke(self, reference: str) -> None:
-        """The radii of one reference, and the increases of all networks there."""
+    def attack_all(self, reference: str) -> None:
+        """Find the radii of one reference, and the increases of all networks at these radii."""
         import torch
 
         eps, held = torch.zeros(len(self.ids)), torch.zeros(len(self.ids), dtype=torch.bool)
@@ -190,32 +195,34 @@ class Probe:
                         found["held"],
                         found["shares"],
                     )
-        some = [number for number in self.kept if held[number]]
-        self.radii[reference] = {"eps": eps.tolist(), "held": some, "shares": shares[some].tolist()}
+        inside = [number for number in self.kept if held[number]]
+        self.radii[reference] = {"eps": eps.tolist(), "held": inside, "shares": shares[inside].tolist()}
 
     def batchwise(self, reference: str, model: str, todo: list[int], eps: Tensor) -> Any:
-        """Yield numbers and what their attacks found, batch after batch: those done before, then the others."""
+        """Yield the sample numbers and attack results of each batch; batches finished before a restart are not repeated."""
         from relearn.runs.console import Progress
 
         before = 0
-        with Progress(f"provoke {model} in the balls of {reference}") as progress:
+        with Progress(f"max_loss_increase {model}, radii of {reference}") as progress:
             for place, numbers in enumerate(self.groups(todo)):
                 name = f"{reference}/{model}/{place}"
                 if name not in self.done:
 
-                    def told(share: float, before: int = before, size: int = len(numbers)) -> None:
+                    def report_progress(share: float, before: int = before, size: int = len(numbers)) -> None:
                         progress(before + int(size * share), len(todo))
 
                     radius = None if model == reference else eps[numbers]
-                    self.done[name] = self.attack(self.networks[model].some(numbers), numbers, radius, told)
+                    self.done[name] = self.attack(
+                        self.networks[model].samples(numbers), numbers, radius, report_progress
+                    )
                     self.checkpoint.save({"batches": self.done})
                 before += len(numbers)
                 yield numbers, self.done[name]
 
     def attack(
-        self, some: Some, numbers: Tensor, eps: Tensor | None, told: Callable[[float], None]
+        self, samples: Samples, numbers: Tensor, eps: Tensor | None, report_progress: Callable[[float], None]
     ) -> dict[str, Any]:
-        """Radii and increases where ``eps`` is to be searched for, increases at ``eps`` otherwise; on the CPU."""
+        """Increases at the radii ``eps``, or where it is None radii and increases; on the CPU."""
         import torch
 
         from relearn.measures.loss_increase import largest_increase, sample_norms
@@ -223,22 +230,22 @@ class Probe:
 
         attack: dict[str, Any] = {key: self.settings[key] for key in ("steps", "step_size", "starts")}
         attack |= {"seed": self.seed, "numbers": numbers.tolist()}
-        attack["progress"] = lambda done, count: told(done / count)
+        attack["progress"] = lambda done, count: report_progress(done / count)
         if eps is not None:
-            every = some.losses_of(torch.arange(len(numbers)))
-            at = eps.to(some.embeds)
-            one = largest_increase(every, some.embeds, some.real, at, **attack)
+            every = samples.losses_of(torch.arange(len(numbers)))
+            at = eps.to(samples.embeds)
+            one = largest_increase(every, samples.embeds, samples.real, at, **attack)
             return {"increases": one.increases.cpu(), "nonfinite": one.nonfinite.cpu()}
-        size = sample_norms(some.embeds, some.real)
+        size = sample_norms(samples.embeds, samples.real)
         first, shrink = self.settings["eps_frac"] * size, self.settings["shrink"]
-        found = search_eps(some.losses_of, some.embeds, some.real, first, shrink=shrink, **attack)
+        found = search_eps(samples.losses_of, samples.embeds, samples.real, first, shrink=shrink, **attack)
         return {
             **{key: value.cpu() for key, value in found._asdict().items() if key != "losses"},
             "shares": (found.eps / size).double().cpu(),
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """For increases.csv."""
+        """The rows of increases.csv."""
         return [
             {
                 "id": self.ids[number],
@@ -253,7 +260,7 @@ class Probe:
         ]
 
     def metrics(self) -> dict[str, float]:
-        """Medians and counts; no median of nothing."""
+        """Medians and counts; a median of no samples is left out."""
         found = {
             "samples_count": float(len(self.kept)),
             "dropped_count": float(len(self.ids) - len(self.kept)),

@@ -1,4 +1,4 @@
-"""A sentence model and what reads sentences for it, both from one file of relearn.models.sentence_encoder_files."""
+"""Load a sentence model and its tokenizer from one file of relearn.models.sentence_encoder_files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def load(path: Path, device: str = "cpu") -> tuple[SentenceClassifier, SentenceT
     """The model, in eval mode on ``device``, and its tokenizer.
 
     Raises:
-        ValueError: no such file, or a tokenizer of another vocabulary than the model's.
+        ValueError: there is no such file, or the vocabularies of tokenizer and model differ.
     """
     from relearn.data.sentence_tokens import SentenceTokenizer
     from relearn.models import sentence_encoder_files as files

@@ -1,26 +1,26 @@
-"""contrast: train a network for images plainly or with the adversarial gradients of chapter 3, and attack it (a contrast of ours).
+"""train_images_adversarially: train an image network plainly or with the gradients of chapter 3, and attack it (an addition of ours).
 
-zhu2022 says of images that adversarial training costs clean accuracy, and of texts that it does not; it measures texts alone.
+zhu2022 states that adversarial training costs clean accuracy on images but not on texts; it measures texts alone.
 
 Settings: network {name, width, depth} (of relearn.models); train {epochs, batch_size, lr, momentum, weight_decay, schedule (cosine, or
 step at half and three quarters), crop_padding, flip}; method {kind (vanilla | pgd | free_at | freelb), passes, step_size, eps,
-start_norm, project, norm (linf | l2)} in pixels of [0, 1] (see relearn.methods.gradient_strategies; vanilla has its kind alone);
+start_norm, project, norm (linf | l2)} in pixels of [0, 1] (see relearn.methods.gradient_strategies; vanilla has only its kind);
 attack {eps, step_size, steps, restarts, images (evenly spaced test images; 0: all)}.
-Input: data (what `relearn prepare` wrote; everything that the split left for training is trained on).
-Output: weights.safetensors (see relearn.models.files), history.csv (a row an epoch), answers.csv (sample, label, predicted, fooled;
+Input: data (written by prepare_images; all images of the training split are used).
+Output: weights.safetensors (see relearn.models.files), history.csv (one row per epoch), answers.csv (sample, label, predicted, fooled;
 fooled is empty where the image was not attacked).
 
-The attack is relearn.methods.pgd, an l-infinity ball whatever norm was trained with: other code and other starts than the
-training's, the network in eval mode, the worst point of all restarts. In training the perturbations are made in training mode, as
-the strategies do. With FreeAT each minibatch comes ``passes`` times, with the same crops, and every pass is a step: the schedule is
-``passes`` times as long, so that all adversarial methods cost the same passes and see the same minibatches. Runs of one seed share the
-network's start, the order of the images, their crops and the attack's starts, whatever the method.
+The attack is relearn.methods.pgd in an l-infinity ball, whatever the norm in training. It shares no code and no starting points with
+the training, the network is in eval mode, and the worst point of all restarts counts. In training the perturbations are computed in
+training mode. With FreeAT each minibatch is repeated ``passes`` times with the same crops, and every pass is a step: the schedule is
+``passes`` times as long, so that all adversarial methods cost the same passes and see the same minibatches. Runs with the same seed
+share the initial weights, the order of the images, their crops and the attack's starting points, whatever the method.
 
-Metrics: acc_frac (all test images), robust_acc_frac (of the attacked images: right, and right at all points that the attack visits),
-attacked_acc_frac (clean, of the attacked images), most_frequent_frac, robust_images_count, train_loss_nats (mean of the last epoch, on what
-the method trains on), passes_count (forward and backward passes of the training), steps_count, skipped_count (perturbations left where
-they were, their gradient not being finite), parameters_count, step_s (CPU time of a step on a CPU, wall time on a
-GPU, of this process alone).
+Metrics: acc_frac (all test images), robust_acc_frac (share of the attacked images that are correct, also at all points that the
+attack visits), attacked_acc_frac (clean, of the attacked images), most_frequent_frac, robust_images_count, train_loss_nats (mean of
+the last epoch, at the points where the method trains), passes_count (forward and backward passes of the training), steps_count,
+skipped_count (perturbations that were not updated because their gradient was not finite), parameters_count, step_s (CPU time of a
+step on a CPU, wall time on a GPU, of this process alone).
 Outcome: ok, diverged, or not_converged: clean accuracy not two standard errors above the most frequent class.
 """
 
@@ -64,25 +64,25 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     crops = {key: recipe.pop(key) for key in ("crop_padding", "flip")}
     size, epochs = recipe.pop("batch_size"), recipe["epochs"]
     task = Images({**crops, "cutout": 0}, inputs["data"][0], device)
-    seed = seed_of({"step": "contrast"}, run.seed, "step")
-    torch.manual_seed(seed)  # the same start, however often the run is killed and whatever the method
+    seed = seed_of({"step": "contrast"}, run.seed, "step")  # the text is part of the seed
+    torch.manual_seed(seed)  # the same initial weights after every restart and for every method
     net = task.create(settings["network"])
     times = method["passes"] if method["kind"] == "free_at" else 1
-    # Crops are drawn by the source: all methods see the same, and a replayed minibatch its own again.
+    # The source draws the crops: all methods see the same, and a repeated minibatch keeps its own.
     source = Replayed(Resident((task.images, task.labels), size), times, task.augment)
     clock = Clock(device)
 
-    def tell(model: Any) -> Tensor:
+    def predict(model: Any) -> Tensor:
         with torch.no_grad():
             return model.head(embed(model, task.test_images, precision=precision)).float().cpu()
 
     def evaluate(model: Any) -> dict[str, float]:
         clock.stop()
-        logits = tell(model)
+        logits = predict(model)
         clock.start()
         return {"test_accuracy_frac": accuracy(logits, task.test_labels)} if logits.isfinite().all() else {}
 
-    with Progress(f"contrast {' '.join(run.labels.values())}") as progress:
+    with Progress(f"train_images_adversarially {' '.join(run.labels.values())}") as progress:
         clock.start()
         fitted = fit(
             net,
@@ -101,7 +101,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         )
         clock.stop()
     outcome, at, reason = fitted.outcome, fitted.outcome_step, None
-    logits, count = tell(net), settings["attack"]["images"]
+    logits, count = predict(net), settings["attack"]["images"]
     if outcome == "diverged":
         reason = "loss not finite"
     elif not logits.isfinite().all():
@@ -120,7 +120,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         fooled = attacked(net, task, settings["attack"], seed, precision)
         metrics |= robustness(logits, task.test_labels, fooled)
         if not above_chance(metrics["acc_frac"], chance, len(task.test_labels)):
-            outcome, reason = "not_converged", "accuracy not better than a constant answer's"
+            outcome, reason = "not_converged", "accuracy not better than that of a constant answer"
     if fitted.history:
         metrics["train_loss_nats"] = fitted.history[-1]["loss"]
     if clock.steps:
@@ -145,7 +145,7 @@ def strategy_of(method: Mapping[str, Any]) -> Any:
     """The gradient strategy, in pixel space.
 
     Raises:
-        ValueError: another kind than :data:`KINDS`, what the method refuses.
+        ValueError: the kind is not one of :data:`KINDS`, or the strategy refuses a setting.
     """
     from relearn.methods.gradient_strategies import strategy
 
@@ -157,7 +157,7 @@ def strategy_of(method: Mapping[str, Any]) -> Any:
 
 
 def attacked(net: Any, task: Any, attack: Mapping[str, Any], seed: int, precision: str) -> dict[int, bool]:
-    """Which of the attacked test images the network gets wrong somewhere in the ball, by their place in the test set."""
+    """Whether the attack fools the network, by the index of the attacked test image."""
     import torch
 
     from relearn.data.evenly_spaced import evenly_spaced
@@ -180,7 +180,7 @@ def attacked(net: Any, task: Any, attack: Mapping[str, Any], seed: int, precisio
 
 
 def robustness(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> dict[str, float]:
-    """Shares of the attacked images that are right where they are, and that stay right in the ball."""
+    """Shares of the attacked images that are correct without perturbation, and at all points of the attack."""
     right = (logits.argmax(1) == labels).tolist()
     return {
         "robust_acc_frac": sum(not wrong for wrong in fooled.values()) / len(fooled),
@@ -190,8 +190,8 @@ def robustness(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> di
 
 
 def answers(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> Iterator[list[Any]]:
-    """Rows of answers.csv; without an answer where an output is not finite."""
+    """Rows of answers.csv; no prediction where an output is not finite."""
     sound = logits.isfinite().all(1).tolist()
-    for place, (said, label) in enumerate(zip(logits.argmax(1).tolist(), labels.tolist())):
+    for place, (predicted, label) in enumerate(zip(logits.argmax(1).tolist(), labels.tolist())):
         lost = fooled.get(place)
-        yield [place, label, said if sound[place] else None, None if lost is None else int(lost)]
+        yield [place, label, predicted if sound[place] else None, None if lost is None else int(lost)]

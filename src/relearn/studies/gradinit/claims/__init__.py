@@ -1,9 +1,9 @@
-"""The predicates of zhu2022, chapter 4, by the ids of claims.yaml, and what makes a comparison of it underpowered.
+"""The predicates of zhu2022, chapter 4, by the ids of claims.yaml, and the conditions under which a comparison is underpowered.
 
-At least 3 seeds. The head of claims.yaml asks for networks of a stated quality and states 60% test accuracy
-for images: it holds here for the best accuracy that any start gives the network. It states nothing for
-translation; we ask for a BLEU of 10 from some start of the same kind of network, as half a point says nothing
-between models that cannot translate. Comparisons of time, memory and gradients ask for seeds alone.
+A comparison needs at least 3 seeds. For images, the best accuracy of the network over all initialisations must reach the
+60% that the head of claims.yaml requires. It requires nothing for translation; here some initialisation must reach a BLEU of
+10 with the same kind of network, because half a point has no meaning between models that cannot translate. Comparisons of
+time, memory and gradients need seeds only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Too few seeds, or a network that no start brings to the quality that is asked for."""
+    """The reasons why a comparison is underpowered: too few seeds, or a network that no initialisation trains well enough."""
     seeds = len(comparison.seeds)
     reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
     if comparison.role not in METRICS:
@@ -58,7 +58,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def _best(evidence: Evidence, role: str, network: str) -> float | None:
-    """The greatest mean over seeds that a start and recipe reach with this network."""
+    """The highest mean over seeds of any initialisation and recipe with this network."""
     name, where = METRICS[role]
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     metric = name.partition(".")[2]

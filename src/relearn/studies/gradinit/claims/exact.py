@@ -1,4 +1,4 @@
-"""The predicates of zhu2022, chapter 4, that need no trained network: gradients at the start, costs, counts, equations."""
+"""The predicates of zhu2022, chapter 4, that compare no accuracies: gradients before training, costs, counts, equations."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LEAST_SHARE = 0.95  # of the layers
 LEAST_COST = 0.01  # of the training time
 EPOCHS = 200  # of the published training
 ITERATIONS = 390  # of the published initialisation: one epoch at a batch size of 128
-#: network, the start before and the start after, as figures 4.1 and 4.4 to 4.10 show them
 MEASURED = (
     *((name, "kaiming", "gradinit") for name in ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN")),
     *((name, "kaiming", "gradinit") for name in ("DenseNet-100", "DenseNet-100-BN", "timm-ResNet-50-BN")),
     ("post_ln", "xavier", "gradinit"),
     ("post_ln", "xavier", "gradinit_sgd"),
 )
+"""Network, initialisation before and after, as in figures 4.1 and 4.4 to 4.10."""
 
 
 def lower_gradient_variance(evidence: Evidence) -> Finding:
@@ -48,7 +48,7 @@ def lower_gradient_variance(evidence: Evidence) -> Finding:
 def _shares(
     evidence: Evidence, network: str, before: str, after: str
 ) -> tuple[dict[int, float], tuple[str, ...], list[str]]:
-    """By seed the share of layers whose deviation falls, the runs, and a note on each seed."""
+    """The share of layers whose deviation falls, by seed; the runs; and a note on each seed."""
     pairs: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
     for run in select(evidence.runs, STATISTICS, {"network": network, "initialisation": [before, after]}):
         pairs[run.labels.get("suite", ""), run.seed][run.labels["initialisation"]] = run
@@ -85,9 +85,9 @@ def _number(value: Any) -> float:
 
 
 def under_1_percent_of_training(evidence: Evidence) -> Finding:
-    """Seconds of GradInit < 1% of 200 epochs of training, on each network and seed that has both.
+    """GradInit takes less than 1% of the time of 200 epochs of training, on each network and seed that has both.
 
-    At full size where the network has its published width and depth and GradInit its published iterations.
+    A comparison is at full size if the network has its published width and depth and GradInit its published iterations.
     """
     parts, lacking = [], []
     for network in TABLE_4_4 + TABLE_4_5:
@@ -120,10 +120,10 @@ def _full_size(settings: Mapping[str, Any]) -> bool:
 
 
 def bn_magnifies(evidence: Evidence) -> Finding:
-    """The measured variance of the gradient behind BN is that of the corrected equation 4.6, in every case.
+    """The measured variance of the gradient behind BN agrees with the corrected equation 4.6 in every case.
 
-    Each case is a batch size and an input variance; a case holds within 4 standard errors. Nothing is trained,
-    so it is at full size everywhere.
+    A case is a batch size and an input variance; it holds within 4 standard errors. Nothing is trained, so that
+    every scale has the full size.
     """
     runs = _with(evidence, "check_batch_norm", "cases.csv")
     if not runs:
@@ -136,7 +136,7 @@ def bn_magnifies(evidence: Evidence) -> Finding:
 
 
 def parameter_counts(evidence: Evidence) -> Finding:
-    """Every network's number of parameters is the printed one after rounding; built at full size at every scale."""
+    """The number of parameters of every network is the printed one after rounding; every scale builds the full size."""
     runs = _with(evidence, "count_params", "counts.csv")
     if not runs:
         return Finding(missing=["no runs for the parameter counts"])

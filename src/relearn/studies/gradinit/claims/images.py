@@ -1,7 +1,7 @@
-"""The predicates of zhu2022, chapter 4, over trainings of image networks: one comparison a network, all must hold.
+"""The predicates of zhu2022, chapter 4, over trainings of image networks: one comparison per network, and all must hold.
 
-Accuracy is a fraction; a training that diverges before its first epoch ends has the accuracy of one class.
-Only the tables' networks count (label ``suite`` = grid); the first steps at true size stand beside.
+Accuracy is a fraction; a training that diverges within its first epoch has the accuracy of a constant prediction.
+Only the networks of the tables count (label ``suite`` = grid); the first steps at full size are reported in addition.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MARGIN = 0.002  # 0.2 points of accuracy, in the predicate of constraint_not_pen
 
 
 def accuracy(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
-    """By seed, of trainings with SGD."""
+    """A metric of trainings with SGD, by seed."""
     where: Mapping[str, Any] = {"suite": "grid", "recipe": "sgd", "network": network, "initialisation": start}
     return sample(evidence, f"train_from_init.{metric}", where, network=network, lost="accbest_frac")
 
 
 def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
-    """By seed, of initialisations; ``start`` may hold a ``*``, then the mean over those that it names."""
+    """A metric of initialisations, by seed; a ``*`` in ``start`` gives the mean over all that match."""
     where = {"suite": "grid", "network": network, "initialisation": start}
     return sample(evidence, f"initialise.{metric}", where, network=network)
 
@@ -36,16 +36,16 @@ def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
 def first_epoch_accuracy(evidence: Evidence) -> Finding:
     """Acc1(GradInit) - Acc1(Kaiming) > 0 on each network of table 4.4, the source of the claim.
 
-    Beside it, for what was trained a few steps at the size of ``first_steps``: loss and accuracy after them.
+    Reported in addition: loss and accuracy after the few steps of training at the size of ``first_steps``.
     """
     parts: dict[str, Comparison | None] = {}
     for network in TABLE_4_4:
         ours, theirs = (accuracy(evidence, "acc1_frac", network, s) for s in ("gradinit", "kaiming"))
         name = f"{network}: first epoch, GradInit - Kaiming"
         parts[name] = difference(name, ours, theirs, Above(0.0))
-    beside = [part for network in TABLE_4_4 for part in _first_steps(evidence, network)]
+    more = [part for network in TABLE_4_4 for part in _first_steps(evidence, network)]
     found = finding(parts)
-    return Finding([*found.parts, *beside], found.missing)
+    return Finding([*found.parts, *more], found.missing)
 
 
 def _first_steps(evidence: Evidence, network: str) -> list[Comparison]:
@@ -81,7 +81,7 @@ def beats_metainit(evidence: Evidence) -> Finding:
     WRN-28-10 is left out: the paper runs no MetaInit on it and quotes another paper's best accuracy.
     """
     parts: dict[str, Comparison | None] = {}
-    nought: list[str] = []
+    not_positive: list[str] = []
     for network in (*TABLE_4_4, *TABLE_4_5[1:]):
         ours, theirs = (accuracy(evidence, "accbest_frac", network, s) for s in ("gradinit", "metainit"))
         name = f"{network}: best, GradInit - MetaInit"
@@ -91,11 +91,11 @@ def beats_metainit(evidence: Evidence) -> Finding:
             name = f"{network}: {words}, GradInit / MetaInit"
             part = ratio(name, ours, theirs, Below(1.0))
             if part is None and ours.values.keys() & theirs.values.keys():
-                nought.append(f"{name}: every pair has a number that is not above 0")
+                not_positive.append(f"{name}: every pair has a number that is not above 0")
             else:
                 parts[name] = part
     found = finding(parts)
-    return Finding(found.parts, [*found.missing, *nought])
+    return Finding(found.parts, [*found.missing, *not_positive])
 
 
 def depth_1202(evidence: Evidence) -> Finding:
@@ -111,7 +111,7 @@ def depth_1202(evidence: Evidence) -> Finding:
 def constraint_not_penalty(evidence: Evidence) -> Finding:
     """The constraint takes fewer seconds than the penalty, and its Accbest is at least the best penalty's less 0.2 points.
 
-    Seconds of the penalty: the mean over its strengths. The best strength is that of the greatest mean over seeds, network by network.
+    The seconds of the penalty are the mean over its strengths. The best strength of a network has the highest mean over seeds.
     """
     parts: dict[str, Comparison | None] = {}
     for network in TABLE_4_3:
@@ -138,7 +138,7 @@ def constraint_not_penalty(evidence: Evidence) -> Finding:
 def overlap_half(evidence: Evidence) -> Finding:
     """Acc1 with half of the minibatch shared - Acc1 with none, on VGG-19 without BN (table 4.1), > 0.
 
-    Beside it: the best accuracy, and against a minibatch that is shared as a whole.
+    Reported in addition: the best accuracy, and the comparison with a minibatch that is shared completely.
     """
     parts: dict[str, Comparison | None] = {}
     for metric, words in (("acc1_frac", "first epoch"), ("accbest_frac", "best")):

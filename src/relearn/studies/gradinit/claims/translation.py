@@ -1,8 +1,8 @@
-"""The predicates of zhu2022, chapter 4, over trainings of the Transformer: BLEU, the best of each training.
+"""The predicates of zhu2022, chapter 4, over trainings of the Transformer: the best BLEU of each training.
 
-A start may have several recipes without a warm-up (figure 4.3's grid, and the one of table 4.10): the recipe of
-the greatest mean counts, of each start its own, as table 4.10 reports it. A training that diverges before it
-translates anything has BLEU 0.
+An initialisation may have several recipes without warm-up (the grid of figure 4.3, and the one of table 4.10). For each
+initialisation the recipe with the highest mean counts, as in table 4.10. A training that diverges before its first
+evaluation has BLEU 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WARMUP = ("radam_warmup", "adam_warmup")
 
 
 def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...]) -> tuple[str, Sample]:
-    """The recipe of the greatest mean among those that were run, with its BLEU by seed; empty where none was."""
+    """The recipe with the highest mean among those that were run, and its BLEU by seed; empty if none was run."""
     where = {"network": network, "initialisation": start, "recipe": list(recipes)}
     found = {}
     for recipe in sorted({run.labels["recipe"] for run in evidence.of(BLEU, where)}):
@@ -35,7 +35,7 @@ def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...])
 def no_warmup_adam(evidence: Evidence) -> Finding:
     """BLEU(GradInit, Adam without warm-up) - BLEU(Xavier with warm-up) >= -0.5, and BLEU(Xavier) - BLEU(GradInit) < 0 without.
 
-    "Within 0.5 of the warm-up run" is read as: no more than 0.5 below it. The post-LN network as it is.
+    "Within 0.5 of the warm-up run" is taken to mean at most 0.5 below it. The Post-LN network is unchanged.
     """
     ours_recipe, ours = best(evidence, "post_ln", "gradinit", NO_WARMUP)
     warm_recipe, warm = best(evidence, "post_ln", "xavier", WARMUP)

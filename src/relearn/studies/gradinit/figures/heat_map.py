@@ -1,7 +1,7 @@
-"""zhu2022, figure 4.3: BLEU by largest rate and beta2, a map a start; measured above, as printed below.
+"""zhu2022, figure 4.3: BLEU by largest learning rate and beta2, one map per initialisation; measured above, printed below.
 
-A recipe's name says both numbers (``adam_lr0.0002_b0.98``), so that rates which the paper does not show are
-drawn too, at a scale that has others.
+The name of a recipe gives both numbers (``adam_lr0.0002_b0.98``), so that a scale with other rates than the paper shows
+its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from relearn.report.runs import Run
 
 FIELDS = ("source", "series", "lr", "beta2", "bleu", "seeds", "diverged", "runs")
 RECIPE = re.compile(r"adam_lr(?P<lr>[0-9.e-]+)_b(?P<beta2>[0-9.]+)")
-TOP = 40.0  # of the colours of the printed maps; measured ones end at their own largest value
+TOP = 40.0  # upper end of the colour scale of the printed maps; measured maps end at their largest value
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a start, rate and beta2: the mean over seeds, and the printed value."""
+    """One row per initialisation, rate and beta2: the mean over seeds, and the printed value."""
     return _measured(artefact, evidence) + _printed(artefact)
 
 
@@ -33,9 +33,9 @@ def _measured(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     for row in artefact.rows:
         cells: dict[tuple[float, float], list[Run]] = defaultdict(list)
         for run in evidence.of(name, row.where):
-            said = RECIPE.fullmatch(run.labels["recipe"])
-            if said:
-                cells[float(said["lr"]), float(said["beta2"])].append(run)
+            parts = RECIPE.fullmatch(run.labels["recipe"])
+            if parts:
+                cells[float(parts["lr"]), float(parts["beta2"])].append(run)
         for (lr, beta2), runs in sorted(cells.items()):
             values = [float(v) for run in runs if (v := run.metrics.get(metric)) is not None]
             mean = sum(values) / len(values) if values else None
@@ -66,7 +66,7 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A line of maps for each source, with the number in every cell."""
+    """One line of maps per source, with the number in every cell."""
     with styled():
         figure = empty_figure(3.1 * len(artefact.rows) + 0.4, 5.4)
         grid = figure.subplots(2, len(artefact.rows), squeeze=False)

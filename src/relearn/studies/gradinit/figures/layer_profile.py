@@ -1,6 +1,6 @@
-"""zhu2022, figures 4.1 and 4.4 to 4.10: a number of every weight tensor from shallow to deep, before and after.
+"""zhu2022, figures 4.1 and 4.4 to 4.10: one number per weight tensor, from shallow to deep, before and after GradInit.
 
-A panel is a column of the artefact: which kind (and group) of tensor, and which number of it.
+A panel is a column of the artefact: the kind (and group) of tensor, and the number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COLOUR = {"before": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, start and layer: the mean over runs and their range; a number that is not finite is none."""
+    """One row per panel, initialisation and layer: the mean over runs and their range, without numbers that are not finite."""
     return [
         p
         for column in artefact.columns
@@ -44,7 +44,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
             if one["kind"] == panel["kind"] and one["group"] == panel.get("group", one["group"])
         ]
         for one in sorted(chosen, key=lambda one: one["index"]):
-            values = found[str(one["name"])]  # also a layer without a number keeps its place
+            values = found[str(one["name"])]  # a layer without a number keeps its place
             value = one[panel["value"]]
             if value is not None and math.isfinite(float(value)):
                 values.append(float(value))
@@ -65,7 +65,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Panels in the paper's order, four in a line."""
+    """Panels in the order of the paper, four per line."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

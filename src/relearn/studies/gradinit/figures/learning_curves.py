@@ -1,4 +1,4 @@
-"""zhu2022, figure 4.2: test accuracy after every epoch, from two starts; a panel a network and optimiser."""
+"""zhu2022, figure 4.2: test accuracy after every epoch, from two initialisations; one panel per network and optimiser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, start and epoch: the mean over the seeds that got so far, and their range."""
+    """One row per panel, initialisation and epoch: the mean over the seeds that reached it, and their range."""
     return [
         p
         for column in artefact.columns
@@ -49,7 +49,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A panel a network; what diverged is said below its curve's panel."""
+    """One panel per network, with the number of diverged runs below the curves."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

@@ -223,7 +223,7 @@ class Recipes:
         """Width and depth of a network, as multiples of the published ones."""
         size = self.own["first_steps"] if suite == FIRST_STEPS else self.own["network"]
         deep = suite == GRID and network.startswith("ResNet-1202")
-        return {"width": size["width"], "depth": size["deep_depth" if deep else "depth"]}
+        return {"width": size["width"], "depth": size["resnet1202_depth" if deep else "depth"]}
 
     def _imagenet(self, network: str, usual: Mapping[str, Any]) -> dict[str, Any]:
         """A learning rate that falls in steps, mixup without batch normalisation, and no clipping."""

@@ -126,11 +126,10 @@ def _train(own: Mapping[str, Any], recipe: str) -> dict[str, Any]:
     """
     train, beam = own["translation"]["train"], own["translation"]["beam"]
     words = recipe.split("_")
-    kept = ("steps", "schedule_steps", "max_tokens", "lr", "betas", "weight_decay")
+    kept = ("steps", "schedule", "schedule_steps", "max_tokens", "lr", "betas", "weight_decay")
     settings = {
         **{key: train[key] for key in (*kept, "label_smoothing", "evaluations")},
-        "schedule": "linear",
-        "clip_norm": None,
+        "clip_norm": train["clip_norm"] or None,
         "optimizer": words[0],
         "warmup_steps": train["warmup_steps"] if "warmup" in words else 0,
     }

@@ -1,19 +1,21 @@
-"""initialise: a network's start, by GradInit or by one of its rivals.
+"""Initialise a network by GradInit or by one of the methods that it is compared with.
 
-Settings: task, network, method (a name of ``relearn.methods.INITIALISATIONS``, or null: the network's own start), arguments
-of the method, iterations, and the size of a batch. Input: data. Output: weights.safetensors, scales.csv, history.csv.
+Settings: task, network, method (a name of ``relearn.methods.INITIALISATIONS``; null keeps the weights that the network's
+constructor draws), arguments of the method, iterations, and batch_size (images) or max_tokens (translation). Input: data.
+Output: weights.safetensors, scales.csv, history.csv.
 
-All methods of one network and seed begin with the same random weights, so that their results can be paired.
+All methods begin with the same random weights for the same network and seed, so that their results can be paired.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from relearn.steps.csv_rows import write_rows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,12 +23,16 @@ if TYPE_CHECKING:
     from relearn.methods.initialised import Initialised
 
 NEEDS_TORCH = True
-SCALED = ("gradinit", "metainit")  # these take so many iterations
-ITERATED = (*SCALED, "extra_epoch")  # these step, one batch each
-CHECKPOINT_EVERY = 20  # iterations that a kill may cost
+SCALED = ("gradinit", "metainit")
+"""Methods that take a number of iterations."""
+ITERATED = (*SCALED, "extra_epoch")
+"""Methods that take one batch per iteration."""
+CHECKPOINT_EVERY = 20
+"""Iterations between two checkpoints."""
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    """See the module."""
     import torch
 
     from relearn.methods import INITIALISATIONS, load
@@ -36,7 +42,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.tasks import open_task
     from relearn.steps.trained.seed import seed_of
 
-    memory = _memory(device)
+    memory = _peak_memory(device)
     task = open_task(settings, inputs, device)
     torch.manual_seed(seed_of(run.labels, run.seed, "task", "network"))
     model = task.create(settings["network"])
@@ -58,11 +64,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             arguments |= {"checkpoint": Checkpoint(run.work / "scales"), "checkpoint_every": CHECKPOINT_EVERY}
         if method in ("gradinit", "extra_epoch"):
             arguments["precision"] = precision
-        if method == "extra_epoch":  # as `learn` trains
+        if method == "extra_epoch":  # as `train_from_init` trains
             arguments |= {"steps": task.steps_per_epoch(size), "decay": "no_norm"}
         clock = time.perf_counter()
         done: Initialised = Initialised()
-        if method not in (None, task.own_start):  # the constructor has drawn that already, as published
+        if method not in (None, task.own_start):  # the constructor draws the published start
             done = load(INITIALISATIONS, method)(model, task.loss, batches, seed=seed, **arguments)
         if device.startswith("cuda"):
             torch.cuda.synchronize(device)
@@ -71,14 +77,14 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     task.save(model, run.output("weights.safetensors"))
     kinds = {name: str(list(parameter.shape)) for name, parameter in model.named_parameters()}
     rows = [(name, kinds.get(name, ""), scale) for name, scale in done.scales.items()]
-    _table(run.output("scales.csv"), ("name", "shape", "scale"), rows)
+    write_rows(run.output("scales.csv"), ("name", "shape", "scale"), rows)
     fields = list(dict.fromkeys(key for row in done.history for key in row)) or ["step"]
-    _table(run.output("history.csv"), fields, [[row.get(key, "") for key in fields] for row in done.history])
+    write_rows(run.output("history.csv"), fields, [[row.get(key) for key in fields] for row in done.history])
     iterations = float(done.history[-1]["step"]) if method in ITERATED and done.history else 0.0
     run.finish(
         {
             "initialise_s": seconds,
-            "peak_memory_bytes": _memory(device) - memory,
+            "peak_memory_bytes": _peak_memory(device) - memory,
             "iterations_count": iterations,
             "constraint_count": float(sum(row.get("kind") == "constraint" for row in done.history)),
             "loss_before_nats": before[0],
@@ -91,12 +97,15 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         outcome=done.outcome,
         outcome_step=done.outcome_step,
         outcome_reason=done.outcome_reason,
-        notes=[f"no scale, for their norm is zero: {', '.join(done.skipped)}"] if done.skipped else [],
+        notes=[f"no scale, because their norm is zero: {', '.join(done.skipped)}"] if done.skipped else [],
     )
 
 
 def _loss_and_norm(model: nn.Module, loss: Any, batch: Sequence[Any]) -> tuple[float, float]:
-    """Loss and L2 norm of its gradient at a batch, on batch statistics and without dropout; the model stays as it is."""
+    """Return the loss of a batch and the L2 norm of its gradient, with batch statistics and without dropout.
+
+    The model does not change.
+    """
     import torch
 
     from relearn.methods.batch_source import outputs
@@ -110,22 +119,14 @@ def _loss_and_norm(model: nn.Module, loss: Any, batch: Sequence[Any]) -> tuple[f
     return float(value.detach()), math.sqrt(squares) if squares >= 0 else math.nan
 
 
-def _memory(device: str) -> float:
-    """The most memory in use so far, bytes: torch's on an accelerator, the process's elsewhere. The difference to the step's
-    beginning is what the data, the network and its initialisation took."""
-    import resource
-    import sys
+def _peak_memory(device: str) -> float:
+    """Return the peak memory so far, bytes: allocated by torch on a GPU, resident in this process elsewhere.
 
+    The difference between the end and the beginning of the step is due to data, network and initialisation.
+    """
     import torch
 
-    if device.startswith("cuda"):
-        return float(torch.cuda.max_memory_allocated(device))
-    unit = 1 if sys.platform == "darwin" else 1024
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+    from relearn.runs.provenance import resident_peak
 
-
-def _table(path: Path, fields: Sequence[str], rows: Sequence[Sequence[Any]] | Sequence[Mapping]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(fields)
-        writer.writerows(rows)
+    cuda = device.startswith("cuda")
+    return float(torch.cuda.max_memory_allocated(device) if cuda else resident_peak())

@@ -1,12 +1,11 @@
-"""Prepare a corpus: load it (downloading it where needed), learn a joint vocabulary on train, keep it as ids.
+"""Prepare a corpus: load it (downloaded if necessary), learn a joint vocabulary on the training part, and store it as ids.
 
-settings: ``dataset`` (a name of ``relearn.data.CORPORA``), ``vocabulary`` (ids), ``max_length`` (ids; longer training
-pairs are left out), ``train_pairs`` and ``test_pairs`` (0 = all; ``test_pairs`` holds for valid and for test).
-inputs: none. A folder of data sets at hand is named by the environment variable RELEARN_MIRROR (it holds one
-folder a data set, e.g. ``$RELEARN_MIRROR/multi30k``).
-outputs: ``corpus.safetensors`` (see ``relearn.data.corpus``).
-metrics: pairs in each part, ids in the vocabulary, mean and largest sentence in ids (without bos and eos), share of
-ids that are unknown, source sentences of valid and test that also stand in train.
+Settings: dataset (a name of ``relearn.data.CORPORA``), vocabulary (ids), max_length (ids; longer training pairs are left out),
+train_pairs and test_pairs (0: all; test_pairs holds for the validation and the test part). No inputs. The environment variable
+RELEARN_MIRROR names a folder with local data sets, one folder each, e.g. ``$RELEARN_MIRROR/multi30k``.
+Output: corpus.safetensors (see ``relearn.data.corpus``).
+Metrics: pairs of each part, ids of the vocabulary, mean and largest length of a sentence in ids (without bos and eos), fraction
+of unknown ids, source sentences of validation and test that also occur in training.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ NEEDS_TORCH = False
 def run(
     run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
-    """See the module. Device and precision play no part."""
+    """See the module. Device and precision have no effect."""
     from relearn.data.corpus import prepare, save_corpus
     from relearn.data.mirror import mirror_of
     from relearn.data.sentence_pairs import load_pairs
@@ -43,6 +42,6 @@ def run(
     notes = ["source: " + json.dumps(raw.source, sort_keys=True)]
     if metrics["vocabulary_count"] < settings["vocabulary"]:
         notes.append(
-            f"vocabulary: {len(prepared.tokenizer)} ids, the training text has no further pair to merge"
+            f"vocabulary: {len(prepared.tokenizer)} ids, the training text has no more pairs to merge"
         )
     run.finish(metrics=metrics, notes=notes)

@@ -1,31 +1,33 @@
-"""learn: train an image network from a start that `initialise` made, and test it after every epoch.
+"""Train an image network from initial weights of `initialise`, and test it after every epoch.
 
-Settings: the recipe: optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm, mixup (null: without),
-scalars (true: every weight learns a scalar factor beside it), test_images (0: all), augmentation. Input: data, start.
-Output: history.csv, a row an epoch; or, where steps are given, at most ten rows, the last of them with an accuracy.
+Settings: the recipe, i.e. optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm and mixup (null turns
+either off), scalars (true: each weight has a scalar factor that is trained with it), test_images (0: all), augmentation.
+`task: folder` (ImageNet, images decoded from class folders) also takes size, schedule and milestones (in epochs).
+Inputs: data, start. Output: history.csv with a row per epoch; with ``steps`` at most ten rows, of which the last has an accuracy.
 
-`task: folder` trains on images that lie in folders (ImageNet) and takes `size`, `schedule` and `milestones` (in epochs) too.
-
-The learning rate follows a cosine to 0 at the last step, unless a schedule is given; the first steps keep it constant, as they all but
-do within a published run's first epoch of 200. Normalisation layers decay no weights, as
-released; in FixUp's networks biases and scalars learn at a tenth of the rate.
+The learning rate follows a cosine to 0 unless a schedule is given. A training of ``steps`` keeps it constant, because in the
+published runs of 200 epochs the cosine barely changes it within the first epoch. As in the released code, normalisation
+layers have no weight decay, and biases and scalars of FixUp's networks have a tenth of the learning rate.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import math
 import time
 from pathlib import Path
 from typing import Any
 
+from relearn.steps.csv_rows import write_rows
+
 NEEDS_TORCH = True
 FIXUP_RATES = {"*bias": 0.1, "*scale*": 0.1}
-BLOCKS = 10  # a run of steps, not epochs, writes its loss so often
+BLOCKS = 10
+"""Rows of the history of a training of ``steps``."""
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    """See the module."""
     import torch
 
     from relearn.measures.accuracy import accuracy
@@ -41,8 +43,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     task: Any = open_task({"task": "images", **settings}, inputs, device)
     model = task.network(inputs["start"][0])
-    seed = seed_of(run.labels, run.seed, "task", "network")  # the same order and augmentation for every start
-    streamed = settings.get("task") == "folder"  # batches come decoded from the disk
+    seed = seed_of(run.labels, run.seed, "task", "network")  # same batches and augmentation for every start
+    streamed = settings.get("task") == "folder"  # images are decoded during training
     size = settings["batch_size"]
     count = settings["test_images"] or len(task.test_labels)
     test_images, test_labels = task.test_images[:count], task.test_labels[:count]
@@ -54,12 +56,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         with torch.no_grad():
             logits = net.head(embed(net, test_images, precision=precision)).cpu()
         clocks.append(time.perf_counter())
-        # Not finite: the last step broke the network, and no loss has told it yet. Then there is no accuracy.
+        # The last step can break the network before a loss shows it; then there is no accuracy.
         return {"test_accuracy_frac": accuracy(logits, test_labels)} if logits.isfinite().all() else {}
 
     steps, epochs = settings["steps"], settings["epochs"]
     with (
-        Progress(f"learn {run.labels['network']} {run.labels['initialisation']}") as progress,
+        Progress(f"train_from_init {run.labels['network']} {run.labels['initialisation']}") as progress,
         learned_scalars(model) if settings["scalars"] else contextlib.nullcontext(),
     ):
         fitted = fit(
@@ -91,22 +93,19 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         )
     rows = fitted.history
     fields = list(dict.fromkeys(key for row in rows for key in row)) or ["epoch"]
-    with run.output("history.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fields, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(run.output("history.csv"), fields, [[row.get(key) for key in fields] for row in rows])
     tested = [row["test_accuracy_frac"] for row in rows if "test_accuracy_frac" in row]
     reason = "loss not finite" if fitted.outcome == "diverged" else None
     if fitted.outcome == "ok" and rows and "test_accuracy_frac" not in rows[-1]:
         fitted.outcome, fitted.outcome_step, reason = "diverged", fitted.steps, "outputs not finite"
     chance = most_frequent(test_labels)
-    # A run that diverges has been as good as it was before; one that never got so far answers one class.
+    # A diverged run keeps its best accuracy before divergence; without one it has that of a constant prediction.
     metrics = {"accbest_frac": max(tested, default=chance), "steps_count": float(fitted.steps)}
     if tested:
         metrics["accfinal_frac"] = tested[-1]
     if epochs and rows and "test_accuracy_frac" in rows[0]:
         metrics["acc1_frac"] = rows[0]["test_accuracy_frac"]
-    if epochs and seconds:  # of this process alone, where a killed one went before
+    if epochs and seconds:  # of this process only, if an earlier one was killed
         metrics["epoch_s"] = sum(seconds) / len(seconds)
     if rows:
         metrics |= {"loss_first_nats": rows[0]["loss"], "train_loss_nats": rows[-1]["loss"]}

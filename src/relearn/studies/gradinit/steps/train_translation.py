@@ -1,26 +1,28 @@
-"""translate: train a translation network from a start that `initialise` made, without changing its architecture, and take its BLEU.
+"""Train a translation network from initial weights of `initialise`, without changes to its architecture, and measure its BLEU.
 
-Settings: the recipe: optimizer, lr, betas (sgd: none), momentum (of sgd; 0.9 if it is not there, the paper does not say), weight_decay,
-clip_norm (null: without), schedule, steps, schedule_steps (the schedule's length, also if ``steps`` ends earlier), warmup_steps,
-max_tokens of a batch, label_smoothing; evaluations (BLEU is taken so many times, evenly spaced, the last time at the end); beam,
-length_penalty, factor and extra (an output has at most factor · n + extra units for a source of n), test_pairs (the first so many of the
-test part; 0: all).
-Inputs: corpus, start. Output: history.csv (epoch, step, loss, lr, valid_loss, bleu), hypotheses.txt (the translations of the best BLEU).
+Settings: the recipe, i.e. optimizer, lr, betas (not for sgd), momentum (of sgd; default 0.9, not stated in the paper),
+weight_decay, clip_norm (null: no clipping), schedule, steps, schedule_steps (length of the schedule, even if ``steps`` ends
+earlier), warmup_steps, max_tokens (of a batch), label_smoothing, evaluations (number of BLEU measurements, evenly spaced, the
+last at the end), beam, length_penalty, factor and extra (a source of n units gives at most factor n + extra units), test_pairs
+(first pairs of the test part; 0: all). Inputs: corpus, start.
+Output: history.csv (epoch, step, loss, lr, valid_loss, bleu), hypotheses.txt (the translations with the best BLEU).
 
-As in the paper, the BLEU that counts is the best one over training; the paper takes it every epoch and does not say on which part, here
-it is the test part. valid_loss is the plain cross entropy in nats a token over the whole validation part.
+As in the paper, the best BLEU during training counts. The paper measures it every epoch and does not state the part; here it
+is the test part. valid_loss is the cross entropy without smoothing, nats per token, of the whole validation part.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.steps.csv_rows import write_rows
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from relearn.data.corpus import PreparedCorpus
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
     from relearn.models.post_ln_transformer import PostLNTransformer
 
 NEEDS_TORCH = True
-ROWS = 5  # rows of the history between two evaluations
+ROWS = 5
+"""Rows of the history from one evaluation to the next."""
 COLUMNS = ("epoch", "step", "loss", "lr", "valid_loss", "bleu")
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    """See the module."""
     from functools import partial
 
     from relearn.data.corpus import load_corpus
@@ -51,12 +55,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     if model.vocabulary != corpus.vocabulary:
         raise ValueError(
             f"{inputs['start'][0]}: a network of {model.vocabulary} units (allowed: {corpus.vocabulary}, "
-            f"as many as {inputs['corpus'][0]} has)"
+            f"as in {inputs['corpus'][0]})"
         )
     source = TokenBatches(corpus.pairs("train"), max_tokens=settings["max_tokens"], device=device)
     valid = whole(corpus, "valid", settings["max_tokens"], device)
     references = corpus.texts("test")[: settings["test_pairs"] or None]
-    best = run.work / "best.json"  # outlives a kill, like the checkpoint
+    best = run.work / "best.json"  # survives a kill, as the checkpoint does
 
     def evaluate(net: Any) -> dict[str, float]:
         outputs = translations(net, corpus, len(references), settings, device, precision)
@@ -67,7 +71,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         return {"valid_loss": validation_loss(net, valid), "bleu": bleu.score}
 
     steps = settings["steps"]
-    with Progress(f"translate {run.labels['network']} {run.labels['initialisation']}") as progress:
+    with Progress(f"train_translation {run.labels['network']} {run.labels['initialisation']}") as progress:
         fitted = fit(
             model,
             source,
@@ -82,9 +86,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             weight_decay=settings["weight_decay"],
             clip_norm=settings["clip_norm"],
             **{key: settings[key] for key in ("momentum", "betas") if key in settings},
-            seed=seed_of(
-                run.labels, run.seed, "task", "network"
-            ),  # the same order of batches for every start
+            seed=seed_of(run.labels, run.seed, "task", "network"),  # same order of batches for every start
             precision=precision,
             evaluate=evaluate,
             evaluate_every=ROWS,
@@ -95,7 +97,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             checkpoint_steps=max(50, steps // 10),
         )
     diverged = fitted.outcome == "diverged"
-    # Nothing was translated before a divergence: what the network says now is empty, and its BLEU is 0.
+    # A run that diverges before its first evaluation has empty translations and BLEU 0.
     empty: dict[str, Any] = {
         "bleu": 0.0,
         "signature": corpus_bleu([""], ["a"]).signature,
@@ -103,7 +105,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     }
     kept = json.loads(best.read_bytes()) if best.exists() else empty
     write(run.output("hypotheses.txt"), "".join(f"{line}\n" for line in kept["outputs"]).encode())
-    _history(run.output("history.csv"), fitted.history)
+    rows = [[row.get(key) for key in COLUMNS] for row in fitted.history]
+    write_rows(run.output("history.csv"), COLUMNS, rows)
     tested = [row for row in fitted.history if "bleu" in row]
     metrics = {
         "bleu_best": kept["bleu"],
@@ -125,7 +128,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def whole(corpus: PreparedCorpus, part: str, max_tokens: int, device: str) -> TokenBatches:
-    """All pairs of a part, however long, in batches of about ``max_tokens``."""
+    """Return all pairs of a part, of any length, in batches of about ``max_tokens``."""
     from relearn.data.token_batches import TokenBatches
 
     pairs = corpus.pairs(part)
@@ -134,7 +137,7 @@ def whole(corpus: PreparedCorpus, part: str, max_tokens: int, device: str) -> To
 
 
 def validation_loss(net: PostLNTransformer, pairs: TokenBatches) -> float:
-    """Mean cross entropy over all target tokens, nats, without smoothing; in single precision."""
+    """Return the mean cross entropy over all target tokens in nats, without smoothing, in single precision."""
     from relearn.methods.token_loss import token_loss, tokens
 
     total = count = 0.0
@@ -153,7 +156,7 @@ def translations(
     device: str,
     precision: str,
 ) -> list[str]:
-    """The first ``count`` sentences of the test part in the other language, by beam search, sentences of like length together."""
+    """Translate the first ``count`` sentences of the test part by beam search, in batches of similar length."""
     import torch
 
     from relearn.data.bpe import EOS
@@ -174,10 +177,3 @@ def translations(
             for row, one in zip(rows.tolist(), found, strict=True):
                 outputs[row] = corpus.decode(one.tokens).replace("\n", " ")
     return outputs
-
-
-def _history(path: Path, rows: list[dict[str, float]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

@@ -1,7 +1,8 @@
 """invert_residual: is y = x + c f(x) inverted by x <- y - c f(x) where f is self-attention? kim2020, figures 3, 5 and 6.
 
 Settings: attention (dp | l2 | l2_tied | contractive), weights (random | trained), length, dim, heads, batch (sequences), c (a list),
-iterations. Input: network, if weights is trained. What is drawn, and what the paper leaves open: :mod:`relearn.studies.l2_attention.steps.layer_under_test`.
+iterations. Input: network, if weights is trained. What is drawn, and what the paper leaves open:
+:mod:`relearn.studies.l2_attention.steps.layer_under_test`.
 
 Outputs:
 - errors.csv: c, iteration (0 is x = y), error_max and error_median over the sequences, residual_max. The error of a sequence is its largest

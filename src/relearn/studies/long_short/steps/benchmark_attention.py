@@ -1,9 +1,9 @@
-"""cost: time and memory of long-short attention against the length, or of every efficient attention on a task's length.
+"""benchmark_attention: time and memory of long-short attention against the length, or of every efficient attention at a task's length.
 
 Settings, protocol ``curve`` (zhu2022, figure 5.5): the character model's layers, dim, heads, ffn, window, segment, rank,
-vocabulary; attentions (full, long_short), lengths and batches (batch sizes), every combination of which is measured; longest
-({attention: the longest length that it is measured at}, attentions that are not in it at all lengths); cached (whether there is a cache
-as long as the input), repeats, memory (whether peaks are measured).
+vocabulary; attentions (full, long_short), lengths and batches (batch sizes), of which every combination is measured; longest
+({attention: its greatest measured length}; other attentions are measured at all lengths); cached (whether there is a cache as long
+as the input), repeats, memory (whether peaks are measured).
 Settings, protocol ``latency`` (table 5.6): the encoder's layers, dim, heads, ffn, vocabulary, classes; tasks, {name: {length, batch_size,
 pairs, arguments: {attention: own arguments}}}; attentions, of relearn.layers.efficient.KINDS; arguments ({attention: own arguments},
 for all tasks); repeats.
@@ -11,12 +11,12 @@ No input: tokens are random.
 Output: cost.csv (attention, length, batch, step_s, peak_memory_mb, repeats) or latency.csv (task, attention, length, batch,
 forward_s, train_s).
 
-A step of the curve is forward, loss and backward; ``forward_s`` is a forward pass in eval mode, ``train_s`` forward, loss and backward. No
-dropout and no optimiser: the paper's caption says "forward-backprop". Times are medians over ``repeats`` rounds; a round takes every
-combination once, and every second one in the opposite order, so that a drift of the machine touches all alike. They are CPU time of this
-process on a CPU (a shared machine distorts wall time), wall time that waits for the device on a GPU. Memory is the allocator's peak on a
-GPU; on a CPU the most resident bytes during a step, in a process of its own, less those before the network was made. A combination that
-a GPU has no memory for has empty cells, and so has one of a longer length.
+A step of the curve is forward, loss and backward; ``forward_s`` is a forward pass in eval mode, ``train_s`` forward, loss and backward.
+There is no dropout and no optimiser, because the paper's caption says "forward-backprop". Times are medians over ``repeats`` rounds. A
+round takes every combination once, and every second round runs in the opposite order, so that a drift of the machine affects all alike.
+Times are CPU time of this process on a CPU (a shared machine distorts wall time) and synchronised wall time on a GPU. Memory is the
+allocator's peak on a GPU; on a CPU it is the growth of the resident memory of a separate process by network and step. A combination
+that does not fit into a GPU's memory has empty cells.
 
 Metrics, ``curve``: full_time_slope, long_short_time_slope, full_memory_slope, long_short_memory_slope: log-log slopes by least squares
 over the longer half of an attention's lengths, at the first of ``batches``; {attention}_longest_step_s and {attention}_longest_count.
@@ -72,7 +72,7 @@ def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[s
     """The rows of ``cost.csv``.
 
     Raises:
-        ValueError: nothing to measure, an attention of ``longest`` that is not measured, a size below 1.
+        ValueError: nothing to measure, an unmeasured attention in ``longest``, a size below 1.
     """
     from relearn.studies.long_short.steps.cost_cases import CurveCase
     from relearn.studies.long_short.steps.peak_memory import peaks
@@ -100,7 +100,9 @@ def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[s
         raise ValueError(
             f"longest: no length for {', '.join(missing)} (allowed: at least {min(settings['lengths'])})"
         )
-    took = rounds([case.make for case in cases], settings["repeats"], common["device"], "cost curve")
+    took = rounds(
+        [case.make for case in cases], settings["repeats"], common["device"], "benchmark_attention curve"
+    )
     most = peaks(cases) if settings["memory"] else [None] * len(cases)
     return [
         {
@@ -119,7 +121,7 @@ def latency(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict
     """The rows of ``latency.csv``.
 
     Raises:
-        ValueError: no task or attention, or what the encoder refuses.
+        ValueError: no task or attention, or settings that the encoder refuses.
     """
     from relearn.studies.long_short.steps.cost_cases import LatencyCase
 
@@ -133,20 +135,22 @@ def latency(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict
             **sizes,
             task=task,
             attention=attention,
-            length=told["length"],
-            batch=told["batch_size"],
-            pairs=told["pairs"],
+            length=own["length"],
+            batch=own["batch_size"],
+            pairs=own["pairs"],
             arguments={
                 **settings["arguments"].get(attention, {}),
-                **told.get("arguments", {}).get(attention, {}),
+                **own.get("arguments", {}).get(attention, {}),
             },
             train=train,
         )
-        for task, told in settings["tasks"].items()
+        for task, own in settings["tasks"].items()
         for attention in settings["attentions"]
         for train in (False, True)
     ]
-    took = rounds([case.make for case in cases], settings["repeats"], common["device"], "cost latency")
+    took = rounds(
+        [case.make for case in cases], settings["repeats"], common["device"], "benchmark_attention latency"
+    )
     return [
         {
             "task": case.task,
@@ -161,10 +165,10 @@ def latency(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict
 
 
 def rounds(makers: Sequence[Callable[[], Call]], repeats: int, device: str, title: str) -> list[float | None]:
-    """The median time of each maker's call over ``repeats`` rounds; None where a GPU has no memory for it.
+    """Median time of each maker's call over ``repeats`` rounds; None if it does not fit into a GPU's memory.
 
-    With several rounds one more comes first and is not counted. A single round counts, after the first two cases have been called once,
-    which loads the libraries.
+    Several rounds are preceded by one that is not counted. Before a single round the first two cases are called once, which loads the
+    libraries.
     """
     import torch
 
@@ -210,7 +214,7 @@ def slopes(rows: Sequence[Mapping[str, Any]], batch: int) -> dict[str, float | N
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    r"""Least-squares slope of :math:`\log y` over :math:`\log x`; None below two points or where a value is not positive."""
+    r"""Least-squares slope of :math:`\log y` over :math:`\log x`; None for fewer than two points or a value that is not positive."""
     if len(points) < 2 or min(min(point) for point in points) <= 0:
         return None
     xs, ys = ([math.log(value) for value in side] for side in zip(*points, strict=True))

@@ -1,31 +1,31 @@
-"""adapt: convert a pretrained encoder to long-short attention, go on with masked language modelling, fine-tune it on texts.
+"""convert_roberta: convert a pretrained encoder to long-short attention, continue masked language modelling, fine-tune on texts.
 
-zhu2022, section 5.3.1 and table 5.4: "the pretraining procedure of Longformer", on RoBERTa. Three stages, each in its own words
-``{steps, warmup_steps, batch_size, lr, weight_decay}``: ``pretrain`` makes a checkpoint where there is none, of hidden tokens of the
-training texts; ``convert_pretrain`` goes on with that behind the conversion (null: without; 0 steps: as well); ``finetune``.
+zhu2022, section 5.3.1 and table 5.4: "the pretraining procedure of Longformer", applied to RoBERTa. Three stages, each with its own
+``{steps, warmup_steps, batch_size, lr, weight_decay}``: ``pretrain`` trains an encoder by masked language modelling on the training
+texts if there is no checkpoint; ``convert_pretrain`` continues after the conversion (null or 0 steps: left out); ``finetune``.
 
 Settings: attention (full | long_short); dataset (imdb | python, see relearn.data.lra.text), train_samples, valid_samples, test_samples
 (0: all), max_bytes (of a passage of python); checkpoint (null, or a RoBERTa model with masked language modelling: a name on the hub,
-whose cache and offline switch count, or a folder; its own tokenizer is used); config {layers, dim, heads, ffn, dropout, vocabulary,
-max_length} (of the network and the tokenizer that are made where checkpoint is null); max_length (tokens after the conversion; the
-checkpoint's own before, and of full attention); window, rank; mask_frac (of tokens to be guessed); the stages; betas, adam_eps, schedule,
-clip_norm of all of them; evaluations (so many in finetune, evenly spaced, the last one at the end).
+whose cache and offline switch apply, or a folder; its own tokenizer is used); config {layers, dim, heads, ffn, dropout, vocabulary,
+max_length} (of the network and tokenizer that are trained if checkpoint is null); max_length (tokens after the conversion; before it,
+and for full attention, the checkpoint's own); window, rank; mask_frac (share of tokens to predict); the stages; betas, adam_eps,
+schedule, clip_norm of all stages; evaluations (their number in finetune, evenly spaced, the last one at the end).
 Inputs: none. ``$RELEARN_MIRROR/imdb`` may hold the reviews.
 Output: history.csv (stage, step, loss, dev_accuracy_frac, lr), predictions.csv (sample, label, predicted), model.safetensors (the
-network at its best dev accuracy, the earliest of equals; see relearn.models.long_short_roberta_files).
+network with the best dev accuracy, the earliest of equals; see relearn.models.long_short_roberta_files).
 
-The loss is in nats, a hidden token in the first two stages, a text in the last; ``step`` counts each stage's own. The norms of
-long-short attention start from one batch of valid texts (relearn.models.long_short_roberta.convert). Runs of one seed share start,
-batches, hidden tokens and the head's start, whatever the attention (where both read texts of the same length).
+The loss is in nats: per masked token in the first two stages, per text in the last. ``step`` counts within a stage. The norms of
+long-short attention are initialised from one batch of valid texts (relearn.models.long_short_roberta.convert). Runs of one seed share
+initial weights, batches, masked tokens and the initial head, whatever the attention, if both read texts of the same length.
 
-Not the paper's: a checkpoint is not trained on texts "similar to RoBERTa's" but on the training texts alone; the paper says neither
-window nor rank, nor how it fine-tunes. An optimiser keeps nothing from one stage to the next.
+Differences from the paper: a checkpoint is trained further on the training texts alone instead of texts "similar to RoBERTa's"; window,
+rank and the fine-tuning recipe are ours, because the paper does not state them. No optimiser state is carried between stages.
 
 Metrics: acc_frac, dev_acc_frac of the kept network, last_acc_frac of the last one, most_frequent_frac; mlm_loss_start_nats (before any
 training here), mlm_loss_pretrained_nats (before the conversion), mlm_loss_converted_nats (right after it; long_short only),
-mlm_loss_nats (before fine-tuning), all on the same hidden tokens of the valid texts, as the network reads them;
-train_loss_nats (of the history's last row), parameters_count, steps_count (of all stages), tokens_longest_count, cut_frac (texts of
-the test part that were cut), step_s (of fine-tuning: CPU time on a CPU, wall time on a GPU, of this process alone).
+mlm_loss_nats (before fine-tuning), all for the same masked tokens of the valid texts; train_loss_nats (of the history's last row),
+parameters_count, steps_count (of all stages), tokens_longest_count, cut_frac (share of test texts that were cut), step_s (of
+fine-tuning: CPU time on a CPU, wall time on a GPU, of this process alone).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 HISTORY = ("stage", "step", "loss", "dev_accuracy_frac", "lr")
-SAVED = 50  # steps from one checkpoint to the next, at least
+SAVED = 50  # fewest steps between two checkpoints
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -64,9 +64,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.models import long_short_roberta_files as files
     from relearn.models.long_short_roberta import classifier, convert
     from relearn.models.roberta_calls import Classes, Guesses
-    from relearn.runs.atomic_files import write
     from relearn.runs.checkpoint import Checkpoint
     from relearn.steps.csv_rows import write_rows
+    from relearn.steps.trained.best import Best
     from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
 
@@ -76,7 +76,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     net, tokenizer = start(settings, texts["train"][0])
     before, long = length_of(net), settings["attention"] == "long_short"
     after = max(before, settings["max_length"]) if long else before
-    done = Checkpoint(run.work / "stages")  # whole stages; what happens inside one is fit's own
+    done = Checkpoint(run.work / "stages")  # finished stages; `fit` keeps its own checkpoint within a stage
     state = done.load() or {"done": 0, "history": [], "steps": 0, "metrics": {}}
     history, metrics, steps = list(state["history"]), dict(state["metrics"]), int(state["steps"])
     outcome, at, reason = "ok", None, None
@@ -136,28 +136,19 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
                     metrics["mlm_loss_nats"] = mlm(after)
             if outcome == "ok":
                 finished(2)
-    after = length_of(net)  # diverged before its conversion, it has the positions that it had
+    after = length_of(net)  # unchanged if the run diverged before the conversion
     torch.manual_seed(seed_of({"stage": "head"}, run.seed, "stage"))
     whole = Classes(classifier(net, CLASSES).to(device))
-    best, kept = (
-        run.work / "best.json",
-        run.work / "best.safetensors",
-    )  # outlive a kill, as the checkpoint does
+    best = Best(run.work, lambda model, path: files.save(model.net, path), least=-1.0)
     size = settings["finetune"]["batch_size"]
     valid, test = (batches(part, size, after, None) for part in ("valid", "test"))
-
-    def keep(model: Any, right: float) -> None:
-        half = kept.with_suffix(".part")
-        files.save(model.net, half)
-        half.replace(kept)
-        write(best, json.dumps(right).encode())
 
     def evaluate(model: Any) -> dict[str, float]:
         clock.stop()
         found = predict(model, valid, precision)
         right = None if found is None else accuracy(found, valid.labels)
-        if right is not None and right > (json.loads(best.read_bytes()) if best.exists() else -1.0):
-            keep(model, right)
+        if right is not None:
+            best.offer(model, right)
         clock.start()
         return {} if right is None else {"dev_accuracy_frac": right}
 
@@ -169,16 +160,16 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         if outcome == "ok" and "dev_accuracy_frac" not in fitted.history[-1]:
             outcome, at, reason = "diverged", fitted.steps, "outputs not finite"
         last = predict(whole, test, precision)
-        if not kept.exists():  # diverged before the first evaluation: it has never been better than its start
+        if not best.file.exists():  # diverged before the first evaluation
             whole.load_state_dict(head)
             right = predict(whole.eval(), valid, precision)
-            keep(whole, math.nan if right is None else accuracy(right, valid.labels))
+            best.keep(whole, math.nan if right is None else accuracy(right, valid.labels))
     else:  # a broken encoder has nothing to fine-tune
         last = None
-        keep(whole.eval(), 0.0)
+        best.keep(whole.eval(), 0.0)
     if outcome == "diverged" and reason is None:
         reason = "loss not finite"
-    found = predict(Classes(files.load(kept, device)), test, precision)
+    found = predict(Classes(files.load(best.file, device)), test, precision)
     chance = float(test.labels.bincount().max()) / len(test)
     metrics |= {
         "most_frequent_frac": chance,
@@ -210,7 +201,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             for place, label in enumerate(test.labels)
         ),
     )
-    run.output("model.safetensors").write_bytes(kept.read_bytes())
+    best.copy_to(run.output("model.safetensors"))
     run.finish(
         {key: value for key, value in metrics.items() if math.isfinite(value)},
         outcome=outcome,
@@ -235,7 +226,7 @@ def train(
     precision: str,
     evaluate: Any = None,
 ) -> Fitted:
-    """One stage, after ``before`` steps of the stages before it; trains ``model`` in place."""
+    """Train ``model`` in place for one stage, after ``before`` steps of earlier stages."""
     from relearn.methods.fit import fit
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
@@ -244,7 +235,7 @@ def train(
 
     own = settings[name]
     row, every = spacing(own["steps"], settings["evaluations"])
-    with Progress(f"adapt {settings['attention']} {name}") as progress:
+    with Progress(f"convert_roberta {settings['attention']} {name}") as progress:
         clock.start()
         fitted = fit(
             model,

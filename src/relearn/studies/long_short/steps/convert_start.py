@@ -1,4 +1,4 @@
-"""What `adapt` begins with: settings that are in order, texts, an encoder and its tokenizer."""
+"""Set-up of `convert_roberta`: validated settings, texts, an encoder and its tokenizer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ATTENTIONS = ("full", "long_short")
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Refuse, before anything is read, what would fail after it.
+    """Refuse settings that would fail later.
 
     Raises:
-        ValueError: an unknown attention, a stage's unknown or missing word, a stage that is missing.
+        ValueError: an unknown attention, an unknown or missing key of a stage, a missing stage.
     """
     if settings["attention"] not in ATTENTIONS:
         raise ValueError(f"attention: {settings['attention']!r} (allowed: {', '.join(ATTENTIONS)})")
@@ -37,7 +37,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def read(settings: Mapping[str, Any]) -> tuple[dict[str, tuple[list[str], list[int]]], dict[str, Any]]:
-    """Texts and labels of train, valid and test, and where they come from."""
+    """Texts and labels of train, valid and test, and their source."""
     from relearn.data.lra import PARTS, text
     from relearn.data.mirror import mirror_of
 
@@ -53,10 +53,10 @@ def read(settings: Mapping[str, Any]) -> tuple[dict[str, tuple[list[str], list[i
 
 
 def start(settings: Mapping[str, Any], texts: list[str]) -> tuple[Any, RobertaTokenizer]:
-    """The encoder with a head of masked language modelling, and its tokenizer: the checkpoint's, or made from the training texts.
+    """The encoder with a masked-language-modelling head and its tokenizer: the checkpoint's, or new ones.
 
     Raises:
-        ValueError: a checkpoint that cannot be had, or is no RoBERTa; what the configuration's sizes refuse.
+        ValueError: a checkpoint that is unavailable or no RoBERTa; impossible sizes.
     """
     from relearn.data import roberta_tokens
     from relearn.models.long_short_roberta import transformers
@@ -93,7 +93,7 @@ def start(settings: Mapping[str, Any], texts: list[str]) -> tuple[Any, RobertaTo
 
 
 def length_of(net: Any) -> int:
-    """Tokens of the longest sequence that the encoder reads."""
+    """Greatest number of tokens that the encoder reads."""
     from relearn.models.long_short_roberta import positions
 
     return positions(net.base_model)

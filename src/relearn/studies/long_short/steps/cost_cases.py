@@ -1,4 +1,4 @@
-"""What ``cost`` measures, case by case: a network, random tokens, and a call that takes them through it."""
+"""Cases of `benchmark_attention`: each builds a network and random tokens, and returns the call to be timed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CurveCase:
     precision: str = "fp32"
 
     def make(self) -> Call:
-        """Forward, loss and backward; gradients of the step before are dropped first."""
+        """A call that resets the gradients and runs forward, loss and backward."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -60,7 +60,7 @@ class CurveCase:
 
 @dataclass(frozen=True)
 class LatencyCase:
-    """An LRA encoder on a batch of full length: a forward pass, or with ``train`` loss and backward too."""
+    """An LRA encoder on a batch of full length: a forward pass, with ``train`` also loss and backward."""
 
     SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "vocabulary", "classes")
     task: str
@@ -80,7 +80,7 @@ class LatencyCase:
     precision: str = "fp32"
 
     def make(self) -> Call:
-        """The call; see the class."""
+        """The call to be timed."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -114,7 +114,7 @@ class LatencyCase:
 
 
 def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """bf16 where it is asked for."""
+    """bf16 autocast if ``precision`` asks for it."""
     import torch
 
     if precision != "bf16":

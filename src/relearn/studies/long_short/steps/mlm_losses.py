@@ -1,4 +1,4 @@
-"""Loss and predictions of `adapt` on classes, and whether they are better than a constant answer."""
+"""Classification loss and predictions of `convert_roberta`, and whether they beat a constant answer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CLASSES = 2
 
 
 def class_error(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy in nats, (B, C) and (B,), in single precision at least."""
+    """Mean cross entropy in nats, (B, C) and (B,), in at least single precision."""
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
 
 
 def predict(model: Any, batches: TokenBatches, precision: str) -> Tensor | None:
-    """The class of each text (N,) int64 on the CPU; None where a logit is not finite."""
+    """The class of each text (N,) int64 on the CPU; None if a logit is not finite."""
     import torch
 
     found = []
@@ -40,7 +40,7 @@ def predict(model: Any, batches: TokenBatches, precision: str) -> Tensor | None:
 
 
 def accuracy(found: Tensor, labels: Tensor) -> float:
-    """The share of right answers."""
+    """Share of correct answers."""
     return float((found == labels).double().mean())
 
 

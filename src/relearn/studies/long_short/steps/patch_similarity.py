@@ -1,13 +1,13 @@
-"""similarity: how alike the patches of one image become, layer by layer, in a trained network and in the one it started as.
+"""patch_similarity: similarity of the patches of an image, layer by layer, in a trained network and at its initialisation.
 
-Settings: task (images | folder: what the network was trained on), images (of the test images, evenly spaced; 0: all), batch_size,
-absolute (the modulus of each pair's cosine). Inputs: data (as `relearn classify` has it), network (its model.safetensors).
+Settings: task (images | folder: the data that the network was trained on), images (number of test images, evenly spaced; 0: all),
+batch_size, absolute (modulus of each pair's cosine). Inputs: data (as for train_vision), network (its model.safetensors).
 Output: similarity.csv (moment: start | end, layer from 1, cosine; see :mod:`relearn.measures.patch_similarity`).
 Metrics: deep_cosine and start_deep_cosine, means over the deeper half of the layers (the last ⌊L/2⌋ of L), cosine_first,
 cosine_last, layers_count, images_count.
 
-The start is drawn again: what the file says of the network, with the run's seed, which is the one that `relearn classify` of the same
-seed starts from. A network whose patches are not finite ends as diverged, its cells empty.
+The initial weights are drawn again from the description in the file and the run's seed, with which `train_vision` of the same seed
+starts. A network with non-finite patches ends as diverged, with empty cells.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     task: Any = open_task({**plain, "task": settings["task"]}, inputs, device)
     images = evenly_spaced(task.test_images, settings["images"])
     found: dict[str, list[float]] = {}
-    with Progress(f"similarity {' '.join(run.labels.values())}") as progress:
+    with Progress(f"patch_similarity {' '.join(run.labels.values())}") as progress:
         for number, (moment, one) in enumerate((("start", started(net, run.seed)), ("end", net)), 1):
             found[moment] = patch_similarity(
                 one.to(device),
@@ -67,7 +67,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     run.finish(
         {name: value for name, value in metrics.items() if math.isfinite(value)},
         outcome="diverged" if odd_ones else "ok",
-        outcome_reason="patches that are not finite" if odd_ones else None,
+        outcome_reason="patches are not finite" if odd_ones else None,
         notes=[
             "modulus of each pair's cosine" if settings["absolute"] else "cosine of each pair with its sign"
         ],
@@ -75,7 +75,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def started(net: VisionClassifier, seed: int) -> VisionClassifier:
-    """The network as `relearn classify` of this seed starts it."""
+    """The network with the weights from which `train_vision` of this seed starts."""
     import torch
 
     from relearn.models import vision
@@ -85,7 +85,7 @@ def started(net: VisionClassifier, seed: int) -> VisionClassifier:
 
 
 def summary(found: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Means over the deeper half of the layers; one layer is its own half."""
+    """Means over the deeper half of the layers; a single layer counts as its deeper half."""
     deep = {moment: list(rows)[-max(len(rows) // 2, 1) :] for moment, rows in found.items()}
     mean = {moment: math.fsum(rows) / len(rows) for moment, rows in deep.items()}
     return {

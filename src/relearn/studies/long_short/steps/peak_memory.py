@@ -1,7 +1,7 @@
-"""The most memory that a case's step needs: the allocator's peak on a GPU, resident bytes of a process of its own on a CPU.
+"""Peak memory of a case's step: the allocator's peak on a GPU, resident bytes of a separate process on a CPU.
 
-One process measures all cases, one after another, because loading the libraries takes longer than most steps. Its allocator
-returns every block above 64 kB to the system at once, or the peaks would be those of its habits.
+One process measures all cases in turn, because loading the libraries takes longer than most steps. malloc is configured to return
+blocks above 64 kB immediately; otherwise the peaks would reflect allocator caching.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALL
 
 
 def peaks(cases: Sequence[CurveCase]) -> list[int | None]:
-    """Bytes of each case's step at most, its network, tokens and cache among them; None where a GPU has too few."""
+    """Peak bytes of each case's step with its network, tokens and cache; None if it does not fit into a GPU's memory."""
     if cases[0].device.startswith("cuda"):
         return [allocated(case) for case in cases]
     import torch
 
-    told = json.dumps([dataclasses.asdict(case) for case in cases])
+    asked = json.dumps([dataclasses.asdict(case) for case in cases])
     words = [sys.executable, "-m", __name__, str(torch.get_num_threads())]
     environment = {**os.environ, **SMALL}
-    done = subprocess.run(words, input=told, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(words, input=asked, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found: list[int | None] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def allocated(case: CurveCase) -> int | None:
-    """On a GPU, of a second step."""
+    """Peak bytes of a second step on a GPU."""
     torch = import_module("torch")
     gc.collect()
     torch.cuda.empty_cache()
@@ -54,11 +54,11 @@ def allocated(case: CurveCase) -> int | None:
 
 
 def resident(case: CurveCase) -> int:
-    """On a CPU: growth of this process by what the case makes and its first step, in which nothing is left of one before."""
+    """Growth of this process on a CPU by the case's network, data and first step."""
     from relearn.runs.provenance import resident_peak
 
     gc.collect()
-    with contextlib.suppress(OSError):  # where there is no such file, the peak holds all that was before
+    with contextlib.suppress(OSError):  # without this file the peak includes earlier cases
         Path("/proc/self/clear_refs").write_text("5")
     before = resident_peak()
     case.make()()

@@ -1,14 +1,13 @@
-"""Prepare a character stream: load it (downloading it where needed), cut it in three, keep it as ids, count.
+"""prepare_char_stream: load a character stream (download it if needed), cut it into three parts, store ids, count.
 
-settings: ``dataset`` (a name of ``relearn.data.streams.STREAMS``: enwik8, text8, warandpeace, pydoc_topics, own_text),
-``characters`` (only so many from the beginning; 0 for all).
-inputs: none. A folder of streams at hand is named by the environment variable RELEARN_MIRROR (it holds one folder a
-stream, e.g. ``$RELEARN_MIRROR/enwik8``).
-outputs: ``stream.safetensors`` (see ``relearn.data.prepared_stream``).
-metrics: ``train_characters_count``, ``valid_characters_count``, ``test_characters_count``, ``vocabulary_count``; ``unigram_bpc`` and
-``bigram_bpc``, what a model must beat: of counts in train on test, in bits a character.
+Settings: ``dataset`` (a name of ``relearn.data.streams.STREAMS``: enwik8, text8, warandpeace, pydoc_topics, own_text),
+``characters`` (this many from the beginning; 0 for all).
+Inputs: none. The environment variable RELEARN_MIRROR may name a folder with one folder per stream (``$RELEARN_MIRROR/enwik8``).
+Output: ``stream.safetensors`` (see ``relearn.data.prepared_stream``).
+Metrics: ``train_characters_count``, ``valid_characters_count``, ``test_characters_count``, ``vocabulary_count``; ``unigram_bpc`` and
+``bigram_bpc``, baselines for a model: bits per test character of models that count in the training part.
 
-No torch here, as in ``prepare``.
+This step needs no torch.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ NEEDS_TORCH = False
 def run(
     run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
-    """See the module. Device and precision play no part."""
+    """Run the step; device and precision are not used."""
     from relearn.data.mirror import mirror_of
     from relearn.data.prepared_stream import prepare, save_stream
     from relearn.data.streams import load_stream

@@ -1,16 +1,16 @@
-"""sequences: prepare one task of the Long Range Arena: load or generate it, perturb its written test texts, cut, keep, count.
+"""prepare_lra: prepare one task of the Long Range Arena: load or generate it, perturb written test texts, cut, store, count.
 
 Settings: ``task`` (listops | text | retrieval | image | pathfinder), ``dataset`` (listops, pathfinder: generated; text: imdb | python;
-retrieval: aan | python_kinds | python_documents; image: cifar10 | digits), ``max_length`` (of a sequence; longer ones are cut),
+retrieval: aan | python_kinds | python_documents; image: cifar10 | digits), ``max_length`` (longer sequences are cut),
 ``train_samples``, ``valid_samples``, ``test_samples`` (0: all there are, or as many as were published; fewer are evenly spaced),
 ``form`` (of generated samples, {} for the published one; listops: min_length, max_length, max_depth, max_args, operator_frac;
-pathfinder: those of ``relearn.data.lra.pathfinder.Form``). The seed is the run's: of trees, images, partners and insertions.
-Inputs: none. A folder of data sets at hand is named by the environment variable RELEARN_MIRROR (``$RELEARN_MIRROR/imdb`` and so on).
-Output: ``data.safetensors`` (see ``relearn.data.lra.sequences``), its version among the notes.
+pathfinder: those of ``relearn.data.lra.pathfinder.Form``). The run's seed determines trees, images, partners and insertions.
+Inputs: none. The environment variable RELEARN_MIRROR may name a folder of data sets (``$RELEARN_MIRROR/imdb``).
+Output: ``data.safetensors`` (see ``relearn.data.lra.sequences``); its version is in the notes.
 Metrics: those of ``relearn.data.lra.sequences.prepare``: samples of each part, ``most_frequent_frac``, ``longest_count``,
 ``mean_length_count``, ``cut_frac``, ``vocabulary_count``, ``classes_count``.
 
-No torch here, as in ``relearn.steps.prepare_images``.
+This step needs no torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEEDS_TORCH = False
 def run(
     run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
-    """See the module. Device and precision play no part."""
+    """Run the step; device and precision are not used."""
     from relearn.data.lra import PARTS, sequences, task
     from relearn.data.mirror import mirror_of
 

@@ -1,27 +1,27 @@
-"""predict: train a character model on long contexts in phases of growing length, and take its bits per character.
+"""train_long_char_lm: train a character model on long contexts in phases of growing length, and measure its bits per character.
 
 Settings: the model: attention (long_short | full), dual_norm, as_released, layers, dim, heads, ffn, dropout, window, segment, rank;
-phases, a list of {length, steps, warmup_steps, batch_size, lr}: a phase reads lanes of the training part in segments of ``length``, each
-with a cache as long, at a rate that is constant once it is warm, with an optimiser of its own; the recipe of all phases: optimizer,
-betas, adam_eps, weight_decay, clip_norm (null: without), diverged_above (a loss in bits beyond it ends the run; null: only one that
-is not finite does); evaluations (so many a phase, evenly spaced, the last one at its end) and history_characters, how much of the
-validation part they read; evaluation: {form: windows | cached, context, step, batch_size (windows at once), characters (so many from a
-part's beginning; 0 for all)}, see relearn.measures.bits_per_character.
-Input: stream (of `relearn stream`).
+phases, a list of {length, steps, warmup_steps, batch_size, lr}: each phase reads lanes of the training part in segments of ``length``,
+with a cache of the same length, a rate that is constant after the warm-up, and a new optimiser; the recipe of all phases: optimizer,
+betas, adam_eps, weight_decay, clip_norm (null: no clipping), diverged_above (a loss in bits above it ends the run; null: only a
+non-finite loss does); evaluations (their number per phase, evenly spaced, the last one at its end) and history_characters, the part of
+the validation text that they read; evaluation: {form: windows | cached, context, step, batch_size (windows at once), characters (this
+many from the beginning of a part; 0 for all)}, see relearn.measures.bits_per_character.
+Input: stream (from `relearn long_short prepare_char_stream`).
 Output: history.csv (phase, step, length, loss_bits, valid_bits, lr), norms.csv (moment, layer, ratio, value_ratio), model.safetensors
 (the network at the end, see relearn.models.files).
 
-``step`` counts on over the phases. loss_bits is the mean over the training batches since the row before, dropout included; valid_bits is
-the cached form, pieces and cache as long as the phase's segments. norms.csv (long_short only) holds the mean l2 norm of window keys
-over that of compressed keys, and the same of values, on the first validation batch, before and after training (zhu2022, figure 5.3).
+``step`` continues over the phases. loss_bits is the mean over the training batches since the previous row, with dropout; valid_bits is
+the cached form with pieces and cache as long as the phase's segments. norms.csv (long_short only) holds the ratio of the mean l2 norms
+of window keys and compressed keys, and that of values, on the first validation batch, before and after training (zhu2022, figure 5.3).
 
 Metrics: valid_bpc, test_bpc, train_bpc by ``evaluation`` (of train at most as many characters as valid has); valid_history_bpc, the last
 valid_bits; parameters_count, steps_count, tokens_count (characters trained on), step_s: the mean time of a training step without
-evaluations, CPU time on a CPU, wall time on a GPU, of this process alone and without its first step; norm_ratio_start_max and
-norm_ratio_start_min over layers, keys and values.
+evaluations and without the process's first step (CPU time on a CPU, wall time on a GPU, of this process alone); norm_ratio_start_max
+and norm_ratio_start_min over layers, keys and values.
 
-zhu2022 (section 5.3.2) says neither which weights are evaluated (here: the last ones) nor what an optimiser keeps from one phase to the
-next (here: nothing). A run that diverges has no bits per character.
+zhu2022 (section 5.3.2) does not state which weights are evaluated (here: the last ones) or whether an optimiser keeps its state between
+phases (here: it does not). A diverged run has no bits per character.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     net = network(settings, stream.vocabulary).to(device)
     norms = norm_rows("start", net, parts["valid"], settings)
     clock = Clock(device)
-    done = Checkpoint(run.work / "phases")  # whole phases; what happens inside one is fit's own
+    done = Checkpoint(run.work / "phases")  # finished phases; `fit` keeps its own checkpoint within a phase
     state = done.load() or {"phase": 0, "steps": 0, "history": []}
     if state["phase"]:
         net.load_state_dict(state["net"])
@@ -111,10 +111,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def check(settings: Mapping[str, Any], stream: PreparedStream) -> None:
-    """Refuse, before anything is trained, what would fail after it.
+    """Refuse settings before training that would fail after it.
 
     Raises:
-        ValueError: no phase, a phase's unknown or missing word, an evaluation that cannot be made.
+        ValueError: no phase, an unknown or missing key of a phase, an impossible evaluation.
     """
     from relearn.measures.bits_per_character import windows
 
@@ -139,7 +139,7 @@ def check(settings: Mapping[str, Any], stream: PreparedStream) -> None:
 
 
 def network(settings: Mapping[str, Any], vocabulary: int) -> LongShortLM:
-    """The model of a run's settings, its start drawn from torch's global generator."""
+    """The model; its weights are drawn from torch's global generator."""
     from relearn.models.long_short_lm import create
 
     return create(vocabulary=vocabulary, **{key: settings[key] for key in MODEL})
@@ -155,7 +155,7 @@ def train(
     clock: Clock,
     precision: str,
 ) -> Fitted:
-    """Phase ``number`` (0-based), after ``before`` steps of the phases before it; trains ``net`` in place."""
+    """Train ``net`` in place in phase ``number`` (0-based), after ``before`` steps of earlier phases."""
     from relearn.data.stream_batches import StreamBatches
     from relearn.measures.bits_per_character import cached
     from relearn.methods.fit import fit
@@ -178,7 +178,7 @@ def train(
 
     above = settings["diverged_above"]
     row, apart = spacing(phase["steps"], settings["evaluations"])
-    with Progress(f"predict phase {number + 1}") as progress:
+    with Progress(f"train_long_char_lm phase {number + 1}") as progress:
         clock.start()
         fitted = fit(
             CarriedCache(net, batch_size=batch_size, length=length),
@@ -209,17 +209,17 @@ def train(
 
 
 def but_the_first(clock: Clock, progress: Any) -> Any:
-    """``progress``, with the clock set back after the process's first step, which loads what an optimiser needs."""
+    """``progress`` with a clock that leaves out the process's first step, in which the optimiser loads its code."""
     counted, first = clock.counting(progress), clock.steps == 0
 
-    def told(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         nonlocal first
         counted(done, total)
         if first:
             first, clock.spent, clock.steps = False, 0.0, 0
             clock.start()
 
-    return told
+    return report_progress
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -231,7 +231,7 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def rows(fitted: Fitted, phase: Mapping[str, Any], number: int, before: int) -> list[dict[str, Any]]:
-    """A phase's rows of the history."""
+    """The history's rows of a phase."""
     return [
         {
             "phase": number,
@@ -246,7 +246,7 @@ def rows(fitted: Fitted, phase: Mapping[str, Any], number: int, before: int) -> 
 
 
 def tokens(phases: list[Mapping[str, Any]], steps: int) -> int:
-    """Characters that so many steps have trained on."""
+    """Number of characters that the first ``steps`` steps train on."""
     count = 0
     for phase in phases:
         here = min(steps, phase["steps"])
@@ -255,7 +255,7 @@ def tokens(phases: list[Mapping[str, Any]], steps: int) -> int:
 
 
 def scored(characters: int, way: Mapping[str, Any]) -> int:
-    """Characters of a part that are scored: all but the first, or as many as ``characters`` says."""
+    """Number of scored characters of a part: all but the first, of at most ``characters``."""
     return min(way["characters"] or characters, characters) - 1
 
 
@@ -276,7 +276,7 @@ def bits(net: LongShortLM, ids: Tensor, settings: Mapping[str, Any], most: int) 
 
 
 def reader(net: LongShortLM, context: int) -> Any:
-    """``net`` as ``cached`` reads it, keeping ``context`` characters."""
+    """``net`` as the function that ``cached`` takes, with a cache of ``context`` characters."""
 
     def read(tokens: Tensor, kept: Any) -> Any:
         return net(tokens, cache=kept, keep=context)
@@ -287,7 +287,7 @@ def reader(net: LongShortLM, context: int) -> Any:
 def norm_rows(
     moment: str, net: LongShortLM, ids: Tensor, settings: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The norm ratios layer by layer, on the first batch of the first phase's form that a part has; none for full attention."""
+    """Norm ratios layer by layer on the first batch of a part, shaped as in the first phase; none for full attention."""
     from relearn.data.stream_batches import StreamBatches
     from relearn.measures.window_norms import norm_ratios
 

@@ -20,7 +20,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "knn_removes_poisons": knn.knn_removes_poisons,
     "knn_keeps_accuracy": knn.knn_keeps_accuracy,
     "knn_beats_baselines": knn.knn_beats_baselines,
-    "k_rule": knn.k_rule,
+    "best_k_is_1_to_2_class_sizes": knn.best_k_is_1_to_2_class_sizes,
     "replication_helps": knn.replication_helps,
     "hull_proposition": attacks.hull_proposition,
 }

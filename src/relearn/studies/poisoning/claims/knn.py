@@ -79,7 +79,7 @@ def knn_beats_baselines(evidence: Evidence) -> Finding:
     return finding(parts)
 
 
-def k_rule(evidence: Evidence) -> Finding:
+def best_k_is_1_to_2_class_sizes(evidence: Evidence) -> Finding:
     """The normalised k of the greatest mean MCC lies in [1, 2]; also said of the caption's [0.4, 2]."""
     parts: dict[str, Comparison | None] = {}
     normalised = normalised_k(evidence)

@@ -2,8 +2,8 @@
 
 Settings: images (of each set, at equal distances; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and
 severities, made from the test images (or those of val) by this package's generator, and read where ``sets`` has ``c``; sets (name →
-folder of RELEARN_MIRROR, see :mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry: without) and their protocol (may be null without
-sets): size, crop_ratio (crop over resized shorter side), cropped_ratio (the same for sets published as crops, c and nine),
+folder of RELEARN_MIRROR, see :mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry: without) and their protocol (may be
+null without sets): size, crop_ratio (crop over resized shorter side), cropped_ratio (the same for sets published as crops, c and nine),
 interpolation, batch_size, on_bad_image and on_missing_class (fail | skip); pgd (null, or eps in [0,1] pixel scale, ascending; steps,
 restarts, images, checks for masked gradients); autoattack (null, or eps, images); network (null: the file says what it holds; else
 {"name": of timm's registry, "classes", "average", …its arguments} for a checkpoint of that network, its images protocol.size wide).

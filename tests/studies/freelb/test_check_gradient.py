@@ -1,4 +1,4 @@
-"""The exact case of FreeLB: all cases agree, and one whose masks are not what it says is refused."""
+"""check_gradient: FreeLB's gradient is the virtual batch's in all cases; a wrong weight is seen, wrong masks are refused."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import torch
 from relearn.methods import freelb
 from relearn.methods.dropout_masks import MaskReplay
 from relearn.runs import record
-from relearn.steps import count_params_flops as count
-from relearn.studies.freelb.steps import gradient_cases
+from relearn.studies.freelb.steps import check_gradient, gradient_cases
 
 
 def test_all_cases_agree_and_are_written(tmp_path):
-    settings = {"family": "gradient"}
-    what = {"study": "freelb", "paper": "zhu2022", "step": "count", "scale": "mini"}
-    with record.Run(tmp_path / "a", **what, labels=settings, seed=0, settings=settings) as one:
-        count.run(one, settings, {}, "cpu", "fp32")
+    what = {"study": "freelb", "paper": "zhu2022", "step": "check_gradient", "scale": "mini"}
+    with record.Run(tmp_path / "a", **what, labels={}, seed=0, settings={}) as one:
+        check_gradient.run(one, {}, {}, "cpu", "fp32")
     done = record.read(tmp_path / "a")
     with (tmp_path / "a" / "gradients.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -33,10 +31,10 @@ def test_all_cases_agree_and_are_written(tmp_path):
 
 
 def test_a_step_that_weighs_its_passes_wrongly_is_seen(monkeypatch):
-    passed = freelb.FreeLB.passed
+    run_passes = freelb.FreeLB.run_passes
 
     def heavier(self, model, objective, field):
-        value = passed(self, model, objective, field)
+        value = run_passes(self, model, objective, field)
         with torch.no_grad():
             for one in model.parameters():
                 if one.grad is not None:

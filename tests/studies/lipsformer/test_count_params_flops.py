@@ -11,8 +11,8 @@ import pytest
 from relearn.measures.model_counts import COLUMNS, PUBLISHED
 from relearn.models.timm_names import NAMES
 from relearn.runs import record
-from relearn.steps import count_params_flops as count
 from relearn.studies.lipsformer.params import Network
+from relearn.studies.lipsformer.steps import count_params_flops as count
 
 
 def step(out: Path, network: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -1,10 +1,8 @@
-"""count: parameters and multiply-adds of networks at their published sizes, beside what a paper prints; and what else needs no training.
+"""count_params_flops: parameters and multiply-adds of a network at its published size, compared with the printed numbers (qi2023).
 
-Settings: family, one of :data:`relearn.steps.count_families.FAMILIES` (zhu2022, chapters 3 and 5; rows and metrics: see there); or
-network, a name of :data:`relearn.measures.model_counts.PUBLISHED` (qi2023). No inputs; nothing is computed or stored, the network is
-built on torch's meta device, with 1,000 classes but for LipsFormer-Swin-L++, whose printed number is of ImageNet-22K.
-Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, what does not exist is empty); of
-family gradient: gradients.csv.
+Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`. No inputs. The network is built on torch's
+meta device, with 1,000 classes but for LipsFormer-Swin-L++, whose printed number is for ImageNet-22K.
+Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, a missing value an empty cell).
 Metrics: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga.
 """
 
@@ -34,20 +32,10 @@ NETWORKS = {
     "LipsFormer-Swin-L++": "lipsformer_swin_large_plus_plus",
 }
 """Network as printed → its name in timm."""
-NOTE = "a multiply-add, one product with its sum, counts one"
 CLASSES = {"LipsFormer-Swin-L++": 21_841}
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    if "family" in settings:
-        from relearn.steps import count_families
-
-        family = settings["family"]
-        rows, metrics = count_families.counted(family)
-        name, columns = count_families.table(family)
-        write_rows(run.output(name), columns, rows)
-        run.finish(metrics, notes=[] if family == "gradient" else [NOTE])
-        return
     from functools import partial
     from importlib import import_module
 

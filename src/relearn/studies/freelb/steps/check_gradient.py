@@ -1,0 +1,22 @@
+"""check_gradient: FreeLB's gradient against the gradient of the K-fold virtual batch, with nothing trained (zhu2022, algorithm 3).
+
+Settings: none. Inputs: none.
+Output: gradients.csv, a row for each case of :func:`relearn.studies.freelb.steps.gradient_cases.gradient_cases`.
+Metrics: largest_difference (over the cases; relative to the largest entry of the gradient), cases_count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+NEEDS_TORCH = True
+
+
+def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    from relearn.steps.csv_rows import write_rows
+    from relearn.studies.freelb.steps.gradient_cases import COLUMNS, gradient_cases
+
+    rows = gradient_cases()
+    write_rows(run.output("gradients.csv"), COLUMNS, rows)
+    run.finish({"largest_difference": max(row["difference"] for row in rows), "cases_count": len(rows)})

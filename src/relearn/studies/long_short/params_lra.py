@@ -1,0 +1,298 @@
+"""Sections of params.yaml for the Long Range Arena: its tasks, the training of encoders, and the latency of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from relearn.data.facts import SIDE
+from relearn.data.lra import TASKS
+from relearn.layers.efficient import GLOBAL_FIRST, KINDS
+from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.forecast_memory import Need, Tensor
+from relearn.params.types import (
+    BatchSize,
+    Count,
+    Heads,
+    Layers,
+    Length,
+    LengthOrNone,
+    NotNegative,
+    OneOf,
+    Positive,
+    SamplesOrAll,
+    Section,
+    Several,
+    Share,
+    Side,
+    Steps,
+    StepsOrNone,
+    Unique,
+    Vocabulary,
+    Width,
+    unique,
+)
+from relearn.params.vision import Betas
+
+Attentions = Annotated[list[Annotated[str, OneOf(KINDS)]], Unique, AfterValidator(unique)]
+Schedules = Literal["linear", "cosine", "constant", "inverse_sqrt"]
+
+
+class Samples(Section):
+    """Numbers of samples of a task; 0: all there are, or as many as were published."""
+
+    max_length: Annotated[Length, Field(ge=8)]
+    train_samples: SamplesOrAll
+    valid_samples: SamplesOrAll
+    test_samples: SamplesOrAll
+
+
+class Generated(Samples):
+    """A task whose samples are generated."""
+
+    dataset: Literal["generated"]
+
+    @forecast
+    def _memory(self) -> Iterator[Need]:
+        """All sequences, one byte per value; other tasks have as many as there are."""
+        samples = self.train_samples + self.valid_samples + self.test_samples
+        sizes = (("samples", samples), ("length", self.max_length))
+        yield Need(("train_samples",), self.train_samples, (Tensor("sequences", sizes, 1),))
+
+
+class Trees(Section):
+    min_length: LengthOrNone
+    max_length: Length
+    max_depth: Annotated[Count, Field(le=100)]
+    max_args: Annotated[Count, Field(ge=2, le=100)]
+    operator_frac: Annotated[float, Field(gt=0, lt=1)]
+
+    @check
+    def _range(self) -> Iterator[Conflict]:
+        """At least one length must lie between the two bounds."""
+        least, most = self.min_length, self.max_length
+        if least > most - 2:
+            yield (
+                "min_length",
+                f"found {least}, allowed: at most form.max_length - 2 = {most - 2}, so that a number is between the two",
+            )
+
+
+class ListOps(Generated):
+    form: Trees
+
+    @check
+    def _whole(self) -> Iterator[Conflict]:
+        """No tree may be cut, because a part of it has another result."""
+        most = self.form.max_length
+        if most > self.max_length + 1:
+            yield (
+                "form.max_length",
+                f"found {most}, allowed: at most listops.max_length + 1 = {self.max_length + 1}",
+            )
+
+
+class Text(Samples):
+    dataset: Literal["imdb", "python"]
+
+
+class Retrieval(Samples):
+    dataset: Literal["aan", "python_kinds", "python_documents"]
+
+
+class Pixels(Samples):
+    dataset: Literal["cifar10", "digits"]
+
+    @check
+    def _pixels(self) -> Iterator[Conflict]:
+        """A sequence is a whole image."""
+        yield from _length(self.max_length, SIDE[self.dataset] ** 2, f"the pixels of {self.dataset}")
+
+
+class Paths(Section):
+    size: Annotated[Side, Field(ge=8)]
+    dashes: Annotated[Count, Field(ge=2)]
+    distractors: Several
+    distractor_dashes: Count
+    dash: Positive
+    gap: NotNegative
+    clearance: Positive
+    radius: Positive
+
+
+class Pathfinder(Generated):
+    form: Paths
+
+    @check
+    def _pixels(self) -> Iterator[Conflict]:
+        """A sequence is a whole image."""
+        side = self.form.size
+        yield from _length(self.max_length, side**2, f"form.size = {side} squared")
+
+
+def _length(found: int, wanted: int, why: str) -> Iterator[Conflict]:
+    if found != wanted:
+        yield "max_length", f"found {found}, allowed: {wanted}, {why}"
+
+
+class PrepareLra(Section):
+    listops: ListOps
+    text: Text
+    retrieval: Retrieval
+    image: Pixels
+    pathfinder: Pathfinder
+
+
+class Sizes(Section):
+    """Sizes of a transformer without a check of its heads."""
+
+    layers: Layers
+    dim: Width
+    heads: Heads
+    ffn: Width
+
+    def sizes(self) -> dict[str, int]:
+        """Arguments of :func:`relearn.params.forecast_memory.transformer`."""
+        return {"layers": self.layers, "dim": self.dim, "ffn": self.ffn, "heads": self.heads}
+
+    @check
+    def _heads(self) -> Iterator[Conflict]:
+        if self.dim % self.heads:
+            yield "dim", f"found {self.dim}, allowed: multiples of heads = {self.heads}"
+
+
+class WarmedUp(Section):
+    """A phase of a training: the warm-up is a part of its steps."""
+
+    steps: StepsOrNone
+    warmup_steps: StepsOrNone
+    batch_size: BatchSize
+    lr: Positive
+
+    @check
+    def _warmup(self) -> Iterator[Conflict]:
+        if self.warmup_steps > self.steps:
+            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
+
+
+class TaskTraining(WarmedUp):
+    """Attentions and recipe of a task; window and rank of ``long_short_best``, rank of ``dynamic``."""
+
+    steps: Steps
+    attentions: Attentions
+    weight_decay: NotNegative
+    dropout: Share
+    window: LengthOrNone
+    rank: LengthOrNone
+    dynamic_rank: Length
+
+
+class Tasks(Section):
+    listops: TaskTraining
+    text: TaskTraining
+    retrieval: TaskTraining
+    image: TaskTraining
+    pathfinder: TaskTraining
+
+    def items(self) -> Iterator[tuple[str, TaskTraining]]:
+        """Name and section of each task."""
+        for task in TASKS:
+            yield task, getattr(self, task)
+
+
+class Rank(Section):
+    rank: Length
+
+
+class RankAndWindow(Rank):
+    window: Length
+
+
+class Landmarks(Section):
+    landmarks: Length
+
+
+class Features(Section):
+    features: Width
+
+
+class Hashes(Section):
+    rounds: Count
+    chunk: Length
+
+
+class Window(Section):
+    window: Length
+
+
+class Band(Window):
+    @check
+    def _even(self) -> Iterator[Conflict]:
+        if self.window % 2:
+            yield "window", f"found {self.window}, allowed: even numbers, half on each side"
+
+
+class Block(Section):
+    block: Length
+
+
+class Blocks(Block):
+    random: Several
+
+
+class Baselines(Section):
+    """Sizes of the other attentions; those that have no size are not here."""
+
+    linformer: Rank
+    linformer_window: RankAndWindow
+    nystromformer: Landmarks
+    performer: Features
+    reformer: Hashes
+    big_bird: Blocks
+    longformer: Band
+    sinkhorn: Block
+
+
+class TrainLra(Section):
+    window: LengthOrNone
+    rank: LengthOrNone
+    baselines: Baselines
+    betas: Betas
+    adam_eps: Positive
+    evaluations: Count
+    schedule: Schedules
+    clip_norm: NotNegative
+    pooling: Literal["", "class", "mean"]
+    trim: bool
+    tasks: Tasks
+
+    @check
+    def _pooling(self) -> Iterator[Conflict]:
+        """A class token needs an attention whose first token sees all tokens and is seen by all."""
+        if self.pooling != "class":
+            return
+        for task, own in self.tasks.items():
+            if lacking := [kind for kind in own.attentions if kind not in GLOBAL_FIRST]:
+                kinds = ", ".join(lacking)
+                yield (
+                    "pooling",
+                    f'found class, allowed: mean, or "", because of {kinds} in tasks.{task}.attentions',
+                )
+                return
+
+
+class TextLengths(Section):
+    listops: Length
+    text: Length
+    retrieval: Length
+
+
+class Latency(Section):
+    attentions: Attentions
+    lengths: TextLengths
+    vocabulary: Vocabulary
+    classes: Annotated[Count, Field(ge=2)]
+    batch_size: BatchSize
+    repeats: Count

@@ -1,0 +1,54 @@
+"""The section ``poisoning`` of params.yaml: its names are those of the registries, and of the runs that the plan makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from relearn.methods import ATTACKS, DEFENCES
+from relearn.models import MODELS
+from relearn.params.reading import ParamsError
+from relearn.studies import parameters
+from relearn.studies.poisoning import params
+from relearn.studies.poisoning.plan.poisons import FORM_OF, METHOD_OF
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def problems(**own: Any) -> list[str]:
+    try:
+        parameters.load(CHECKOUT / "params.yaml", overrides={"poisoning": own})
+    except ParamsError as error:
+        return error.problems
+    return []
+
+
+def test_names_are_those_of_the_registries() -> None:
+    assert set(get_args(params.Architecture)) <= set(MODELS)
+    assert set(params.Filter.model_fields) == set(DEFENCES)
+
+
+def test_every_attack_of_the_parameters_has_a_method_and_every_method_an_attack() -> None:
+    attacks = set(params.Attacks.model_fields)
+    assert set(METHOD_OF) <= attacks and set(FORM_OF) <= attacks
+    assert {METHOD_OF.get(attack, attack) for attack in attacks} == set(ATTACKS)
+
+
+def test_every_attack_of_a_study_has_its_section() -> None:
+    named_in_studies: set[str] = set(params.TransferStudy.model_fields)
+    for study in params.Studies.model_fields.values():
+        for name in ("attacks", "attack"):
+            if field := study.annotation.model_fields.get(name):  # type: ignore[union-attr]
+                node = field.annotation
+                while get_origin(node) is not Literal:
+                    node = get_args(node)[0]
+                named_in_studies |= set(get_args(node))
+    assert named_in_studies == set(params.Attacks.model_fields)
+
+
+def test_the_pool_may_be_all_fine_tuning_images_but_the_targets() -> None:
+    others: dict[str, Any] = {"craft": {"targets": 1}, "studies": {"end_to_end": {"targets": 1}}}
+    assert problems(prepare={"pool_per_class": 51}, **others) == []
+    found = problems(prepare={"pool_per_class": 50}, **others)
+    assert len(found) == 1
+    assert "at most pool_per_class - fine_tune_per_class = 0" in found[0]
