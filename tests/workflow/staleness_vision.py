@@ -7,9 +7,9 @@ from typing import Any
 
 Q, T, Y = "lipsformer", "layer_scale", "lrformer"
 STUDIES = (Q, T, Y)
-CLASSIFY = {study: f"{study}/classify" for study in STUDIES}
-PREPARE = {study: f"{study}/prepare" for study in STUDIES}
-THROUGHPUT, RETEST, UNCERTAINTY = f"{Q}/throughput", f"{Q}/retest", f"{Y}/uncertainty"
+CLASSIFY = {study: f"{study}/train_vision" for study in STUDIES}
+PREPARE = {study: f"{study}/prepare_images" for study in STUDIES}
+THROUGHPUT, RETEST, UNCERTAINTY = f"{Q}/throughput", f"{Q}/evaluate_imagenet", f"{Y}/evaluate_uncertainty"
 STEPS = {*CLASSIFY.values(), *PREPARE.values(), THROUGHPUT, RETEST, UNCERTAINTY}
 
 

@@ -12,6 +12,23 @@ from relearn.data import module_of
 from relearn.models.vision import modules_of
 from relearn.studies.family import Family, Needs
 
+LONG_SHORT = {
+    "CvT-13": "cvt_13",
+    "CvT-21": "cvt_21",
+    "CvT-LS-13": "cvt_ls_13",
+    "CvT-LS-17": "cvt_ls_17",
+    "CvT-LS-21": "cvt_ls_21",
+    "CvT-LS-21S": "cvt_ls_21s",
+    "ViL-Medium": "vil_medium",
+    "ViL-LS-Medium": "vil_ls_medium",
+    "ViL-Base": "vil_base",
+    "ViL-LS-Base": "vil_ls_base",
+    "DeiT-S": "residual_deit_small",
+    "ResNet-50": "resnet50",
+    "Swin-T": "swin_tiny_patch4_window7_224",
+    "LipsFormer-Swin-T": "lipsformer_swin_tiny",
+}
+"""The networks that `long_short` trains and `robustness` evaluates: name in params.yaml → name in timm's registry."""
 FOLDER = "imagenet"  # not prepared: its images are read where they lie
 
 

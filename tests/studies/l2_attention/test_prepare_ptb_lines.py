@@ -49,7 +49,7 @@ def test_from_settings_to_record(tmp_path: Path) -> None:
     out = out_of(tmp_path)
     done = run(out)
     assert record.verify_outputs(done) == [] and done["labels"] == {"dataset": "pydoc_topics"}
-    got, raw = load_characters(out / "prepare_ptb_lines.safetensors"), load_text("pydoc_topics")
+    got, raw = load_characters(out / "characters.safetensors"), load_text("pydoc_topics")
     metrics = done["metrics"]
     for part, count in {"train": 300, "valid": 40, "test": 50}.items():
         lines = got.part(part)
@@ -69,12 +69,9 @@ def test_from_settings_to_record(tmp_path: Path) -> None:
 
 def test_equal_settings_make_equal_bytes(tmp_path: Path) -> None:
     shas = {
-        run(out_of(tmp_path, name))["outputs"]["prepare_ptb_lines.safetensors"]["sha256"]
-        for name in ("one", "two")
+        run(out_of(tmp_path, name))["outputs"]["characters.safetensors"]["sha256"] for name in ("one", "two")
     }
-    other = run(out_of(tmp_path, "other"), max_length=60)["outputs"]["prepare_ptb_lines.safetensors"][
-        "sha256"
-    ]
+    other = run(out_of(tmp_path, "other"), max_length=60)["outputs"]["characters.safetensors"]["sha256"]
     assert len(shas) == 1 and other not in shas
 
 
@@ -100,7 +97,7 @@ heavy = {"torch", "tokenizers", "sklearn", "pandas", "pooch", "pydantic", "scipy
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path), str(SETTINGS)], check=True)
-    assert (tmp_path / "prepare_ptb_lines.safetensors").is_file()
+    assert (tmp_path / "characters.safetensors").is_file()
 
 
 MIRROR = os.environ.get("RELEARN_MIRROR", "")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 Q, Y = "lipsformer", "lrformer"
-COUNT, EXAMINE, OF_LRFORMER = f"{Q}/count", f"{Q}/examine", f"{Y}/examine"
+COUNT, EXAMINE, OF_LRFORMER = f"{Q}/count_params_flops", f"{Q}/check_theorems", f"{Y}/check_theorems"
 STEPS = {COUNT, EXAMINE, OF_LRFORMER}
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (
         f"{Q}.seeds",
-        {EXAMINE, f"{Q}/classify", f"{Q}/retest", "render"},
-        [f"{EXAMINE}/*/seed1", f"{Q}/classify/*/seed1", f"{Q}/retest/*/seed1", "render"],
+        {EXAMINE, f"{Q}/train_vision", f"{Q}/evaluate_imagenet", "render"},
+        [f"{EXAMINE}/*/seed1", f"{Q}/train_vision/*/seed1", f"{Q}/evaluate_imagenet/*/seed1", "render"],
     ),
     (f"{Q}.count.networks", {COUNT, "render"}, [f"{COUNT}/Swin-S/*", "render"]),
     *(
@@ -21,8 +21,11 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (
         f"{Y}.seeds",
-        {OF_LRFORMER, f"{Y}/classify", f"{Y}/uncertainty", "render"},
-        [*(f"{step}/*/seed1" for step in (OF_LRFORMER, f"{Y}/classify", f"{Y}/uncertainty")), "render"],
+        {OF_LRFORMER, f"{Y}/train_vision", f"{Y}/evaluate_uncertainty", "render"},
+        [
+            *(f"{step}/*/seed1" for step in (OF_LRFORMER, f"{Y}/train_vision", f"{Y}/evaluate_uncertainty")),
+            "render",
+        ],
     ),
     *(
         (f"{Y}.examine.{name}.*", {OF_LRFORMER}, [f"{OF_LRFORMER}/{name}/*", "render"])

@@ -128,7 +128,7 @@ def step(out: Path, weights: Path, file: Path | None = None, **changed: Any) -> 
 
 
 def rows_of(out: Path) -> dict[str, tuple[float, int]]:
-    with (out / "evaluate_imagenet.csv").open(newline="", encoding="utf-8") as file:
+    with (out / "retest.csv").open(newline="", encoding="utf-8") as file:
         return {row["set"]: (float(row["top1_frac"]), int(row["samples"])) for row in csv.DictReader(file)}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 
@@ -19,6 +19,17 @@ class Clock:
 
     def stop(self) -> None:
         self.spent += self._now() - self._since
+
+    def excluding(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return ``call`` with its time not counted."""
+
+        def uncounted(given: Any) -> Any:
+            self.stop()
+            found = call(given)
+            self.start()
+            return found
+
+        return uncounted
 
     def counting(self, progress: Any) -> Any:
         """Return ``progress`` with a count of the steps added."""
@@ -36,24 +47,3 @@ class Clock:
 
         torch.cuda.synchronize()
         return time.perf_counter()
-
-
-class EpochClock:
-    """Time of each epoch without its evaluation: CPU time of this process, or wall time on a GPU.
-
-    After a restart it holds the epochs of the new process only.
-    """
-
-    def __init__(self, device: str) -> None:
-        self._now = time.perf_counter if device.startswith("cuda") else time.process_time
-        self.spent: list[float] = []
-        self.start()
-
-    def start(self) -> None:
-        self._since = self._now()
-
-    def stop(self) -> None:
-        self.spent.append(self._now() - self._since)
-
-    def mean(self) -> float | None:
-        return statistics.fmean(self.spent) if self.spent else None

@@ -76,12 +76,6 @@ def train(
     clock, steps = Clock(device), recipe["steps"]
     row, every = spacing(steps, recipe["evaluations"])
 
-    def untimed(model: Any) -> dict[str, float]:
-        clock.stop()
-        found = dict(evaluate(model))
-        clock.start()
-        return found
-
     given = {key: recipe[key] for key in RECIPE} | {"eps": recipe["adam_eps"], "optimizer": "adamw"} | more
     with Progress(title) as progress:
         clock.start()
@@ -89,7 +83,7 @@ def train(
             net,
             source,
             **given,
-            evaluate=untimed,
+            evaluate=clock.excluding(evaluate),
             evaluate_every=every,
             history_steps=row,
             log=run.log,
@@ -98,9 +92,13 @@ def train(
             checkpoint_steps=max(FEWEST_STEPS, steps // 10),
         )
         clock.stop()
-    ended = Ended(fitted, clock, fitted.outcome, fitted.outcome_step, None)
+    return judged(fitted, clock, judged_by, diverged)
+
+
+def judged(fitted: Fitted, clock: Clock, by: str, diverged: str) -> Ended:
+    """How a training ended, by what `fit` returned and whether the last row of its history has the metric ``by``."""
     if fitted.outcome == "diverged":
-        ended.reason = diverged
-    elif judged_by not in fitted.history[-1]:
-        ended.outcome, ended.at, ended.reason = "diverged", fitted.steps, "outputs not finite"
-    return ended
+        return Ended(fitted, clock, "diverged", fitted.outcome_step, diverged)
+    if by not in fitted.history[-1]:
+        return Ended(fitted, clock, "diverged", fitted.steps, "outputs not finite")
+    return Ended(fitted, clock, fitted.outcome, fitted.outcome_step, None)

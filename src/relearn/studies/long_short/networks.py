@@ -6,24 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from relearn.models.timm_names import NAMES as TIMM_NAMES
+from relearn.studies.vision import LONG_SHORT as NAMES
 
-NAMES = {
-    "CvT-13": "cvt_13",
-    "CvT-21": "cvt_21",
-    "CvT-LS-13": "cvt_ls_13",
-    "CvT-LS-17": "cvt_ls_17",
-    "CvT-LS-21": "cvt_ls_21",
-    "CvT-LS-21S": "cvt_ls_21s",
-    "ViL-Medium": "vil_medium",
-    "ViL-LS-Medium": "vil_ls_medium",
-    "ViL-Base": "vil_base",
-    "ViL-LS-Base": "vil_ls_base",
-    "DeiT-S": "residual_deit_small",
-    "ResNet-50": "resnet50",
-    "Swin-T": "swin_tiny_patch4_window7_224",
-    "LipsFormer-Swin-T": "lipsformer_swin_tiny",
-}
-"""Name in params.yaml → name in timm's registry."""
 STAGES = {"CvT": 3, "ViL": 4, "Swin": 4, "LipsFormer": 4}
 """Stages of a pyramid by the first part of its name; each stage has half the side of the one before."""
 DEIT_PATCH = 4

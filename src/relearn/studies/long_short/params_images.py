@@ -22,9 +22,9 @@ from relearn.params.types import (
     unique,
 )
 from relearn.params.vision import Recipe
-from relearn.studies.long_short.networks import NAMES
+from relearn.studies.vision import LONG_SHORT
 
-Network = Annotated[str, OneOf(NAMES)]
+Network = Annotated[str, OneOf(LONG_SHORT)]
 Networks = Annotated[list[Network], Unique, AfterValidator(unique)]
 Some = Annotated[list[Network], Unique0, AfterValidator(unique)]
 

@@ -1,4 +1,4 @@
-"""What params.yaml may say of ``robustness`` (zhu2022, section 5.3.4)."""
+"""The section ``robustness`` of params.yaml (zhu2022, section 5.3.4): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
     BatchSize,
     Count,
+    OneOf,
     SamplesOrAll,
     Section,
     Side,
@@ -19,7 +20,7 @@ from relearn.params.types import (
     ascending,
     unique,
 )
-from relearn.studies.long_short.params import Network, Some
+from relearn.studies.vision import LONG_SHORT
 
 Corruption = Literal[
     "gaussian_noise",
@@ -39,6 +40,7 @@ Corruption = Literal[
     "jpeg_compression",
 ]
 Fault = Literal["fail", "skip"]
+Network = Annotated[str, OneOf(LONG_SHORT)]
 
 
 class Pgd(Section):
@@ -76,7 +78,7 @@ class Sets(Section):
 
 
 class Withstand(Section):
-    networks: Some
+    networks: Annotated[list[Network], Unique0, AfterValidator(unique)]
     reference: Network
     images: SamplesOrAll
     corruptions: Annotated[list[Corruption], Unique0, AfterValidator(unique)]

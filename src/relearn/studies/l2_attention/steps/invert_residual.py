@@ -1,18 +1,18 @@
-"""invert_residual: is y = x + c f(x) inverted by x <- y - c f(x) where f is self-attention? kim2020, figures 3, 5 and 6.
+"""invert_residual: fixed-point inversion x <- y - c f(x) of y = x + c f(x), with f self-attention (kim2020, figures 3, 5 and 6).
 
 Settings: attention (dp | l2 | l2_tied | contractive), weights (random | trained), length, dim, heads, batch (sequences), c (a list),
-iterations. Input: network, if weights is trained. What is drawn, and what the paper leaves open:
+iterations. Input: network, if weights is trained. Random inputs and weights, and what the paper leaves open:
 :mod:`relearn.studies.l2_attention.steps.layer_under_test`.
 
 Outputs:
 - errors.csv: c, iteration (0 is x = y), error_max and error_median over the sequences, residual_max. The error of a sequence is its largest
   entry of |x_k - x|, in x's own units. A sequence that reaches an exact fixed point of the arithmetic stays there.
-- ranges.csv: spread, c, error_max after the last iteration where the inputs are U[-spread, spread] instead, a few sequences alone: how
-  far the picture hangs on a range that the paper does not state.
+- ranges.csv: spread, c, error_max after the last iteration for a few inputs from U[-spread, spread]: how much the result depends on the
+  range, which the paper does not state.
 
-Metrics: error_final_max and _min (over c, after the last iteration), converged_count (values of c with an error below 1e-4 in the end),
-c_count, inputs_count; bound: a Lipschitz constant (p = inf) of f at this length, where there is one: an inverse is guaranteed for c below
-its reciprocal.
+Metrics: error_final_max and _min (over c, after the last iteration), converged_count (values of c with a final error below 1e-4), c_count,
+inputs_count; bound: a Lipschitz constant (p = inf) of f at this length if one is known; an inverse is guaranteed for c below its
+reciprocal.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The one attention layer that `invert_residual` and `attention_outputs` examine, and the inputs of kim2020, section 5.2, on which they do.
+"""The attention layer that `invert_residual` and `attention_outputs` examine, and its inputs (kim2020, section 5.2).
 
-The paper says: one x_i = 0 and the others uniform at random, weights randomly initialised. It says neither the range nor the scale. Ours:
-entries U[-10, 10], the widest range that it names anywhere (appendix I draws starts from up to that), token 0 at zero, and the start that
-the layers' constructor draws (Xavier-uniform, each map as a whole). L2-MHA is the tied layer with A_h of theorem 3.2, without division by
-its bound; the untied one fares like the dot product. At ranges of 1 or less every one of them is inverted; see `ranges.csv` of `invert_residual`.
+The paper states: one x_i = 0, the other tokens uniform at random, weights randomly initialised. It states neither the range nor the scale.
+We choose entries from U[-10, 10], the widest range in the paper (starts in appendix I), token 0 at zero, and the initial weights of the
+layers' constructors (Xavier-uniform, each map as a whole). L2-MHA is the tied layer with A_h of theorem 3.2, not divided by its bound; the
+untied layer behaves like dot-product attention. At ranges of 1 or less all of them are inverted; see `ranges.csv` of `invert_residual`.
 
-Everything is computed in float64: the errors of interest end far below float32's rounding.
+All computations are in float64, because the final errors are far below the rounding of float32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def layer_of(
     Drawn weights depend on attention, dim, heads and seed alone: they are the same at every length.
 
     Raises:
-        ValueError: another word for weights, trained weights without a file or of another size, a model without attention.
+        ValueError: another value of weights, trained weights without a file or of another size, or a model without attention.
     """
     import torch
 

@@ -1,23 +1,23 @@
-"""lipschitz_lower_bound: how large the norm of an attention layer's Jacobian gets by gradient ascent on its input. kim2020, figures 2, 7 and 8.
+"""lipschitz_lower_bound: the norm of an attention layer's Jacobian, maximised by gradient ascent on its input (kim2020, figures 2, 7, 8).
 
 Settings: attention (dp | l2_tied), p (inf | two), length, dim, heads, weights (identity | random | trained), starts, steps, lr, spread,
 top.
 Input: network, if weights is trained. Each start is X_ij ~ U[-c, c] with its own c ~ U[0, spread] (appendix I); Adam at the rate lr.
 
-p = inf maximises the norm of one block row of the Jacobian, that of token 0: all tokens are alike, so its supremum is that of the whole
-(appendix F.2), at a cost of order N a step. p = two maximises the norm of the whole, at N² a step. `row_steps`, ours and 0 where left out,
-is for p = two: so many steps on the block row of token 0 first, whose norm is a lower bound too and costs next to nothing.
+With p = inf the ascent maximises the norm of one block row of the Jacobian, that of token 0; by symmetry its supremum is that of the whole
+Jacobian (appendix F.2), and a step costs O(N). With p = two it maximises the norm of the whole Jacobian, at O(N²) per step. `row_steps`
+(ours, default 0) applies to p = two: the number of initial steps on the block row of token 0, whose norm is a cheap lower bound.
 
-Values are computed anew in float64 where the largest was found: the norm of that block row, or of the whole.
+The largest values are recomputed in float64: the norm of that block row, or of the whole Jacobian.
 
 Outputs:
 - ascents.csv: rank (1 is the largest), start, value, first_value (at the start), steps, above_bound (1 or 0; empty without a bound).
-- curve.csv: step, rank, value: the way of the `top` best, about a hundred steps of each, in float32.
+- curve.csv: step, rank, value: the curves of the `top` best starts at about a hundred steps each, in float32.
 
-Metrics: largest, top_mean, growth (largest to its own first value), late_rise_frac (how much the largest still rose in the last tenth
+Metrics: largest, top_mean, growth (largest over its own first value), late_rise_frac (relative rise of the largest in the last tenth
 of the steps), starts_count, steps_count. For l2_tied: bound, the valid one for this p, and ratio; for p = two also bound_printed,
-bound_corrected and bound_tight. Where D = H = 1 and weights is identity, structured: the value of the two-point construction, which
-takes no ascent.
+bound_corrected and bound_tight. If D = H = 1 and weights is identity, structured: the value of the two-point construction, which
+needs no ascent.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
 def _ascents(
     layer: Any, starts: Any, settings: dict[str, Any], seed: int, progress: Any
 ) -> tuple[Any, Any, float]:
-    """What the ascents found, the whole way (steps, S), and how much of it came late."""
+    """The ascents' result, their curves (steps, S), and the relative rise in the last tenth of the steps."""
     from dataclasses import replace
 
     import torch

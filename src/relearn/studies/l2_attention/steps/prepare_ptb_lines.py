@@ -41,7 +41,7 @@ def run(
         valid_sentences=settings["valid_sentences"],
         test_sentences=settings["test_sentences"],
     )
-    save_characters(prepared, run.output("prepare_ptb_lines.safetensors"))
+    save_characters(prepared, run.output("characters.safetensors"))
     unigram, bigram = cross_entropies(
         prepared.flat("train"), prepared.flat("test"), vocabulary=prepared.vocabulary
     )

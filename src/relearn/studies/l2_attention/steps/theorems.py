@@ -1,4 +1,4 @@
-"""What `check_theorems` runs of kim2020: theorem 3.1, lemma F.1, masks and dropout; columns, rows and telling numbers of each."""
+"""Protocols of `check_theorems` for kim2020: theorem 3.1, lemma F.1, masks and dropout. Each returns columns, rows and metrics."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _sizes(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _growth(rows: Rows, kind: str, same: Sequence[str]) -> float:
-    """The least, over the sizes, of the last norm over the first: spreads ascend within a size."""
+    """The minimum over sizes of the norm at the largest spread over that at the smallest."""
     lines: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         if row["attention"] == kind:
@@ -80,7 +80,7 @@ def _most(rows: Rows, kind: str) -> float:
 
 
 def _shared(rows: Rows) -> dict[str, float]:
-    """How near the control comes to its bound, and the formula's largest error."""
+    """The control's largest norm over its bound, and the largest error of the formula."""
     return {
         "tied_share_max": max(row["norm"] / row["bound"] for row in rows if row["bound"] is not None),
         "formula_error_frac": max(row["formula_error"] for row in rows if row["formula_error"] is not None),

@@ -1,19 +1,19 @@
-"""time_training_step: the time of a training step of a character Transformer, with one kind of attention beside dot products.
+"""time_training_step: time of a training step of a character Transformer, with one kind of attention and with dot products.
 
-Settings: attention (as in language, lstm too), layers (a list of depths), dim, heads, ffn, batch_size (lines),
-max_length (characters of the longest line; the network reads one place more, the start mark), pairs (at least 7).
+Settings: attention (as in `train_char_lm`, with lstm), layers (a list of depths), dim, heads, ffn, batch_size (lines),
+max_length (characters of the longest line; the network reads one position more, the start symbol), pairs (at least 7).
 Input: characters.
 Output: times.csv (layers, pair, own_s, dp_s).
 
-A step is forward, loss, backward and Adam, without dropout, on one batch of the training part: that whose length is
-nearest to the mean over the epoch's batches. Steps of the two networks alternate, and every second pair runs in the
-opposite order, so that a drift of the machine touches both alike; one pair before the first is not counted. Times are
-CPU time of this process on a CPU (a shared machine distorts wall time), wall time that waits for the device on a GPU.
-kim2020 (table 1) gives wall time of an epoch.
+A step is forward, loss, backward and Adam, without dropout, on one training batch: the one whose length is nearest to
+the mean over an epoch. Steps of the two networks alternate, and every second pair runs in the opposite order, so that
+a drift of the machine affects both equally; one warm-up pair is not counted. Times are CPU time of this process on a
+CPU (a shared machine distorts wall time) and wall time after synchronisation on a GPU. kim2020 (table 1) reports wall
+time of an epoch.
 
-Metrics, n each depth: layers{n}_step_s, the median over the pairs; layers{n}_epoch_s, that times the steps of an epoch;
-layers{n}_dp_ratio, the median over the pairs of own_s / dp_s. steps_count of an epoch, length_count places of the
-batch.
+Metrics for each depth n: layers{n}_step_s, the median over the pairs; layers{n}_epoch_s, that times the steps of an
+epoch; layers{n}_dp_ratio, the median over the pairs of own_s / dp_s. Also steps_count of an epoch and length_count,
+the positions of the batch.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""evaluate_imagenet: top-1 accuracy of a checkpoint on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (qi2023, table 8).
+"""evaluate_imagenet: top-1 accuracy of a checkpoint on ImageNet validation images, with ReaL labels, and on ImageNet-V2 (qi2023, table 8).
 
 Settings: network ({"name": of timm's registry, …its arguments}), classes, val and v2 (folders of RELEARN_MIRROR with one
-folder a class; null: not that set), real (true: also the labels of ReaL for the images of val), size, crop_ratio,
-interpolation (bilinear | bicubic | lanczos), average (true: the moving average of the weights, where a training program
-wrote one beside them; a file of ours has none), batch_size, test_images (of each set, spread evenly over it; 0: all).
-Inputs: weights, a file of ours (`train_vision`, whose header says what to build: then the network's name and the size
-must be the file's, and arguments and classes are) or a checkpoint of the named network; real, labels in the form of ReaL
-(without it the official ones).
+folder per class; null omits the set), real (true: also the ReaL labels for the images of val), size, crop_ratio,
+interpolation (bilinear | bicubic | lanczos), average (true: the moving average of the weights if the checkpoint has
+one; our files have none), batch_size, test_images (of each set, evenly spaced; 0: all).
+Inputs: weights, a file of `train_vision` (its header describes the network; the settings must name the same network and
+size) or a checkpoint of the named network; real, a file of labels in the format of ReaL (default: the official one).
 Output: retest.csv (set: val | real | v2, top1_frac, samples).
-Metrics: val_acc_frac, real_acc_frac, v2_acc_frac, of the sets that were asked for; parameters_count.
+Metrics: val_acc_frac, real_acc_frac, v2_acc_frac, of the requested sets; parameters_count.
 
 Which folder is which class: :mod:`relearn.data.imagenet_classes`; ReaL: :mod:`relearn.data.imagenet_real`. Images of val
-without a right class count for val and not for real.
+without a ReaL label count for val and not for real.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         rows.append((name, float(right.mean()), len(images)))
         if real is not None:
             rows.append(("real", *real_accuracy(predicted, real)))
-    write_rows(run.output("evaluate_imagenet.csv"), COLUMNS, rows)
+    write_rows(run.output("retest.csv"), COLUMNS, rows)
     count = sum(one.numel() for one in net.parameters())
     run.finish({**{f"{name}_acc_frac": share for name, share, _ in rows}, "parameters_count": float(count)})
 
@@ -136,7 +135,7 @@ def _found(name: str, classes: int) -> Listing:
 
 
 def _some(images: Listing, count: int) -> Listing:
-    """``count`` of them at equal distances: a listing is in the order of classes, so the first ones are of few."""
+    """``count`` evenly spaced images; a listing is sorted by class, so its first images have few classes."""
     if not 0 < count < len(images):
         return images
     return images.take([number * len(images) // count for number in range(count)])

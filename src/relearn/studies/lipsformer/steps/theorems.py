@@ -1,4 +1,4 @@
-"""What `check_theorems` runs of qi2023: theorems 1 and 2, the spectral start, activations; columns, rows and telling numbers of each."""
+"""Protocols of `check_theorems` for qi2023: theorems 1 and 2, spectral initialisation, activations. Each returns columns, rows, metrics."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def spectral(settings: Mapping[str, Any], seed: int) -> Examined:
         spectral_start(layer, None, batches, seed=number, operator=image is not None)
 
     rows = cases(start, channels=settings["channels"], size=settings["size"], seed=seed)
-    telling = shares([row | {"one": 1.0} for row in rows], bound="limit", printed="one")
-    return COLUMNS, rows, telling
+    metrics = shares([row | {"one": 1.0} for row in rows], bound="limit", printed="one")
+    return COLUMNS, rows, metrics
 
 
 def activations(
     settings: Mapping[str, Any], seed: int
 ) -> tuple[Sequence[str], list[dict[str, Any]], dict[str, float], File]:
-    """Beside the cases the curves of figure 2."""
+    """The cases, and the curves of figure 2 as a second file."""
     from relearn.measures.attention_cases.activations import COLUMNS, CURVE_COLUMNS, cases, curves
 
     rows = cases(pairs=settings["pairs"], seed=seed)
-    telling = shares(rows, bound="bound", printed="printed")
-    telling |= {f"{row['activation']}_slope_max": row["norm"] for row in rows}
+    metrics = shares(rows, bound="bound", printed="printed")
+    metrics |= {f"{row['activation']}_slope_max": row["norm"] for row in rows}
     drawn = curves(reach=settings["reach"], points=settings["points"])
-    return COLUMNS, rows, telling, ("curves.csv", CURVE_COLUMNS, drawn)
+    return COLUMNS, rows, metrics, ("curves.csv", CURVE_COLUMNS, drawn)

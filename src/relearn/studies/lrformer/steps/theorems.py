@@ -1,4 +1,4 @@
-"""What `check_theorems` runs of ye2023: the constants of LayerNorm, the derivatives of LRSA; columns, rows and telling numbers of each."""
+"""Protocols of `check_theorems` for ye2023: the constants of LayerNorm, the derivatives of LRSA. Each returns columns, rows and metrics."""
 
 from __future__ import annotations
 
