@@ -19,7 +19,7 @@ from relearn.params.types import (
     ascending,
     unique,
 )
-from relearn.studies.long_short.params import Network, Some
+from relearn.studies.long_short.params_images import Network, Some
 
 Corruption = Literal[
     "gaussian_noise",
