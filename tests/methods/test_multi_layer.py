@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from relearn.methods import convex_polytope, crafting, feature_collision, multi_layer
 from relearn.models import create
-from relearn.studies.poisoning.params import Architecture
+from relearn.studies.poisoning.params_studies import Architecture
 
 NETWORKS = sorted(get_args(Architecture))
 PAPER, RELEASED = multi_layer.Paper(), multi_layer.AsReleased()

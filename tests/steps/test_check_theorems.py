@@ -1,4 +1,4 @@
-"""examine: every protocol from settings to record; the tables are the measures', the metrics are the tables'."""
+"""check_theorems of three studies: every protocol from settings to record; the tables are the measures', the metrics are the tables'."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ from relearn.models import character_lm
 from relearn.models.character_lm import create
 from relearn.runs import record
 from relearn.steps import bound_shares
-from relearn.steps import check_theorems as examine
+from relearn.studies.l2_attention.steps import attention_outputs
+from relearn.studies.l2_attention.steps import check_theorems as l2_attention
 from relearn.studies.l2_attention.steps import layer_under_test as attention_under_test
+from relearn.studies.lipsformer.steps import check_theorems as lipsformer
+from relearn.studies.lrformer.steps import check_theorems as lrformer
 
 SPREADS = [1.0, 100.0]
 SIZES = {"lengths": [2, 4], "dims": [2]}
@@ -56,13 +59,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def step(out: Path, protocol: str, seed: int = 0, files: tuple[Path, ...] = (), **changed: Any) -> dict:
-    settings = {"protocol": protocol} | SETTINGS.get(protocol, {}) | changed
+def step(out: Path, protocol: str, seed: int = 0, **changed: Any) -> dict:
+    module = next((one for one in (lipsformer, lrformer) if protocol in one.PROTOCOLS), l2_attention)
+    return made_by(
+        module, "check_theorems", out, {"protocol": protocol} | SETTINGS.get(protocol, {}) | changed, seed
+    )
+
+
+def outputs_of(out: Path, files: tuple[Path, ...] = (), **changed: Any) -> dict:
+    inputs = {"network": list(files)}
+    return made_by(attention_outputs, "attention_outputs", out, SETTINGS["outputs"] | changed, 0, inputs)
+
+
+def made_by(module: Any, name: str, out: Path, settings: dict, seed: int, inputs: dict | None = None) -> dict:
     labels = {name: settings[name] for name in ("protocol", "attention", "weights") if name in settings}
-    what: dict[str, Any] = {"study": "l2_attention", "paper": "kim2020", "step": "examine", "scale": "mini"}
-    inputs = {"network": list(files)} if protocol == "outputs" else {}
-    with record.Run(out, **what, labels=labels, seed=seed, settings=settings, inputs=inputs) as one:
-        examine.run(one, settings, inputs, "cpu", "fp32")
+    what: dict[str, Any] = {"study": "l2_attention", "paper": "kim2020", "step": name, "scale": "mini"}
+    with record.Run(out, **what, labels=labels, seed=seed, settings=settings, inputs=inputs or {}) as one:
+        module.run(one, settings, inputs or {}, "cpu", "fp32")
     done = record.read(out)
     assert record.verify_outputs(done) == []
     return done
@@ -181,7 +194,7 @@ def test_a_case_that_fails_is_counted_and_shown(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["dp", "l2_tied"])
 def test_outputs_are_those_of_the_layer_at_the_inputs_of_figure_3(tmp_path, kind):
-    done = step(tmp_path / "a", "outputs", attention=kind)
+    done = outputs_of(tmp_path / "a", attention=kind)
     rows, metrics = rows_of(tmp_path / "a/histogram.csv"), done["metrics"]
     assert tuple(rows[0]) == outputs.COLUMNS and len(rows) == 2 * 9
     x = attention_under_test.zero_token_inputs(3, 5, 8, 0, "cpu")
@@ -200,13 +213,8 @@ def test_outputs_of_a_trained_layer(tmp_path):
     with torch.no_grad():
         net.attention_layers()[0].out.weight.zero_()
     character_lm.FILE.save(net, tmp_path / "net.safetensors")
-    done = step(
-        tmp_path / "a",
-        "outputs",
-        files=(tmp_path / "net.safetensors",),
-        attention="l2_tied",
-        weights="trained",
-    )
+    files = (tmp_path / "net.safetensors",)
+    done = outputs_of(tmp_path / "a", files, attention="l2_tied", weights="trained")
     assert done["metrics"]["output_std"] == 0 and done["metrics"]["input_std"] > 1
 
 
@@ -216,14 +224,18 @@ def test_outputs_of_a_trained_layer(tmp_path):
         (
             "theorem_3_2",
             {},
-            "protocol is 'theorem_3_2'; allowed: theorem_3_1, lemma_f_1, masks, dropout, theorem_1, .*, outputs",
+            "protocol is 'theorem_3_2'; allowed: theorem_3_1, lemma_f_1, masks, dropout",
         ),
         ("masks", {"lengths": [1]}, "lengths: 1"),
         ("dropout", {"keep": 1.0}, "keep: 1.0"),
         ("theorem_3_1", {"heads": 3}, "heads: 3 of width 2"),
-        ("outputs", {"bins": 0}, "bins: 0"),
     ],
 )
 def test_what_is_refused(tmp_path, protocol, changed, match):
     with pytest.raises(ValueError, match=match):
         step(tmp_path / "refused", protocol, **changed)
+
+
+def test_a_histogram_has_bins(tmp_path):
+    with pytest.raises(ValueError, match="bins: 0"):
+        outputs_of(tmp_path / "refused", bins=0)
