@@ -7,10 +7,10 @@ from typing import Any
 
 Q, T, Y = "lipsformer", "layer_scale", "lrformer"
 STUDIES = (Q, T, Y)
-CLASSIFY = {study: f"{study}/classify" for study in STUDIES}
-PREPARE = {study: f"{study}/prepare" for study in STUDIES}
-THROUGHPUT, RETEST, UNCERTAINTY = f"{Q}/throughput", f"{Q}/retest", f"{Y}/uncertainty"
-STEPS = {*CLASSIFY.values(), *PREPARE.values(), THROUGHPUT, RETEST, UNCERTAINTY}
+TRAIN = {study: f"{study}/train_vision" for study in STUDIES}
+PREPARE = {study: f"{study}/prepare_images" for study in STUDIES}
+THROUGHPUT, RETEST, UNCERTAINTY = f"{Q}/throughput", f"{Q}/evaluate_imagenet", f"{Y}/evaluate_uncertainty"
+STEPS = {*TRAIN.values(), *PREPARE.values(), THROUGHPUT, RETEST, UNCERTAINTY}
 
 
 def trained(study: str, runs: str = "*") -> list[str]:
@@ -18,7 +18,7 @@ def trained(study: str, runs: str = "*") -> list[str]:
     looks = [f"{UNCERTAINTY}/{runs}"] if study == Y else []
     if study == Q and runs in ("*", "pairs/*", "pairs/CSwin-T/*"):
         looks = [f"{RETEST}/*"]  # of the one network that the scratch checkout tests again
-    return [f"{CLASSIFY[study]}/{runs}", *looks, "render"]
+    return [f"{TRAIN[study]}/{runs}", *looks, "render"]
 
 
 ON_DIGITS: list[str] = []
@@ -27,69 +27,69 @@ for _study in STUDIES:
 
 
 def of(study: str) -> set[str]:
-    return {CLASSIFY[study], UNCERTAINTY} if study == Y else {CLASSIFY[study]}
+    return {TRAIN[study], UNCERTAINTY} if study == Y else {TRAIN[study]}
 
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
-    (f"{T}.seeds", {CLASSIFY[T], "render"}, [f"{CLASSIFY[T]}/*/seed1", "render"]),
+    (f"{T}.seeds", {TRAIN[T], "render"}, [f"{TRAIN[T]}/*/seed1", "render"]),
     *(
         (f"{study}.images.dataset", of(study) | {PREPARE[study]}, [f"{PREPARE[study]}/*", *trained(study)])
         for study in STUDIES
     ),
     *((f"{study}.images.*", {PREPARE[study]}, [f"{PREPARE[study]}/*", *trained(study)]) for study in STUDIES),
-    (f"{Y}.network.lrsa_alpha", {CLASSIFY[Y]}, trained(Y, "lrsa_*")),
-    (f"{Y}.network.gp.*", {CLASSIFY[Y]}, trained(Y, "*_gp/*")),
-    *((f"{study}.network.*", {CLASSIFY[study]}, trained(study)) for study in STUDIES),
-    (f"{Q}.train.epochs", {CLASSIFY[Q]}, trained(Q, "pairs/*")),
-    (f"{Q}.train.warmup_epochs", {CLASSIFY[Q]}, [*trained(Q, "ablation/base/*"), *trained(Q, "pairs/Lips*")]),
+    (f"{Y}.network.lrsa_alpha", {TRAIN[Y]}, trained(Y, "lrsa_*")),
+    (f"{Y}.network.gp.*", {TRAIN[Y]}, trained(Y, "*_gp/*")),
+    *((f"{study}.network.*", {TRAIN[study]}, trained(study)) for study in STUDIES),
+    (f"{Q}.train.epochs", {TRAIN[Q]}, trained(Q, "pairs/*")),
+    (f"{Q}.train.warmup_epochs", {TRAIN[Q]}, [*trained(Q, "ablation/base/*"), *trained(Q, "pairs/Lips*")]),
     (
         f"{T}.train.warmup_epochs",
-        {CLASSIFY[T]},
+        {TRAIN[T]},
         [*trained(T, "residual/pre_norm/*"), *trained(T, "drop_path/*"), *trained(T, "class_token/*")],
     ),
     (
         f"{T}.train.drop_path",
-        {CLASSIFY[T]},
+        {TRAIN[T]},
         [*trained(T, "residual/*"), *trained(T, "class_token/*")],
     ),
-    *((f"{study}.train.*", {CLASSIFY[study]}, trained(study)) for study in STUDIES),
+    *((f"{study}.train.*", {TRAIN[study]}, trained(study)) for study in STUDIES),
     (
         f"{Q}.grid.sizes.T.drop_path",
-        {CLASSIFY[Q]},
+        {TRAIN[Q]},
         [*trained(Q, "pairs/Swin-T/*"), *trained(Q, "pairs/CSwin-T/*")],
     ),
     (
         f"{Q}.grid.sizes.T.*",
-        {CLASSIFY[Q]},
+        {TRAIN[Q]},
         [*trained(Q, "ablation/*"), *trained(Q, "pairs/Swin-T/*"), *trained(Q, "pairs/CSwin-T/*")],
     ),
-    (f"{Q}.grid.sizes.S.*", {CLASSIFY[Q]}, trained(Q, "pairs/LipsFormer-Swin-S/*")),
-    (f"{Q}.grid.sizes.B.*", {CLASSIFY[Q]}, trained(Q, "pairs/LipsFormer-Swin-B/*")),
-    (f"{Q}.grid.ablation.epochs", {CLASSIFY[Q]}, trained(Q, "ablation/*")),
-    (f"{Q}.grid.ablation.warmup_epochs", {CLASSIFY[Q]}, trained(Q, "ablation/warmup/*")),
-    (f"{Q}.grid.ablation.variants", {CLASSIFY[Q], "render"}, trained(Q, "ablation/conv_a/*")),
-    (f"{Q}.grid.pairs.networks", {CLASSIFY[Q], "render"}, trained(Q, "pairs/LipsFormer-CSwin-T/*")),
+    (f"{Q}.grid.sizes.S.*", {TRAIN[Q]}, trained(Q, "pairs/LipsFormer-Swin-S/*")),
+    (f"{Q}.grid.sizes.B.*", {TRAIN[Q]}, trained(Q, "pairs/LipsFormer-Swin-B/*")),
+    (f"{Q}.grid.ablation.epochs", {TRAIN[Q]}, trained(Q, "ablation/*")),
+    (f"{Q}.grid.ablation.warmup_epochs", {TRAIN[Q]}, trained(Q, "ablation/warmup/*")),
+    (f"{Q}.grid.ablation.variants", {TRAIN[Q], "render"}, trained(Q, "ablation/conv_a/*")),
+    (f"{Q}.grid.pairs.networks", {TRAIN[Q], "render"}, trained(Q, "pairs/LipsFormer-CSwin-T/*")),
     (
         f"{Q}.grid.pairs.warmup_epochs",
-        {CLASSIFY[Q]},
+        {TRAIN[Q]},
         [*trained(Q, "pairs/Swin-T/*"), *trained(Q, "pairs/CSwin-T/*")],
     ),
     (f"{Q}.throughput.networks", {THROUGHPUT, "render"}, [f"{THROUGHPUT}/LipsFormer-Swin-B/*", "render"]),
     (f"{Q}.throughput.*", {THROUGHPUT}, [f"{THROUGHPUT}/*", "render"]),
     (f"{Q}.retest.networks", {RETEST, "render"}, ["render"]),  # one less
     (f"{Q}.retest.*", {RETEST}, [f"{RETEST}/*", "render"]),
-    (f"{T}.grid.depths", {CLASSIFY[T], "render"}, trained(T, "residual/*/depth36/*")),
-    (f"{T}.grid.residuals", {CLASSIFY[T], "render"}, trained(T, "residual/skip_init/*")),
-    (f"{T}.grid.drop_paths.depth", {CLASSIFY[T], "render"}, trained(T, "drop_path/*")),
-    (f"{T}.grid.drop_paths.variants", {CLASSIFY[T], "render"}, trained(T, "drop_path/uniform/*")),
-    (f"{T}.grid.drop_paths.*", {CLASSIFY[T]}, trained(T, "drop_path/*")),
-    (f"{T}.grid.class_tokens.depth", {CLASSIFY[T], "render"}, trained(T, "class_token/*")),
-    (f"{T}.grid.class_tokens.variants", {CLASSIFY[T], "render"}, trained(T, "class_token/from_start/*")),
-    (f"{T}.grid.class_tokens.*", {CLASSIFY[T]}, trained(T, "class_token/*")),
+    (f"{T}.grid.depths", {TRAIN[T], "render"}, trained(T, "residual/*/depth36/*")),
+    (f"{T}.grid.residuals", {TRAIN[T], "render"}, trained(T, "residual/skip_init/*")),
+    (f"{T}.grid.drop_paths.depth", {TRAIN[T], "render"}, trained(T, "drop_path/*")),
+    (f"{T}.grid.drop_paths.variants", {TRAIN[T], "render"}, trained(T, "drop_path/uniform/*")),
+    (f"{T}.grid.drop_paths.*", {TRAIN[T]}, trained(T, "drop_path/*")),
+    (f"{T}.grid.class_tokens.depth", {TRAIN[T], "render"}, trained(T, "class_token/*")),
+    (f"{T}.grid.class_tokens.variants", {TRAIN[T], "render"}, trained(T, "class_token/from_start/*")),
+    (f"{T}.grid.class_tokens.*", {TRAIN[T]}, trained(T, "class_token/*")),
     (f"{Y}.grid.depths", {*of(Y), "render"}, ["render"]),  # one less
     (f"{Y}.grid.variants", {*of(Y), "render"}, trained(Y, "dot_gp/*")),
     *(
-        (f"{Y}.grid.optimisers.depth_{depth}.*", {CLASSIFY[Y]}, trained(Y, f"*/depth{depth}/*"))
+        (f"{Y}.grid.optimisers.depth_{depth}.*", {TRAIN[Y]}, trained(Y, f"*/depth{depth}/*"))
         for depth in (6, 12)
     ),
     (f"{Y}.uncertainty.*", {UNCERTAINTY}, [f"{UNCERTAINTY}/*", "render"]),

@@ -6,43 +6,46 @@ from collections.abc import Callable
 from typing import Any
 
 L = "l2_attention"
-CHARACTERS, LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK = (
-    f"{L}/{step}" for step in ("characters", "language", "ascend", "invert", "check_theorems", "clock")
+LINES, TRAIN, ASCEND, INVERT, THEOREMS, OUTPUTS, TIME = (
+    f"{L}/{step}"
+    for step in (
+        *("prepare_ptb_lines", "train_char_lm", "lipschitz_lower_bound", "invert_residual"),
+        *("check_theorems", "attention_outputs", "time_training_step"),
+    )
 )
-STEPS = {CHARACTERS, LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK}
+STEPS = {LINES, TRAIN, ASCEND, INVERT, THEOREMS, OUTPUTS, TIME}
 # runs that look at the attention of a trained model
-LOOKS = [f"{ASCEND}/fig8/*/trained/*", f"{INVERT}/fig5/*", f"{EXAMINE}/outputs/*/trained/*"]
-LOOKING = {ASCEND, INVERT, EXAMINE}
-MODELS = [f"{LANGUAGE}/*", *LOOKS, "render"]
-TEXT = [f"{CHARACTERS}/*", *MODELS, f"{CLOCK}/*"]
-DRAWN = [f"{INVERT}/*/random/*", f"{EXAMINE}/outputs/*/random/*", "render"]
+LOOKS = [f"{ASCEND}/fig8/*/trained/*", f"{INVERT}/fig5/*", f"{OUTPUTS}/*/trained/*"]
+LOOKING = {ASCEND, INVERT, THEOREMS}
+MODELS = [f"{TRAIN}/*", *LOOKS, "render"]
+TEXT = [f"{LINES}/*", *MODELS, f"{TIME}/*"]
+DRAWN = [f"{INVERT}/*/random/*", f"{OUTPUTS}/*/random/*", "render"]
 OF_PROTOCOL = {
     "lengths": ("theorem_3_1", "lemma_f_1", "masks", "dropout"),
     "dims": ("theorem_3_1", "lemma_f_1", "masks", "dropout"),
     "heads": ("theorem_3_1", "masks"),
     "spreads": ("theorem_3_1", "lemma_f_1", "masks"),
     "keep": ("dropout",),
-    "bins": ("outputs",),
 }
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
-    (f"{L}.seeds", {LANGUAGE, "render"}, [f"{LANGUAGE}/*/seed1", "render"]),
-    *((f"{L}.characters.{key}", {CHARACTERS, LANGUAGE, CLOCK}, TEXT) for key in ("dataset", "max_length")),
-    (f"{L}.characters.*", {CHARACTERS}, TEXT),
-    (f"{L}.network.dim", {LANGUAGE, "render"} | LOOKING, MODELS),  # a folder of figure 5 has it in its name
-    (f"{L}.network.heads", {LANGUAGE} | LOOKING, MODELS),
-    (f"{L}.network.*", {LANGUAGE}, MODELS),
-    (f"{L}.train.*", {LANGUAGE}, MODELS),
-    (f"{L}.warmup.gamma", {LANGUAGE, "render"}, ["render"]),  # one less
-    (f"{L}.warmup.*", {LANGUAGE, "render"} | LOOKING, [f"{LANGUAGE}/*/warmup_*", *LOOKS, "render"]),
-    (f"{L}.fixed.*", {LANGUAGE, "render"}, [f"{LANGUAGE}/*/fixed_*", "render"]),
+    (f"{L}.seeds", {TRAIN, "render"}, [f"{TRAIN}/*/seed1", "render"]),
+    *((f"{L}.characters.{key}", {LINES, TRAIN, TIME}, TEXT) for key in ("dataset", "max_length")),
+    (f"{L}.characters.*", {LINES}, TEXT),
+    (f"{L}.network.dim", {TRAIN, "render"} | LOOKING, MODELS),  # a folder of figure 5 has it in its name
+    (f"{L}.network.heads", {TRAIN} | LOOKING, MODELS),
+    (f"{L}.network.*", {TRAIN}, MODELS),
+    (f"{L}.train.*", {TRAIN}, MODELS),
+    (f"{L}.warmup.gamma", {TRAIN, "render"}, ["render"]),  # one less
+    (f"{L}.warmup.*", {TRAIN, "render"} | LOOKING, [f"{TRAIN}/*/warmup_*", *LOOKS, "render"]),
+    (f"{L}.fixed.*", {TRAIN, "render"}, [f"{TRAIN}/*/fixed_*", "render"]),
     *(
-        (f"{L}.depths.warmup.{kind}", {LANGUAGE, "render"}, [f"{LANGUAGE}/{kind}/{new}/warmup_*", "render"])
+        (f"{L}.depths.warmup.{kind}", {TRAIN, "render"}, [f"{TRAIN}/{kind}/{new}/warmup_*", "render"])
         for new, kinds in ((2, ("lstm", "dp", "l2_tied")), (3, ("l2", "l2_matched", "contractive")))
         for kind in kinds
     ),
     *(
-        (f"{L}.depths.fixed.{kind}", {LANGUAGE, "render"}, [f"{LANGUAGE}/{kind}/3/fixed_*", "render"])
+        (f"{L}.depths.fixed.{kind}", {TRAIN, "render"}, [f"{TRAIN}/{kind}/3/fixed_*", "render"])
         for kind in ("dp", "l2_tied", "contractive")
     ),
     (f"{L}.figure_2.lengths", {ASCEND, "render"}, [f"{ASCEND}/fig2/*/1001/*", "render"]),
@@ -53,24 +56,25 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{L}.inversion.attentions", {INVERT, "render"}, [f"{INVERT}/*/contractive/*", "render"]),
     (
         f"{L}.inversion.length",
-        {INVERT, EXAMINE, "render"},
-        [f"{INVERT}/fig3/*", f"{INVERT}/fig5/*", f"{EXAMINE}/outputs/*", "render"],
+        {INVERT, THEOREMS, "render"},
+        [f"{INVERT}/fig3/*", f"{INVERT}/fig5/*", f"{OUTPUTS}/*", "render"],
     ),
     (
         f"{L}.inversion.dim",
-        {INVERT, EXAMINE, "render"},
-        [f"{INVERT}/fig3/*", f"{EXAMINE}/outputs/*/random/*", "render"],
+        {INVERT, THEOREMS, "render"},
+        [f"{INVERT}/fig3/*", f"{OUTPUTS}/*/random/*", "render"],
     ),
     (f"{L}.inversion.lengths", {INVERT, "render"}, [f"{INVERT}/fig6/*/17x*", "render"]),
     (f"{L}.inversion.dims", {INVERT, "render"}, [f"{INVERT}/fig6/*x128/*", "render"]),
-    (f"{L}.inversion.heads", {INVERT, EXAMINE}, DRAWN),
-    (f"{L}.inversion.batch", {INVERT, EXAMINE}, [f"{INVERT}/*", f"{EXAMINE}/outputs/*", "render"]),
+    (f"{L}.inversion.heads", {INVERT, THEOREMS}, DRAWN),
+    (f"{L}.inversion.batch", {INVERT, THEOREMS}, [f"{INVERT}/*", f"{OUTPUTS}/*", "render"]),
     (f"{L}.inversion.*", {INVERT}, [f"{INVERT}/*", "render"]),
     *(
-        (f"{L}.examine.{key}", {EXAMINE}, [*(f"{EXAMINE}/{name}/*" for name in names), "render"])
+        (f"{L}.examine.{key}", {THEOREMS}, [*(f"{THEOREMS}/{name}/*" for name in names), "render"])
         for key, names in OF_PROTOCOL.items()
     ),
-    (f"{L}.clock.*", {CLOCK}, [f"{CLOCK}/*", "render"]),
+    (f"{L}.examine.bins", {OUTPUTS}, [f"{OUTPUTS}/*", "render"]),
+    (f"{L}.clock.*", {TIME}, [f"{TIME}/*", "render"]),
 ]
 FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{L}.seeds": lambda seeds: [*seeds, 1],
@@ -105,6 +109,6 @@ QUICK = {
 }
 # an edited bound: stages that it changes themselves, runs that are made again
 BY_A_BOUND = (
-    {LANGUAGE, ASCEND, INVERT, EXAMINE, CLOCK},
-    [f"{LANGUAGE}/*", f"{ASCEND}/*", f"{INVERT}/*", f"{EXAMINE}/*", f"{CLOCK}/*", "render"],
+    {TRAIN, ASCEND, INVERT, THEOREMS, TIME},
+    [f"{TRAIN}/*", f"{ASCEND}/*", f"{INVERT}/*", f"{THEOREMS}/*", f"{OUTPUTS}/*", f"{TIME}/*", "render"],
 )

@@ -6,23 +6,25 @@ from collections.abc import Callable
 from typing import Any
 
 Q, Y = "lipsformer", "lrformer"
-COUNT, EXAMINE, OF_LRFORMER = f"{Q}/count", f"{Q}/examine", f"{Y}/examine"
-STEPS = {COUNT, EXAMINE, OF_LRFORMER}
+COUNT, THEOREMS, OF_LRFORMER = f"{Q}/count_params_flops", f"{Q}/check_theorems", f"{Y}/check_theorems"
+TRAIN, RETEST = f"{Q}/train_vision", f"{Q}/evaluate_imagenet"
+TRAIN_LRFORMER, UNCERTAINTY = f"{Y}/train_vision", f"{Y}/evaluate_uncertainty"
+STEPS = {COUNT, THEOREMS, OF_LRFORMER}
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (
         f"{Q}.seeds",
-        {EXAMINE, f"{Q}/classify", f"{Q}/retest", "render"},
-        [f"{EXAMINE}/*/seed1", f"{Q}/classify/*/seed1", f"{Q}/retest/*/seed1", "render"],
+        {THEOREMS, TRAIN, RETEST, "render"},
+        [f"{THEOREMS}/*/seed1", f"{TRAIN}/*/seed1", f"{RETEST}/*/seed1", "render"],
     ),
     (f"{Q}.count.networks", {COUNT, "render"}, [f"{COUNT}/Swin-S/*", "render"]),
     *(
-        (f"{Q}.examine.{name}.*", {EXAMINE}, [f"{EXAMINE}/{name}/*", "render"])
+        (f"{Q}.examine.{name}.*", {THEOREMS}, [f"{THEOREMS}/{name}/*", "render"])
         for name in ("theorem_1", "theorem_2", "spectral_start", "activations")
     ),
     (
         f"{Y}.seeds",
-        {OF_LRFORMER, f"{Y}/classify", f"{Y}/uncertainty", "render"},
-        [*(f"{step}/*/seed1" for step in (OF_LRFORMER, f"{Y}/classify", f"{Y}/uncertainty")), "render"],
+        {OF_LRFORMER, TRAIN_LRFORMER, UNCERTAINTY, "render"},
+        [*(f"{step}/*/seed1" for step in (OF_LRFORMER, TRAIN_LRFORMER, UNCERTAINTY)), "render"],
     ),
     *(
         (f"{Y}.examine.{name}.*", {OF_LRFORMER}, [f"{OF_LRFORMER}/{name}/*", "render"])
@@ -46,4 +48,4 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
 }
 QUICK = {f"{Q}.count.networks", f"{Q}.examine.theorem_2.tau", f"{Y}.examine.lrsa.draws"}
 # measures of Jacobians take bounds of L2 attention along, so an edit of one reaches these too
-BY_A_BOUND = ({EXAMINE, OF_LRFORMER}, [f"{EXAMINE}/*", f"{OF_LRFORMER}/*"])
+BY_A_BOUND = ({THEOREMS, OF_LRFORMER}, [f"{THEOREMS}/*", f"{OF_LRFORMER}/*"])

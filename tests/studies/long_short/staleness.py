@@ -16,7 +16,7 @@ COST, COUNT, PREPARE, CLASSIFY, SIMILARITY = (
         "patch_similarity",
     )
 )
-WITHSTAND = f"{R}/withstand"
+WITHSTAND = f"{R}/evaluate_robustness"
 ADAPT, THROUGHPUT = f"{S}/convert_roberta", f"{S}/throughput"
 STEPS = {
     ADAPT,
