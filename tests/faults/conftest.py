@@ -38,10 +38,10 @@ CRAFT = {**TRIALS, "attack": "feature_collision", "eps": 0.2, "lr": 0.04, "itera
 
 
 class Nursery:
-    """Bears the processes; see nursery.py."""
+    """Bears the processes; see job_forker.py."""
 
     def __init__(self) -> None:
-        command = [sys.executable, str(HERE / "nursery.py")]
+        command = [sys.executable, str(HERE / "job_forker.py")]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
@@ -119,7 +119,16 @@ class Desk:
 
     def words(self, step: str, name: str, settings: dict[str, Any], **inputs: str) -> list[str]:
         """The words of a step whose run is called `name`; inputs are files below the runs."""
-        found = [step, "--settings", json.dumps(settings), "--out", str(RUNS / name), "--device", "cpu"]
+        found = [
+            "poisoning",
+            step,
+            "--settings",
+            json.dumps(settings),
+            "--out",
+            str(RUNS / name),
+            "--device",
+            "cpu",
+        ]
         for key, file in inputs.items():
             found += ["--input", key, file if "/" not in file or file.startswith("/") else str(RUNS / file)]
         return [*found, "--label", f"name={name.replace('/', '-')}"]
@@ -144,9 +153,11 @@ class Desk:
         return {file: one["sha256"] for file, one in self.record(name)["outputs"].items()}
 
     def spool(self) -> Path:
-        """The one spool that is no finished run's of `prepare`."""
+        """The one spool that is no finished run's of `prepare_images`."""
         files = (self.root / "results/mini/spool").glob("*.jsonl")
-        (one,) = [path for path in files if (told := spool.tell(path)) and told.start["step"] != "prepare"]
+        (one,) = [
+            path for path in files if (told := spool.tell(path)) and told.start["step"] != "prepare_images"
+        ]
         return one
 
     def story(self) -> spool.Story:
@@ -193,9 +204,9 @@ def desk_at(nursery: Nursery) -> Callable[[Path], Desk]:
 
 @pytest.fixture(scope="session")
 def prepared(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project folder in which `prepare` has run."""
+    """A project folder in which `prepare_images` has run."""
     desk = Desk(nursery, tmp_path_factory.mktemp("prepared"))
-    job = desk.run(*desk.words("prepare", "prepare", SPLIT))
+    job = desk.run(*desk.words("prepare_images", "prepare", SPLIT))
     assert job.wait() == 0, job.said
     return desk.root
 

@@ -48,7 +48,7 @@ def test_the_step_of_a_torn_input_runs_again_after_recover(desk: Any) -> None:
         "record.json.aside",
     ]
     words = json.loads((desk.path("prepare") / "record.json.aside").read_text())["settings"]
-    assert desk.run(*desk.words("prepare", "prepare", words)).wait() == 0
+    assert desk.run(*desk.words("prepare_images", "prepare", words)).wait() == 0
     assert desk.outputs("prepare") == sound
 
 
@@ -72,7 +72,7 @@ def test_a_file_that_is_no_tensors_is_named(desk: Any, content: Any) -> None:
     words = desk.pretrain()
     words[words.index(str(Path("results/mini/runs/poisoning/prepare/data.safetensors")))] = str(foreign)
     line = refused(desk, words)
-    assert line.startswith(f"relearn pretrain: {foreign}: ")
+    assert line.startswith(f"relearn poisoning pretrain: {foreign}: ")
 
 
 class Payload:
@@ -117,7 +117,7 @@ def test_a_hostile_array_runs_nothing(desk: Any) -> None:
         for what in ("images", "labels"):
             (folder / f"{part}_{what}.npy").write_bytes(hostile.getvalue())
     split = {"dataset": "cifar10", "pretrain_per_class": 5, "fine_tune_per_class": 2, "pool_per_class": 3}
-    job = desk.run(*desk.words("prepare", "cifar", split), RELEARN_MIRROR=str(desk.root / "mirror"))
+    job = desk.run(*desk.words("prepare_images", "cifar", split), RELEARN_MIRROR=str(desk.root / "mirror"))
     assert job.wait() == 2
     assert "train_images.npy: not a plain array" in job.last and not (desk.root / "owned").exists()
 
@@ -142,7 +142,7 @@ def test_nothing_here_loads_a_pickle() -> None:
 def test_without_the_net_it_says_what_to_fetch_and_where_to_put_it(desk: Any) -> None:
     split = {"dataset": "cifar10", "pretrain_per_class": 5, "fine_tune_per_class": 2, "pool_per_class": 3}
     cache = desk.root / "cache"
-    words = desk.words("prepare", "cifar", split)
+    words = desk.words("prepare_images", "cifar", split)
     job = desk.run(*words, RELEARN_OFFLINE="1", RELEARN_CACHE=str(cache), RELEARN_MIRROR="")
     assert job.wait() == 3, job.said
     assert "RELEARN_OFFLINE is set; by hand: fetch https://" in job.last
@@ -158,6 +158,8 @@ def test_offline_everything_that_is_here_works(desk: Any) -> None:
         "pool_per_class": 14,
     }
     job = desk.run(
-        *desk.words("prepare", "prepare", from_here), RELEARN_OFFLINE="1", https_proxy="http://127.0.0.1:9"
+        *desk.words("prepare_images", "prepare", from_here),
+        RELEARN_OFFLINE="1",
+        https_proxy="http://127.0.0.1:9",
     )
     assert job.wait() == 0, job.said

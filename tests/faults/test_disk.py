@@ -32,7 +32,7 @@ code = relearn(*{desk.pretrain()!r})
     before, _, after = job.said.partition("-- 4\n")
     line = before.strip().splitlines()[-1]
     assert (
-        line.startswith("relearn pretrain: results/mini/work/")
+        line.startswith("relearn poisoning pretrain: results/mini/work/")
         and "No space left on device (0 MiB free)" in line
     )
     seen = (desk.root / "seen").read_text()
@@ -115,6 +115,6 @@ resource.setrlimit(resource.RLIMIT_AS, ((held + {more}) * 1024, resource.RLIM_IN
 def test_out_of_memory_is_a_resource_and_names_the_peak(desk: Any) -> None:
     job = desk.run(*desk.pretrain(width=1.0), before=HOLD.format(more=20_000))
     assert job.wait() == 4, job.said
-    assert job.last.startswith("relearn pretrain: out of memory, the peak was ")
+    assert job.last.startswith("relearn poisoning pretrain: out of memory, the peak was ")
     assert "MiB of host memory" in job.last and "Traceback" not in job.said
     assert desk.story().status == spool.FAILED and desk.leftovers() == []

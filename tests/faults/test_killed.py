@@ -104,7 +104,7 @@ def test_without_a_sound_checkpoint_it_begins_anew_and_says_so(killed: Any, refe
         spoil(head)
     job = killed.run(*killed.pretrain())
     assert job.wait() == 0, job.said
-    assert "relearn pretrain: fit: no sound checkpoint is left, beginning anew\n" in job.said
+    assert "relearn poisoning pretrain: fit: no sound checkpoint is left, beginning anew\n" in job.said
     assert len(steps(killed)[1]) == 20 and killed.outputs("net") == reference.outputs("net")
 
 

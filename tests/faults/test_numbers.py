@@ -122,7 +122,7 @@ def test_settings_at_the_edge_are_defined_or_refused(desk: Any, changes: dict, c
 def test_a_ball_without_room_is_refused(desk: Any, reference: Any, eps: float) -> None:
     shutil.copytree(reference.path("net"), desk.path("net"))
     job = desk.run(*desk.craft(eps=eps, iterations=2))
-    assert job.wait() == 2 and job.last.startswith("relearn craft: eps is "), job.said
+    assert job.wait() == 2 and job.last.startswith("relearn poisoning craft: eps is "), job.said
 
 
 class Features(nn.Module):

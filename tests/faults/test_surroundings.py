@@ -38,7 +38,7 @@ def test_newer_bytes_with_an_older_date_are_seen(desk: Any) -> None:
     """An input that was made anew and carries the old date: its sha256 tells, and the run behind it goes aside."""
     assert desk.run(*desk.pretrain(epochs=1)).wait() == 0
     other = {"dataset": "digits", "pretrain_per_class": 9, "fine_tune_per_class": 10, "pool_per_class": 14}
-    assert desk.run(*desk.words("prepare", "prepare", other)).wait() == 0
+    assert desk.run(*desk.words("prepare_images", "prepare", other)).wait() == 0
     for file in desk.path("prepare").iterdir():
         os.utime(file, (0, 0))
     told = desk.run("recover", "--quick")
@@ -61,7 +61,7 @@ def test_names_are_names_and_never_commands(desk: Any, name: str) -> None:
 
 
 def test_a_name_longer_than_the_file_system_allows_is_one_line(desk: Any) -> None:
-    words = desk.words("prepare", "p" * 300, {"dataset": "digits"})
+    words = desk.words("prepare_images", "p" * 300, {"dataset": "digits"})
     job = desk.run(*words)
     assert job.wait() == 4 and job.last.endswith("File name too long, the run needs to write there")
 
@@ -89,14 +89,14 @@ def test_one_core_no_vector_units_no_shared_memory(desk: Any) -> None:
     limits = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-import nursery, os
+import job_forker, os
 os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 try:
-    nursery.own_mounts()
-    nursery.small_disk("/dev/shm", "4k")
+    job_forker.own_mounts()
+    job_forker.small_disk("/dev/shm", "4k")
 except OSError:
     pass
-sys.exit(nursery.relearn(*{[*desk.pretrain(epochs=2), "--threads", "4"]!r}))
+sys.exit(job_forker.relearn(*{[*desk.pretrain(epochs=2), "--threads", "4"]!r}))
 """
     room = os.statvfs("/dev/shm").f_blocks
     env = {**os.environ, "ATEN_CPU_CAPABILITY": "default", "DNNL_MAX_CPU_ISA": "SSE41"}
@@ -110,7 +110,7 @@ sys.exit(nursery.relearn(*{[*desk.pretrain(epochs=2), "--threads", "4"]!r}))
 
 def test_without_git_the_record_says_so_and_the_run_goes_on(desk: Any) -> None:
     settings = desk.record("prepare")["settings"]
-    job = desk.run(*desk.words("prepare", "again", settings), PATH="/nowhere")
+    job = desk.run(*desk.words("prepare_images", "again", settings), PATH="/nowhere")
     assert job.wait() == 0, job.said
     code = desk.record("again")["code"]
     assert (code["commit"], code["dirty"]) == (None, None)

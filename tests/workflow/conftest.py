@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ class Scratch:
         (root / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
         program = root / "bin" / "relearn"
         program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "pretend.py"}" "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "fake_job.py"}" "$@"\n')
         program.chmod(0o755)
         self.calls_file = root / "calls.txt"
         self.env = {
@@ -203,8 +204,13 @@ class Scratch:
         values: dict[str, Any] = yaml.safe_load((self.root / "params.yaml").read_text())
         return values
 
+    def ran(self) -> Counter[str]:
+        """How many jobs of each step ran since the last question; `render` is one of no study."""
+        words = [line.split() for line in self.calls()]
+        return Counter(line[0] if line[0] == "render" else line[1] for line in words)
+
     def calls(self) -> list[str]:
-        """The steps that ran since the last question, each by the end of its folder."""
+        """The commands that ran since the last question: their words behind `relearn`."""
         lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
         self.calls_file.unlink(missing_ok=True)
         return sorted(lines)

@@ -10,7 +10,6 @@ process for all edits: starting Snakemake and DVC costs seconds.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -19,58 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pretend
+import fake_job
 import yaml
 
-from relearn import cli
 from relearn.cli import code, jobs
+from relearn.studies import STUDIES
 
 CODE = Path("results/code.json")
-# steps that have no stage of their own, and all of a study with stages of its own
-STAGE_OF = {
-    "split_overlap": "prepare_images",
-    "adversarial_training": "pretrain",
-    "gradinit/train_translation": "train_from_init@gradinit",
-}
-STAGE_OF |= {f"gradinit/{step}": f"{step}@gradinit" for step in ("initialise", "train_from_init")}
-STAGE_OF |= {
-    f"gradinit/{step}": "gradient_statistics@gradinit"
-    for step in ("gradient_statistics", "check_batch_norm", "count_params")
-}
-STAGE_OF |= {
-    f"gradinit/{step}": "data@gradinit" for step in ("prepare_images", "list_imagenet", "prepare_translation")
-}
-STAGE_OF |= {
-    f"l2_attention/{step}": f"{step}@l2_attention"
-    for step in ("characters", "language", "ascend", "invert", "examine", "clock")
-}
-STAGE_OF |= {f"{study}/examine": f"construct@{study}" for study in ("lipsformer", "lrformer")}
-STAGE_OF |= {f"lipsformer/{step}": f"{step}@lipsformer" for step in ("count", "throughput", "retest")}
-STAGE_OF |= {
-    f"{study}/{step}": f"classify@{study}"
-    for study in ("lipsformer", "layer_scale", "lrformer", "long_short")
-    for step in ("prepare", "classify")
-}
-STAGE_OF |= {"lrformer/uncertainty": "uncertainty@lrformer", "robustness/withstand": "withstand@robustness"}
-STAGE_OF |= {
-    f"long_short/{step}": f"{step}@long_short"
-    for step in ("understand", "predict", "adapt", "cost", "count", "similarity", "throughput")
-}
-STAGE_OF |= {"long_short/sequences": "understand@long_short", "long_short/stream": "predict@long_short"}
-STAGE_OF |= {
-    f"freelb/{step}": f"{step}@freelb" for step in ("finetune", "provoke", "vote", "contrast", "count")
-}
-STAGE_OF |= {"freelb/acquire": "finetune@freelb", "freelb/prepare": "contrast@freelb"}
-OTHERS = (
-    "gradinit",
-    "l2_attention",
-    "lipsformer",
-    "layer_scale",
-    "lrformer",
-    "long_short",
-    "robustness",
-    "freelb",
-)  # their runs are named with the study before the step
 
 
 def finish_jobs() -> list[jobs.Job]:
@@ -81,13 +35,10 @@ def finish_jobs() -> list[jobs.Job]:
         promise(plan)
         for their, job in zip(theirs, plan):
             if job.record is None:
-                pretend.render()
+                fake_job.render()
             else:
-                parser = argparse.ArgumentParser()
-                parser.add_argument("command")
-                cli._step_arguments(parser)
                 words = jobs.shlex.split(job.command.replace(f"$(dirname {job.record})", job.folder))
-                pretend.step(parser.parse_args(words[1:]))
+                fake_job.run(words[1:])
             built.async_run(built.persistence.finished(their))
     return plan
 
@@ -169,16 +120,10 @@ def called(graph: Any, changed: list[str], stale: list[str]) -> list[str]:
     return sorted(found)
 
 
-def step_of(name: str) -> str:
-    """The step of a run, behind the study's name where it is not poisoning: train, gradinit/initialise."""
-    parts = name.split("/")
-    return "/".join(parts[:2]) if parts[0] in OTHERS else parts[0]
-
-
 def stage_of(name: str) -> str:
-    step = step_of(name)
-    stage = STAGE_OF.get(step, step)
-    return "render@all" if step == "render" else stage if "@" in stage else f"{stage}@poisoning"
+    """The stage of a run: its study; a name without a study is one of poisoning."""
+    first = name.partition("/")[0]
+    return first if first in (*STUDIES, "render") else "poisoning"
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """A stand-in for `relearn` on PATH: a step writes a sound record and tiny artefacts at once.
 
-Verbs are the real ones. The artefacts' bytes follow from settings, code, labels, seed and the inputs' bytes,
-as those of a real run do. Each step that runs is noted as a line in the file that PRETEND_CALLS names.
+`render` writes what its rule promises, `track` does nothing, and other verbs are the real ones. The artefacts' bytes follow from
+settings, code, labels, seed and the inputs' bytes, as those of a real run do. Each step that runs is noted as a line in the file
+that PRETEND_CALLS names.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ import sys
 import time
 from pathlib import Path
 
-ARTEFACTS = {
-    "prepare": ["data.safetensors"],
+TRAINED = ["history.csv", "layers.csv", "alphas.csv", "model.safetensors"]
+ARTEFACTS = {  # beside the record and the trials; the names of a step mean the same in every study
     "prepare_images": ["data.safetensors"],
+    "train_vision": TRAINED,
+    "throughput": ["throughput.csv"],
+    "count_params_flops": ["counts.csv"],
+    "check_theorems": ["cases.csv"],
+    # poisoning
     "split_overlap": ["data.safetensors"],
     "pretrain": ["weights.safetensors"],
     "adversarial_training": ["weights.safetensors"],
@@ -27,6 +33,14 @@ ARTEFACTS = {
     "feature_plane": [],
     "hull_proposition": [],
     "toy_example": [],
+    # freelb
+    "pretrain_encoder": ["history.csv", "encoder.safetensors"],
+    "finetune": ["history.csv", "answers.csv", "model.safetensors"],
+    "max_loss_increase": ["increases.csv"],
+    "ensemble": ["scores.csv", "submission.zip"],
+    "train_images_adversarially": ["history.csv", "answers.csv", "weights.safetensors"],
+    "check_gradient": ["gradients.csv"],
+    # gradinit
     "list_imagenet": ["listing.json"],
     "prepare_translation": ["corpus.safetensors"],
     "initialise": ["weights.safetensors", "scales.csv", "history.csv"],
@@ -35,48 +49,39 @@ ARTEFACTS = {
     "gradient_statistics": ["layers.csv"],
     "check_batch_norm": ["cases.csv"],
     "count_params": ["counts.csv"],
-    "characters": ["characters.safetensors"],
-    "language": ["weights.safetensors", "history.csv"],
-    "ascend": ["ascents.csv", "curve.csv"],
-    "invert": ["errors.csv", "ranges.csv"],
-    "examine": [],
-    "clock": ["times.csv"],
-    "count": ["counts.csv"],
-    "classify": ["history.csv", "layers.csv", "alphas.csv", "model.safetensors"],
-    "throughput": ["throughput.csv"],
-    "retest": ["retest.csv"],
-    "sequences": ["data.safetensors"],
-    "understand": ["history.csv", "predictions.csv", "model.safetensors"],
-    "stream": ["stream.safetensors"],
-    "predict": ["history.csv", "norms.csv", "model.safetensors"],
-    "cost": [],
-    "similarity": ["similarity.csv"],
-    "adapt": ["history.csv", "predictions.csv", "model.safetensors"],
-    "withstand": ["sets.csv", "attacks.csv", "bad_images.csv"],
-    "acquire": ["history.csv", "encoder.safetensors"],
-    "finetune": ["history.csv", "answers.csv", "model.safetensors"],
-    "provoke": ["increases.csv"],
-    "vote": ["scores.csv", "submission.zip"],
-    "contrast": ["history.csv", "answers.csv", "weights.safetensors"],
-    "uncertainty": ["calibration.csv", "ood.csv", "distance.csv", "scores.csv"],
+    # long_short and robustness
+    "prepare_lra": ["data.safetensors"],
+    "train_lra": ["history.csv", "predictions.csv", "model.safetensors"],
+    "prepare_char_stream": ["stream.safetensors"],
+    "train_long_char_lm": ["history.csv", "norms.csv", "model.safetensors"],
+    "convert_roberta": ["history.csv", "predictions.csv", "model.safetensors"],
+    "benchmark_attention": [],
+    "patch_similarity": ["similarity.csv"],
+    "evaluate_robustness": ["sets.csv", "attacks.csv", "bad_images.csv"],
+    # l2_attention
+    "prepare_ptb_lines": ["characters.safetensors"],
+    "train_char_lm": ["weights.safetensors", "history.csv"],
+    "lipschitz_lower_bound": ["ascents.csv", "curve.csv"],
+    "invert_residual": ["errors.csv", "ranges.csv"],
+    "attention_outputs": ["histogram.csv"],
+    "time_training_step": ["times.csv"],
+    # lipsformer and lrformer
+    "evaluate_imagenet": ["retest.csv"],
+    "evaluate_uncertainty": ["calibration.csv", "ood.csv", "distance.csv", "scores.csv"],
 }
 COSTS = {"curve": "cost.csv", "latency": "latency.csv"}
 TRIALS = ("craft", "filter", "train", "evaluate_networks", "feature_plane", "toy_example")
 
 
-def artefacts(command: str, labels: dict[str, str]) -> list[str]:
+def artefacts(step: str, labels: dict[str, str]) -> list[str]:
     """What a run leaves beside its record and its trials."""
-    names = list(ARTEFACTS[command])
-    if command == "train" and labels["attack"] == "clean" and labels["setting"] != "end_to_end":
+    names = list(ARTEFACTS[step])
+    if step == "train" and labels["attack"] == "clean" and labels["setting"] != "end_to_end":
         names.append("features.safetensors")
-    if command == "cost":
+    if step == "benchmark_attention":
         names.append(COSTS[labels["protocol"]])
-    if labels.get("family") == "gradient":
-        names = ["gradients.csv"]
     if labels.get("protocol") == "activations":
         names.append("curves.csv")
-    if command == "examine":
-        names.append("histogram.csv" if labels["protocol"] == "outputs" else "cases.csv")
     return names
 
 
@@ -90,6 +95,7 @@ def content(name: str, text: str) -> bytes:
 
 def step(args: argparse.Namespace) -> None:
     from relearn.runs import record
+    from relearn.studies.study import load
 
     inputs: dict[str, list[Path]] = {}
     for name, *paths in args.input:  # a name may come again
@@ -101,8 +107,8 @@ def step(args: argparse.Namespace) -> None:
     run = record.Run(
         args.out,
         study=args.study,
-        paper="zhu2022",
-        step=args.command,
+        paper=load(args.study).paper,
+        step=args.step,
         labels=labels,
         scale=args.scale,
         seed=args.seed,
@@ -111,9 +117,9 @@ def step(args: argparse.Namespace) -> None:
         code_version=args.code,
     )
     with run:
-        for name in artefacts(args.command, labels):
+        for name in artefacts(args.step, labels):
             run.output(name).write_bytes(content(name, text))
-        with_trials = args.command in TRIALS
+        with_trials = args.step in TRIALS
         run.finish({"test_accuracy_frac": 0.5}, trials=(["target"], [[text]]) if with_trials else None)
 
 
@@ -131,24 +137,30 @@ def render() -> None:
         path.write_text({".json": "{}\n", ".csv": "x,y\n1,2\n"}.get(path.suffix, "rendered\n"))
 
 
+def run(words: list[str]) -> None:
+    """Pretend the run behind `relearn STUDY STEP …`; `words` follow `relearn`."""
+    from relearn import cli
+
+    parser = argparse.ArgumentParser()
+    cli.add_step_arguments(parser)
+    step(parser.parse_args(words[2:], argparse.Namespace(study=words[0], step=words[1])))
+
+
 def main() -> int:
     from relearn import cli
 
-    command = sys.argv[1]
-    if command == "track":
+    words = sys.argv[1:]
+    if words[0] == "track":
         return 0
-    if command not in (*ARTEFACTS, "render"):
+    if words[0] not in (*cli.STUDIES, "render"):
         return cli.main()
     if "PRETEND_CALLS" in os.environ:
         with open(os.environ["PRETEND_CALLS"], "a") as calls:
-            calls.write(" ".join(sys.argv[1:]) + "\n")
-    parser = argparse.ArgumentParser()
-    parser.add_argument("command")
-    if command == "render":
+            calls.write(" ".join(words) + "\n")
+    if words[0] == "render":
         render()
     else:
-        cli._step_arguments(parser)
-        step(parser.parse_args())
+        run(words)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""dvc.yaml holds together with the rules: every file has its stage, every stage may run its rules."""
+"""dvc.yaml agrees with the rules: every file has the stage of its study, and every stage asks for all its records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from relearn.cli import jobs
+from relearn.cli import dvc, jobs
 from relearn.report import artefacts
 from relearn.runs.atomic_files import digest
+from relearn.studies.study import all_studies
 
-from .conftest import Scratch
+from .conftest import CHECKOUT, Scratch
 
 LIST = """
 import json
@@ -22,6 +23,7 @@ with Repo() as repo:
     print(json.dumps({
         stage.addressing: {
             "cmd": stage.cmd if isinstance(stage.cmd, str) else stage.cmd[-1],  # after its mkdir
+            "deps": [dep.def_path for dep in stage.deps],
             "outs": [out.def_path for out in stage.outs],
             "kept": all(out.persist for out in stage.outs),
             "cached": all(out.use_cache for out in stage.outs),
@@ -56,55 +58,56 @@ def plan(checkout: Scratch) -> list[jobs.Job]:
         return jobs.plan()
 
 
-# Steps that have no stage of their own, by study.
-STAGE_OF = {
-    "poisoning": {"subset": "prepare", "harden": "pretrain"},
-    "gradinit": {"prepare": "data", "folder": "data", "corpus": "data", "translate": "learn"},
-    "lipsformer": {"examine": "construct", "prepare": "classify"},
-    "layer_scale": {"prepare": "classify"},
-    "lrformer": {"examine": "construct", "prepare": "classify"},
-    "long_short": {"sequences": "understand", "stream": "predict", "prepare": "classify"},
-    "freelb": {"acquire": "finetune", "prepare": "contrast"},
-}
-TARGET_OF = {  # of the others: <stage>_all
-    "data@gradinit": "gradinit_data",
-    "construct@lipsformer": "examine_lipsformer_all",
-    "construct@lrformer": "examine_lrformer_all",
-    **{
-        f"classify@{study}": f"classify_{study}_all"
-        for study in ("lipsformer", "layer_scale", "lrformer", "long_short")
-    },
-    **{f"count@{study}": f"count_{study}_all" for study in ("lipsformer", "long_short", "freelb")},
-    **{f"throughput@{study}": f"throughput_{study}_all" for study in ("lipsformer", "long_short")},
-}
-
-
 def holds(outs: list[str], path: str) -> bool:
     return any(path == out or path.startswith(f"{out}/") for out in outs)
 
 
-def test_every_file_of_the_dag_is_an_output_of_the_stage_that_may_make_it(
+def target(stage: dict[str, Any]) -> str:
+    """The Snakemake target behind a stage."""
+    (name,) = stage["cmd"].partition(" -- ")[2].split()
+    return str(name)
+
+
+def of_snakemake(stages: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """All stages but `code`, whose commands are verbs."""
+    return {name: stage for name, stage in stages.items() if name != "code"}
+
+
+def test_the_tracked_file_is_what_the_verb_prints() -> None:
+    assert (CHECKOUT / "dvc.yaml").read_text() == dvc.text(CHECKOUT / "params.yaml")
+
+
+def test_every_file_of_the_dag_is_an_output_of_the_stage_of_its_study(
     stages: dict[str, dict[str, Any]], plan: list[jobs.Job]
 ) -> None:
     for job in plan:
         for path in job.outputs:
             makers = [name for name, stage in stages.items() if holds(stage["outs"], path)]
-            stage = STAGE_OF.get(job.study, {}).get(job.step, job.step)
-            assert makers == [f"{stage}@{job.study or 'all'}"], path
-            words = stages[makers[0]]["cmd"].split()
-            assert job.rule in words[words.index("--allowed-rules") + 1 : words.index("--")]
-            target = TARGET_OF.get(f"{stage}@{job.study}", f"{stage}_all")
-            assert target in words[words.index("--") + 1 :]
+            assert makers == [job.study or "render"], path
+
+
+def test_a_stage_depends_on_every_study_whose_runs_it_reads(
+    stages: dict[str, dict[str, Any]], plan: list[jobs.Job]
+) -> None:
+    across = set()
+    for job in plan:
+        own = job.study or "render"
+        for path in job.inputs:
+            made_here = holds(stages[own]["outs"], path)
+            assert made_here or holds(stages[own]["deps"], path), f"{own} reads {path}"
+            if not made_here and "/runs/" in path:
+                across.add((own, path.partition("/runs/")[2].partition("/")[0]))
+    assert {("render", study.name) for study in all_studies()} < across
 
 
 def test_the_report_promises_every_table_and_figure(plan: list[jobs.Job]) -> None:
     (report,) = (job for job in plan if job.rule == "render")
     made = {Path(path).name for path in report.outputs if Path(path).parent.name in ("tables", "figures")}
     kinds = {"table": ("csv", "md", "tex"), "figure": ("csv", "png", "pdf")}
-    known = artefacts.load("workflow/reported").values()
+    known = artefacts.load({study.name: study.reported for study in all_studies()}).values()
     assert made == {f"{one.id}.{kind}" for one in known for kind in kinds[one.kind]}
-    read = {Path(path).name for path in report.inputs}
-    assert {path.name for path in Path("workflow/reported").glob("*.yaml")} <= read
+    read = {Path(path) for path in report.inputs}
+    assert set(Path("src/relearn/studies").glob("*/reported/*.yaml")) <= read
 
 
 def test_the_report_is_stale_once_its_template_or_its_style_changes(plan: list[jobs.Job]) -> None:
@@ -113,23 +116,9 @@ def test_the_report_is_stale_once_its_template_or_its_style_changes(plan: list[j
         assert digest(Path("src/relearn/report") / name) in report.code
 
 
-def test_stages_are_few_and_named_after_step_and_study(stages: dict[str, dict[str, Any]]) -> None:
-    steps = {
-        "poisoning": ["prepare", "pretrain", "craft", "filter", "train", "evaluate"],
-        "gradinit": ["data", "initialise", "learn", "probe"],
-        "l2_attention": ["characters", "language", "ascend", "invert", "examine", "clock"],
-        "lipsformer": ["construct", "count", "classify", "throughput", "retest"],
-        "layer_scale": ["classify"],
-        "lrformer": ["construct", "classify", "uncertainty"],
-        "long_short": [
-            *("understand", "predict", "adapt", "cost", "count", "classify", "similarity", "throughput"),
-        ],
-        "robustness": ["withstand"],
-        "freelb": ["finetune", "provoke", "vote", "contrast", "count"],
-    }
-    of_studies = {f"{step}@{study}" for study, own in steps.items() for step in own}
-    assert set(stages) == {"code", "render@all"} | of_studies
-    assert len(stages) <= 41
+def test_there_is_one_stage_for_each_study(stages: dict[str, dict[str, Any]]) -> None:
+    assert set(stages) == {"code", "render", *(study.name for study in all_studies())}
+    assert len(stages) <= 14
     for stage in stages.values():
         assert stage["kept"]  # DVC must not delete what Snakemake finds done
         assert stage["cached"]  # git has none of it: the old side of a diff is in the cache
@@ -138,14 +127,9 @@ def test_stages_are_few_and_named_after_step_and_study(stages: dict[str, dict[st
 def test_each_target_of_a_stage_can_be_planned_alone(
     stages: dict[str, dict[str, Any]], plan: list[jobs.Job]
 ) -> None:
-    everything = {path for job in plan for path in job.outputs}
-    found: set[str] = set()
-    for name, stage in stages.items():
-        if name == "code":
-            continue
-        words = stage["cmd"].split()
-        found |= {path for job in jobs.plan(words[words.index("--") + 1 :]) for path in job.outputs}
-    assert found == everything
+    for name, stage in of_snakemake(stages).items():
+        alone = {path for job in jobs.plan([target(stage)]) for path in job.outputs}
+        assert {path for job in plan if (job.study or "render") == name for path in job.outputs} <= alone
 
 
 def test_each_stage_asks_for_every_record_that_it_may_make(
@@ -155,8 +139,7 @@ def test_each_stage_asks_for_every_record_that_it_may_make(
     with jobs.workflow() as built:
         asked = {rule.name: set(map(str, rule.input)) for rule in built.rules if not rule.output}
     for job in plan:
-        (maker,) = (stage["cmd"].split() for stage in stages.values() if holds(stage["outs"], job.outputs[0]))
-        files = set().union(*(asked[target] for target in maker[maker.index("--") + 1 :]))
+        files = asked[target(stages[job.study or "render"])]
         assert {job.record} <= files if job.record else set(job.outputs) <= files, job.outputs[0]
 
 

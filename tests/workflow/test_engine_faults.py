@@ -139,7 +139,7 @@ def test_a_killed_snakemake_takes_its_jobs_along_and_recover_clears_the_way(chec
 
 
 def test_a_killed_dvc_takes_snakemake_along_and_the_next_one_succeeds(checkout: Checkout) -> None:
-    engine = checkout.start("dvc", "repro", "pretrain@poisoning")
+    engine = checkout.start("dvc", "repro", "poisoning")
     checkout.until(checkout.training, engine=engine)
     jobs = checkout.signal_jobs(signal.SIGSTOP)
     refused = checkout.run("snakemake", "--cores", "all", f"{NETWORK}/record.json")
@@ -149,7 +149,7 @@ def test_a_killed_dvc_takes_snakemake_along_and_the_next_one_succeeds(checkout: 
     checkout.signal_jobs(signal.SIGCONT)
     locks = checkout.root / ".snakemake/locks"
     checkout.until(lambda: not checkout.jobs_alive() and not list(locks.glob("*.lock")), 120)
-    again = checkout.run("dvc", "repro", "pretrain@poisoning")
+    again = checkout.run("dvc", "repro", "poisoning")
     assert again.returncode == 0, again.stdout + again.stderr
     made, problems = record.read_all(checkout.root / "results/mini/runs")
     assert not problems and any("resumed: finished by attempt 2" in one["notes"] for one in made)
@@ -175,7 +175,7 @@ def test_a_spoilt_object_of_dvc_s_cache_stops_the_job_that_reads_it(checkout: Ch
     restored = checkout.run("dvc", "checkout")
     assert data.exists() and data.read_bytes() != content, restored.stdout + restored.stderr
     done = checkout.run("snakemake", "--cores", "all", f"{NETWORK}/record.json")
-    log = next((checkout.root / "results/mini/logs/pretrain").rglob("*.log")).read_text()
+    log = next((checkout.root / "results/mini/logs/poisoning/pretrain").rglob("*.log")).read_text()
     assert done.returncode != 0
     assert "data.safetensors: torn or edited" in done.stdout + done.stderr + log
     assert not (checkout.root / NETWORK / "record.json").exists()

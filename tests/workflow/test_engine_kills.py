@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 import yaml
 
-from relearn.cli import STEPS
 from relearn.runs import record
+from relearn.studies import STUDIES
 
 from .test_engine_faults import only_senet
 
@@ -40,7 +40,7 @@ ENGINE, TREE, IMPORTER, SERVER, JOB, CHILD = (
 KILLS = {ENGINE: 11, TREE: 14, IMPORTER: 15, SERVER: 15, JOB: 20, CHILD: 25}  # a hundred
 END_S = 10.0  # within which everything of a killed engine ends
 MARK = "RELEARN_TEST_OF_KILLS"  # in the environment of everything that an engine starts
-COMMAND = ("snakemake", "--cores", "1", "craft_all", "filter_all")
+COMMAND = ("snakemake", "--cores", "1", "poisoning")
 SHORT: dict[str, Any] = {
     "poisoning.prepare.pretrain_per_class": 16,
     "poisoning.pretrain.training.epochs": 30,
@@ -81,7 +81,7 @@ def members(found: dict[int, Process], engine: int) -> dict[str, list[int]]:
         ENGINE: [engine],
         IMPORTER: [one.pid for one in found.values() if one.words[:1] == ("track",)],
         SERVER: servers,
-        JOB: [one.pid for one in found.values() if one.words and one.words[0] in STEPS],
+        JOB: [one.pid for one in found.values() if one.words and one.words[0] in STUDIES],
         CHILD: [one.pid for one in found.values() if one.parent in servers],
     }
 

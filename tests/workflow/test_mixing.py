@@ -11,12 +11,6 @@ LR = "poisoning.train.transfer.lr"
 MOMENTUM = "gradinit.initialise.metainit.momentum"
 
 
-def ran(scratch: Any) -> dict[str, int]:
-    """How many jobs of each step ran since the last question."""
-    steps = [line.split()[0] for line in scratch.calls()]
-    return {step: steps.count(step) for step in sorted(set(steps))}
-
-
 def nothing_to_do(scratch: Any) -> bool:
     said = scratch.run("snakemake", "-n")
     return "Nothing to be done" in said.stdout + said.stderr
@@ -49,58 +43,58 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
     }
     scratch.promise_render()
     scratch.run("snakemake", "--cores", "all")
-    everything = ran(scratch)
+    everything = scratch.ran()
     assert {step: everything.get(step) for step in wanted} == wanted
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {}
+    assert scratch.ran() == {}
 
     scratch.set({K: 40})
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"feature_plane": 1, "filter": 4, "render": 1, "train": 4}
+    assert scratch.ran() == {"feature_plane": 1, "filter": 4, "render": 1, "train": 4}
     assert nothing_to_do(scratch)
 
     scratch.set({MOMENTUM: 0.5})  # of one start: the other MetaInit descends by Adam
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"initialise": 1, "train_from_init": 1, "render": 1}
+    assert scratch.ran() == {"initialise": 1, "train_from_init": 1, "render": 1}
     assert nothing_to_do(scratch)
 
     scratch.set({LR: 0.05})
     scratch.run("snakemake", "--cores", "all")
-    assert ran(scratch) == {"render": 1, "train": 34}  # all but end-to-end victims
+    assert scratch.ran() == {"render": 1, "train": 34}  # all but end-to-end victims
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {}
+    assert scratch.ran() == {}
     assert nothing_to_do(scratch)
 
     # Back to an older value: what it made then has been replaced, so it runs again, in either engine.
     scratch.set({K: 50})
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"feature_plane": 1, "filter": 4, "render": 1, "train": 4}
+    assert scratch.ran() == {"feature_plane": 1, "filter": 4, "render": 1, "train": 4}
 
     # A formula and a comment.
     scratch.edit("src/relearn/methods/l2_outliers.py", "from __future__", "# why\nfrom __future__")
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {}
+    assert scratch.ran() == {}
     path = scratch.root / "src/relearn/methods/l2_outliers.py"
     path.write_text(f"{path.read_text()}\n\nONE_MORE = 1\n")
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"filter": 2, "render": 1, "train": 2}
+    assert scratch.ran() == {"filter": 2, "render": 1, "train": 2}
     assert nothing_to_do(scratch)
 
     # A smaller grid makes the report anew and nothing else; the larger one again finds its old runs.
     victims = "poisoning.pretrain.victims.architectures"
     scratch.set({victims: ["SENet18"]})
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"render": 1}
+    assert scratch.ran() == {"render": 1}
     scratch.set({victims: ["SENet18", "ResNet18"]})
     scratch.run("snakemake", "--cores", "all")
-    assert ran(scratch) == {"render": 1}
+    assert scratch.ran() == {"render": 1}
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {}
+    assert scratch.ran() == {}
 
     # A lost file is made again by the one and found by the other.
     next((scratch.root / "results/mini/runs/poisoning/train").rglob("trials.csv")).unlink()
     scratch.run("dvc", "repro")
-    assert ran(scratch) == {"render": 1, "train": 1}
+    assert scratch.ran() == {"render": 1, "train": 1}
     assert nothing_to_do(scratch)
 
     # A wrong value stops both before the first job, in words.
@@ -109,4 +103,4 @@ def test_mixing_both_commands_surprises_nobody(scratch: Any) -> None:
         refused = scratch.run(*command, ok=False)
         assert refused.returncode != 0
         assert "poisoning.filter.deep_knn.k: found 4000, allowed: at most" in refused.stdout + refused.stderr
-    assert ran(scratch) == {}
+    assert scratch.ran() == {}

@@ -12,6 +12,11 @@ from snakemake.utils import available_cpu_count
 from .conftest import CHECKOUT, Scratch
 
 USED = "Using workflow specific profile profiles/default for setting default command line arguments."
+HALVES = [
+    f"results/mini/runs/poisoning/split_overlap/digits-{part}/record.json"
+    for part in ("first_half", "middle_half", "second_half")
+]
+REFUSED = "relearn poisoning split_overlap: "
 
 
 def documented() -> list[str]:
@@ -48,10 +53,10 @@ def test_every_documented_command_has_the_settings_of_a_profile(
 
 
 def test_snakemake_alone_uses_the_profile_and_all_cores(scratch: Scratch) -> None:
-    done = scratch.run("snakemake", "prepare_all")
+    done = scratch.run("snakemake", *HALVES)
     assert USED in done.stderr
     assert re.search(rf"^Provided cores: {available_cpu_count()}\b", done.stderr, re.MULTILINE)
-    assert [line.split()[0] for line in scratch.calls()] == ["prepare", "subset", "subset", "subset"]
+    assert scratch.ran() == {"prepare_images": 1, "split_overlap": 3}
 
 
 def test_a_failed_job_stops_no_other_and_its_printed_command_can_be_pasted(scratch: Scratch) -> None:
@@ -60,16 +65,18 @@ def test_a_failed_job_stops_no_other_and_its_printed_command_can_be_pasted(scrat
     program.rename(pretended)
     # A real job: the pretended images hold no tensors, so it refuses them.
     program.write_text(
-        f'#!/bin/sh\n[ "$1" = subset ] && exec python -m relearn.cli "$@"\nexec "{pretended}" "$@"\n'
+        f'#!/bin/sh\n[ "$2" = split_overlap ] && exec python -m relearn.cli "$@"\nexec "{pretended}" "$@"\n'
     )
     program.chmod(0o755)
-    done = scratch.run("snakemake", "--cores", "1", "--", "prepare_all", ok=False)
+    done = scratch.run("snakemake", "--cores", "1", "--", *HALVES, ok=False)
     assert done.returncode != 0
-    assert done.stderr.count("Error in rule subset:") == 3  # one after the other
+    assert done.stderr.count("Error in rule poisoning_split_overlap:") == 3  # one after the other
     command = re.search(r"\n    shell:\n        (.*)\n        \(command exited", done.stderr)
-    log = re.search(r"\nLogfile (results/mini/logs/subset/\S+\.log):\n=+\n([\s\S]*?)\n=+\n", done.stderr)
+    log = re.search(
+        r"\nLogfile (results/mini/logs/poisoning/split_overlap/\S+\.log):\n=+\n([\s\S]*?)\n=+\n", done.stderr
+    )
     assert command and log and (scratch.root / log[1]).exists()
     pasted = scratch.run("bash", "-c", command[1], ok=False)
     line = pasted.stderr.splitlines()[-1]
-    assert pasted.returncode == 2 and line.startswith("relearn subset: results/mini/runs/poisoning/prepare/")
-    assert line in done.stderr and line.removeprefix("relearn subset: ") in log[2]
+    assert pasted.returncode == 2 and line.startswith(f"{REFUSED}results/mini/runs/poisoning/prepare_images/")
+    assert line in done.stderr and line.removeprefix(REFUSED) in log[2]

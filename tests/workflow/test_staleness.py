@@ -1,7 +1,7 @@
 """Which jobs Snakemake runs and which stages DVC finds changed after an edit of params.yaml or of the source.
 
-Every leaf of params.yaml stands in `TOUCHES`, with the stages whose own settings or grid it changes and the
-runs that must be made again (patterns over the ends of their folders). A leaf without a line fails: a new
+Every leaf of params.yaml is in `TOUCHES`, with the steps whose own settings or grid it changes (their studies are the stages that
+DVC finds changed) and the runs that must be made again (patterns over the ends of their folders). A leaf without a line fails: a new
 parameter says here what it touches.
 """
 
@@ -27,8 +27,8 @@ from ..studies.gradinit.staleness import (
     INIT,
     LEARN,
     OF_GRADINIT,
-    PROBE,
     SGD_FORM,
+    STATISTICS,
     G,
 )
 from ..studies.l2_attention import staleness as l2_attention
@@ -43,17 +43,6 @@ from . import staleness_vision as vision
 from .staleness_vision import STEPS as OF_VISION
 from .staleness_vision import T
 
-STAGE_OF = {"subset": "prepare", "harden": "pretrain"}
-STAGE_OF |= {
-    f"gradinit/{step}": "data" for step in ("prepare_images", "list_imagenet", "prepare_translation")
-}
-STAGE_OF |= {"gradinit/train_translation": "train_from_init"}
-STAGE_OF |= {f"gradinit/{step}": "gradient_statistics" for step in ("check_batch_norm", "count_params")}
-STAGE_OF |= {f"{study}/examine": "construct" for study in ("lipsformer", "lrformer")}
-STAGE_OF |= {
-    f"{study}/prepare": "classify" for study in ("lipsformer", "layer_scale", "lrformer", "long_short")
-}
-STAGE_OF |= {"long_short/sequences": "understand", "long_short/stream": "predict"}
 OTHERS = (
     G,
     L,
@@ -63,7 +52,7 @@ OTHERS = (
     long_short.S,
     long_short.R,
     freelb.F,
-)  # studies whose runs are named with them before the step
+)  # their runs are named with the study before the step
 CHECKOUT = Path(__file__).resolve().parents[2]
 P = "poisoning"
 S = f"{P}.studies"
@@ -71,14 +60,15 @@ A = f"{P}.craft.attacks"
 NEW = "GoogLeNet"  # in no list of the scratch checkout
 ALONE, OTHER = "SENet18", "ResNet18"  # its victims; the first in every study, the second in one
 
-# A stage holds the runs of one step; parts of the data belong to prepare, adversarial training to pretrain.
-STAGES = {"prepare", "pretrain", "craft", "filter", "train", "evaluate"}
-STEPS = STAGES | {"subset", "harden"}
+STEPS = {
+    *("prepare_images", "split_overlap", "pretrain", "adversarial_training", "craft", "filter", "train"),
+    *("evaluate_networks", "feature_plane", "hull_proposition", "toy_example"),
+}
 
-NETWORKS = ["pretrain/*", "harden/*", "evaluate/robustness/*", "evaluate/feature_plane/*"]
+NETWORKS = ["pretrain/*", "adversarial_training/*", "evaluate_networks/*", "feature_plane/*"]
 BELOW = ["craft/*", "filter/*", "train/*", "render"]
 WITH_NETWORKS = [*NETWORKS, *BELOW]
-WITH_DATA = ["prepare/*", "subset/*", *WITH_NETWORKS]
+WITH_DATA = ["prepare_images/*", "split_overlap/*", *WITH_NETWORKS]
 ON_S1 = [
     "feature_collision",
     "feature_collision_no_dropout",
@@ -99,7 +89,7 @@ def below(*attacks: str) -> list[str]:
     return [
         *(f"filter/*/{name}/*" for name in filtered),
         *(f"train/*/{name}/*" for name in trained),
-        *(f"evaluate/feature_plane/{name}/*" for name in plane),
+        *(f"feature_plane/{name}/*" for name in plane),
         "render",
     ]
 
@@ -113,43 +103,47 @@ def of_defence(name: str, setting: str = "*", attack: str = "*") -> list[str]:
 
 
 def network(role: str, name: str) -> list[str]:
-    return [f"pretrain/{role}/{name}/*", f"evaluate/robustness/{role}/{name}/*"]
+    return [f"pretrain/{role}/{name}/*", f"evaluate_networks/{role}/{name}/*"]
 
 
 # Key pattern → stages that it changes themselves, runs that are made again. The first that fits counts. A pattern
 # of a run that the scratch checkout does not have at all is idle and left out here.
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
-    (f"{P}.seeds", STAGES - {"prepare"} | {"render"}, ["*/seed1", "render"]),
-    (f"{P}.prepare.dataset", STAGES, WITH_DATA),  # a folder of another name is read
-    (f"{P}.prepare.*", {"prepare"}, WITH_DATA),
+    (f"{P}.seeds", {P, "render"}, ["*/seed1", "render"]),
+    (f"{P}.prepare.dataset", {P}, WITH_DATA),  # a folder of another name is read
+    (f"{P}.prepare.*", {P}, WITH_DATA),
     *(
         (
             f"{P}.pretrain.substitutes.{key}",  # the train stage asks whether a victim is a grey box
-            {"pretrain", "craft", "train", "evaluate", "render"},
+            {P, "render"},
             [*network("substitute", name), *of_attack(*ON_S1), *S2],
         )
         for key, name in (("architectures", f"{NEW}-*"), ("dropout", "*-drop0.1"))
     ),
     (
         f"{P}.pretrain.victims.architectures",
-        {"pretrain", "filter", "train", "evaluate", "render"},
+        {P, "render"},
         [
             *network("victim", f"{NEW}-*"),
-            *(f"harden/robust/{NEW}-*", f"evaluate/robustness/robust/{NEW}-*"),
+            *(f"adversarial_training/robust/{NEW}-*", f"evaluate_networks/robust/{NEW}-*"),
             *(f"filter/transfer/*/{NEW}/*", f"train/transfer/*/{NEW}/*", "render"),
         ],
     ),
-    (f"{P}.pretrain.*", {"pretrain"}, WITH_NETWORKS),
+    (f"{P}.pretrain.*", {P}, WITH_NETWORKS),
     (
-        f"{P}.harden.*",
-        {"pretrain"},
-        ["harden/*", "evaluate/robustness/robust/*", "train/transfer/*/adversarial_training/*", "render"],
+        f"{P}.adversarial_training.*",
+        {P},
+        [
+            "adversarial_training/*",
+            "evaluate_networks/robust/*",
+            "train/transfer/*/adversarial_training/*",
+            "render",
+        ],
     ),
-    # attacks: eps is also the threat model of those who meet the poisons
-    (f"{A}.feature_collision.dropout", {"craft"}, of_attack("feature_collision")),  # the other one has none
+    # attacks
+    (f"{A}.feature_collision.dropout", {P}, of_attack("feature_collision")),  # the other one has none
     *(
-        (f"{A}.{attack}.{key}", {"craft"} | more, of_attack(*runs))
-        for key, more in (("eps", {"train"}), ("*", set()))
+        (f"{A}.{attack}.*", {P}, of_attack(*runs))
         for attack, runs in (
             ("feature_collision", ["feature_collision", "feature_collision_no_dropout"]),
             ("convex_polytope", ["convex_polytope", "convex_polytope_half"]),
@@ -159,84 +153,84 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (
         f"{P}.craft.targets",  # an end-to-end study has a number of its own, and poisons of its own layers' attacks
-        {"craft", "filter", "train", "evaluate"},
+        {P},
         [
             *(f"craft/{attack}/*" for attack in (*ON_S1, "convex_polytope_half", "white_box_*")),
             *("filter/*", "train/transfer/*", "train/overlap_*", "train/imbalance/*"),
-            *("train/end_to_end/convex_polytope/*", "evaluate/feature_plane/*", "render"),
+            *("train/end_to_end/convex_polytope/*", "feature_plane/*", "render"),
         ],
     ),
     (
         f"{P}.craft.*",
-        {"craft", "filter", "train", "evaluate"},
-        [*BELOW, "evaluate/feature_plane/*"],
+        {P},
+        [*BELOW, "feature_plane/*"],
     ),
     # defences
     (
         f"{P}.filter.random_eviction.feature_collision_fraction",
-        {"filter"},
+        {P},
         of_defence("random_eviction", attack="feature_collision"),
     ),
     (
         f"{P}.filter.random_eviction.fraction",
-        {"filter"},
+        {P},
         of_defence("random_eviction", attack="convex_polytope"),
     ),
     (  # the imbalance study has a k of its own
         f"{P}.filter.deep_knn.k",
-        {"filter", "evaluate"},
-        [*of_defence("deep_knn", "transfer"), "evaluate/feature_plane/*"],
+        {P},
+        [*of_defence("deep_knn", "transfer"), "feature_plane/*"],
     ),
-    (f"{P}.filter.deep_knn.sweep", {"filter"}, of_defence("deep_knn", "transfer")),
+    (f"{P}.filter.deep_knn.sweep", {P}, of_defence("deep_knn", "transfer")),
     (
         f"{P}.filter.deep_knn.include_self",
-        {"filter", "evaluate"},
-        [*of_defence("deep_knn"), "evaluate/feature_plane/*"],
+        {P},
+        [*of_defence("deep_knn"), "feature_plane/*"],
     ),
-    (f"{P}.filter.l2_outliers.*", {"filter"}, of_defence("l2_outliers")),
-    (f"{P}.filter.one_class_svm.*", {"filter"}, of_defence("one_class_svm")),
+    (f"{P}.filter.l2_outliers.*", {P}, of_defence("l2_outliers")),
+    (f"{P}.filter.one_class_svm.*", {P}, of_defence("one_class_svm")),
     # fine-tuning: two recipes
     (
         f"{P}.train.transfer.*",
-        {"train"},
+        {P},
         ["train/transfer/*", "train/overlap_*", "train/imbalance/*", "render"],
     ),
-    (f"{P}.train.end_to_end.*", {"train"}, ["train/end_to_end/*", "render"]),
+    (f"{P}.train.end_to_end.*", {P}, ["train/end_to_end/*", "render"]),
     # who meets whom
     (
         f"{S}.transfer.feature_collision",
-        {"train", "render"},
+        {P, "render"},
         ["train/transfer/feature_collision/adversarial_training/*", "render"],
     ),
     *(
         (
             f"{S}.transfer.{attack}",
-            {"filter", "train", "render"},
+            {P, "render"},
             of_defence("l2_outliers", "transfer", attack),
         )
         for attack in ("convex_polytope", "bullseye_polytope", "gradient_matching")
     ),
     (
         f"{S}.dropout.attacks",
-        {"craft", "render"},
+        {P, "render"},
         [*of_attack("convex_polytope"), "craft/convex_polytope_no_dropout/*"],
     ),
     (
         f"{S}.dropout.*",
-        {"craft"},
+        {P},
         of_attack("feature_collision", "feature_collision_no_dropout"),
     ),
     *(
         (
             f"{S}.overlap.substitutes.{key}",
-            {"pretrain", "craft", "evaluate", "render"},
+            {P, "render"},
             [*network("substitute_half", name), *of_attack("convex_polytope_half")],
         )
         for key, name in (("architectures", f"{NEW}-*"), ("dropout", "*-drop0.1"))
     ),
     (
         f"{S}.overlap.victims",
-        {"pretrain", "train", "evaluate", "render"},
+        {P, "render"},
         [
             *network("victim_half", f"{OTHER}-*"),
             *network("victim_disjoint", f"{OTHER}-*"),
@@ -246,29 +240,29 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     *(
         (
             f"{S}.end_to_end.substitutes.{key}",
-            {"pretrain", "craft", "train", "evaluate", "render"},
+            {P, "render"},
             [*network("substitute", name), *of_attack(*LAYERS), *S2],
         )
         for key, name in (("architectures", f"{NEW}-*"), ("dropout", "*-drop0.1"))
     ),
-    (f"{S}.end_to_end.attacks", {"craft", "train", "render"}, ["render"]),  # one less
-    (f"{S}.end_to_end.victims", {"train", "render"}, [f"train/end_to_end/*/{OTHER}/*", "render"]),
-    (f"{S}.end_to_end.targets", {"craft", "train"}, ["craft/multi_layer*", "train/end_to_end/*", "render"]),
+    (f"{S}.end_to_end.attacks", {P, "render"}, ["render"]),  # one less
+    (f"{S}.end_to_end.victims", {P, "render"}, [f"train/end_to_end/*/{OTHER}/*", "render"]),
+    (f"{S}.end_to_end.targets", {P}, ["craft/multi_layer*", "train/end_to_end/*", "render"]),
     *(
         (
             f"{S}.imbalance.{key}",
-            {"filter", "train", "render"},
+            {P, "render"},
             [f"filter/imbalance/{runs}", f"train/imbalance/{runs}", "render"],
         )
         for key, runs in (("attacks", "feature_collision/*"), ("victims", f"*/{OTHER}/*"))
     ),
-    (f"{S}.imbalance.*", {"filter"}, ["filter/imbalance/*", "train/imbalance/*", "render"]),
-    (f"{S}.white_box.attacks", {"craft", "train", "render"}, ["render"]),  # one less
-    (f"{S}.white_box.victim", {"craft", "train", "render"}, of_attack("white_box_*")),
-    (f"{S}.feature_plane.target", {"evaluate"}, ["evaluate/feature_plane/*", "render"]),
-    (f"{S}.feature_plane.*", {"evaluate", "render"}, ["evaluate/feature_plane/*", "render"]),
-    (f"{P}.evaluate.hull.*", {"evaluate"}, ["evaluate/hull/*", "render"]),
-    (f"{P}.evaluate.*", {"evaluate"}, ["evaluate/robustness/*", "render"]),
+    (f"{S}.imbalance.*", {P}, ["filter/imbalance/*", "train/imbalance/*", "render"]),
+    (f"{S}.white_box.attacks", {P, "render"}, ["render"]),  # one less
+    (f"{S}.white_box.victim", {P, "render"}, of_attack("white_box_*")),
+    (f"{S}.feature_plane.target", {P}, ["feature_plane/*", "render"]),
+    (f"{S}.feature_plane.*", {P, "render"}, ["feature_plane/*", "render"]),
+    (f"{P}.evaluate.hull.*", {P}, ["hull_proposition/*", "render"]),
+    (f"{P}.evaluate.*", {P}, ["evaluate_networks/*", "render"]),
     *gradinit.TOUCHES,
     *l2_attention.TOUCHES,
     *lipsformer.TOUCHES,
@@ -312,7 +306,7 @@ QUICK = {
     f"{P}.seeds",
     f"{P}.pretrain.substitutes.architectures",
     f"{P}.pretrain.training.epochs",
-    f"{P}.harden.adversarial.steps",
+    f"{P}.adversarial_training.adversarial.steps",
     f"{P}.craft.targets",
     f"{A}.multi_layer.lr",
     f"{A}.convex_polytope.eps",
@@ -337,20 +331,20 @@ def comment(text: str) -> str:
 
 # What is edited → file, edit, stages that it changes themselves, runs that are made again.
 SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] = {
-    "a defence": ("methods/l2_outliers.py", formula, {"filter"}, of_defence("l2_outliers")),
+    "a defence": ("methods/l2_outliers.py", formula, {P}, of_defence("l2_outliers")),
     "an attack of two runs": (
         "methods/white_box_collision.py",
         formula,
-        {"craft"},
+        {P},
         of_attack("white_box_collision", "white_box_watermark"),
     ),
     "a victim's network": (
         "models/resnet.py",
         formula,
-        STAGES - {"prepare", "craft"} | {freelb.IMAGES},
+        {P, freelb.IMAGES},
         [
             *network("victim", f"{OTHER}-*"),
-            *(f"harden/robust/{OTHER}-*", f"evaluate/robustness/robust/{OTHER}-*"),
+            *(f"adversarial_training/robust/{OTHER}-*", f"evaluate_networks/robust/{OTHER}-*"),
             *(f"filter/transfer/*/{OTHER}/*", f"train/transfer/*/{OTHER}/*", "render"),
             f"{freelb.IMAGES}/*",
         ],
@@ -358,15 +352,20 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
     "adversarial training": (
         "methods/adversarial_training.py",
         formula,
-        {"pretrain"},
-        ["harden/*", "evaluate/robustness/robust/*", "train/transfer/*/adversarial_training/*", "render"],
+        {P},
+        [
+            "adversarial_training/*",
+            "evaluate_networks/robust/*",
+            "train/transfer/*/adversarial_training/*",
+            "render",
+        ],
     ),
     "parts of the data": (
-        "steps/subset.py",
+        "studies/poisoning/steps/split_overlap.py",
         formula,
-        {"prepare"},
+        {P},
         [
-            "subset/*",
+            "split_overlap/*",
             *(pattern for part in ("*_half", "victim_disjoint") for pattern in network(part, "*")),
             *("craft/convex_polytope_half/*", "train/overlap_half/*", "train/overlap_disjoint/*"),
             *("train/overlap_full/*", "render"),
@@ -376,7 +375,7 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
         "data/digits.py",
         formula,
         {
-            *("prepare", DATA, *vision.PREPARE.values(), long_short.PREPARE, long_short.SEQUENCES),
+            *(P, DATA, *vision.PREPARE.values(), long_short.PREPARE, long_short.SEQUENCES),
             freelb.PREPARE,
         },
         [
@@ -406,8 +405,8 @@ SOURCE_EDITS: dict[str, tuple[str, Callable[[str], str], set[str], list[str]]] =
 # A comment, plumbing, another data set: nothing that counts.
 IDLE_EDITS = {
     "methods/deep_knn.py": comment,
-    "record.py": formula,
-    "schema_rules.py": formula,
+    "runs/record.py": formula,
+    "params/conflicts.py": formula,
     "data/cifar10.py": formula,
 }
 
@@ -416,13 +415,12 @@ IDLE_EDITS = {
 GRID_EDITS: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
     "fewer victims": (
         {f"{P}.pretrain.victims.architectures": [ALONE]},
-        {"pretrain", "filter", "train", "evaluate", "render"},
+        {P, "render"},
         ["render"],
     ),
     "another scale": (
         {"scale": "small"},
-        STAGES
-        | {"render", DATA, INIT, LEARN, PROBE}
+        {P, "render", DATA, INIT, LEARN, STATISTICS}
         | OF_L2_ATTENTION
         | OF_LIPSFORMER
         | OF_VISION
@@ -465,10 +463,9 @@ def matching(names: Iterable[str], patterns: list[str]) -> set[str]:
 
 
 def stage(step: str) -> str:
-    if step == "render":
-        return "render@all"
-    study = step.partition("/")[0] if "/" in step else P
-    return f"{STAGE_OF.get(step, step.removeprefix(f'{study}/'))}@{study}"
+    """The stage of a step: its study; a step without a study is one of poisoning."""
+    study = step.partition("/")[0]
+    return study if study in (*OTHERS, "render") else P
 
 
 def step_of(name: str) -> str:

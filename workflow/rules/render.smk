@@ -10,7 +10,11 @@ RECORDS = [file for study in STUDIES for file in getattr(rules, study).input]
 rule render:
     input:
         records=[file for file in RECORDS if file.endswith("/record.json")],
-        reported=[path for study in all_studies() for path in sorted(study.reported.iterdir())],
+        reported=[
+            path  # relative: a checkout that has moved is not stale
+            for study in all_studies()
+            for path in sorted(Path("src/relearn/studies", study.name, "reported").iterdir())
+        ],
     output:
         *shown("tables", "table", "csv"),
         *shown("figures", "figure", "png"),
