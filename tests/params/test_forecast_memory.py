@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -19,10 +18,10 @@ from relearn.models.lra_encoder import LRAEncoder
 from relearn.models.residual_vit import ResidualViT
 from relearn.params import forecast_memory
 from relearn.params import reading as params
-from relearn.params import rules as schema_rules
 from relearn.params.forecast_memory import LIMIT, TRAINED, Need, Tensor, transformer
 from relearn.params.strict_yaml import dotted
 from relearn.studies import parameters
+from relearn.studies.study import all_studies
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES: dict[str, Any] = {"layers": 3, "dim": 32, "ffn": 96, "heads": 4}
@@ -124,12 +123,12 @@ def test_the_limit_itself_is_allowed() -> None:
 
 # forecast: (values that are each in range and together too large, the key that is named, a word of the largest tensor)
 BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
-    "gradinit._folder_memory": (
+    "gradinit.ImageNet._folder_memory": (
         {"gradinit.imagenet.batch_size": 65_536, "gradinit.imagenet.size": 1024},
         "gradinit.imagenet.batch_size",
         "channels 64",
     ),
-    "gradinit._translation_memory": (
+    "gradinit.GradInit._translation_memory": (
         {
             "gradinit.translation.network.ffn": 65_536,
             "gradinit.translation.network.layers": 1024,
@@ -138,7 +137,7 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "gradinit.translation.train.max_tokens",
         "activations",
     ),
-    "gradinit._beam_memory": (
+    "gradinit.GradInit._beam_memory": (
         {
             "gradinit.translation.beam.size": 10_000,
             "gradinit.translation.beam.extra": 10_000,
@@ -148,7 +147,7 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "gradinit.translation.beam.size",
         "units so far",
     ),
-    "layer_scale._memory": (
+    "layer_scale.LayerScale._memory": (
         {
             "layer_scale.network.dim": 65_536,
             "layer_scale.network.heads": 4,
@@ -157,17 +156,17 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "layer_scale.network.dim",
         "weights of the layers",
     ),
-    "schema_rules_l2_attention._language_memory": (
+    "l2_attention.L2Attention._models": (
         {"l2_attention.network.dim": 65_536, "l2_attention.depths.fixed.dp": [1024]},
         "l2_attention.network.dim",
         "weights of the layers",
     ),
-    "schema_rules_l2_attention._clock_memory": (
+    "l2_attention.L2Attention._timed": (
         {"l2_attention.clock.batch_size": 65_536, "l2_attention.clock.layers": [1024]},
         "l2_attention.clock.dim",
         "activations",
     ),
-    "schema_rules_l2_attention._ascent_memory": (
+    "l2_attention.Growth._memory": (
         {
             "l2_attention.figure_8.length": 131_072,
             "l2_attention.figure_8.dim": 64,
@@ -176,42 +175,47 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "l2_attention.figure_8.starts",
         "attention weights",
     ),
-    "schema_rules_l2_attention._inversion_memory": (
+    "l2_attention.L2Attention._ascents": (
+        {"l2_attention.figure_7.lengths": [2, 131_072]},
+        "l2_attention.figure_7.starts",
+        "attention weights",
+    ),
+    "l2_attention.Inversion._memory": (
         {"l2_attention.inversion.lengths": [16, 131_072]},
         "l2_attention.inversion.batch",
         "attention weights",
     ),
-    "schema_rules_l2_attention._examine_memory": (
+    "l2_attention.Examine._jacobian": (
         {"l2_attention.examine.lengths": [3, 2048], "l2_attention.examine.dims": [2, 1024]},
         "l2_attention.examine.dims[1]",
         "Jacobian",
     ),
-    "schema_rules_lipsformer._theorems_memory": (
+    "lipsformer.Widths._jacobian": (
         {"lipsformer.examine.theorem_2.lengths": [131_072], "lipsformer.examine.theorem_2.dims": [16]},
         "lipsformer.examine.theorem_2.dims[0]",
         "Jacobian",
     ),
-    "schema_rules_lipsformer._spectral_memory": (
+    "lipsformer.SpectralStart._frequencies": (
         {"lipsformer.examine.spectral_start.channels": [8, 65_536]},
         "lipsformer.examine.spectral_start.channels[1]",
         "frequencies",
     ),
-    "schema_rules_lipsformer._throughput_memory": (
+    "lipsformer.Throughput._first_stage": (
         {"lipsformer.throughput.batch_size": 65_536, "lipsformer.throughput.size": 1024},
         "lipsformer.throughput.batch_size",
         "activations",
     ),
-    "schema_rules_vision._vit_memory": (
-        {"layer_scale.network.dim": 12_288, "layer_scale.grid.depths": [1024]},
-        "layer_scale.network.dim",
+    "lrformer.LRFormer._memory": (
+        {"lrformer.network.dim": 65_536, "lrformer.network.heads": 4},
+        "lrformer.network.dim",
         "weights of the layers",
     ),
-    "schema_rules_vision._examine_memory": (
+    "lrformer.LRFormer._jacobian": (
         {"lrformer.examine.lrsa.lengths": [1024], "lrformer.examine.lrsa.dims": [3, 1024]},
         "lrformer.examine.lrsa.dims[1]",
         "Jacobian",
     ),
-    "FreeLB._encoder_memory": (
+    "freelb.FreeLB._encoder_memory": (
         {"freelb.encoders.bert.dim": 65_536, "freelb.encoders.bert.layers": 24},
         "freelb.encoders.bert.dim",
         "weights of the layers",
@@ -230,20 +234,24 @@ def nested(changes: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def forecasts(section: type[BaseModel]) -> Iterator[str]:
-    """Names of the forecasts of a section and of all below it."""
-    for name in dir(section):
-        if getattr(inspect.getattr_static(section, name), "__forecasts__", False):
-            yield name
+def forecasts(study: str, section: type[BaseModel]) -> Iterator[str]:
+    """The forecasts of a section and of all below it, by study and class."""
+    for base in section.__mro__:
+        for name, method in vars(base).items():
+            if getattr(method, "__forecasts__", False):
+                yield f"{study}.{base.__name__}.{name}"
     for field in section.model_fields.values():
         for part in (field.annotation, *get_args(field.annotation)):
             if isinstance(part, type) and issubclass(part, BaseModel):
-                yield from forecasts(part)
+                yield from forecasts(study, part)
 
 
 def test_every_forecast_is_tried() -> None:
-    known = [*(one.__name__ for one in schema_rules.NEEDS), *forecasts(parameters.schema())]
-    assert sorted(known) == sorted(name.rpartition(".")[2] for name in BEYOND)
+    """Those of long_short are tried by the tests of that study."""
+    parts = {study.name: study.part("params").SECTION for study in all_studies()}
+    found = {name: set(forecasts(name, section)) for name, section in parts.items()}
+    assert found.pop("long_short")
+    assert set().union(*found.values()) == set(BEYOND)
 
 
 @pytest.mark.parametrize("forecast", BEYOND)

@@ -375,9 +375,10 @@ def test_only_loading_needs_the_schema_s_library() -> None:
     code = (
         "import sys; sys.modules['pydantic'] = None\n"
         "from relearn.params import reading as params\n"
+        "from relearn.studies import parameters\n"
         "assert params.machine({'device': 'cpu'}, 'params.yaml')['device'] == 'cpu'\n"
         "assert params.hidden_by_overlay('params.yaml', 'small')\n"
-        "assert 'torch' not in sys.modules and 'relearn.params.schema' not in sys.modules\n"
+        "assert 'torch' not in sys.modules and 'relearn.params.types' not in sys.modules\n"
         "try: parameters.load('params.yaml')\n"
         "except ImportError: print('as expected')\n"
     )

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from relearn import data, models
 from relearn.params import conflicts
 from relearn.params import reading as params
-from relearn.params import rules as schema_rules
 from relearn.params.strict_yaml import dotted
 from relearn.studies import parameters
 from relearn.studies.gradinit import params as schema_gradinit
@@ -146,16 +145,6 @@ def test_the_tables_reach_every_kind_of_key() -> None:
     }
 
 
-def test_every_rule_between_keys_is_tried() -> None:
-    """Without a rule, the refused values of some line of the table would pass."""
-    alone = set()
-    for _, beyond, key in RULES:
-        values = laid_over(parameters.load(ROOT / "params.yaml"), beyond)
-        broken = [rule for rule in schema_rules.RULES if key in broken_by(rule, values)]
-        alone |= set(broken) if len(broken) == 1 else set()
-    assert [rule.__name__ for rule in schema_rules.RULES if rule not in alone] == []
-
-
 def test_every_check_of_a_section_is_tried() -> None:
     """Without a check, the refused values of some line of the table would pass."""
     base = parameters.load(ROOT / "params.yaml")
@@ -196,11 +185,6 @@ def laid_over(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
             branch = branch[name]
         branch[last] = value
     return tree
-
-
-def broken_by(rule: Any, values: dict[str, Any]) -> list[str]:
-    """The keys that a rule alone finds fault with."""
-    return [dotted(path) for path, _ in rule(functools.partial(params.section, values))]
 
 
 @pytest.mark.parametrize(("within", "beyond", "key"), RULES, ids=[rule[2] for rule in RULES])
@@ -248,7 +232,7 @@ def test_no_key_has_a_default_and_every_section_is_closed() -> None:
 
 def test_the_exported_schema_judges_as_the_models_do() -> None:
     """Another validator, the same verdicts; what JSON cannot say (order, NaN, the type of 1.0) left out."""
-    tree = schema.json_schema()
+    tree = parameters.json_schema()
     jsonschema.Draft202012Validator.check_schema(tree)
     whole = jsonschema.Draft202012Validator(tree)
     base = parameters.load(ROOT / "params.yaml")

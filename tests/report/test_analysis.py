@@ -21,9 +21,8 @@ def judged(evidence):
 
 
 def write(folder, entry, claim="cp_beats_fc", scale="mini"):
-    path = folder / "analysis.yaml"
-    path.write_text(yaml.safe_dump({claim: {scale: entry}}))
-    return path
+    (folder / "analysis.yaml").write_text(yaml.safe_dump({claim: {scale: entry}}))
+    return {"poisoning": folder}
 
 
 def test_the_file_can_be_read_and_speaks_of_known_claims():
@@ -32,7 +31,7 @@ def test_the_file_can_be_read_and_speaks_of_known_claims():
 
 
 def test_no_file_is_no_analysis(tmp_path):
-    assert analysis.load(tmp_path / "analysis.yaml") == {}
+    assert analysis.load({"poisoning": tmp_path}) == {}
 
 
 def test_what_did_not_come_out_is_listed_with_its_text(judged, tmp_path):

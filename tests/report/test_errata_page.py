@@ -1,4 +1,4 @@
-"""docs/errata.md says what workflow/reported/errata.yaml says, entry by entry and word for word."""
+"""docs/errata.md has every entry of the studies' errata.yaml, word for word."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ import yaml
 
 from relearn.report import artefacts, claims, published, yaml_file
 
-from .conftest import FOLDERS, REPORTED, numbers
+from .conftest import FOLDERS, numbers
 
-FILES = sorted(REPORTED.glob("*.csv"))
+FILES = [path for folder in FOLDERS.values() for path in sorted(folder.glob("*.csv"))]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -25,10 +25,9 @@ def test_every_file_can_be_read(path):
 
 
 def test_nothing_points_out_of_the_repository():
-    for path in REPORTED.iterdir():
-        assert not re.search(r"(^|[\s(\"'`])/(work|tmp|home|root|mnt)\b", path.read_text(encoding="utf-8")), (
-            path
-        )
+    for path in (path for folder in FOLDERS.values() for path in folder.iterdir()):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(^|[\s(\"'`])/(work|tmp|home|root|mnt)\b", text), path
 
 
 def test_published_code_rates_agree_with_their_parts():
@@ -111,23 +110,24 @@ def test_artefacts_name_files_rows_and_metrics_that_exist():
 
 
 def test_an_artefact_with_an_unknown_column_is_refused(tmp_path):
-    whole = yaml_file.read(REPORTED / "artefacts.yaml")["artefacts"]
+    (tmp_path / numbers("zhu2022.published_code.csv").name).symlink_to(numbers("zhu2022.published_code.csv"))
+    whole = yaml_file.read(FOLDERS["poisoning"] / "tables.yaml")
     table = {name: whole[name] for name in ("zhu2022.table2.1", "zhu2022.table2.2")}
-    raw = json.loads(json.dumps({"artefacts": table}))  # no shared rows
-    raw["artefacts"]["zhu2022.table2.1"]["rows"][0]["only"] = ["colour"]
-    (tmp_path / "artefacts.yaml").write_text(yaml.safe_dump(raw))
+    raw = json.loads(json.dumps(table))  # no shared rows
+    raw["zhu2022.table2.1"]["rows"][0]["only"] = ["colour"]
+    (tmp_path / "tables.yaml").write_text(yaml.safe_dump(raw))
     with pytest.raises(
         ValueError, match=r"table2.1: row none: found column colour, allowed: defence_success"
     ):
-        artefacts.load(tmp_path)
-    raw["artefacts"]["zhu2022.table2.1"].pop("rows")
-    (tmp_path / "artefacts.yaml").write_text(yaml.safe_dump(raw))
+        artefacts.load({"poisoning": tmp_path})
+    raw["zhu2022.table2.1"].pop("rows")
+    (tmp_path / "tables.yaml").write_text(yaml.safe_dump(raw))
     with pytest.raises(ValueError, match=r"table2.1: 'rows'"):
-        artefacts.load(tmp_path)
+        artefacts.load({"poisoning": tmp_path})
 
 
 def test_claims_can_be_read_and_a_missing_key_is_named(tmp_path):
     assert len(claims.load(FOLDERS)["poisoning"]) == 12
-    (tmp_path / "claims.yaml").write_text("poisoning:\n  x: {kind: trained, says: a, source: b}\n")
-    with pytest.raises(ValueError, match=r"poisoning\.x: found .*allowed: kind, predicate, says, source"):
-        claims.load(tmp_path / "claims.yaml")
+    (tmp_path / "claims.yaml").write_text("x: {kind: trained, says: a, source: b}\n")
+    with pytest.raises(ValueError, match=r"claims\.yaml: x: found .*allowed: kind, predicate, says, source"):
+        claims.load({"poisoning": tmp_path})

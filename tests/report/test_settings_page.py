@@ -13,9 +13,9 @@ from relearn.report import settings_page as page
 from relearn.report.deviations import Published, read
 from relearn.report.settings_page import ABSENT, DIFFERS, EQUAL
 
-from .conftest import FOLDERS, REPORTED, numbers
+from .conftest import FOLDERS, numbers
 
-PAPER = read(REPORTED.parents[1] / "params/paper.yaml")
+PAPER = read(Path(__file__).parents[2] / "params/paper.yaml")
 HEADER = "artefact,row,column,metric,unit,direction,value,spread,spread_kind,n_runs,outcome,note\n"
 NOTE = '"hyper-parameter, not a result{}"'
 

@@ -10,9 +10,10 @@ import yaml
 
 from relearn.report import yaml_file
 
-from .conftest import REPORTED
+from .conftest import FOLDERS
 
-PARAMS = REPORTED.parents[1] / "params"
+PAPER = Path(__file__).parents[2] / "params/paper.yaml"
+SHIPPED = [*(path for folder in FOLDERS.values() for path in sorted(folder.glob("*.yaml"))), PAPER]
 
 
 def told(value: Any) -> Any:
@@ -22,9 +23,7 @@ def told(value: Any) -> Any:
     return [told(one) for one in value] if isinstance(value, list) else (type(value), value)
 
 
-@pytest.mark.parametrize(
-    "path", [*sorted(REPORTED.glob("*.yaml")), PARAMS / "paper.yaml"], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
 def test_a_shipped_file_has_the_same_values(path: Path) -> None:
     assert told(yaml_file.read(path)) == told(yaml.safe_load(path.read_text(encoding="utf-8")))
 

@@ -101,27 +101,6 @@ QUANTITIES = {
     "clean_removed": Quantity("filter", _share("clean_removed", "clean")),
     "mcc": Quantity("filter", _number("mcc")),
 }
-#: steps whose record is one trial: a whole training, not one of many targets
-METRIC_STEPS = (
-    *("initialise", "learn", "translate", "probe"),
-    *("train_from_init", "train_translation", "gradient_statistics", "check_batch_norm", "count_params"),
-    *("characters", "language", "ascend", "invert", "examine", "clock", "count"),
-    *("classify", "uncertainty", "throughput", "retest"),
-    *("prepare_ptb_lines", "lipschitz_lower_bound", "invert_residual", "train_char_lm", "check_theorems"),
-    *(
-        "attention_outputs",
-        "time_training_step",
-        "evaluate_uncertainty",
-        "evaluate_imagenet",
-        "evaluate_robustness",
-    ),
-    *("sequences", "understand", "predict", "cost", "similarity", "adapt", "withstand"),
-    *("acquire", "finetune", "provoke", "vote", "contrast"),
-    *("prepare_lra", "train_lra", "train_long_char_lm", "convert_roberta", "benchmark_attention"),
-    *("count_params_flops", "train_vision", "patch_similarity"),
-    *("pretrain_encoder", "max_loss_increase", "ensemble", "train_images_adversarially", "check_gradient"),
-)
-
 
 def quantity(name: str) -> Quantity:
     """A quantity by name: one of QUANTITIES, ``<kind>_accuracy`` of the step ``evaluate_networks``, or a metric.
@@ -135,13 +114,13 @@ def quantity(name: str) -> Quantity:
     """
     if name in QUANTITIES:
         return QUANTITIES[name]
-    step, of_record, metric = name.partition(".")
-    if of_record and step in METRIC_STEPS:
+    step, dot, metric = name.partition(".")
+    if dot and step.isidentifier() and step not in QUANTITIES:
         of_run = derived(metric) if "@" in metric else None
         return Quantity(step, _number(metric), member="seed", metric=metric, of_run=of_run)
     kind, _, level = name.partition("_accuracy")
     if kind not in ("clean", "pgd", "corruption"):
-        allowed = f"{', '.join(QUANTITIES)}, <kind>_accuracy, <step>.<metric> of {', '.join(METRIC_STEPS)}"
+        allowed = f"{', '.join(QUANTITIES)}, <kind>_accuracy, <step>.<metric>"
         raise ValueError(f"found quantity {name}, allowed: {allowed}")
 
     def rows(row: Row) -> bool:
