@@ -4,17 +4,7 @@
 include: "rendered.smk"
 
 
-RECORDS = [
-    *rules.poisoning.input,
-    *rules.gradinit.input,
-    *rules.l2_attention.input,
-    *rules.lipsformer.input,
-    *rules.layer_scale.input,
-    *rules.lrformer.input,
-    *rules.long_short.input,
-    *rules.robustness.input,
-    *rules.freelb.input,
-]
+RECORDS = [file for study in STUDIES for file in getattr(rules, study).input]
 
 
 rule render:

@@ -4,7 +4,8 @@
 
 ``--set NAME=PLACE``, as often as needed: val, real, v2, c, a, r, nine (folders, see
 :mod:`relearn.studies.robustness.steps.folder_sets`), test (a file of a step ``prepare_images``). ``--corruptions`` makes corrupted images
-from test, or from val where there is no c. It prints a table and writes robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
+from test, or from val where there is no c. It prints a table and writes
+robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def of_timm(name: str) -> dict[str, Any]:
 
 
 def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
-    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS`: the option, else the network's own, else 0.875 and bicubic."""
+    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS`: the option, else the network's, else 0.875, bicubic."""
     from relearn.data.central_crops import INTERPOLATIONS
 
     said = {"size": args.size, "crop_ratio": args.crop_ratio, "interpolation": args.interpolation}

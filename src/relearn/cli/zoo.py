@@ -96,9 +96,8 @@ def _rows(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 def _printed() -> dict[str, tuple[str, str, str, str]]:
     """Network → what a paper calls it, its millions and giga as printed, and a note."""
-    from relearn.measures.model_counts import PUBLISHED
+    from relearn.measures.model_counts import NETWORKS, PUBLISHED
     from relearn.measures.vision_counts import PRINTED
-    from relearn.studies.lipsformer.steps.count_params_flops import NETWORKS
 
     found = {
         name: (title, said.millions, said.giga or "", said.reason)

@@ -38,6 +38,24 @@ class Published(NamedTuple):
     reason: str = ""
 
 
+NETWORKS = {
+    "Swin-T": "swin_tiny_patch4_window7_224",
+    "Swin-S": "swin_small_patch4_window7_224",
+    "Swin-B": "swin_base_patch4_window7_224",
+    "Swin-L": "swin_large_patch4_window7_224",
+    "CSwin-T": "cswin_tiny",
+    "CSwin-S": "cswin_small",
+    "CSwin-B": "cswin_base",
+    "LipsFormer-CSwin-T": "lipsformer_cswin_tiny",
+    "LipsFormer-CSwin-S": "lipsformer_cswin_small",
+    "LipsFormer-CSwin-B": "lipsformer_cswin_base",
+    "LipsFormer-Swin-T": "lipsformer_swin_tiny",
+    "LipsFormer-Swin-S": "lipsformer_swin_small",
+    "LipsFormer-Swin-B": "lipsformer_swin_base",
+    "LipsFormer-Swin-L": "lipsformer_swin_large",
+    "LipsFormer-Swin-L++": "lipsformer_swin_large_plus_plus",
+}
+"""Network as printed → its name in timm."""
 _UP = "printed as in the network's own paper, rounded up"
 PUBLISHED: dict[str, Published] = {
     "Swin-T": Published("29", "4.5", _UP),

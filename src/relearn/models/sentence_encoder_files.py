@@ -1,7 +1,8 @@
 """Files of sentence encoders and classifiers with their tokenizers; see :mod:`relearn.models.files`.
 
 A tokenizer is stored as its JSON text, because the code that parses it is not part of a model.
-``relearn.studies.freelb.steps.sentence_files`` returns both ready to use. To exchange models with other programs, use ``net.save_pretrained``.
+``relearn.studies.freelb.steps.sentence_files`` returns both ready to use.
+To exchange models with other programs, use ``net.save_pretrained``.
 """
 
 from __future__ import annotations

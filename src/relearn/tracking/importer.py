@@ -11,7 +11,7 @@ relearn.run       the run id (settings, labels, scale, seed): runs are found by 
 relearn.started   the execution; a newer one takes the place of an older one (moved to MLflow's trash)
 relearn.intent    bytes of the spool whose points may be in the store: written before the points
 relearn.spooled   bytes of the spool whose points are in the store: written after them
-relearn.runs.record    sha256 of the record whose numbers are in the store
+relearn.record    sha256 of the record whose numbers are in the store
 relearn.imported  fingerprint of all of it: equal means nothing to do
 relearn.replaced  this run is superseded and on its way to the trash
 ================  ========================================================================================
@@ -125,9 +125,7 @@ def follow(
 
 
 class Importer:
-    """Repeated imports into one store; remembers the files it has seen, so a pass over unchanged files costs
-    little.
-    """
+    """Repeated imports into one store; remembers the files it has seen, so a pass over unchanged files costs little."""
 
     def __init__(
         self,
@@ -147,9 +145,7 @@ class Importer:
         self._experiments: dict[str, str] = {}
 
     def run(self, tries: int = 3) -> Summary:
-        """One pass; no store is opened when no file has changed. A database that others keep busy is tried
-        again.
-        """
+        """One pass; no store is opened when no file has changed. A database that others keep busy is tried again."""
         for left in reversed(range(tries)):
             try:
                 return self._pass()
@@ -204,9 +200,7 @@ class Importer:
             self._seen[source.root, source.id] = (signature, run.status)
 
     def _one(self, run: Tracked, stored: list[Stored], summary: Summary) -> None:
-        """Find or make the MLflow run of this execution, fill it, and put those that it supersedes into the
-        trash.
-        """
+        """Find or make the MLflow run of this execution, fill it, and put those that it supersedes into the trash."""
         live = [one for one in stored if one.info.lifecycle_stage == "active"]
         if any(one.data.tags[PREFIX + "started"] > run.started for one in live):
             summary.unchanged += 1  # the store knows a newer execution, brought from elsewhere
@@ -250,9 +244,7 @@ class Importer:
         return self._client.create_run(experiment, start_time=run.start_ms, tags=tags, run_name=run.name)
 
     def _fill(self, current: Stored, run: Tracked) -> None:
-        """Any write here may be the last before a kill; the next import repeats those that the tags do not
-        vouch for.
-        """
+        """Any write here may be the last before a kill; the next import repeats those that the tags do not vouch for."""
         client, key, tags = self._client, current.info.run_id, current.data.tags
         for name in ("reason", "strange"):
             if name in tags and name not in run.tags:
@@ -397,9 +389,7 @@ def _release(uri: str) -> None:
 
 @contextlib.contextmanager
 def _one_line(uri: str) -> Iterator[None]:
-    """MLflow's and SQLite's faults as a TrackingError of one line, without the statement that SQLAlchemy
-    prints.
-    """
+    """MLflow's and SQLite's faults as a TrackingError of one line, without the statement that SQLAlchemy prints."""
     try:
         yield
     except MlflowException as error:

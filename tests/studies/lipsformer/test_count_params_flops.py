@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from relearn.measures.model_counts import COLUMNS, PUBLISHED
+from relearn.measures.model_counts import COLUMNS, NETWORKS, PUBLISHED
 from relearn.models.timm_names import NAMES
 from relearn.runs import record
 from relearn.studies.lipsformer.params import Network
@@ -28,11 +28,11 @@ def step(out: Path, network: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def test_every_published_network_can_be_counted() -> None:
-    assert set(count.NETWORKS) == set(PUBLISHED) == set(get_args(Network))
+    assert set(NETWORKS) == set(PUBLISHED) == set(get_args(Network))
     ours = {
         name for name in NAMES if "cswin" in name or name.startswith("lipsformer")
     }  # the others are no network of qi2023
-    assert {name for name in count.NETWORKS.values() if not name.startswith("swin")} == ours
+    assert {name for name in NETWORKS.values() if not name.startswith("swin")} == ours
 
 
 def test_the_row_and_the_metrics_are_those_of_the_network(tmp_path: Path) -> None:

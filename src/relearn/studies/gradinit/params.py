@@ -15,9 +15,6 @@ from relearn.params.types import (
     Count,
     Draws,
     EpochCount,
-    Heads,
-    Layers,
-    Length,
     Milestones,
     Multiple,
     NotNegative,
@@ -32,10 +29,9 @@ from relearn.params.types import (
     SideOrNone,
     Steps,
     Unique0,
-    Vocabulary,
-    Width,
     unique,
 )
+from relearn.studies.gradinit.params_translation import Adam, CorpusOf, Translation
 
 STEM = 64
 """Channels of the first convolution of the networks on ImageNet (He et al. 2016)."""
@@ -71,19 +67,6 @@ FirstInitialisation = Literal[
     "gradinit_only_bn",
 ]
 Networks = Annotated[list[NetworkName], Unique0, AfterValidator(unique)]
-Start = Annotated[
-    str,
-    Field(
-        pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)$"
-    ),
-]
-TranslationRun = Annotated[
-    str,
-    Field(
-        pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)"
-        r"/(adam|adam_warmup|radam|radam_warmup|sgd)$"
-    ),
-]
 
 
 class Images(Section):
@@ -98,14 +81,6 @@ class Images(Section):
                 "train_per_class",
                 f"found {found}, allowed: at most {most} images a class of {self.dataset}",
             )
-
-
-class CorpusOf(Section):
-    dataset: Literal["number_words", "multi30k", "iwslt14"]
-    vocabulary: Annotated[Vocabulary, Field(ge=50)]
-    max_length: Annotated[Length, Field(ge=4)]
-    train_pairs: SamplesOrAll
-    test_pairs: SamplesOrAll
 
 
 class ImageNetwork(Section):
@@ -126,11 +101,6 @@ Tau = create_model(  # type: ignore[call-overload]
     **{name.replace("-", "_"): (Positive, Field(alias=name)) for name in get_args(NetworkName)},
 )
 """A learning rate of the scales for each network; names with hyphens are no Python names, so they are aliases."""
-
-
-class Adam(Section):
-    eta: Positive
-    gamma: Positive
 
 
 class MetaInit(Section):
@@ -258,83 +228,6 @@ class Probe(Section):
     batches: Annotated[Count, Field(ge=2)]
     batch_size: Batch
     variance_draws: Annotated[Draws, Field(ge=100)]
-
-
-class Transformer(Section):
-    dim: Width
-    ffn: Width
-    heads: Heads
-    layers: Layers
-    dropout: Share
-
-    @check
-    def _heads(self) -> Iterator[Conflict]:
-        if self.dim % self.heads or self.dim % 2:
-            yield "dim", f"found {self.dim}, allowed: an even multiple of heads = {self.heads}"
-
-
-class InitialiseTranslation(Section):
-    max_tokens: Length
-    iterations: Steps
-    tau: Positive
-    min_scale: Share
-
-
-class TrainTranslation(Section):
-    steps: Steps
-    schedule: Literal["linear", "cosine", "constant", "inverse_sqrt"]
-    schedule_steps: Steps
-    warmup_steps: Steps
-    max_tokens: Length
-    lr: Positive
-    sgd_lr: Positive
-    betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
-    weight_decay: NotNegative
-    clip_norm: NotNegative
-    label_smoothing: Share
-    evaluations: Count
-
-    @check
-    def _steps(self) -> Iterator[Conflict]:
-        found, whole = self.steps, self.schedule_steps
-        if found > whole:
-            yield "steps", f"found {found}, allowed: at most schedule_steps = {whole}"
-
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        found, whole = self.warmup_steps, self.schedule_steps
-        if found >= whole:
-            yield "warmup_steps", f"found {found}, allowed: less than schedule_steps = {whole}"
-
-
-class Beam(Section):
-    size: Count
-    length_penalty: NotNegative
-    extra: Count
-    factor: Annotated[float, Field(gt=0, le=10)]
-
-
-class HeatMap(Section):
-    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
-    lr: Annotated[list[Positive], Unique0, AfterValidator(unique)]
-    beta2: Annotated[list[Share], Unique0, AfterValidator(unique)]
-
-
-class ProbeTranslation(Section):
-    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
-    batches: Annotated[Count, Field(ge=2)]
-
-
-class Translation(Section):
-    network: Transformer
-    initialise: InitialiseTranslation
-    adam: Adam
-    sgd: Adam
-    train: TrainTranslation
-    beam: Beam
-    runs: Annotated[list[TranslationRun], Unique0, AfterValidator(unique)]
-    grid: HeatMap
-    probe: ProbeTranslation
 
 
 class GradInit(Section):

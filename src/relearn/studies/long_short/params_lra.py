@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -153,7 +153,7 @@ class Sizes(Section):
     heads: Heads
     ffn: Width
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Any]:
         """Arguments of :func:`relearn.params.forecast_memory.transformer`."""
         return {"layers": self.layers, "dim": self.dim, "ffn": self.ffn, "heads": self.heads}
 

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field
 
 from relearn.data import DATASETS
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
-from relearn.methods import DEFENCES
 from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
     BatchSize,
@@ -25,22 +24,13 @@ from relearn.params.types import (
     SampleCount,
     Section,
     Seeds,
-    Several,
     Share,
     Steps,
     Unique,
-    Unique0,
     Width,
     ascending,
-    unique,
 )
-
-Architecture = Literal[
-    "SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet", "ResNet18", "DenseNet121"
-]
-
-Defence = Annotated[str, OneOf([*DEFENCES, "adversarial_training"])]
-Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
+from relearn.studies.poisoning.params_studies import Studies, Substitutes, Victims
 
 
 class Prepare(Section):
@@ -63,15 +53,6 @@ class Prepare(Section):
                 "pretrain_per_class",
                 f"found {asked} with pool_per_class added, allowed: at most {most} images a class of {self.dataset}",
             )
-
-
-class Substitutes(Section):
-    architectures: Architectures
-    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
-
-
-class Victims(Section):
-    architectures: Architectures
 
 
 class Network(Section):
@@ -209,70 +190,6 @@ class EndToEnd(FineTuning):
 class Train(Section):
     transfer: Transfer
     end_to_end: EndToEnd
-
-
-Names = Annotated[list[Architecture], Unique0, AfterValidator(unique)]
-Defences = Annotated[list[Defence], Unique0, AfterValidator(unique)]
-
-
-class TransferStudy(Section):
-    feature_collision: Defences
-    convex_polytope: Defences
-    bullseye_polytope: Defences
-    gradient_matching: Defences
-
-
-class DropoutStudy(Section):
-    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
-    watch_every: Steps
-    victims: Names
-
-
-class OverlapStudy(Section):
-    attack: Literal["convex_polytope"]
-    substitutes: Substitutes
-    victims: Names
-
-
-class EndToEndStudy(Section):
-    attacks: Annotated[
-        list[Literal["convex_polytope", "multi_layer", "multi_layer_as_released"]],
-        Unique0,
-        AfterValidator(unique),
-    ]
-    substitutes: Substitutes
-    victims: Names
-    targets: Count
-
-
-class ImbalanceStudy(Section):
-    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
-    victims: Names
-    k: Count
-    class_sizes: Annotated[list[Count], Unique, AfterValidator(ascending)]
-
-
-class WhiteBoxStudy(Section):
-    attacks: Annotated[
-        list[Literal["white_box_collision", "white_box_watermark"]], Unique0, AfterValidator(unique)
-    ]
-    victim: Architecture
-
-
-class FeaturePlane(Section):
-    attack: Literal["feature_collision", "convex_polytope"]
-    victim: Architecture
-    target: Several
-
-
-class Studies(Section):
-    transfer: TransferStudy
-    dropout: DropoutStudy
-    overlap: OverlapStudy
-    end_to_end: EndToEndStudy
-    imbalance: ImbalanceStudy
-    white_box: WhiteBoxStudy
-    feature_plane: FeaturePlane
 
 
 class Pgd(Section):

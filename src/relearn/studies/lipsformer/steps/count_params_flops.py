@@ -14,24 +14,6 @@ from typing import Any
 from relearn.steps.csv_rows import write_rows
 
 NEEDS_TORCH = True
-NETWORKS = {
-    "Swin-T": "swin_tiny_patch4_window7_224",
-    "Swin-S": "swin_small_patch4_window7_224",
-    "Swin-B": "swin_base_patch4_window7_224",
-    "Swin-L": "swin_large_patch4_window7_224",
-    "CSwin-T": "cswin_tiny",
-    "CSwin-S": "cswin_small",
-    "CSwin-B": "cswin_base",
-    "LipsFormer-CSwin-T": "lipsformer_cswin_tiny",
-    "LipsFormer-CSwin-S": "lipsformer_cswin_small",
-    "LipsFormer-CSwin-B": "lipsformer_cswin_base",
-    "LipsFormer-Swin-T": "lipsformer_swin_tiny",
-    "LipsFormer-Swin-S": "lipsformer_swin_small",
-    "LipsFormer-Swin-B": "lipsformer_swin_base",
-    "LipsFormer-Swin-L": "lipsformer_swin_large",
-    "LipsFormer-Swin-L++": "lipsformer_swin_large_plus_plus",
-}
-"""Network as printed → its name in timm."""
 CLASSES = {"LipsFormer-Swin-L++": 21_841}
 
 
@@ -40,7 +22,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     from importlib import import_module
 
     import relearn.models.timm_names  # noqa: F401  (enters the names, once timm comes)
-    from relearn.measures.model_counts import COLUMNS, model_counts
+    from relearn.measures.model_counts import COLUMNS, NETWORKS, model_counts
 
     network = settings["network"]
     if network not in NETWORKS:

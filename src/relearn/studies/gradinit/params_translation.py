@@ -1,0 +1,130 @@
+"""Types, ranges and checks of ``gradinit.corpus`` and ``gradinit.translation``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from relearn.params.conflicts import Conflict, check
+from relearn.params.types import (
+    Count,
+    Heads,
+    Layers,
+    Length,
+    NotNegative,
+    Positive,
+    SamplesOrAll,
+    Section,
+    Share,
+    Steps,
+    Unique0,
+    Vocabulary,
+    Width,
+    unique,
+)
+
+Start = Annotated[
+    str,
+    Field(
+        pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)$"
+    ),
+]
+TranslationRun = Annotated[
+    str,
+    Field(
+        pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)"
+        r"/(adam|adam_warmup|radam|radam_warmup|sgd)$"
+    ),
+]
+
+
+class CorpusOf(Section):
+    dataset: Literal["number_words", "multi30k", "iwslt14"]
+    vocabulary: Annotated[Vocabulary, Field(ge=50)]
+    max_length: Annotated[Length, Field(ge=4)]
+    train_pairs: SamplesOrAll
+    test_pairs: SamplesOrAll
+
+
+class Adam(Section):
+    eta: Positive
+    gamma: Positive
+
+
+class Transformer(Section):
+    dim: Width
+    ffn: Width
+    heads: Heads
+    layers: Layers
+    dropout: Share
+
+    @check
+    def _heads(self) -> Iterator[Conflict]:
+        if self.dim % self.heads or self.dim % 2:
+            yield "dim", f"found {self.dim}, allowed: an even multiple of heads = {self.heads}"
+
+
+class InitialiseTranslation(Section):
+    max_tokens: Length
+    iterations: Steps
+    tau: Positive
+    min_scale: Share
+
+
+class TrainTranslation(Section):
+    steps: Steps
+    schedule: Literal["linear", "cosine", "constant", "inverse_sqrt"]
+    schedule_steps: Steps
+    warmup_steps: Steps
+    max_tokens: Length
+    lr: Positive
+    sgd_lr: Positive
+    betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
+    weight_decay: NotNegative
+    clip_norm: NotNegative
+    label_smoothing: Share
+    evaluations: Count
+
+    @check
+    def _steps(self) -> Iterator[Conflict]:
+        found, whole = self.steps, self.schedule_steps
+        if found > whole:
+            yield "steps", f"found {found}, allowed: at most schedule_steps = {whole}"
+
+    @check
+    def _warmup(self) -> Iterator[Conflict]:
+        found, whole = self.warmup_steps, self.schedule_steps
+        if found >= whole:
+            yield "warmup_steps", f"found {found}, allowed: less than schedule_steps = {whole}"
+
+
+class Beam(Section):
+    size: Count
+    length_penalty: NotNegative
+    extra: Count
+    factor: Annotated[float, Field(gt=0, le=10)]
+
+
+class HeatMap(Section):
+    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
+    lr: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    beta2: Annotated[list[Share], Unique0, AfterValidator(unique)]
+
+
+class ProbeTranslation(Section):
+    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
+    batches: Annotated[Count, Field(ge=2)]
+
+
+class Translation(Section):
+    network: Transformer
+    initialise: InitialiseTranslation
+    adam: Adam
+    sgd: Adam
+    train: TrainTranslation
+    beam: Beam
+    runs: Annotated[list[TranslationRun], Unique0, AfterValidator(unique)]
+    grid: HeatMap
+    probe: ProbeTranslation

@@ -1,0 +1,101 @@
+"""Types and ranges of ``poisoning.studies``, and the networks and defences that it shares with the rest of the section."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from relearn.methods import DEFENCES
+from relearn.params.types import (
+    Count,
+    OneOf,
+    Section,
+    Several,
+    Share,
+    Steps,
+    Unique,
+    Unique0,
+    ascending,
+    unique,
+)
+
+Architecture = Literal[
+    "SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet", "ResNet18", "DenseNet121"
+]
+
+Defence = Annotated[str, OneOf([*DEFENCES, "adversarial_training"])]
+Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
+
+
+class Substitutes(Section):
+    architectures: Architectures
+    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
+
+
+class Victims(Section):
+    architectures: Architectures
+
+
+Names = Annotated[list[Architecture], Unique0, AfterValidator(unique)]
+Defences = Annotated[list[Defence], Unique0, AfterValidator(unique)]
+
+
+class TransferStudy(Section):
+    feature_collision: Defences
+    convex_polytope: Defences
+    bullseye_polytope: Defences
+    gradient_matching: Defences
+
+
+class DropoutStudy(Section):
+    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
+    watch_every: Steps
+    victims: Names
+
+
+class OverlapStudy(Section):
+    attack: Literal["convex_polytope"]
+    substitutes: Substitutes
+    victims: Names
+
+
+class EndToEndStudy(Section):
+    attacks: Annotated[
+        list[Literal["convex_polytope", "multi_layer", "multi_layer_as_released"]],
+        Unique0,
+        AfterValidator(unique),
+    ]
+    substitutes: Substitutes
+    victims: Names
+    targets: Count
+
+
+class ImbalanceStudy(Section):
+    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
+    victims: Names
+    k: Count
+    class_sizes: Annotated[list[Count], Unique, AfterValidator(ascending)]
+
+
+class WhiteBoxStudy(Section):
+    attacks: Annotated[
+        list[Literal["white_box_collision", "white_box_watermark"]], Unique0, AfterValidator(unique)
+    ]
+    victim: Architecture
+
+
+class FeaturePlane(Section):
+    attack: Literal["feature_collision", "convex_polytope"]
+    victim: Architecture
+    target: Several
+
+
+class Studies(Section):
+    transfer: TransferStudy
+    dropout: DropoutStudy
+    overlap: OverlapStudy
+    end_to_end: EndToEndStudy
+    imbalance: ImbalanceStudy
+    white_box: WhiteBoxStudy
+    feature_plane: FeaturePlane
