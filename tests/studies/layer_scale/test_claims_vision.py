@@ -70,7 +70,7 @@ def test_every_claim_has_a_predicate():
         *("trains_without_warmup", "layernorm_fails", "dot_product_fails", "alpha_has_a_limit"),
         *("deeper_is_trainable", "small_not_zero", "uniform_branch_ratio", "class_attention_helps"),
     } == NAMES
-    assert set(PREDICATES) == set(TRAINED["layer_scale"]) and set(claims.SECTIONS) >= set(TRAINED)
+    assert set(PREDICATES) == set(TRAINED["layer_scale"]) and set(SECTIONS) >= set(TRAINED)
 
 
 def test_the_studies_as_the_papers_have_them(tmp_path):

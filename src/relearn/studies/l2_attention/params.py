@@ -1,4 +1,4 @@
-"""What params.yaml may say of ``l2_attention`` (kim2020)."""
+"""The section ``l2_attention`` of params.yaml (kim2020): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 

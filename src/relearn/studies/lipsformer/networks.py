@@ -1,4 +1,4 @@
-"""Which network stands behind a name of the study's grid, without torch."""
+"""The network of each name in the study's grid. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BASE = {
     "similarity": "cosine",
     "start": "spectral",
 }
-"""The network that table 3 changes one thing of."""
+"""The base network of table 3's ablations."""
 CHANGES: dict[str, dict[str, Any]] = {
     "base": {},
     "warmup": {},

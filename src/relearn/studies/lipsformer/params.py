@@ -1,4 +1,4 @@
-"""What params.yaml may say of ``lipsformer`` (qi2023)."""
+"""The section ``lipsformer`` of params.yaml (qi2023): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What params.yaml may say of ``lrformer`` (ye2023)."""
+"""The section ``lrformer`` of params.yaml (ye2023): types, ranges, and checks that tie keys together."""
 
 from __future__ import annotations
 

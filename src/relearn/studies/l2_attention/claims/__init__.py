@@ -1,10 +1,8 @@
-"""The predicates of kim2020 by the ids of claims.yaml, and what makes a comparison of its language models underpowered.
+"""Predicates of kim2020 by the ids of claims.yaml, and the conditions under which a comparison is underpowered.
 
-At least 3 seeds. The head of claims.yaml asks that text models beat the majority class, which for a model of
-characters is the unigram distribution of the training text. Here more is asked: some depth and recipe of each
-attention must have a test NLL below that of the training text's pairs of characters (``bigram_nats`` of the record
-of `prepare_ptb_lines`). A network whose attentions do nothing can learn these pairs, so one that is no better says
-nothing about its attention.
+A comparison needs at least 3 seeds, and some depth and recipe of each attention with a test NLL below that of the
+bigram model of the training text (``bigram_nats`` of `prepare_ptb_lines`). A network whose attention does nothing can
+learn the bigrams, so a network that is no better allows no statement about its attention.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Too few seeds, or an attention of which no model is better than the pairs of characters."""
+    """Reasons: too few seeds, or an attention without a model that is better than the bigram model."""
     seeds = len(comparison.seeds)
     reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
     floor = bigram(evidence)

@@ -1,4 +1,4 @@
-"""The predicates of kim2020 that need no comparison of trained models: bounds, growth, inversion, cost.
+"""Predicates of kim2020 that compare no trained models: bounds, growth, inversion, cost.
 
 An exact claim is checked case by case; it is ``reproduced`` only where the runs have the published size.
 """
@@ -57,7 +57,7 @@ def dp_not_lipschitz(evidence: Evidence) -> Finding:
 
 
 def _halves(run: Run) -> tuple[float, float]:
-    """The largest norm that the best start reaches in the first half of its steps, and in the second."""
+    """The largest norm of the best start in the first and in the second half of its steps."""
     rows = [row for row in run.rows("curve.csv") if row["value"] is not None]
     best = min((row["rank"] for row in rows), default=None)
     line = [(float(row["step"]), float(row["value"])) for row in rows if row["rank"] == best]
@@ -84,7 +84,7 @@ def l2_bound_holds(evidence: Evidence) -> Finding:
 
 
 def _p_two(evidence: Evidence) -> list[str]:
-    """Beside the claim: how the optimised 2-norms of figure 7 stand to the valid bound."""
+    """An additional number: the optimised 2-norms of figure 7 relative to the valid bound."""
     runs = select(
         evidence.runs, {"step": "lipschitz_lower_bound", "suite": "fig7", "attention": "l2_tied", "p": "two"}
     )
@@ -102,7 +102,7 @@ def _p_two(evidence: Evidence) -> list[str]:
 
 
 def bound_is_tight(evidence: Evidence) -> Finding:
-    """Of figure 2, the slope of the best lower bound against log N is within 15% of the slope of the bound.
+    """In figure 2 the slope of the best lower bound against log N is within 15% of the slope of the bound.
 
     Both are straight lines through all N from 100 to 1000 by least squares. Beside it: the slope of the
     structured lower bound, which no ascent found.
@@ -131,7 +131,7 @@ def bound_is_tight(evidence: Evidence) -> Finding:
 
 
 def _best(runs: Iterable[Run], metric: str) -> dict[int, float]:
-    """By N, the largest of a metric over the runs; of a lower bound any run's will do."""
+    """The largest value of a metric over the runs, by N; every run's value is a valid lower bound."""
     found: dict[int, float] = {}
     for run in runs:
         value, length = run.metrics.get(metric), int(run.labels["length"])
@@ -149,7 +149,7 @@ def _whole_figure(runs: Sequence[Run]) -> bool:
 
 
 def invertible(evidence: Evidence) -> Finding:
-    """Of figure 3, x + c f(x) is inverted to 1e-4 for tied L2 at every stated c, for dot product not to 1e-1.
+    """In figure 3, x + c f(x) is inverted to 1e-4 for tied L2 at every stated c, but not to 1e-1 for dot products.
 
     The largest error over the inputs after the last iteration; one that is not finite is infinite. Figure 6 is
     noted and does not decide: neither its sizes nor its c can be read from the paper. Nor do the errors for inputs
@@ -214,12 +214,12 @@ def _other_sizes(evidence: Evidence, attention: str, least: bool) -> list[str]:
 
 
 def untied_not_lipschitz(evidence: Evidence) -> Finding:
-    """Every case of lemma F.1's construction holds: with W^Q != W^K the norm grows, tied it does not."""
+    """Every case of lemma F.1's construction holds: the norm grows with W^Q != W^K, and does not if they are tied."""
     return Finding(*_constructions(evidence, "lemma_f_1", "lemma F.1: growth on the construction"))
 
 
 def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[Exact], list[str]]:
-    """The cases of one protocol of `check_theorems`; nothing is trained, so they are at full size everywhere."""
+    """The cases of one protocol of `check_theorems`. Nothing is trained, so they have full size at every scale."""
     runs = _with("cases.csv", select(evidence.runs, {"step": "check_theorems", "protocol": protocol}))
     rows = [row for run in runs for row in run.rows("cases.csv")]
     if not rows:
@@ -229,7 +229,7 @@ def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[E
 
 
 def same_cost(evidence: Evidence) -> Finding:
-    """A training step with L2 (untied, tied, contractive) takes the time of dot product, within 25% either way.
+    """A training step with L2 (untied, tied, contractive) takes the time of one with dot products, within 25%.
 
     At every depth of table 1 that was run; at full size with all five at the published width and batch. That
     no tensor of size N x N x D is made is held by the layer's own tests, not by these runs.

@@ -1,4 +1,4 @@
-"""kim2020, figure 8: the norm of the Jacobian along gradient ascent on the input; a panel an attention."""
+"""kim2020, figure 8: the norm of the Jacobian along gradient ascent on the input; one panel per attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOUR = COLOURS["start"]
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a run, start and step, with the bound of the run, if it has one."""
+    """One row per run, start and step, with the bound of the run, if it has one."""
     return [
         dict(
             zip(

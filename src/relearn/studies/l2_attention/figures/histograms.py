@@ -1,4 +1,4 @@
-"""kim2020, figure 10: how the entries of inputs and outputs of an attention are distributed; a panel an attention."""
+"""kim2020, figure 10: how the entries of inputs and outputs of an attention are distributed; one panel per attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOUR = {"input": COLOURS["start"], "output": COLOURS["gradinit"]}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a run, side and bin, with its density (share of all counts over width) and the side's deviation."""
+    """One row per run, side and bin, with its density (share of all counts over width) and the side's deviation."""
     return [
         dict(zip(FIELDS, (row.id, side, run.seed, *one, run.metrics.get(f"{side}_std"), run.folder)))
         for row in artefact.rows

@@ -1,4 +1,4 @@
-"""kim2020, figures 3, 5 and 6: error of the inversion after each iteration; a panel a size, a line a c."""
+"""kim2020, figures 3, 5 and 6: error of the inversion after each iteration; one panel per size, one line per c."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_WIDTH = 6.6  # inches
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row an attention, size, c and iteration: the largest error, over seeds too; infinite where it is not finite."""
+    """One row per attention, size, c and iteration: the largest error, over seeds too; infinite where it is not finite."""
     found = []
     for row in artefact.rows:
         by_size: dict[tuple[int, int], list[Run]] = defaultdict(list)
@@ -45,7 +45,7 @@ def _lines(row: Row, size: tuple[int, int], runs: list[Run]) -> list[dict[str, A
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Lines of panels are the N, panels in a line the attentions with their D; all have the same axis of errors."""
+    """One row of panels per N, with one panel per attention and D; all share the axis of errors."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

@@ -33,7 +33,7 @@ LOOK: dict[str, dict[str, Any]] = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a series, length and rank: of ``lower`` the five largest norms of all starts and seeds."""
+    """One row per series, length and rank: of ``lower`` the five largest norms of all starts and seeds."""
     found = []
     for row in artefact.rows:
         by_length: dict[int, list[Run]] = defaultdict(list)

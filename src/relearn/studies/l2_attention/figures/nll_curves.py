@@ -1,4 +1,4 @@
-"""kim2020, figures 4, 9 and 11: NLL of the language models along training; a panel an attention, a line a depth."""
+"""kim2020, figures 4, 9 and 11: NLL of the language models along training; one panel per attention, one line per depth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = 12  # evaluations that are marked
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row an attention, depth and step: mean over seeds, of the recipe that counts; then floors and what is printed.
+    """One row per attention, depth and step: mean over seeds, of the recipe that counts; then floors and what is printed.
 
     A training that diverged before its first evaluation has one row without a number, so that it is named.
     """
@@ -71,7 +71,7 @@ def _floors(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _printed(artefact: Artefact) -> list[dict[str, Any]]:
-    """The stated values, each of a row of the artefact."""
+    """The published values, each with its row of the artefact."""
     found = []
     for line in artefact.stated:
         source = artefact.published["paper"]
@@ -86,7 +86,7 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Panels have one axis; who diverged is said above the panel, where no curve can hide it."""
+    """All panels share an axis; the depths that diverged are named above the panel, where no curve covers them."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -148,7 +148,7 @@ def _depths(artefact: Artefact, curves: list[dict[str, Any]]) -> list[int]:
 
 
 def _limits(curves: list[dict[str, Any]], floors: list[float], printed: list[float]) -> tuple[float, float]:
-    """What did not diverge fits, with floors and printed values; no curve that explodes hides the others."""
+    """Axis limits cover all converged runs, the floors and the printed values, so that an exploding curve does not hide the rest."""
     drawn = [p for p in curves if p["step"] is not None]
     sound = [p for p in drawn if not p["diverged"]] or drawn
     low = min([p["low"] for p in sound] + floors + printed, default=0.0)

@@ -1,4 +1,4 @@
-"""Prepare a text for character language models: load it (downloading it where needed), keep it as ids, count.
+"""prepare_ptb_lines: load a text for character language models (downloaded if needed), store it as ids, and count.
 
 settings: ``dataset`` (a name of ``relearn.data.TEXTS``), ``max_length`` (characters; longer lines are left out in every
 part), ``train_sentences``, ``valid_sentences``, ``test_sentences`` (0 = all of those that stay, else so many, evenly spaced).
@@ -25,7 +25,7 @@ NEEDS_TORCH = False
 def run(
     run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
-    """See the module. Device and precision play no part."""
+    """See the module. Device and precision are not used."""
     from relearn.data.characters import prepare, save_characters
     from relearn.data.mirror import mirror_of
     from relearn.data.ngrams import cross_entropies

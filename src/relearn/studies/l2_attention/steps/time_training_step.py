@@ -98,7 +98,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def mean_rows(lines: CharacterBatches) -> torch.Tensor:
-    """Which lines make the batch whose length is nearest to the mean over an epoch's, a full one where there is one."""
+    """Rows of the batch whose length is nearest to the mean over an epoch; a full batch if there is one."""
     cuts = [rows for rows, _ in lines.in_order()]
     lengths = [int(lines.lines.lengths[rows].max()) for rows in cuts]
     mean = sum(lengths) / len(lengths)
@@ -107,7 +107,7 @@ def mean_rows(lines: CharacterBatches) -> torch.Tensor:
 
 
 def training_step(net: torch.nn.Module, batch: Batch, device: str, precision: str) -> Callable[[], None]:
-    """A call that trains ``net`` by one step of Adam on ``batch``, at a rate too small to change what a step takes."""
+    """A call that trains ``net`` by one step of Adam on ``batch``, at a rate too small to affect the time of a step."""
     import torch
 
     from relearn.methods.token_loss import token_loss

@@ -1,4 +1,4 @@
-"""The predicates of touvron2021 over trainings of deep vision Transformers, by the ids of claims.yaml.
+"""Predicates of touvron2021 over trainings of deep vision Transformers, by the ids of claims.yaml.
 
 The notes give LayerScale's start a size of 1e-4 for no stated depth; where it depends on the depth, the paper behind
 them has 0.1 up to 18 blocks, 1e-5 at 24 and 1e-6 beyond. These decide, so that no start is chosen by its result; other
@@ -30,12 +30,12 @@ def start(depth: int) -> str:
 
 
 def place(variant: str, depth: int, suite: str = "residual") -> tuple[str, Where]:
-    """What the variant is called among the comparison's networks, and its trainings."""
+    """The name of the variant in a comparison, and its trainings."""
     return f"{suite}/{variant}/{depth}", {"suite": suite, "variant": variant, "depth": str(depth)}
 
 
 def depths(evidence: Evidence, suite: str = "residual", variant: str = "*") -> list[int]:
-    """At which this variant was trained, shallow to deep."""
+    """The depths at which this variant was trained, ascending."""
     runs = classified.trainings(evidence, {"suite": suite, "variant": variant})
     return sorted({int(run.labels["depth"]) for run in runs})
 
@@ -126,7 +126,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Seeds, and at each of them some training of the compared ones above chance."""
+    """Reasons: too few seeds, or a seed without a compared training above chance."""
     variants = {}
     for key, _, _ in comparison.keys:
         for name in key.split():
@@ -146,7 +146,7 @@ def _difference(
 def _beside(
     evidence: Evidence, depth: int, variants: Sequence[str], suite: str = "residual"
 ) -> Sequence[str]:
-    """A line a variant, and one of LayerScale's other starts where LayerScale is one of them."""
+    """One line per variant, and one for the other initial values of LayerScale if LayerScale is a variant."""
     lines = [classified.said(evidence, one, place(one, depth, suite)[1]) for one in variants]
     if any(one.startswith(LAYER_SCALE) for one in variants):
         runs = classified.trainings(evidence, place(f"{LAYER_SCALE}*", depth, suite)[1])

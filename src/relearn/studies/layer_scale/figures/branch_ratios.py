@@ -1,4 +1,4 @@
-"""Norm of a residual branch over the norm of its stream, layer by layer; a panel a branch and moment, a line a scheme."""
+"""Norm of a residual branch over the norm of its stream, layer by layer; one panel per branch and moment, one line per scheme."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST = "pre_norm"  # drawn in ink; the rest are shades
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, scheme and layer, the first layer 1: the mean over seeds and their range.
+    """One row per panel, scheme and layer, the first layer 1: the mean over seeds and their range.
 
     Of the greatest depth at which the first scheme and another one were trained; without such, of the greatest.
     """

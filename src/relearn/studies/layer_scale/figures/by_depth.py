@@ -1,4 +1,4 @@
-"""A number of trained networks over their depth (label ``depth``): a line a scheme, a panel a family of schemes."""
+"""A number of trained networks over their depth (label ``depth``): one line per scheme, one panel per family of schemes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APART = 0.022  # of the axis: how far the schemes of a panel stand beside each o
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, scheme and depth: the mean over seeds and their range; how many of the trainings were lost.
+    """One row per panel, scheme and depth: the mean over seeds and their range; how many of the trainings were lost.
 
     A training without an accuracy has the one that it had before it diverged, or that of chance.
     """
@@ -41,7 +41,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """The reference stands in every panel; a legend in each names its schemes."""
+    """The reference is in every panel; the legend of each panel names its schemes."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

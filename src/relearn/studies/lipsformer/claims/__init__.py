@@ -1,4 +1,4 @@
-"""The predicates of qi2023 by the ids of claims.yaml; here those without training: counts, theorems, spectral start."""
+"""Predicates of qi2023 by the ids of claims.yaml; here those without training: counts, theorems, spectral initialisation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDING = 1e-9
 
 
 def parameter_counts(evidence: Evidence) -> Finding:
-    """Each LipsFormer of tables 4 and 5 has the printed millions of parameters after rounding; others are beside it."""
+    """Each LipsFormer of tables 4 and 5 has the printed millions of parameters after rounding; other networks are notes."""
     rows, runs = _counted(evidence)
     own = {name: row for name, row in rows.items() if name in (*SIZED, LARGEST)}
     if not own:
@@ -115,12 +115,12 @@ def theorem_2(evidence: Evidence) -> Finding:
 
 
 def _product_below(row: Row) -> bool:
-    """An e^kappa that is no finite number is no bound to be above."""
+    """An e^kappa that overflows is not a bound that can be exceeded."""
     return row["printed"] is None or row["product"] <= row["printed"] * (1 + ROUNDING)
 
 
 def spectral_init(evidence: Evidence) -> Finding:
-    """Linear layers and convolutions without overlap start with norm 1; where windows overlap the norm is measured."""
+    """Linear layers and convolutions without overlap start with norm 1; the norm with overlapping windows is a note."""
     found = cases(evidence, "spectral_start")
     if not found.rows:
         return Finding(missing=["no runs for the spectral start"])
@@ -161,7 +161,7 @@ power = trained.power
 
 
 def _counted(evidence: Evidence) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The row of each network that was counted."""
+    """Rows of counts.csv by network."""
     runs: list[Run] = [
         run for run in select(evidence.runs, {"step": "count_params_flops"}) if run.file("counts.csv")
     ]

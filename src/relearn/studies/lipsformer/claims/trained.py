@@ -1,4 +1,4 @@
-"""The predicates of qi2023 over trainings: table 3's ablations of LipsFormer-CSwin-T, each beside the base network.
+"""Predicates of qi2023 over trainings: the ablations of table 3, each compared with the base network.
 
 The base has no warm-up, CenterNorm, spectral start, cosine attention, alpha = 0.2, convolutions D and drop path 0.2.
 """
@@ -63,7 +63,7 @@ def alpha_has_a_limit(evidence: Evidence) -> Finding:
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Seeds, and at each of them some training above chance, of the base or of the compared variants."""
+    """Reasons: too few seeds, or a seed without a training above chance, of the base or of the compared variants."""
     names = dict.fromkeys([BASE, *(name for name, _, _ in comparison.keys)])
     return classified.lacks(comparison, evidence, {name: variant(name) for name in names})
 

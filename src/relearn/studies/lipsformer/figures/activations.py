@@ -21,7 +21,7 @@ LOOK: dict[str, dict[str, Any]] = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row an activation and x, with the place and size of its largest slope; of several seeds the first."""
+    """One row per activation and x, with the place and size of its largest slope; of several seeds the first."""
     found = []
     for run in select(evidence.runs, artefact.common)[:1]:
         if run.file("curves.csv") is None or run.file("cases.csv") is None:

@@ -1,4 +1,4 @@
-"""qi2023, figure 5: mean and standard deviation of |alpha| after each epoch; a panel a network, a line a stage."""
+"""qi2023, figure 5: mean and standard deviation of |alpha| after each epoch; one panel per network, one line per stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEW = 20  # epochs that are marked
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a network, stage and epoch: the mean over seeds of the mean and of the standard deviation."""
+    """One row per network, stage and epoch: the mean over seeds of the mean and of the standard deviation."""
     return [
         p
         for row in artefact.rows
@@ -48,7 +48,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Panels of the same height; of the networks that are ours those that were run."""
+    """Panels of equal height; networks that are not in the paper appear only if they were run."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

@@ -1,4 +1,4 @@
-"""qi2023, figure 4: training loss and test accuracy along training; a panel a number, a line a network.
+"""qi2023, figure 4: training loss and test accuracy along training; one panel per number, one line per network.
 
 A family of networks has a colour, a size a stroke.
 """
@@ -27,7 +27,7 @@ EDGE = 0.06  # of what the lines that did not diverge span
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, network and epoch: the mean over seeds and their range; of a training that diverged its own rows."""
+    """One row per panel, network and epoch: the mean over seeds and their range; of a training that diverged its own rows."""
     return [
         p
         for column in artefact.columns
@@ -51,7 +51,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A cross ends the thin line of a training that diverged, and the network's words count them."""
+    """A cross ends the thin line of a diverged training; the network's label counts these."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -91,7 +91,7 @@ def _stroke(network: str) -> dict[str, Any]:
 
 
 def _limits(points: list[dict[str, Any]]) -> tuple[float, float]:
-    """What did not diverge fits, with the first epoch of what did; no loss that explodes hides the others."""
+    """Axis limits cover all converged runs and the first epoch of diverged ones, so that an exploding loss does not hide the rest."""
     first = min(point["epoch"] for point in points)
     kept = [point for point in points if not point["diverged"] or point["epoch"] == first]
     low, high = min(point["low"] for point in kept), max(point["high"] for point in kept)

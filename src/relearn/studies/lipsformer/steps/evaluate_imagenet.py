@@ -60,7 +60,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def network(settings: dict[str, Any], weights: Path) -> VisionClassifier:
-    """Of a file of ours by its header, else of ``network`` with a checkpoint's weights."""
+    """The network that the header of our file describes, else ``network`` with a checkpoint's weights."""
     from relearn.models import checkpoints, vision
 
     arguments = dict(settings["network"])

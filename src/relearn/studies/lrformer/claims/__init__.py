@@ -1,4 +1,4 @@
-"""The predicates of ye2023 by the ids of claims.yaml: LayerNorm, Lipschitz-regularised attention; trained ones are elsewhere."""
+"""Predicates of ye2023 by the ids of claims.yaml: LayerNorm and Lipschitz-regularised attention; those over trainings are in `trained`."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """What a comparison of trained classifiers lacks; the others of this section are exact."""
+    """Reasons why a comparison of trained classifiers is underpowered; the other claims of this study are exact."""
     return trained.power(comparison, evidence)

@@ -1,4 +1,4 @@
-"""The predicate of ye2023 over trained classifiers: a Gaussian-process head knows distance, and tells foreign images better.
+"""Predicate of ye2023 over trained classifiers: the Gaussian-process head is distance-aware and detects foreign images better.
 
 Two things, for each attention and depth that was run. Entropy along rays that leave the data: nats at the greatest distance minus
 at the data, in the features that the head sees, for these distances are all that a head can know; rays in pixels, which
@@ -56,7 +56,7 @@ def gp_is_distance_aware(evidence: Evidence) -> Finding:
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Seeds, and at each of them a training of the compared ones above chance."""
+    """Reasons: too few seeds, or a seed without a compared training above chance."""
     names = dict.fromkeys(name for name, _, _ in comparison.keys)
     variants = {}
     for name in names:
@@ -66,7 +66,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def place(variant: str, depth: int) -> tuple[str, Where]:
-    """What a variant is called among the comparison's networks, and its runs."""
+    """The name of a variant in a comparison, and its runs."""
     return f"{variant}/{depth}", {"variant": variant, "depth": str(depth)}
 
 
@@ -109,7 +109,7 @@ def _rise(evidence: Evidence, words: str, name: str, where: Where, space: str) -
 
 
 def _detection(evidence: Evidence, where: Where, score: str) -> dict[int, tuple[BySet, str]]:
-    """By seed: AUROC by set, and the run's folder."""
+    """AUROC by set, and the run's folder, for each seed."""
     return {
         run.seed: (
             {
@@ -124,7 +124,7 @@ def _detection(evidence: Evidence, where: Where, score: str) -> dict[int, tuple[
 
 
 def _sets(sides: Iterable[Mapping[int, tuple[BySet, str]]]) -> list[str]:
-    """The sets that some seed has, as they come."""
+    """The sets of all seeds, in order of appearance."""
     return list(dict.fromkeys(one for side in sides for by_set, _ in side.values() for one in by_set))
 
 

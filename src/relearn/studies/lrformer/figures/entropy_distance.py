@@ -1,4 +1,4 @@
-"""ye2023, our addition: the entropy of predictions along rays that leave the data; a panel a space and depth, a line a variant."""
+"""ye2023, our addition: the entropy of predictions along rays that leave the data; one panel per space and depth, one line per variant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "varian
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, variant and distance: entropy over its greatest value, mean over seeds and range; mean variance."""
+    """One row per panel, variant and distance: entropy over its greatest value, mean over seeds and range; mean variance."""
     return [
         point
         for column in artefact.columns

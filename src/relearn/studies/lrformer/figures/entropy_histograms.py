@@ -25,7 +25,7 @@ COLOUR = dict(zip(NAMES, ("#0173B2", "#DE8F05", "#029E73", "#CC78BC", "#B3440B",
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a variant, depth, set and bin: its share of the set's images, mean over seeds."""
+    """One row per variant, depth, set and bin: its share of the set's images, mean over seeds."""
     return [
         point
         for column in artefact.columns

@@ -1,4 +1,4 @@
-"""How the figures of ye2023 tell its variants: a colour an attention, a stroke a head."""
+"""Styles of the variants in the figures of ye2023: one colour per attention, one stroke per head."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ HEAD: dict[str, Any] = {
 
 
 def stroke(variant: str) -> dict[str, Any]:
-    """Of a line of ``<attention>_<head>``."""
+    """Style of the line of ``<attention>_<head>``."""
     attention, _, head = variant.partition("_")
     return {"color": ATTENTION[attention], "lw": 1.5, "ms": 4.2, "mew": 1.2, **HEAD[head]}

@@ -1,4 +1,4 @@
-"""ye2023, our addition: accuracy against confidence; a panel a depth, a line a variant."""
+"""ye2023, our addition: accuracy against confidence; one panel per depth, one line per variant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST = 0.005  # of all samples: a bin with fewer is not drawn, its accuracy is 
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, variant and bin that holds samples, of all seeds together; ``share`` is the bin's of all samples."""
+    """One row per panel, variant and bin that holds samples, of all seeds together; ``share`` is the bin's of all samples."""
     return [
         point
         for column in artefact.columns
@@ -50,7 +50,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """On the diagonal confidence is right; below it the network is too sure. A point's area is its bin's share of the samples."""
+    """A network is calibrated on the diagonal and overconfident below it. A point's area is its bin's share of the samples."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

@@ -1,12 +1,12 @@
-"""evaluate_uncertainty: does a trained classifier know what it does not know? Calibration, foreign images, distance from the data.
+"""evaluate_uncertainty: calibration of a trained classifier, detection of foreign images, and entropy against distance from the data.
 
-Settings: sets (names of ``relearn.data.OUTLIERS``), bins (of confidence), test_images (the first so many; 0 = all), distances (ascending,
-in standard deviations a coordinate), scores (names of ``relearn.measures.ood.SCORES``; all that the head allows where left out).
-Inputs: data (what `prepare_images` wrote), network (model.safetensors of `train_vision`). A folder of data sets at hand is
-named by the environment variable RELEARN_MIRROR (``$RELEARN_MIRROR/svhn``, ``cifar100`` or ``cifar100_ood``).
+Settings: sets (names of ``relearn.data.OUTLIERS``), bins (of confidence), test_images (the number of first images; 0: all), distances
+(ascending, in standard deviations per coordinate), scores (names of ``relearn.measures.ood.SCORES``; default: all that the head has).
+Inputs: data (what `prepare_images` wrote), network (model.safetensors of `train_vision`). The environment
+variable RELEARN_MIRROR names a local folder of data sets (``$RELEARN_MIRROR/svhn``, ``cifar100`` or ``cifar100_ood``).
 
-A dense head answers with its logits, a Gaussian-process head with mean-field logits and its variance. Every set has as many images as are
-tested, and its draws follow the run's seed alone, so that networks of one seed see the same images and the same rays.
+A dense head returns its logits, a Gaussian-process head mean-field logits and its variance. Every set has as many images as the
+test set, and random draws depend on the run's seed only, so that networks of one seed see the same images and the same rays.
 
 Outputs, columns in brackets: calibration.csv (bin, samples, confidence, accuracy); ood.csv (set, score, auroc_frac, aupr_frac,
 fpr95_frac, samples), foreign images as positives; distance.csv (space, distance, entropy_nats, entropy_max_share, variance), means over the
@@ -97,7 +97,7 @@ RAYS = (
 
 
 def outputs_of(net: VisionClassifier) -> Outputs:
-    """What the head makes of features: logits (mean field for a Gaussian process) on the CPU, and variances or None."""
+    """The head's logits (mean field for a Gaussian process) on the CPU, and its variances or None."""
     import torch
 
     from relearn.layers.random_feature_gp import RandomFeatureGP
@@ -139,7 +139,7 @@ def fitted(net: VisionClassifier) -> bool:
 
 
 def _lost(run, count: int, reason: str) -> None:
-    """Empty tables and a record that says why."""
+    """Write empty tables and a record with the reason."""
     for name, columns in TABLES.items():
         write_rows(run.output(name), columns, [])
     run.finish({"test_count": count}, outcome="diverged", outcome_reason=reason)
@@ -158,7 +158,7 @@ def _write(run, name: str, rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _scores(logits: Tensor, variance: Tensor | None, settings: dict[str, Any]) -> dict[str, Tensor]:
-    """The scores asked for that this head has; entropy always, for it is the one compared between heads."""
+    """The requested scores that this head has; always entropy, which is compared between heads."""
     from relearn.measures import ood
 
     asked = settings.get("scores", ood.SCORES)

@@ -1,4 +1,4 @@
-"""The predicate of zhu2022, tables 5.8 to 5.11, over sets derived from ImageNet: as accurate as printed, network by network.
+"""Predicate of zhu2022, tables 5.8 to 5.11, over sets derived from ImageNet: the accuracy of each network is the printed one.
 
 Only runs on ImageNet's own sets count, which are those whose record has one of them; a network at another size, on CIFAR-10 or with
 corruptions of this project's generator has no printed number.
@@ -47,7 +47,7 @@ PRINTED: dict[str, tuple[float | None, ...]] = {
 
 
 def derived_sets(evidence: Evidence) -> Finding:
-    """Within 0.3 points of the printed number, for each network and set that was measured and is printed."""
+    """Each measured accuracy is within 0.3 points of the printed one, by network and set."""
     parts: dict[str, Comparison | None] = {}
     for network, printed in PRINTED.items():
         where = {"step": STEP, "network": network}
@@ -65,7 +65,7 @@ def derived_sets(evidence: Evidence) -> Finding:
 
 
 def _protocols(runs: list[Run], name: str) -> list[str]:
-    """How the images of a set were read, as the records say."""
+    """The protocol under which the images of a set were read, from the records."""
     found = (row["protocol"] for run in runs for row in rows_of(run, "sets.csv", set=name))
     return list(dict.fromkeys(f"protocol: {said}" for said in found))
 
@@ -74,6 +74,6 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {"derived_sets": derived_
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Seeds: a single checkpoint says nothing of another training."""
+    """Reasons: too few seeds; one checkpoint allows no statement about another training."""
     count = len(comparison.seeds)
     return [] if count >= MIN_SEEDS else [f"{count} seed{'s' * (count > 1)}, needs {MIN_SEEDS}"]

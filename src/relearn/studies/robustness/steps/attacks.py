@@ -1,4 +1,4 @@
-"""Attacks on test images: PGD of this package, and AutoAttack where its library is installed; one row an attack and radius.
+"""Attacks on test images: PGD of this package, and AutoAttack where its library is installed; one row per attack and radius.
 
 AutoAttack (Croce & Hein, 2020; standard version: APGD on cross-entropy, targeted APGD and FAB, Square) comes from ``torchattacks``,
 an optional library that nothing else here needs: ``pip install --no-deps torchattacks`` (it pins an old version of a library that it
@@ -25,7 +25,7 @@ KEYS = {"pgd": ("eps", "steps", "restarts", "images", "checks"), "autoattack": (
 
 @dataclass(frozen=True)
 class Attack:
-    """One robust accuracy; the columns of attacks.csv. ε in [0,1] pixel scale; accuracy: not even attacked is wrong."""
+    """One robust accuracy; the columns of attacks.csv. ε in [0,1] pixel scale; accuracy: correct with and without attack."""
 
     attack: str
     eps: float
@@ -143,7 +143,7 @@ def autoattack(
     seed: int,
     tick: Callable[[], object] = lambda: None,
 ) -> Attacked:
-    """The standard version in the l-infinity ball, on the images that the network gets right; the others count as broken.
+    """AutoAttack's standard version in the l-infinity ball, on correctly classified images; the others count as broken.
 
     Raises:
         ImportError: the library is not installed.
@@ -187,7 +187,7 @@ def autoattack(
 
 
 def count(name: str, settings: Mapping[str, Any] | None) -> int:
-    """How often the attack ticks."""
+    """The number of progress ticks of the attack."""
     if settings is None:
         return 0
     return len(settings["eps"]) + (CHECKS if settings.get("checks") else 0)

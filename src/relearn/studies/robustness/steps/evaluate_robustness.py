@@ -1,14 +1,14 @@
 """evaluate_robustness: accuracy of a trained network on corrupted, attacked and derived test images.
 
-Settings: images (of each set, at equal distances; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and
+Settings: images (of each set, evenly spaced; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and
 severities, made from the test images (or those of val) by this package's generator, and read where ``sets`` has ``c``; sets (name →
 folder of RELEARN_MIRROR, see :mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry: without) and their protocol (may be
 null without sets): size, crop_ratio (crop over resized shorter side), cropped_ratio (the same for sets published as crops, c and nine),
 interpolation, batch_size, on_bad_image and on_missing_class (fail | skip); pgd (null, or eps in [0,1] pixel scale, ascending; steps,
 restarts, images, checks for masked gradients); autoattack (null, or eps, images); network (null: the file says what it holds; else
 {"name": of timm's registry, "classes", "average", …its arguments} for a checkpoint of that network, its images protocol.size wide).
-Inputs: network (model.safetensors of `train_vision`, or a checkpoint); data (what `prepare_images` wrote; or ``relearn
-folder``, whose val is then the set val; may be missing where ``sets`` are asked for); reference (sets.csv of another network's run on
+Inputs: network (model.safetensors of `train_vision`, or a checkpoint); data (what `prepare_images` wrote; or
+`list_imagenet`, whose val is then the set val; may be missing if ``sets`` are given); reference (sets.csv of another network's run on
 the same images: mCE is relative to it); real (labels in the form of ReaL; without it the official ones).
 
 Outputs: sets.csv (set, corruption, severity, samples_count, correct_count, accuracy_frac, protocol), sets test (clean), corrupted
@@ -79,7 +79,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 def opened(
     path: Path, network: Mapping[str, Any] | None, protocol: Mapping[str, Any] | None
 ) -> VisionClassifier:
-    """The network of a file that describes itself, or a checkpoint of the one that is named.
+    """The network of a file that describes it, or a checkpoint of the named network.
 
     Raises:
         ValueError: a file without a description and no name for it, weights that do not fit, and what the readers refuse.
@@ -117,7 +117,7 @@ def _folder(name: str, where: str) -> Path:
 
 
 def _listed(listing: Path) -> Path:
-    """The test images of a folder that ``relearn folder`` has listed.
+    """The test images of a folder that `list_imagenet` has listed.
 
     Raises:
         ValueError: it is missing, or holds other files than then.

@@ -1,4 +1,4 @@
-"""Images of a folder under a protocol: decoded batch by batch, those that cannot be decoded told, the rest hashed."""
+"""Images of a folder under a protocol: decoded batch by batch and hashed; images that cannot be decoded are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Bad:
 def pixels(
     images: Listing, protocol: Mapping[str, Any], name: str, faults: dict[int, str]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of a set's images under its protocol; ``faults`` takes those that are left out."""
+    """Batches of a set's images under its protocol; omitted images are added to ``faults``."""
     from relearn.data.central_crops import batches
 
     own = getattr(os, "sched_getaffinity", None)

@@ -48,7 +48,7 @@ POLICIES = {"on_bad_image": ("fail", "skip"), "on_missing_class": ("fail", "skip
 
 @dataclass(frozen=True)
 class Part:
-    """Images that one pass answers."""
+    """Images of one pass."""
 
     name: str
     images: Listing
@@ -59,7 +59,7 @@ class Part:
     corruption: str | None = None
     severity: int | None = None
     real: bool = False
-    """Also by ReaL's labels."""
+    """Whether ReaL's labels are evaluated too."""
 
 
 @dataclass
@@ -142,7 +142,7 @@ def listed(
     severities: Sequence[int],
     found: Found,
 ) -> list[Part]:
-    """The parts with the images that are to be answered: all listings before the first pass, so that a wrong folder is told at once.
+    """The parts with the images that are to be answered: all listings before the first pass, so that a wrong folder is reported at once.
 
     Args:
         sets: name → folder.
@@ -163,7 +163,7 @@ def listed(
 
 
 def batches_of(every: Sequence[Part], protocol: Mapping[str, Any]) -> int:
-    """How often :func:`evaluate` ticks, if every image can be decoded."""
+    """The number of progress ticks of :func:`evaluate` if every image can be decoded."""
     return sum(-(-len(one.images) // protocol["batch_size"]) for one in every)
 
 
@@ -217,7 +217,7 @@ def _part(
     tick: Callable[[], object],
     found: Found,
 ) -> None:
-    """Answer one part and add its rows."""
+    """Evaluate one part and add its rows."""
     import torch
 
     from relearn.data import imagenet_real

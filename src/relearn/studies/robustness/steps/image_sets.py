@@ -1,4 +1,4 @@
-"""Sets of test images and what a network answers on them: one row a number, each with the protocol that it was measured under."""
+"""Sets of test images and a network's accuracies on them: one row per number, each with its protocol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NotFinite(ValueError):
 
 @dataclass(frozen=True)
 class Protocol:
-    """Under what a number was measured; None where it does not apply."""
+    """The protocol of a number; None for a field that does not apply."""
 
     source: str
     """Where the images come from, in words."""
@@ -34,7 +34,7 @@ class Protocol:
     crop: int | None = None
     interpolation: str | None = None
     mask: str = "none"
-    """Among which classes the largest logit was taken."""
+    """The classes over which the largest logit was taken."""
     subset: str = ""
     """sha256 of the images that count, see :func:`hash_of_files` and :func:`hash_of_pixels`."""
     left_out: int = 0
@@ -75,7 +75,7 @@ class Row:
 
 
 def counted(name: str, right: Tensor, protocol: Protocol, **more: Any) -> Row:
-    """The row of a vector of rights and wrongs (n,)."""
+    """The row of a vector of correct answers (n,), bool."""
     return Row(name, len(right), int(right.sum()), protocol, **more)
 
 
@@ -149,7 +149,7 @@ def hash_of_files(images: Listing) -> str:
 
 
 def spread(images: Listing, count: int) -> Listing:
-    """``count`` of them at equal distances (0: all): a listing is in the order of classes, so the first ones are of few."""
+    """``count`` evenly spaced images (0: all); a listing is sorted by class, so its first images have few classes."""
     if not 0 < count < len(images):
         return images
     return images.take([number * len(images) // count for number in range(count)])

@@ -1,4 +1,4 @@
-"""Everything that is measured of one network: clean, corrupted and derived images, and attacks."""
+"""All measurements of one network: clean, corrupted and derived images, and attacks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Measured:
     metrics: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     learned: bool = True
-    """False: the test images are answered no better than by chance."""
+    """Whether the accuracy on the test images is above chance."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def measure(
     precision: str = "fp32",
     progress: Any = None,
 ) -> Measured:
-    """Everything that the settings ask for; see the module.
+    """All requested measurements; see the module.
 
     Args:
         sets: name → folder, in the place of ``settings["sets"]``.
@@ -146,7 +146,7 @@ def measure(
 
 
 def _clean(net: VisionClassifier, base: Base, precision: str, found: Measured) -> None:
-    """The row of the test images, and whether they are answered better than by chance."""
+    """The row of the test images, and whether its accuracy is above chance."""
     import torch
     from torch.nn.functional import cross_entropy
 
