@@ -41,7 +41,7 @@ def test_every_documented_command_has_the_settings_of_a_profile(
 ) -> None:
     monkeypatch.chdir(CHECKOUT)
     commands = documented()
-    assert {"snakemake --cores all", "snakemake -n"} <= set(commands) and len(commands) > 30
+    assert {"snakemake --cores all", "snakemake -n"} <= set(commands) and len(commands) > 20
     for command in commands:
         settings = cli.parse_args(shlex.split(command.replace("$(CORES)", "all"))[1:])[1]
         assert settings.rerun_incomplete and settings.keep_going and settings.show_failed_logs, command

@@ -32,6 +32,7 @@ from relearn.params import reading as params
 from relearn.runs import record, spool
 from relearn.runs.atomic_files import holder
 from relearn.runs.exit_codes import RESOURCE, USE
+from relearn.studies import parameters
 
 CHECKOUT = ("params.yaml", "Snakefile")  # in the root of every checkout
 LOCKS = Path(".snakemake/locks")
@@ -95,7 +96,7 @@ def go_on(touched: Iterable[str]) -> int:
     Raises:
         ParamsError: params.yaml cannot be run.
     """
-    default = params.load("params.yaml")["scale"]
+    default = parameters.load("params.yaml")["scale"]
     if importlib.util.find_spec("snakemake") is None:
         print("go on: Snakemake is not installed here; start the script of `relearn jobs` again")
         return 0
