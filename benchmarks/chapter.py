@@ -29,38 +29,12 @@ ITERATIONS, KILLS = 200, 5
 # the targets of a chapter, and its time limit in seconds
 CHAPTERS: dict[str, tuple[list[str], float]] = {
     "all": ([], 1800.0),
-    "poisoning": (
-        [f"{step}_all" for step in ("prepare", "pretrain", "craft", "filter", "train", "evaluate")],
-        360.0,
-    ),
+    "poisoning": (["poisoning"], 360.0),
     "gradinit": (["gradinit"], 240.0),
-    "l2_attention": (
-        [f"{step}_all" for step in ("characters", "language", "ascend", "invert", "examine", "clock")],
-        180.0,
-    ),
-    "vision": (
-        [
-            *(
-                "count_lipsformer_all",
-                "examine_lipsformer_all",
-                "classify_lipsformer_all",
-                "throughput_lipsformer_all",
-            ),
-            *("classify_layer_scale_all", "examine_lrformer_all", "uncertainty_all"),
-        ],
-        240.0,
-    ),
-    "long_short": (
-        ["long_short", "withstand_all"],
-        240.0,
-    ),
-    "freelb": (
-        [
-            *("acquire_all", "finetune_all", "provoke_all", "vote_all", "contrast_all"),
-            "count_freelb_all",
-        ],
-        180.0,
-    ),
+    "l2_attention": (["l2_attention"], 180.0),
+    "vision": (["lipsformer", "layer_scale", "lrformer"], 240.0),
+    "long_short": (["long_short", "robustness"], 240.0),
+    "freelb": (["freelb"], 180.0),
 }
 
 
@@ -112,7 +86,15 @@ def killed(folder: Path) -> dict[str, float]:
     redone = []
     for kill in range(KILLS):
         out = f"killed/runs/poisoning/craft/{kill}"
-        command = [sys.executable, "-m", "relearn.cli", "craft", "--settings", json.dumps(settings)]
+        command = [
+            sys.executable,
+            "-m",
+            "relearn.cli",
+            "poisoning",
+            "craft",
+            "--settings",
+            json.dumps(settings),
+        ]
         command += [
             "--input",
             "data",

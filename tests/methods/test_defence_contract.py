@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from relearn.methods import DEFENCES, load
 
+# For 60 points; a defence that is not named here has its defaults.
 ARGUMENTS = {
     "deep_knn": {"k": 5},
     "l2_outliers": {"fraction": 0.2},
@@ -27,7 +28,7 @@ def name(request):
 
 @pytest.fixture
 def defence(name):
-    return load(DEFENCES, name)(**ARGUMENTS[name])
+    return load(DEFENCES, name)(**ARGUMENTS.get(name, {}))
 
 
 def points(n=60, d=6, seed=0):
@@ -36,8 +37,8 @@ def points(n=60, d=6, seed=0):
     return (rng.normal(size=(n, d)) + 2 * np.eye(3, d)[y]).astype(np.float32), y
 
 
-def test_all_defences_are_tried_here():
-    assert set(ARGUMENTS) == set(DEFENCES)
+def test_arguments_are_those_of_defences():
+    assert set(ARGUMENTS) <= set(DEFENCES)
 
 
 def test_answers_one_or_minus_one_for_every_point(defence):
