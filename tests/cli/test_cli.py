@@ -159,7 +159,7 @@ def test_a_step_without_its_settings_names_the_first_that_is_missing(
     monkeypatch.chdir(tmp_path)
     assert cli.main([study, step, "--settings", "{}", "--out", "x", "--device", "cpu"]) == 2
     said = capfd.readouterr().err.splitlines()[-1]
-    pattern = rf"relearn {study} {step}: (--settings: the key \w+|--input \w+ FILE) is missing; found: none; `relearn {study} {step} --help`"
+    pattern = rf"relearn {study} {step}: (--settings: the key \w+|--input \w+ FILE) is missing; found: none; `relearn {study} {step}"
     assert OWN_WORDS[step] in said if step in OWN_WORDS else re.match(pattern, said)
 
 

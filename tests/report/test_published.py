@@ -139,5 +139,5 @@ def test_an_artefact_asks_for_steps_of_its_study():
     for artefact in artefacts.load(FOLDERS).values():
         for row in artefact.rows:
             for column in artefact.columns:
-                if row.applies(column.id):
+                if row.applies(column.id) and not column.quantity.startswith("file:"):
                     assert quantity(column.of(row).quantity).step in load(artefact.study).steps, artefact.id
