@@ -26,7 +26,7 @@ PREPARE = json.dumps(
 
 
 def relearn(*words, cwd):
-    command = [sys.executable, "-m", "relearn.cli", *map(str, words)]
+    command = [sys.executable, "-m", "relearn", *map(str, words)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60)
 
 
