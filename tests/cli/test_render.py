@@ -17,9 +17,9 @@ from relearn import cli
 from relearn.cli import render
 from relearn.report import figures, table_formats
 from relearn.runs.record import Run
+from relearn.studies.study import all_studies
 
 REPOSITORY = Path(__file__).parents[2]
-REPORTED = REPOSITORY / "workflow" / "reported"
 WHOLE = (
     "claims.md",
     "claims.json",
@@ -34,7 +34,7 @@ WHOLE = (
 def call(root: Path, *more: str, scale: str = "mini") -> int:
     parser = argparse.ArgumentParser()
     render.add_arguments(parser)
-    fixed = ["--root", str(root), "--scale", scale, "--reported", str(REPORTED)]
+    fixed = ["--root", str(root), "--scale", scale]
     return render.main(parser.parse_args([*fixed, "--params", str(REPOSITORY / "params.yaml"), *more]))
 
 
@@ -169,11 +169,6 @@ WRONG = {
         2,
         "found zhu2022.table2.22, nearest: zhu2022.table2.2;",
     ),
-    "a folder without published numbers": (
-        ["--reported", "docs"],
-        3,
-        "--reported: no file docs/artefacts.yaml",
-    ),
     "no parameters": (["--params", "parms.yaml"], 2, "parms.yaml: cannot be read"),
 }
 
@@ -230,7 +225,7 @@ def test_importing_the_step_and_the_report_costs_nothing():
     heavy = ("pandas", "seaborn", "matplotlib", "jinja2", "mlflow", "torch", "scipy")
     code = (
         "import sys, relearn.cli.render, relearn.report.claims, relearn.report.page,"
-        f" relearn.report.table_formats, {', '.join(f'relearn.report.figures.{name}' for name in figures.RENDERERS)};"
+        f" relearn.report.table_formats, {', '.join(one for study in all_studies() for one in study.figures.values())};"
         f" print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -24,7 +24,7 @@ ENGINE = """
 import subprocess, sys, time
 from relearn.runs import orphan_guard as parents
 parents.announce()
-helper = subprocess.Popen([sys.executable, "-m", "relearn.cli", *sys.argv[1:]], stdout=2)
+helper = subprocess.Popen([sys.executable, "-m", "relearn", *sys.argv[1:]], stdout=2)
 print(helper.pid, flush=True)
 time.sleep(600)
 """

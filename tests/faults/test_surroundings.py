@@ -14,7 +14,7 @@ import pytest
 
 from relearn.runs import provenance
 
-PROGRAM = [sys.executable, "-m", "relearn.cli"]
+PROGRAM = [sys.executable, "-m", "relearn"]
 WEIRD = "a b;c $(touch owned) `touch owned` & 'q\" é中文 -x " + "long" * 30
 
 

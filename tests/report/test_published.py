@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from relearn.report import artefacts, claims, published, yaml_file
+from relearn.report.quantities import quantity
+from relearn.studies.study import load
 
 from .conftest import FOLDERS, numbers
 
@@ -131,3 +133,11 @@ def test_claims_can_be_read_and_a_missing_key_is_named(tmp_path):
     (tmp_path / "claims.yaml").write_text("x: {kind: trained, says: a, source: b}\n")
     with pytest.raises(ValueError, match=r"claims\.yaml: x: found .*allowed: kind, predicate, says, source"):
         claims.load({"poisoning": tmp_path})
+
+
+def test_an_artefact_asks_for_steps_of_its_study():
+    for artefact in artefacts.load(FOLDERS).values():
+        for row in artefact.rows:
+            for column in artefact.columns:
+                if row.applies(column.id) and not column.quantity.startswith("file:"):
+                    assert quantity(column.of(row).quantity).step in load(artefact.study).steps, artefact.id

@@ -37,7 +37,7 @@ def written(folder: Path, printed: dict[tuple[str, str], float | str], rows: dic
 
 
 def found(folder: Path, values: dict, printed: dict, rows: dict, columns: dict) -> dict[str, page.Setting]:
-    (table,) = page.load(written(folder, printed, rows, columns), Published(values=values, sources={}))
+    (table,) = page.load({"a": written(folder, printed, rows, columns)}, Published(values=values, sources={}))
     return {one.column: one for one in table.settings}
 
 
@@ -115,7 +115,8 @@ def test_numbers_words_products_entries_and_lists(tmp_path: Path) -> None:
 def test_the_page_counts_and_shows_all(tmp_path: Path) -> None:
     columns = {"a|b": {"keys": ["k"]}, "c": {"keys": ["none"], "note": "why"}}
     tables = page.load(
-        written(tmp_path, {("T", "a|b"): 1.0, ("T", "c"): 2.0}, {"T": ""}, columns), Published({"k": 1}, {})
+        {"a": written(tmp_path, {("T", "a|b"): 1.0, ("T", "c"): 2.0}, {"T": ""}, columns)},
+        Published({"k": 1}, {}),
     )
     text = page.markdown(tables)
     assert "## a.table1: Training" in text and "1 equal, 0 differs, 1 not in params." in text
@@ -139,7 +140,7 @@ def test_the_page_counts_and_shows_all(tmp_path: Path) -> None:
 def test_what_is_missing_or_unknown_is_refused(tmp_path: Path, rows: dict, columns: dict, said: str) -> None:
     folder = written(tmp_path, {("T", "lr"): 1.0}, rows, columns)
     with pytest.raises(ValueError, match=said):
-        page.load(folder, Published({}, {}))
+        page.load({"a": folder}, Published({}, {}))
     (folder / "settings.yaml").write_text("a.table1: {title: x, rows: {}}")
     with pytest.raises(ValueError, match="table1: found title, rows; allowed: title, rows, columns"):
-        page.load(folder, Published({}, {}))
+        page.load({"a": folder}, Published({}, {}))

@@ -542,7 +542,7 @@ def relearn(
     folder: Path, path: Path | str, step: str, settings: dict[str, Any], out: str, *more: str
 ) -> None:
     words = [step, "--settings", json.dumps(settings), "--out", f"runs/{out}", "--device", "cpu", *more]
-    command = [sys.executable, "-m", "relearn.cli", *words]
+    command = [sys.executable, "-m", "relearn", *words]
     subprocess.run(command, cwd=folder, env=environment(path), check=True)
 
 
