@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from relearn import cli
 from relearn.cli import code, jobs
 from relearn.cli.code import versions
 from relearn.cli.jobs import Job
+from relearn.studies.study import load
 
 RECORD = "results/mini/runs/poisoning/filter/transfer/feature_collision/deep_knn/ResNet18/seed0/record.json"
 RUN = Job(
@@ -43,7 +43,7 @@ def test_each_run_stands_under_its_study_and_step() -> None:
     names = {study: {step: list(runs) for step, runs in steps.items()} for study, steps in found.items()}
     # A step without runs is there, too: DVC's stages name it.
     assert names == {
-        "poisoning": {step: [NAME] if step == "filter" else [] for step in cli.STEPS},
+        "poisoning": {step: [NAME] if step == "filter" else [] for step in load("poisoning").steps},
         "all": {"render": ["render"]},
     }
     assert found["poisoning"]["filter"][NAME].split()[0] == RUN.code
@@ -77,6 +77,6 @@ def test_it_is_printed_or_written_whole(
     assert code.main(parser.parse_args([])) == 0
     assert json.loads(capsys.readouterr().out) == versions([RUN])
     out = tmp_path / "new" / "code.json"
-    assert code.main(parser.parse_args(["train_all", "--scale", "small", "--out", str(out)])) == 0
+    assert code.main(parser.parse_args(["poisoning", "--scale", "small", "--out", str(out)])) == 0
     assert json.loads(out.read_text()) == versions([RUN])
-    assert asked == [([], {}), (["train_all"], {"scale": "small"})]
+    assert asked == [([], {}), (["poisoning"], {"scale": "small"})]

@@ -505,13 +505,15 @@ def test_chance_is_not_the_same_in_two_jobs(path: Path) -> None:
 REAL = """
 import sys
 from pathlib import Path
-from relearn import cli; from relearn.runs.warm import client as warm, server as warm_server
+from relearn import cli
+from relearn.runs.warm import client as warm, server as warm_server
+from relearn.studies import STUDIES
 from relearn.cli import warm as verb
 stamp = warm.stamp()
 verb.os.environ.update(verb.ALONE)
 assert not [problem for problem in verb.load() if not problem.startswith("relearn.")]
 def run(argv):
-    return cli.main(argv) if argv[0] in cli.STEPS else exec(argv[1])
+    return cli.main(argv) if argv[0] in STUDIES else exec(argv[1])
 server = warm_server.Server(Path(sys.argv[1]), run, stamp)
 print("ready", flush=True)
 server.serve()

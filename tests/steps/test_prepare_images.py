@@ -25,7 +25,7 @@ def run(out: Path, **changes: object) -> dict:
         out,
         study="poisoning",
         paper="zhu2022",
-        step="prepare",
+        step="prepare_images",
         labels={"dataset": str(settings["dataset"])},
         scale="mini",
         seed=0,

@@ -102,6 +102,7 @@ QUANTITIES = {
     "mcc": Quantity("filter", _number("mcc")),
 }
 
+
 def quantity(name: str) -> Quantity:
     """A quantity by name: one of QUANTITIES, ``<kind>_accuracy`` of the step ``evaluate_networks``, or a metric.
 
