@@ -170,7 +170,7 @@ def snakemake_job(shellcmd: str, record: str | None = None) -> SimpleNamespace:
 def test_a_job_is_read_from_its_command_as_the_program_reads_it() -> None:
     job = job_of(
         snakemake_job(
-            'relearn train --settings \'{"lr":0.1,"milestones":[1]}\' --code 0123456789abcdef'
+            'relearn poisoning train --settings \'{"lr":0.1,"milestones":[1]}\' --code 0123456789abcdef'
             " --input data in.a --input kept --input victims in.a in.b"
             " --label attack=clean --label victim=ResNeXt29-2x64d --seed 3 --threads 1 --scale small"
             " --device auto --precision fp32 --out $(dirname results/small/r/record.json) --log 'x.log'",

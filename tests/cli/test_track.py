@@ -16,6 +16,7 @@ import pytest
 from relearn import cli
 from relearn.cli import track
 from relearn.runs import provenance, record
+from relearn.studies import STUDIES
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +65,6 @@ def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytes
     ) as run:
         run.finish({})
     Path("stop").touch()
-    Path("artefacts.yaml").write_text("artefacts: {p.table1.1: {where: {step: t}}}\n")
     asked: list[Any] = []
     pytest.importorskip("mlflow")
     from relearn.tracking import importer as tracking
@@ -74,20 +74,15 @@ def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytes
         return tracking.Summary(created=1, problems=["one line"])
 
     monkeypatch.setattr(tracking, "follow", note)
-    words = ("--follow", "--stop-file", "stop", "--uri", "sqlite:///x.db", "--artefacts", "artefacts.yaml")
+    words = ("--follow", "--stop-file", "stop", "--uri", "sqlite:///x.db")
     assert track.main(parsed(*words)) == 0
-    artefacts = {"p.table1.1": {"where": {"step": "t"}}}
-    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, artefacts, 2.0)]
+    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, track.load_artefacts(), 2.0)]
 
 
-def test_the_project_s_own_artefacts_can_be_read() -> None:
-    file = Path(__file__).parents[2] / track.ARTEFACTS
-    found = track.load_artefacts(file)
+def test_the_artefacts_are_those_of_all_studies() -> None:
+    found = track.load_artefacts()
     assert found and all("where" in artefact for artefact in found.values())
-    assert track.load_artefacts(Path("absent.yaml")) == {}
-    Path("wrong.yaml").write_text("artefacts: [a]\n")
-    with pytest.raises(ValueError, match=r"wrong\.yaml: artefacts is list"):
-        track.load_artefacts(Path("wrong.yaml"))
+    assert {where["study"] for one in found.values() for where in one["where"]} == set(STUDIES)
 
 
 def test_a_folder_that_does_not_exist_is_named(

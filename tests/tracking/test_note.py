@@ -43,8 +43,8 @@ def test_the_command_fits_the_page_and_can_be_pasted() -> None:
     text = tracked.note(WHAT, Path("out dir"))
     assert text.startswith("Run it again:") and max(map(len, text.splitlines())) <= 100
     assert pasted_into_bash(text.split("```")[1]) == [
-        *("train", "--settings", canonical(SETTINGS), "--input", "substitutes", *WEIGHTS),
-        *("--label", "victim=DPN92", "--study", "poisoning", "--scale", "mini", "--seed", "0"),
+        *("poisoning", "train", "--settings", canonical(SETTINGS), "--input", "substitutes", *WEIGHTS),
+        *("--label", "victim=DPN92", "--scale", "mini", "--seed", "0"),
         *("--code", "v", "--device", "cpu", "--precision", "fp32", "--threads", "1", "--out", "out dir"),
     ]
 

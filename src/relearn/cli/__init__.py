@@ -37,7 +37,8 @@ def main(argv: list[str] | None = None) -> int:
     if name == "--version":
         print(f"relearn {__version__}")
         return 0
-    if name in STUDIES:
+    options_follow = len(argv) > 1 and argv[1].startswith("-")
+    if name in STUDIES and not (name in VERBS and options_follow):  # `robustness` is a study and a verb
         return _step(load(name), argv)
     if name not in VERBS:
         return _unknown(name, (*VERBS, *STUDIES), "no verb or study")
