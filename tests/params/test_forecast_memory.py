@@ -175,11 +175,6 @@ BEYOND: dict[str, tuple[dict[str, Any], str, str]] = {
         "l2_attention.figure_8.starts",
         "attention weights",
     ),
-    "l2_attention.L2Attention._ascents": (
-        {"l2_attention.figure_7.lengths": [2, 131_072]},
-        "l2_attention.figure_7.starts",
-        "attention weights",
-    ),
     "l2_attention.Inversion._memory": (
         {"l2_attention.inversion.lengths": [16, 131_072]},
         "l2_attention.inversion.batch",

@@ -365,7 +365,7 @@ def withstand(
             "notes", ["mce_frac: relative to AlexNet's published errors, 15 corruptions of set c"]
         )
     files = {"sets.csv": rows, "attacks.csv": [{**attack, "accuracy_frac": accuracy / 3}]}
-    return write_run(root, "robustness", "withstand", {"network": network}, metrics, files, **more)
+    return write_run(root, "robustness", "evaluate_robustness", {"network": network}, metrics, files, **more)
 
 
 class Chapter:

@@ -120,11 +120,6 @@ class Starts(Section):
         if self.top > self.starts:
             yield "top", f"found {self.top}, allowed: at most starts = {self.starts}"
 
-    def memory(self, length: int, dim: int, heads: int) -> Need:
-        """The inputs of all starts, and the attention weights of one start, in double precision."""
-        inputs = Tensor("inputs", (("starts", self.starts), ("length", length), ("dim", dim)), DOUBLE)
-        return Need(("starts",), self.starts, (inputs, attention(1, heads, length, DOUBLE)))
-
 
 class Ascent(Starts):
     lengths: Lengths
@@ -143,7 +138,10 @@ class Growth(Starts):
 
     @forecast
     def _memory(self) -> Iterator[Need]:
-        yield self.memory(self.length, self.dim, self.heads)
+        """The inputs of all starts, and the attention weights of one start, in double precision."""
+        sizes = (("starts", self.starts), ("length", self.length), ("dim", self.dim))
+        weights = attention(1, self.heads, self.length, DOUBLE)
+        yield Need(("starts",), self.starts, (Tensor("inputs", sizes, DOUBLE), weights))
 
 
 class Inversion(Section):
@@ -250,11 +248,6 @@ class L2Attention(Section):
     def _timed(self) -> Iterator[Need]:
         tensors = self._transformer(self.clock, max(self.clock.layers), self.clock.batch_size)
         yield Need(("clock", "dim"), self.clock.dim, tensors)
-
-    @forecast
-    def _ascents(self) -> Iterator[Need]:
-        need = self.figure_7.memory(self.figure_7.lengths[-1], 1, 1)
-        yield need._replace(path=("figure_7", *need.path))
 
     def _transformer(self, sizes: Any, layers: int, batch: int) -> tuple[Tensor, ...]:
         longest = self.characters.max_length + 1
