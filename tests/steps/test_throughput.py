@@ -20,7 +20,7 @@ SIDE: dict[str, Any] = dict(batch_size=1, size=32, classes=5, device="cpu", prec
 
 def step(out: Path, **changes: Any) -> int:
     settings = json.dumps({**SETTINGS, **changes})
-    words = ["throughput", "--study", "lipsformer", "--settings", settings, "--device", "cpu"]
+    words = ["lipsformer", "throughput", "--settings", settings, "--device", "cpu"]
     return cli.main([*words, "--out", str(out), "--label", "network=LipsFormer-Swin-T"])
 
 

@@ -9,7 +9,7 @@ from relearn.methods import ATTACKS, DEFENCES
 from relearn.models import MODELS
 from relearn.params.reading import ParamsError
 from relearn.studies import parameters
-from relearn.studies.poisoning import params
+from relearn.studies.poisoning import params, params_studies
 from relearn.studies.poisoning.plan.poisons import FORM_OF, METHOD_OF
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -24,7 +24,7 @@ def problems(**own: Any) -> list[str]:
 
 
 def test_names_are_those_of_the_registries() -> None:
-    assert set(get_args(params.Architecture)) <= set(MODELS)
+    assert set(get_args(params_studies.Architecture)) <= set(MODELS)
     assert set(params.Filter.model_fields) == set(DEFENCES)
 
 
@@ -35,8 +35,8 @@ def test_every_attack_of_the_parameters_has_a_method_and_every_method_an_attack(
 
 
 def test_every_attack_of_a_study_has_its_section() -> None:
-    named_in_studies: set[str] = set(params.TransferStudy.model_fields)
-    for study in params.Studies.model_fields.values():
+    named_in_studies: set[str] = set(params_studies.TransferStudy.model_fields)
+    for study in params_studies.Studies.model_fields.values():
         for name in ("attacks", "attack"):
             if field := study.annotation.model_fields.get(name):  # type: ignore[union-attr]
                 node = field.annotation
