@@ -134,11 +134,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         moment: branches.variation(row for row in layers if row["moment"] == moment)
         for moment in ("start", "end")
     }
-    epoch = clock.spent / clock.steps * task.steps_per_epoch(size) if clock.steps else None
+    per_epoch = task.steps_per_epoch(size)
+    epoch = clock.spent / clock.steps * per_epoch if clock.steps >= per_epoch else None
     measured = {
         "branch_cv_start_ratio": variation["start"],
         "branch_cv_ratio": variation["end"],
-        "epoch_s": epoch,  # none in a process that only writes down a finished training
+        "epoch_s": epoch,  # none where this process has made less than an epoch
     }
     run.finish(
         {
