@@ -29,7 +29,8 @@ def documented() -> list[str]:
     ]
     found: set[str] = set()
     for page in pages:
-        for line in page.read_text().replace("\\\n", " ").splitlines():
+        text = re.sub(r"\$\(if .*?\)\)", "", page.read_text())  # Make's own condition
+        for line in text.replace("\\\n", " ").splitlines():
             quoted = re.findall(r"`(snakemake [^`]+)`", line)
             whole = re.findall(r"(?:^\$ |^| |- |cmd: )(snakemake(?: [^#`]+)?)(?:#.*)?$", line)
             found |= {one.strip() for one in quoted or whole}

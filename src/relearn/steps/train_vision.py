@@ -135,11 +135,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         for moment in ("start", "end")
     }
     per_epoch = task.steps_per_epoch(size)
-    epoch = clock.spent / clock.steps * per_epoch if clock.steps >= per_epoch else None
+    epoch = clock.spent / clock.steps * per_epoch if fitted.history and clock.steps else None
     measured = {
         "branch_cv_start_ratio": variation["start"],
         "branch_cv_ratio": variation["end"],
-        "epoch_s": epoch,  # none where this process has made less than an epoch
+        "epoch_s": epoch,  # none before an epoch is over, nor where an earlier process made them all
     }
     run.finish(
         {
