@@ -42,5 +42,5 @@ rule render:
 
 rule render_all:
     input:
-        map(str, rules.render.output),  # without what they are flagged with as outputs
+        [str(file) for file in rules.render.output],  # without their flags as outputs; an iterator would lose the first
     localrule: True
