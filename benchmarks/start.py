@@ -74,7 +74,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Server]:
-    command = [sys.executable, "-m", "relearn.cli", "warm", "--socket", str(folder / "warm.sock")]
+    command = [sys.executable, "-m", "relearn", "warm", "--socket", str(folder / "warm.sock")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         server = Server(process.pid, folder / "warm.sock")
         while not server.socket.exists() and process.poll() is None:

@@ -134,7 +134,7 @@ def test_without_the_program_the_checkout_serves(shell: Shell) -> None:
     first = job_at("one")
     assert shell(first) == (0, records(first))
     said = (shell.root / "calls.txt").read_text()
-    assert said == f"src -m relearn.cli train --label a b {first.record}\n"
+    assert said == f"src -m relearn train --label a b {first.record}\n"
 
 
 def test_the_script_is_plain() -> None:

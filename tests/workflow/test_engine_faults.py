@@ -44,7 +44,7 @@ class Checkout:
         self.scratch, self.root = scratch, scratch.root
         program = self.root / "bin/relearn"
         program.write_text(
-            f'#!/bin/sh\n[ "$1" = track ] && exit 0\nexec "{sys.executable}" -m relearn.cli "$@"\n'
+            f'#!/bin/sh\n[ "$1" = track ] && exit 0\nexec "{sys.executable}" -m relearn "$@"\n'
         )
         scratch.set(SHORT | dict(only_senet(yaml.safe_load((self.root / "params.yaml").read_text()))))
         self.engines: list[subprocess.Popen[bytes]] = []

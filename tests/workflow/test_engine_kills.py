@@ -97,7 +97,7 @@ class Pipeline:
 
     def __init__(self, scratch: Any) -> None:
         self.scratch, self.root, self.lives = scratch, scratch.root, 0
-        (self.root / "bin/relearn").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m relearn.cli "$@"\n')
+        (self.root / "bin/relearn").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m relearn "$@"\n')
         scratch.set(SHORT | dict(only_senet(yaml.safe_load((self.root / "params.yaml").read_text()))))
         self.engine: subprocess.Popen[bytes] | None = None
         self.log = self.root / "engine.log"

@@ -66,7 +66,7 @@ def test_a_failed_job_stops_no_other_and_its_printed_command_can_be_pasted(scrat
     program.rename(pretended)
     # A real job: the pretended images hold no tensors, so it refuses them.
     program.write_text(
-        f'#!/bin/sh\n[ "$2" = split_overlap ] && exec python -m relearn.cli "$@"\nexec "{pretended}" "$@"\n'
+        f'#!/bin/sh\n[ "$2" = split_overlap ] && exec python -m relearn "$@"\nexec "{pretended}" "$@"\n'
     )
     program.chmod(0o755)
     done = scratch.run("snakemake", "--cores", "1", "--", *HALVES, ok=False)

@@ -202,7 +202,3 @@ def _cuda_devices(step: ModuleType, device: str) -> Callable[[], int]:
         return torch.cuda.device_count()
 
     return count
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -29,7 +29,7 @@ HEAD = """\
 # Bring the records back and say `relearn adopt FOLDER`, where FOLDER holds them.
 set -eu
 command -v relearn >/dev/null 2>&1 || relearn() {{
-  PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}" "${{PYTHON:-python3}}" -m relearn.cli "$@"
+  PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}" "${{PYTHON:-python3}}" -m relearn "$@"
 }}
 # made RECORD RUN CODE INPUT...: is there a record of this run and this code, and is no input newer?
 made() {{
