@@ -123,7 +123,7 @@ def test_the_ball_is_around_the_watermarked_base() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mu": 0.0}, "mu is 0.0; a positive number"),
+        ({"mu": 0.0}, "mu is 0.0; allowed: a positive number"),
         ({"watermark": 1.0}, "watermark is 1.0; allowed: 0 <= watermark < 1"),
         ({"substitutes": [Linear(32, 5), Linear(32, 5)]}, "substitutes: 2 networks; allowed: one"),
     ],

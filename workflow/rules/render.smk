@@ -9,7 +9,7 @@ RECORDS = [file for study in STUDIES for file in getattr(rules, study).input]
 
 rule render:
     input:
-        records=[file for file in RECORDS if file.endswith("/record.json")],
+        records=[file for file in RECORDS if Path(file).name == "record.json"],
         reported=[
             path  # relative: a checkout that has moved is not stale
             for study in all_studies()

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 from relearn.params.forecast_memory import Need, refused
@@ -116,16 +117,24 @@ def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
 
 
 def _found(section: Section, root: Section, mark: str) -> Iterator[Any]:
-    """What the marked methods of a section yield, in the order of their definition, base classes first."""
-    named = {name: None for base in reversed(type(section).__mro__) for name in vars(base)}
-    for name in named:
-        method = inspect.getattr_static(type(section), name, None)
-        if getattr(method, mark, False):
-            arguments = (root,) if len(inspect.signature(method).parameters) > 1 else ()
-            try:
-                yield from method(section, *arguments)
-            except Unsettled:
-                continue
+    """What the marked methods of a section yield."""
+    for method, takes_root in _marked(type(section), mark):
+        try:
+            yield from method(section, root) if takes_root else method(section)
+        except Unsettled:
+            continue
+
+
+@cache
+def _marked(model: type[Section], mark: str) -> list[tuple[Callable[..., Iterator[Any]], bool]]:
+    """The marked methods of a section in the order of their definition, base classes first, and which take the root."""
+    named = {name: None for base in reversed(model.__mro__) for name in vars(base)}
+    methods = [inspect.getattr_static(model, name, None) for name in named]
+    return [
+        (method, len(inspect.signature(method).parameters) > 1)
+        for method in methods
+        if getattr(method, mark, False)
+    ]
 
 
 def _parts(key: str | Key) -> Key:
