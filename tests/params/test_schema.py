@@ -21,6 +21,7 @@ from relearn.params.strict_yaml import dotted
 from relearn.studies import parameters
 from relearn.studies.gradinit import params as schema_gradinit
 from relearn.studies.poisoning import params as schema
+from relearn.studies.poisoning import params_studies
 
 from ..studies.freelb import ranges as ranges_freelb
 from ..studies.gradinit import ranges as ranges_gradinit
@@ -214,7 +215,7 @@ def test_a_wrong_key_silences_only_the_rules_that_need_it() -> None:
 
 def test_names_are_those_of_the_rooms() -> None:
     assert get_args(parameters.schema().model_fields["scale"].annotation) == params.SCALES
-    assert {*get_args(schema.Architecture), *get_args(schema_gradinit.NetworkName)} == set(models.MODELS)
+    assert {*get_args(params_studies.Architecture), *get_args(schema_gradinit.NetworkName)} == set(models.MODELS)
     assert set(get_args(schema_gradinit.CorpusOf.model_fields["dataset"].annotation)) == set(data.CORPORA)
 
 

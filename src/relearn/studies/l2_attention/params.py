@@ -238,9 +238,8 @@ class L2Attention(Section):
     @forecast
     def _models(self) -> Iterator[Need]:
         sizes, recipes = self.network, (self.depths.warmup, self.depths.fixed)
-        deepest = max(
-            depth for recipe in recipes for depths in dict(recipe).values() for depth in depths or [1]
-        )
+        named = [depth for recipe in recipes for depths in dict(recipe).values() for depth in depths]
+        deepest = max(named, default=1)
         tensors = self._transformer(sizes, deepest, self.train.batch_size)
         yield Need(("network", "dim"), sizes.dim, tensors)
 
