@@ -15,7 +15,21 @@ from relearn.data.arrays import load_prepared
 def digits(tmp_path_factory):
     out = tmp_path_factory.mktemp("digits") / "runs/prepare"
     split = {"dataset": "digits", **setups.load()["digits-mini-v1"].split}
-    assert cli.main(["prepare", "--settings", json.dumps(split), "--out", str(out), "--device", "cpu"]) == 0
+    assert (
+        cli.main(
+            [
+                "poisoning",
+                "prepare_images",
+                "--settings",
+                json.dumps(split),
+                "--out",
+                str(out),
+                "--device",
+                "cpu",
+            ]
+        )
+        == 0
+    )
     return out / "data.safetensors"
 
 
@@ -29,7 +43,12 @@ def test_cifar10_gives_its_setups(name, tmp_path):
     setup = setups.load()[name]
     settings = json.dumps({"dataset": "cifar10", **setup.split})
     out = tmp_path / "runs/prepare"
-    assert cli.main(["prepare", "--settings", settings, "--out", str(out), "--device", "cpu"]) == 0
+    assert (
+        cli.main(
+            ["poisoning", "prepare_images", "--settings", settings, "--out", str(out), "--device", "cpu"]
+        )
+        == 0
+    )
     assert setup.faults(load_prepared(out / "data.safetensors")) == []
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relearn.measures.glue_scores import KINDS, RECORD_NAMES, entailment_answers, overall, scores
 
-TABLE = Path(__file__).resolve().parents[2] / "workflow" / "reported" / "zhu2022.table3.2.csv"
+TABLE = Path(__file__).resolve().parents[2] / "src/relearn/studies/freelb/reported/zhu2022.table3.2.csv"
 ROWS = ("BERT-base", "FreeLB-BERT", "MT-DNN", "XLNet-Large", "RoBERTa", "FreeLB-RoB", "Human")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from functools import cache, partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,7 +25,6 @@ from relearn.measures.model_counts import (
 
 from ..report.conftest import numbers
 
-REPORTED = Path(__file__).parents[2] / "workflow/reported"
 BUILDS = {
     "Swin-T": "swin_tiny_patch4_window7_224",
     "Swin-L": "swin_large_patch4_window7_224",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +24,6 @@ from relearn.models import create
 
 from ..report.conftest import numbers
 
-REPORTED = Path(__file__).parents[2] / "workflow/reported"
 NAMES = {  # the tables' words for a network
     "VGG-19 w/o BN": "VGG-19",
     "VGG-19 w/ BN": "VGG-19-BN",

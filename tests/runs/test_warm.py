@@ -23,7 +23,7 @@ from relearn.runs import orphan_guard as parents
 from relearn.runs.warm import client as warm
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="warm starts need Linux")
-PACKAGE = Path(warm.__file__).resolve().parent
+PACKAGE = Path(warm.__file__).resolve().parents[2]
 SOURCE = {"": PACKAGE.parent}  # see `source`
 
 # A job is a piece of Python, so that a test says what it does; server and client are the real ones.
@@ -543,7 +543,17 @@ NETWORK = {"architecture": "ResNet18", "width": 0.125, "depth": 0.25, "dropout":
 def relearn(
     folder: Path, path: Path | str, step: str, settings: dict[str, Any], out: str, *more: str
 ) -> None:
-    words = [step, "--settings", json.dumps(settings), "--out", f"runs/{out}", "--device", "cpu", *more]
+    words = [
+        "poisoning",
+        step,
+        "--settings",
+        json.dumps(settings),
+        "--out",
+        f"runs/{out}",
+        "--device",
+        "cpu",
+        *more,
+    ]
     command = [sys.executable, "-m", "relearn", *words]
     subprocess.run(command, cwd=folder, env=environment(path), check=True)
 
@@ -554,7 +564,7 @@ def test_a_warm_run_is_the_cold_run(tmp_path: Path) -> None:
     with server(path, REAL):
         told = []
         (tmp_path / "cold").mkdir()
-        relearn(tmp_path / "cold", "off", "prepare", SPLIT, "data")
+        relearn(tmp_path / "cold", "off", "prepare_images", SPLIT, "data")
         shutil.copytree(tmp_path / "cold", tmp_path / "warm")
         for one in ("off", path):
             folder = tmp_path / ("cold" if one == "off" else "warm")

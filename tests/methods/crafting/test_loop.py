@@ -185,7 +185,7 @@ def test_bfloat16_stays_near_float32(problem) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eps": 0}, "eps is 0; a positive number"),
+        ({"eps": 0}, "eps is 0; allowed: a positive number"),
         ({"lr": -1}, "lr is -1"),
         ({"iterations": 0}, "iterations is 0"),
         ({"target_batch": 0}, "target_batch is 0"),
