@@ -185,7 +185,7 @@ def test_a_person_finds_the_cell_of_a_table_at_once() -> None:
     (data,) = run.inputs.dataset_inputs
     assert data.dataset.digest == record.digest("data.bin")[:16] and data.tags[0].value == "data"
     for part in (
-        "relearn train \\\n  --settings '",
+        "relearn poisoning train \\\n  --settings '",
         "--input data data.bin",
         "--label victim=DPN92",
         "--out results/mini/runs",
@@ -312,7 +312,7 @@ import json, os, shutil, signal, sys, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
 sys.path.insert(0, os.environ["TESTS"])
-import test_tracking
+import test_importer
 from relearn.tracking import importer as tracking
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
@@ -351,7 +351,7 @@ def doomed():
 
 def healed():
     tracking.import_spool(root)
-    Path("state.json").write_text(json.dumps([test_tracking.state(), test_tracking.points()]))
+    Path("state.json").write_text(json.dumps([test_importer.state(), test_importer.points()]))
 
 def reset():
     shutil.rmtree("mlartifacts", ignore_errors=True)
