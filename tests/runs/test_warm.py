@@ -382,6 +382,7 @@ def test_without_a_server_that_answers_the_start_is_plain_and_silent(tmp_path: P
                 listener.bind(name)
             if kind != "stale":
                 listener.listen()
+                listener.settimeout(120)  # a client that dies early shall not hang the tests
         if kind in ("closes", "leaves", "babbles"):
             with client(place, HARMLESS) as process:
                 connection = listener.accept()[0]
