@@ -111,7 +111,7 @@ class CrossShapedAttention(nn.Module):
             inside = torch.ones(self.grid, dtype=torch.bool, device=qkv.device)
             inside = pad(inside, (0, right, 0, down)).view(counts[0], stripe[0], counts[1], stripe[1])
             seen = inside.transpose(1, 2).reshape(counts[0] * counts[1], 1, 1, -1).repeat(batch, 1, 1, 1)
-        local = lepe(v.mT.reshape(len(v), -1, *stripe)).reshape(*v.mT.shape).mT
+        local = lepe(v.mT.reshape(v.shape[0], -1, *stripe)).reshape(*v.mT.shape).mT
         mixed = self._attend(q, k, v, seen) + local
         back = mixed.reshape(batch, *counts, -1, *stripe, mixed.shape[-1]).permute(0, 3, 1, 4, 2, 5, 6)
         return back.flatten(2, 3).flatten(3, 4)[:, :, :height, :width]

@@ -208,7 +208,7 @@ class ResidualViT(nn.Module):
         if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
         x = self.patch_embed(x)
-        token = None if self.cls_token is None else self.cls_token.expand(len(x), -1, -1)
+        token = None if self.cls_token is None else self.cls_token.expand(x.shape[0], -1, -1)
         if token is not None and self.class_token == "from_start":
             x = torch.cat([token, x], 1)
         x = self.blocks(x + self.pos_embed)

@@ -48,7 +48,7 @@ class Stage(nn.Module):
         grid = x.shape[1], x.shape[2]
         x = x.flatten(1, 2)
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)
         for block in self.blocks:
             x = block(x, grid)
         return x, grid
