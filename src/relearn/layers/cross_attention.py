@@ -120,7 +120,9 @@ class CrossAttention(nn.Module):
         if values is not None:
             self._check("values", values, self.vdim)
             if values.shape[1] != keys.shape[1]:
-                raise ValueError(f"values: {values.shape[1]} tokens (allowed: as many as keys, {keys.shape[1]})")
+                raise ValueError(
+                    f"values: {values.shape[1]} tokens (allowed: as many as keys, {keys.shape[1]})"
+                )
         seen = None
         if mask is not None:
             full = (x.shape[0], self.heads, x.shape[1], keys.shape[1])

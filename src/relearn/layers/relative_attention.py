@@ -56,7 +56,9 @@ class RelativeAttention(nn.Module):
         """Return outputs (B, n, D) of ``x`` (B, n, D); ``cache`` (B, m, D) holds the inputs at the preceding positions."""
         if x.dim() != 3 or x.shape[2] != self.dim or x.shape[1] == 0:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, n, {self.dim}) with n >= 1)")
-        if cache is not None and (cache.dim() != 3 or (cache.shape[0], cache.shape[2]) != (x.shape[0], self.dim)):
+        if cache is not None and (
+            cache.dim() != 3 or (cache.shape[0], cache.shape[2]) != (x.shape[0], self.dim)
+        ):
             raise ValueError(f"cache: shape {tuple(cache.shape)} (allowed: ({x.shape[0]}, m, {self.dim}))")
         fresh = x.shape[1]
         rows = self.kv(x) if cache is None else torch.cat([self.kv(cache), self.kv(x)], 1)
