@@ -121,8 +121,8 @@ def test_names_and_timm(timm):
     assert isinstance(
         timm.create_model("cvt_ls_13", **TINY | dict(num_classes=0)).get_classifier(), nn.Identity
     )
-    with pytest.raises(ValueError, match="features_only: True for cvt_13"):
-        timm.create_model("cvt_13", features_only=True, **TINY)
+    features = timm.create_model("cvt_13", features_only=True, **TINY)
+    assert features.feature_info.channels() == [one["num_chs"] for one in net.feature_info]
 
 
 def test_dropout_is_where_it_is_said():

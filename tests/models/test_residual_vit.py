@@ -289,8 +289,11 @@ def test_a_new_last_layer():
     net.reset_classifier(0)
     assert net(images()).shape == (2, 12)
     assert made(num_classes=0, residual="fixup").last is None
-    with pytest.raises(ValueError, match="global_pool: 'avg'"):
-        net.reset_classifier(5, "avg")
+    net.reset_classifier(5, "avg")
+    tokens = net.forward_features(images())
+    torch.testing.assert_close(net.forward_head(tokens, pre_logits=True), tokens[:, 1:].mean(1))
+    with pytest.raises(ValueError, match="global_pool: 'map'"):
+        net.reset_classifier(5, "map")
 
 
 def test_the_names(timm):

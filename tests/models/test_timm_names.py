@@ -65,7 +65,7 @@ def test_a_name_builds_its_network_with_any_size(timm, name):
     torch.manual_seed(0)
     features = timm.create_model(name, features_only=True, **FORMS[name]).eval()
     assert [tuple(one.shape) for one in features(images)] == [(2, 8, 8, 8), (2, 4, 4, 16)]
-    assert features.feature_info.channels() == [8, 16]
+    assert features.feature_info.channels() == [8, 16] and str(features.output_fmt.value) == "NHWC"
 
 
 @pytest.mark.parametrize(("name", "head"), [("residual_deit_tiny", "dense"), ("lrformer_depth6", "gp")])
@@ -77,8 +77,9 @@ def test_a_name_builds_a_network_without_stages(timm, name, head):
     assert net(torch.rand(2, 3, 32, 32)).shape == (2, 3)
     assert net.default_cfg["classifier"] == "head" and net.get_submodule("head") is net.get_classifier()
     assert net.get_submodule(net.default_cfg["first_conv"]).weight.shape == (8, 3, 16, 16)
-    with pytest.raises(ValueError, match=f"features_only: True for {name}"):
-        timm.create_model(name, features_only=True, **TINY_VIT)
+    features = timm.create_model(name, features_only=True, **TINY_VIT)
+    assert [tuple(one.shape) for one in features(torch.rand(2, 3, 32, 32))] == [(2, 8, 2, 2)] * 2
+    assert features.feature_info.reduction() == [16, 16]
 
 
 def test_there_are_no_published_weights(timm):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.cosine_core import CosineCore, Form, cosine_attention, normalise
+from relearn.layers.own_backward import own_backward
 from relearn.layers.self_attention import merge
 from relearn.maths.cosine_bounds import cosine_bound
 
@@ -105,10 +106,10 @@ class CosineAttention(nn.Module):
                 W (the windows of one image are consecutive). Each row must see at least one token.
         """
         rows = self._rows(x)
-        added = self._added(bias, mask, len(x), x.shape[1], rows.dtype)
+        added = self._added(bias, mask, x.shape[0], x.shape[1], rows.dtype)
         if not self.fused:
             return self.proj(cosine_attention(rows, added, self.form))
-        if bias is not None and added is not None and x.device.type == "cpu" and len(x):
+        if bias is not None and added is not None and own_backward(x):
             return self.proj(CosineCore.apply(rows, added, self.form))
         q, k, v = self._hats(rows)
         batch, heads, length, width = q.shape
@@ -123,10 +124,10 @@ class CosineAttention(nn.Module):
     def probabilities(self, x: Tensor, *, bias: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Return the attention weights (B, H, N, N), for inspection; rows sum to 1."""
         q, k, _ = self._hats(self._rows(x))
-        added = self._added(bias, mask, len(x), x.shape[1], q.dtype)
+        added = self._added(bias, mask, x.shape[0], x.shape[1], q.dtype)
         logits = self.tau * (q @ k.mT)
         if added is not None:
-            logits = logits + added.repeat(len(x) // len(added), 1, 1, 1)
+            logits = logits + added.repeat(x.shape[0] // len(added), 1, 1, 1)
         return logits.softmax(-1)
 
     def maps(self) -> tuple[Tensor, Tensor, Tensor]:

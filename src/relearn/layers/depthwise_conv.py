@@ -8,9 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from relearn.layers.own_backward import own_backward
+
 IMAGE_ENTRIES = (
     2**17
 )  # the weight's gradient takes images in groups of at most this many entries, at least one image
+
+
+ONE_DNN = torch.backends.mkldnn.is_available()  # asked once: a compiler cannot trace the question
 
 
 class DepthwiseConv2d(nn.Conv2d):
@@ -23,7 +28,7 @@ class DepthwiseConv2d(nn.Conv2d):
     kernel by 180 degrees. Both gradients are depth-wise convolutions themselves; for the weight, the gradient of an image
     is the kernel. oneDNN's forward kernel computes them at full speed, whereas its own kernel for the gradient of a
     depth-wise weight is 3 to 50 times slower on channels-last images. This path is used for float32 on a CPU
-    outside autocast; otherwise the layer is an ordinary ``nn.Conv2d``.
+    outside autocast and outside a compiler; otherwise the layer is an ordinary ``nn.Conv2d``.
 
     Shapes: x (B, D, H, W); the output has the shape and memory format of x.
 
@@ -42,10 +47,9 @@ class DepthwiseConv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         fast = (
-            len(x) > 0
-            and x.device.type == "cpu"
+            ONE_DNN
+            and own_backward(x)
             and x.dtype == self.weight.dtype == torch.float32
-            and torch.backends.mkldnn.is_available()
             and not torch.is_autocast_enabled("cpu")
         )
         return Depthwise.apply(x, self.weight, self.bias) if fast else super().forward(x)

@@ -21,7 +21,7 @@ class GeluLinear(nn.Linear):
     """
 
     def forward(self, z: Tensor) -> Tensor:
-        return GeluProduct.apply(z, self.weight, self.bias)
+        return gelu_product(z, self.weight, self.bias)
 
 
 class GeluPointwiseConv2d(nn.Conv2d):
@@ -37,7 +37,14 @@ class GeluPointwiseConv2d(nn.Conv2d):
         super().__init__(dim, dim, 1)
 
     def forward(self, z: Tensor) -> Tensor:
-        return GeluProduct.apply(z.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
+        return gelu_product(z.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
+
+
+def gelu_product(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the formula of :class:`GeluLinear`; in a compiled graph, which decides itself what it stores, in two steps."""
+    if torch.compiler.is_compiling():
+        return linear(gelu(z), weight, bias)
+    return GeluProduct.apply(z, weight, bias)
 
 
 class GeluProduct(torch.autograd.Function):

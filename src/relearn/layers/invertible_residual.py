@@ -155,7 +155,9 @@ class InvertibleResidual(nn.Module):
                 point = x.requires_grad_()
                 value = f(point)
 
-            def adjoint(gradient: Tensor) -> Tensor:
+            def adjoint(gradient: Tensor | None) -> Tensor | None:
+                if gradient is None:  # torch's way to say zero
+                    return None
                 if not bool(gradient.isfinite().all()):
                     return gradient
                 part = needed / (1 + largest) * self._size(gradient, DUAL[self.norm])

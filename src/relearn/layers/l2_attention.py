@@ -180,7 +180,8 @@ class L2Attention(SelfAttention):
         bound = bound.clamp_min(torch.finfo(bound.dtype).tiny)  # a layer with zero weights is the zero map
         return self.out.weight * (self.scale / bound).to(self.out.weight.dtype), None
 
-    def _must_see_itself(self) -> bool:
+    @property
+    def must_see_itself(self) -> bool:
         return self.contractive is not None
 
     def _inner(self) -> Tensor:

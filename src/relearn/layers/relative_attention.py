@@ -56,8 +56,10 @@ class RelativeAttention(nn.Module):
         """Return outputs (B, n, D) of ``x`` (B, n, D); ``cache`` (B, m, D) holds the inputs at the preceding positions."""
         if x.dim() != 3 or x.shape[2] != self.dim or x.shape[1] == 0:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, n, {self.dim}) with n >= 1)")
-        if cache is not None and (cache.dim() != 3 or (len(cache), cache.shape[2]) != (len(x), self.dim)):
-            raise ValueError(f"cache: shape {tuple(cache.shape)} (allowed: ({len(x)}, m, {self.dim}))")
+        if cache is not None and (
+            cache.dim() != 3 or (cache.shape[0], cache.shape[2]) != (x.shape[0], self.dim)
+        ):
+            raise ValueError(f"cache: shape {tuple(cache.shape)} (allowed: ({x.shape[0]}, m, {self.dim}))")
         fresh = x.shape[1]
         rows = self.kv(x) if cache is None else torch.cat([self.kv(cache), self.kv(x)], 1)
         length = rows.shape[1]
@@ -67,10 +69,9 @@ class RelativeAttention(nn.Module):
         u, v_bias = (factor * self.biases.to(q.dtype)).unsqueeze(2)
         distances = torch.arange(length - 1, -1, -1, device=x.device, dtype=self.positions.weight.dtype)
         table = self.positions(sinusoids(distances, self.dim)).to(q.dtype).unflatten(1, (self.heads, -1))
-        by_distance = ((q + v_bias) @ table.permute(1, 2, 0)).contiguous()
+        by_distance = (q + v_bias) @ table.permute(1, 2, 0)
         # in row i, the distance m + i - j is at column n - 1 - i + j
-        strides = (*by_distance.stride()[:2], length - 1, 1)
-        shifted = by_distance.as_strided(by_distance.shape, strides, by_distance.storage_offset() + fresh - 1)
+        shifted = by_distance.flatten(2)[..., fresh - 1 :].unfold(2, length, max(length - 1, 1))
         hidden = torch.ones(fresh, length, dtype=torch.bool, device=x.device).triu(length - fresh + 1)
         weights = ((q + u) @ k.mT + shifted).masked_fill(hidden, -torch.inf).softmax(3)
         mixed = dropout(weights, self.dropout, self.training) @ v

@@ -58,7 +58,7 @@ class ScaledResidual(nn.Module):
         """Return the stream after the branch, shaped like ``x``."""
         weight: Tensor | None = self.alpha
         if self.training and self.drop_path:
-            keep = x.new_empty(len(x), *[1] * (x.dim() - 1)).bernoulli_(1 - self.drop_path)
+            keep = x.new_empty(x.shape[0], *[1] * (x.dim() - 1)).bernoulli_(1 - self.drop_path)
             keep = keep / (1 - self.drop_path)
             weight = keep if weight is None else weight * keep
         return x + branch if weight is None else torch.addcmul(x, weight, branch)

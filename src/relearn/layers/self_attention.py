@@ -32,6 +32,9 @@ class SelfAttention(nn.Module):
     ``scaled_dot_product_attention`` computes them in blocks. It supports only first derivatives in reverse mode. Without
     ``fused`` the layer uses ordinary tensor operations, which ``torch.func`` (jvp, vjp, vmap) and double backward accept.
 
+    ``torch.compile`` and ``torch.export`` trace the layer as one graph. A mask whose values are wrong then makes the graph raise
+    ``RuntimeError`` instead of ``ValueError``, because the values are known only when the graph runs.
+
     Non-finite inputs are not filtered. They make all outputs of their own sequence NaN, even of rows that do not see them (0
     times NaN is NaN), but affect no other sequence.
 
@@ -114,7 +117,9 @@ class SelfAttention(nn.Module):
     def _last_map(self, length: int, masked: bool) -> tuple[Tensor, Tensor | None]:
         return self.out.weight, self.out.bias
 
-    def _must_see_itself(self) -> bool:
+    @property
+    def must_see_itself(self) -> bool:
+        """Whether a mask may hide no token from itself: in a contractive layer, whose bound does not hold otherwise."""
         return False
 
     def _add_batch_axis(self, x: Tensor) -> Tensor:
@@ -129,7 +134,7 @@ class SelfAttention(nn.Module):
         if mask is None:
             return None
         full = (x.shape[0], self.heads, x.shape[1], x.shape[1])
-        return check_mask(mask, full, causal=causal, must_see_itself=self._must_see_itself())
+        return check_mask(mask, full, causal=causal, must_see_itself=self.must_see_itself)
 
     def _weights(
         self, q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None, causal: bool
@@ -217,18 +222,24 @@ def check_mask(
     mask = mask.reshape(shape)
     if causal:
         mask = mask & triangle(full[3], mask.device)
-    blind = ~mask.any(-1)
-    if blind.any():
-        b, h, i = blind.nonzero()[0].tolist()
-        raise ValueError(
-            f"mask: row {i} of sequence {b}, head {h}, sees nothing (allowed: at least one token a row)"
-        )
+    refuse_where(~mask.any(-1), "row", "sees nothing (allowed: at least one token a row)")
     if must_see_itself:
-        hidden = ~mask.expand(*mask.shape[:2], *full[2:]).diagonal(dim1=-2, dim2=-1)
-        if hidden.any():
-            b, h, i = hidden.nonzero()[0].tolist()
-            raise ValueError(
-                f"mask: token {i} of sequence {b}, head {h}, is hidden from itself (allowed in a contractive layer: "
-                "every token sees itself; its bound does not hold otherwise)"
-            )
+        refuse_where(
+            ~mask.expand(*mask.shape[:2], *full[2:]).diagonal(dim1=-2, dim2=-1),
+            "token",
+            "is hidden from itself (allowed in a contractive layer: every token sees itself; its bound does not hold otherwise)",
+        )
     return mask
+
+
+def refuse_where(wrong: Tensor, who: str, why: str) -> None:
+    """Raise where a row of ``wrong`` (B, H, N) is True; in a compiled graph when it runs, without the row's place.
+
+    Raises:
+        ValueError: some entry is True.
+    """
+    if torch.compiler.is_compiling():
+        torch._assert_async(~wrong.any(), f"mask: some {who} {why}")
+    elif wrong.any():
+        b, h, i = wrong.nonzero()[0].tolist()
+        raise ValueError(f"mask: {who} {i} of sequence {b}, head {h}, {why}")

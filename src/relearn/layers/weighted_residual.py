@@ -58,7 +58,7 @@ class WeightedResidual(nn.Module):
         shape[self.axis] = self.dim
         alpha = self.alpha.view(shape)
         if self.training and self.drop_path:
-            keep = x.new_empty(len(x), *[1] * (x.dim() - 1)).bernoulli_(1 - self.drop_path)
+            keep = x.new_empty(x.shape[0], *[1] * (x.dim() - 1)).bernoulli_(1 - self.drop_path)
             alpha = alpha * (keep / (1 - self.drop_path) if self.rescale else keep)
         return torch.addcmul(x, alpha, branch)
 

@@ -34,7 +34,10 @@ def spectral_normal_(tensor: Tensor, generator: torch.Generator | None = None) -
     dtype = torch.promote_types(tensor.dtype, torch.float32)
     here = tensor.dtype == dtype and tensor.device.type == "cpu" and tensor.is_contiguous()
     drawn = (tensor if here else torch.empty(tensor.shape, dtype=dtype)).normal_(generator=generator)
-    drawn.div_(largest_singular_value(drawn.flatten(1)))
+    with torch.autocast(
+        "cpu", enabled=False
+    ):  # networks may be built under autocast; a norm needs the precision of the draw
+        drawn.div_(largest_singular_value(drawn.flatten(1)))
     return tensor if here else tensor.copy_(drawn)
 
 

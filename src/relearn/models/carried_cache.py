@@ -46,7 +46,7 @@ class CarriedCache(nn.Module):
         self.register_buffer("memory", torch.zeros(shape, dtype=like.dtype, device=like.device))
 
     def forward(self, inputs: Tensor, fresh: Tensor) -> Tensor:
-        rows = len(inputs)  # fewer than B if several processes share a batch
+        rows = inputs.shape[0]  # fewer than B if several processes share a batch
         cache = None if bool(fresh.all()) else list(self.memory[:, :rows].unbind())
         logits: Tensor
         logits, kept = self.net(inputs, cache=cache)

@@ -72,9 +72,7 @@ class CrossShapedAttention(nn.Module):
         for name, value in {"tau": tau, "nu": nu, "eps": eps, "split": split}.items():
             if not value > 0:
                 raise ValueError(f"{name}: {value} (allowed: a positive number)")
-        self.stripes = [grid]
-        if max(grid) > split:
-            self.stripes = [(grid[0], min(split, grid[1])), (min(split, grid[0]), grid[1])]
+        self.stripes = _stripes(grid, split)
         if heads % len(self.stripes):
             raise ValueError(f"heads: {heads} in two directions (allowed: an even number)")
         self.dim, self.heads, self.grid, self.split = dim, heads, grid, split
@@ -86,6 +84,24 @@ class CrossShapedAttention(nn.Module):
         width = dim // len(self.stripes)
         self.lepe = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1, groups=width) for _ in self.stripes)
         self.proj = nn.Linear(dim, dim)
+
+    def check_input_size(self, grid: tuple[int, int], split: int | None = None) -> None:
+        """Raise ValueError if :meth:`set_input_size` cannot take these arguments."""
+        split = self.split if split is None else split
+        if split < 1:
+            raise ValueError(f"window_size: {split} (allowed: a width >= 1)")
+        count = len(_stripes(grid, split))
+        if count != len(self.stripes):
+            raise ValueError(
+                f"img_size: a stage of {grid[0]} x {grid[1]} tokens needs {count} direction(s) of stripes of width {split} "
+                f"(allowed: {len(self.stripes)}, for which LePE has weights)"
+            )
+
+    def set_input_size(self, grid: tuple[int, int], split: int | None = None) -> None:
+        """Attend on another grid, in stripes of the same width or of ``split``; no weight depends on either."""
+        self.check_input_size(grid, split)
+        self.grid, self.split = grid, self.split if split is None else split
+        self.stripes = _stripes(grid, self.split)
 
     def forward(self, x: Tensor) -> Tensor:
         if tuple(x.shape[1:]) != (*self.grid, self.dim):
@@ -111,7 +127,7 @@ class CrossShapedAttention(nn.Module):
             inside = torch.ones(self.grid, dtype=torch.bool, device=qkv.device)
             inside = pad(inside, (0, right, 0, down)).view(counts[0], stripe[0], counts[1], stripe[1])
             seen = inside.transpose(1, 2).reshape(counts[0] * counts[1], 1, 1, -1).repeat(batch, 1, 1, 1)
-        local = lepe(v.mT.reshape(len(v), -1, *stripe)).reshape(*v.mT.shape).mT
+        local = lepe(v.mT.reshape(v.shape[0], -1, *stripe)).reshape(*v.mT.shape).mT
         mixed = self._attend(q, k, v, seen) + local
         back = mixed.reshape(batch, *counts, -1, *stripe, mixed.shape[-1]).permute(0, 3, 1, 4, 2, 5, 6)
         return back.flatten(2, 3).flatten(3, 4)[:, :, :height, :width]
@@ -125,3 +141,10 @@ class CrossShapedAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, grid={self.grid}, split={self.split}, similarity={self.similarity}"
+
+
+def _stripes(grid: tuple[int, int], split: int) -> list[tuple[int, int]]:
+    """Return the stripe of each direction: of full height, and of full width; the whole grid if it is not larger."""
+    if max(grid) <= split:
+        return [grid]
+    return [(grid[0], min(split, grid[1])), (min(split, grid[0]), grid[1])]

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.models.intermediates import Intermediates
 from relearn.models.timm_parts import ClassifierHead, calculate_drop_path_rates
 
 Grid = tuple[int, int]
 
 
-class Pyramid(nn.Module):
+class Pyramid(Intermediates):
     """Stem, stages of blocks with downsampling between them, norm, mean over the grid, linear layer; timm's interface.
 
     =============  ================================  ===========================
@@ -25,6 +26,9 @@ class Pyramid(nn.Module):
     norm           of the last stage
     head           timm's ``ClassifierHead``         (B, ``num_classes``)
     =============  ================================  ===========================
+
+    With ``features_only`` timm returns the outputs of the stages as they are, channels last (``output_fmt``);
+    :meth:`~relearn.models.intermediates.Intermediates.forward_intermediates` returns them channels first.
 
     Args:
         stem: (image channels, D, image size, patch) → module.
@@ -44,6 +48,8 @@ class Pyramid(nn.Module):
         ValueError: an image size that is not a multiple of the patch (with the nearest valid ones), a stage without blocks or
             without heads, a probability outside [0, 1); in a call, images of another size.
     """
+
+    output_fmt = "NHWC"
 
     def __init__(
         self,
@@ -70,6 +76,7 @@ class Pyramid(nn.Module):
             if not 0 <= value < 1:
                 raise ValueError(f"{name}: {value} (allowed: 0 <= p < 1)")
         self.img_size, self.in_chans, self.num_classes = sides, in_chans, num_classes
+        self.patch_size = patch_size
         self.patch_embed = stem(in_chans, embed_dim, sides, patch_size)
         grid = (sides[0] // patch_size, sides[1] // patch_size)
         rates: list[Any] = calculate_drop_path_rates(drop_path_rate, list(depths), stagewise=True)
@@ -92,9 +99,10 @@ class Pyramid(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the normalised tokens (B, h, w, D) of the last stage."""
-        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
-            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
-        return self.norm(self.layers(self.patch_embed(x).contiguous()))
+        tokens = self.embed_images(x)
+        for stage in self.layers:
+            tokens = self.run_layer(stage, tokens)
+        return self.norm(tokens)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Return the logits of tokens; with ``pre_logits``, the input of the linear layer."""
@@ -110,6 +118,75 @@ class Pyramid(nn.Module):
         """Replace the linear layer by a new one with torch's initialisation."""
         self.num_classes = num_classes
         self.head.reset(num_classes, pool_type=global_pool)
+
+    def set_input_size(
+        self, img_size: int | Sequence[int] | None = None, window_size: int | Sequence[int] | None = None
+    ) -> None:
+        """Take images of another size from now on; the weights stay.
+
+        The windows keep their sides (as far as the grids allow) unless ``window_size`` gives others; a table of positions whose
+        window changes is resampled (bicubic).
+
+        Args:
+            img_size: side length or (H, W); None: the present one.
+            window_size: one number, or one per stage.
+
+        Raises:
+            ValueError: a size that does not fit; a block that cannot take another grid.
+        """
+        sides = self.img_size if img_size is None else image_sides(img_size, self.patch_size)
+        windows: list[int | None] = [None] * len(self.layers)
+        if window_size is not None:
+            windows = [window_size] * len(self.layers) if isinstance(window_size, int) else list(window_size)
+        if len(windows) != len(self.layers):
+            raise ValueError(
+                f"window_size: {window_size} (allowed: one number, or one for each of {len(self.layers)} stages)"
+            )
+        grid = (sides[0] // self.patch_size, sides[1] // self.patch_size)
+        plan: list[tuple[Any, Grid, int | None]] = []
+        for stage, window in zip(self.layers, windows):
+            if plan:
+                grid = ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
+            plan += [(block.attention, grid, window) for block in list(stage)[1:]]
+        for step in ("check_input_size", "set_input_size"):  # nothing is changed if something does not fit
+            for attention, *wanted in plan:
+                getattr(attention, step)(*wanted)
+        if hasattr(self.patch_embed, "set_input_size"):
+            self.patch_embed.set_input_size(img_size=sides)
+        self.img_size = sides
+
+    @torch.jit.ignore
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Return the patterns by which timm assigns parameters to layers, e.g. for rates that fall from layer to layer."""
+        blocks = [(r"^layers\.(\d+)\.0\.", (0,)), (r"^layers\.(\d+)\.(\d+)\.", None), (r"^norm", (99999,))]
+        return {"stem": r"^patch_embed", "blocks": r"^layers\.(\d+)" if coarse else blocks}
+
+    def layer_list(self) -> Sequence[nn.Module]:
+        return list(self.layers)
+
+    def embed_images(self, x: Tensor) -> Tensor:
+        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
+        return self.patch_embed(x).contiguous()
+
+    def run_layer(self, layer: Any, state: Tensor) -> Tensor:
+        if not self.grad_checkpointing:
+            return layer(state)
+        for block in layer:
+            state = self.run(block, state)
+        return state
+
+    def to_map(self, state: Tensor, x: Tensor, norm: bool) -> Tensor:
+        return (self.norm(state) if norm else state).permute(0, 3, 1, 2).contiguous()
+
+    def last_tokens(self, state: Tensor, unfinished: bool) -> Tensor:
+        return state if unfinished else self.norm(state)
+
+    def keep_layers(self, count: int) -> None:
+        self.layers = self.layers[:count]
+
+    def drop_head(self) -> None:
+        self.reset_classifier(0, "")
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from relearn.layers.lrsa import LRSA
 from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Shift
+from relearn.models.intermediates import Intermediates
 from relearn.models.pyramid import image_sides
 from relearn.models.residual_block import ResidualBlock
 from relearn.models.residual_schemes import EPS, Joint
@@ -23,6 +24,7 @@ from relearn.models.timm_parts import (
     Mlp,
     PatchEmbed,
     calculate_drop_path_rates,
+    resample_abs_pos_embed,
 )
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -30,11 +32,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "drop_path": ("uniform", "linear"),
     "class_token": ("from_start", "class_attention", "mean"),
     "head": ("dense", "gp"),
+    "global_pool": ("token", "avg", ""),
 }
 GP = ("features", "length_scale", "ridge")
 
 
-class ResidualViT(nn.Module):
+class ResidualViT(Intermediates):
     r"""ViT, DeiT, CaiT's body with class attention, and LRFormer as one network whose residual scheme is an argument.
 
     touvron2021 (sections 2 and 3, as summarised in our notes) compares the schemes:
@@ -91,6 +94,10 @@ class ResidualViT(nn.Module):
         drop_path_rate: drop probability of the last block.
         drop_path: "uniform": the same in all blocks (CaiT); "linear": growing from 0 in the first one (DeiT).
         class_token, class_layers: see above.
+        global_pool: what the last layer reads, as in timm: "token" (the class token), "avg" (the mean of the patches after the last
+            norm, timm's ``fc_norm=False``), "" (every token). None: the class token if there is one, otherwise the mean.
+        dynamic_img_size: accept images of any size that is a multiple of the patch, with the position table resampled at every
+            call. LRSA's α stays that of ``img_size``.
         head: "dense", or "gp": :class:`~relearn.layers.random_feature_gp.RandomFeatureGP`, whose variance is available
             after its ``fit``.
         gp: its ``features``, ``length_scale`` and ``ridge``; the default length scale is √D, for which two normalised
@@ -127,6 +134,8 @@ class ResidualViT(nn.Module):
         drop_path: Literal["uniform", "linear"] = "uniform",
         class_token: Literal["from_start", "class_attention", "mean"] = "from_start",
         class_layers: int = 2,
+        global_pool: str | None = None,
+        dynamic_img_size: bool = False,
         head: Literal["dense", "gp"] = "dense",
         gp: Mapping[str, Any] | None = None,
         maps: Literal["scheme", "deit"] = "scheme",
@@ -135,6 +144,8 @@ class ResidualViT(nn.Module):
     ) -> None:
         super().__init__()
         words = dict(attention=attention, drop_path=drop_path, class_token=class_token, head=head)
+        if global_pool is not None:
+            words["global_pool"] = global_pool
         for name, word in words.items():
             if word not in CHOICES[name]:
                 raise ValueError(f"{name}: {word!r} (allowed: {', '.join(CHOICES[name])})")
@@ -161,7 +172,15 @@ class ResidualViT(nn.Module):
         self.residual, self.class_token = residual, class_token
         self.head_kind, self.gp = head, _gp_settings(gp, head, embed_dim)
 
-        self.patch_embed = PatchEmbed(self.img_size, patch_size, in_chans, embed_dim)
+        self.dynamic_img_size, self.num_prefix_tokens = dynamic_img_size, int(class_token != "mean")
+        self._pool(global_pool)
+
+        strict = not dynamic_img_size
+        self.patch_embed = PatchEmbed(self.img_size, patch_size, in_chans, embed_dim, strict_img_size=strict)
+        self.feature_info = [
+            {"num_chs": embed_dim, "reduction": patch_size, "module": f"blocks.{index}"}
+            for index in range(depth)
+        ]
         tokens = self.patch_embed.num_patches + (class_token == "from_start")
         self.pos_embed = nn.Parameter(torch.empty(1, tokens, embed_dim))
         self.cls_token = None if class_token == "mean" else nn.Parameter(torch.empty(1, 1, embed_dim))
@@ -205,22 +224,16 @@ class ResidualViT(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the tokens after the last norm, (B, N, D), class token first if there is one."""
-        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
-            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
-        x = self.patch_embed(x)
-        token = None if self.cls_token is None else self.cls_token.expand(len(x), -1, -1)
-        if token is not None and self.class_token == "from_start":
-            x = torch.cat([token, x], 1)
-        x = self.blocks(x + self.pos_embed)
-        if token is not None and self.class_token == "class_attention":
-            for block in self.class_blocks:
-                token = block(x, token)
-            x = torch.cat([token, x], 1)
-        return self.norm(x)
+        tokens = self.embed_images(x)
+        for block in self.blocks:
+            tokens = self.run(block, tokens)
+        return self.last_tokens(tokens, False)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Return the logits of tokens; with ``pre_logits``, the input of the last layer."""
-        x = self.shift(x.mean(1) if self.cls_token is None else x[:, 0])
+        if self.global_pool:
+            x = x[:, 0] if self.global_pool == "token" else x[:, self.num_prefix_tokens :].mean(1)
+        x = self.shift(x)
         return x if pre_logits else self.head(x)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -230,13 +243,103 @@ class ResidualViT(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Replace the last layer by a newly initialised one of the same kind; the pooling cannot change."""
+        """Replace the last layer by a newly initialised one of the same kind; ``global_pool`` None keeps the pooling."""
         if global_pool is not None:
-            raise ValueError(
-                f"global_pool: {global_pool!r} (allowed: None; class_token determines the pooling)"
-            )
+            self._pool(global_pool)
         self.num_classes = num_classes
         self.head = self._last_layer(num_classes).to(self.pos_embed.device, self.pos_embed.dtype)
+
+    def set_input_size(
+        self, img_size: int | Sequence[int] | None = None, patch_size: int | None = None
+    ) -> None:
+        """Take images, or patches, of another size from now on: position table and patch map are resampled, as in timm.
+
+        LRSA's α stays.
+
+        Raises:
+            ValueError: an image size that is not a multiple of the patch.
+        """
+        patch = self.patch_embed.patch_size[0] if patch_size is None else patch_size
+        sides = image_sides(self.img_size if img_size is None else img_size, patch)
+        before = self.patch_embed.grid_size
+        self.patch_embed.set_input_size(img_size=sides, patch_size=patch)
+        self.img_size = sides
+        for info in self.feature_info:
+            info["reduction"] = patch
+        if self.patch_embed.grid_size != before:
+            table = self._positions(self.patch_embed.grid_size, before).detach().clone()
+            self.pos_embed = nn.Parameter(table, requires_grad=self.pos_embed.requires_grad)
+
+    @torch.jit.ignore
+    def group_matcher(self, coarse: bool = False) -> Any:
+        """Return the patterns by which timm assigns parameters to layers, e.g. for rates that fall from layer to layer."""
+        depth = len(self.blocks)
+
+        def number(name: str) -> int:
+            first, _, rest = name.partition(".")
+            if first in ("blocks", "class_blocks"):
+                return 1 + int(rest.partition(".")[0]) + (depth if first == "class_blocks" else 0)
+            return 0 if first in ("cls_token", "pos_embed", "patch_embed") else 99999
+
+        return number
+
+    def layer_list(self) -> Sequence[nn.Module]:
+        return list(self.blocks)
+
+    def embed_images(self, x: Tensor) -> Tensor:
+        wanted = (self.in_chans, *self.img_size)
+        grid = self.patch_embed.dynamic_feat_size(x.shape[-2:])
+        if self.dynamic_img_size and x.dim() == 4:
+            rows, columns = self.patch_embed.patch_size
+            wanted = (self.in_chans, grid[0] * rows, grid[1] * columns)
+        if tuple(x.shape[1:]) != wanted or not min(grid):
+            allowed = f"{('B', *wanted)}" if not self.dynamic_img_size else "multiples of the patch"
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {allowed})")
+        tokens = self.patch_embed(x)
+        if self.cls_token is not None and self.class_token == "from_start":
+            tokens = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), tokens], 1)
+        return tokens + (
+            self._positions(grid, self.patch_embed.grid_size) if self.dynamic_img_size else self.pos_embed
+        )
+
+    def run_layer(self, layer: nn.Module, state: Tensor) -> Tensor:
+        return self.run(layer, state)
+
+    def to_map(self, state: Tensor, x: Tensor, norm: bool) -> Tensor:
+        tokens = self.norm(state) if norm else state
+        patches = tokens[:, 1:] if self.class_token == "from_start" else tokens
+        grid = self.patch_embed.dynamic_feat_size(x.shape[-2:])
+        return patches.unflatten(1, grid).permute(0, 3, 1, 2).contiguous()
+
+    def last_tokens(self, state: Tensor, unfinished: bool) -> Tensor:
+        if self.cls_token is not None and self.class_token == "class_attention":
+            token = self.cls_token.expand(state.shape[0], -1, -1)
+            for block in self.class_blocks:
+                token = block(state, token)
+            state = torch.cat([token, state], 1)
+        return self.norm(state)
+
+    def keep_layers(self, count: int) -> None:
+        self.blocks = self.blocks[:count]
+
+    def drop_head(self) -> None:
+        self.reset_classifier(0, "")
+
+    def one_width(self) -> bool:
+        return True
+
+    def _positions(self, grid: Any, before: Any) -> Tensor:
+        first = int(self.class_token == "from_start")
+        return resample_abs_pos_embed(
+            self.pos_embed, new_size=list(grid), old_size=list(before), num_prefix_tokens=first
+        )
+
+    def _pool(self, pool: str | None) -> None:
+        usual = "avg" if self.class_token == "mean" else "token"
+        if pool is not None and (pool not in CHOICES["global_pool"] or (pool == "token" and usual == "avg")):
+            allowed = [one for one in CHOICES["global_pool"] if one != "token" or usual == "token"]
+            raise ValueError(f"global_pool: {pool!r} (allowed: {', '.join(map(repr, allowed))})")
+        self.global_pool = usual if pool is None else pool
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:

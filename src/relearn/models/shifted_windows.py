@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import interpolate, pad
 
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.models.timm_parts import (
@@ -57,13 +57,8 @@ class ShiftedWindowAttention(nn.Module):
         **cosine: Any,
     ) -> None:
         super().__init__()
-        wanted = (window, window) if isinstance(window, int) else tuple(window)
-        if len(wanted) != 2 or min(wanted) < 1:
-            raise ValueError(f"window: {window} (allowed: a side >= 1, or two)")
-        self.grid = grid
-        self.window = (min(wanted[0], grid[0]), min(wanted[1], grid[1]))
-        half = [side // 2 if shifted and side < length else 0 for side, length in zip(self.window, grid)]
-        self.shift = (half[0], half[1])
+        self.shifted = shifted
+        self._place(grid, window)
         self.attention = CosineAttention(dim, heads, **cosine)
         rows, columns = self.window
         self.relative_position_bias_table = nn.Parameter(
@@ -71,6 +66,35 @@ class ShiftedWindowAttention(nn.Module):
         )
         trunc_normal_(self.relative_position_bias_table, std=0.02)
         self.register_buffer("relative", get_relative_position_index(rows, columns), persistent=False)
+
+    def _place(self, grid: tuple[int, int], window: int | Sequence[int]) -> None:
+        wanted = (window, window) if isinstance(window, int) else tuple(window)
+        if len(wanted) != 2 or min(wanted) < 1:
+            raise ValueError(f"window: {window} (allowed: a side >= 1, or two)")
+        self.grid, self.wanted = grid, (wanted[0], wanted[1])
+        self.window = (min(wanted[0], grid[0]), min(wanted[1], grid[1]))
+        half = [side // 2 if self.shifted and side < length else 0 for side, length in zip(self.window, grid)]
+        self.shift = (half[0], half[1])
+
+    def check_input_size(self, grid: tuple[int, int], window: int | None = None) -> None:
+        """Raise ValueError if :meth:`set_input_size` cannot take these arguments."""
+        if window is not None and window < 1:
+            raise ValueError(f"window_size: {window} (allowed: a side >= 1)")
+
+    @torch.no_grad()
+    def set_input_size(self, grid: tuple[int, int], window: int | None = None) -> None:
+        """Attend on another grid, in windows of the same side or of ``window``; a table of other differences is resampled."""
+        self.check_input_size(grid, window)
+        old = self.window
+        self._place(grid, self.wanted if window is None else window)
+        if self.window == old:
+            return
+        table, (rows, columns) = self.relative_position_bias_table, self.window
+        image = table.float().T.reshape(1, -1, 2 * old[0] - 1, 2 * old[1] - 1)
+        resized = interpolate(image, (2 * rows - 1, 2 * columns - 1), mode="bicubic").flatten(2)[0].T
+        resized = resized.contiguous().to(table)
+        self.relative_position_bias_table = nn.Parameter(resized, requires_grad=table.requires_grad)
+        self.relative = get_relative_position_index(rows, columns).to(table.device)
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[1:3]

@@ -26,6 +26,8 @@ CSWIN = "relearn.models.cswin:CSwin"
 RESIDUAL = "relearn.models.residual_vit:ResidualViT"
 CVT = "relearn.models.cvt:CvT"
 VIL = "relearn.models.vil:ViL"
+WINDOW = {SWIN: "window", CSWIN: "split", CVT: "window", VIL: "window"}
+"""The argument that timm calls ``window_size``."""
 _LRFORMER: dict[str, Any] = dict(
     embed_dim=384, num_heads=6, residual="layer_scale", epsilon=1e-4, attention="lrsa", head="gp"
 )
@@ -163,14 +165,18 @@ def _entry(name: str) -> Callable[..., Any]:
     def build(pretrained: bool = False, **given: Any) -> Any:
         module, _, cls = place.partition(":")
         arguments = size | given
-        if "depths" in arguments and place not in (CVT, VIL):
-            stages = tuple(range(len(arguments["depths"])))
-            features = dict(out_indices=arguments.pop("out_indices", stages), flatten_sequential=True)
-            arguments["feature_cfg"] = features
-        elif arguments.get("features_only"):
-            raise ValueError(
-                f"features_only: True for {name} (allowed: for networks of stages without class tokens)"
-            )
+        window = WINDOW.get(place)
+        if window is not None and "window_size" in arguments:
+            if window in given:
+                raise ValueError(
+                    f"window_size, {window}: both given (allowed: one; they are the same argument)"
+                )
+            arguments[window] = arguments.pop("window_size")
+        # timm's own choice: the outputs of the modules for networks of stages, forward_intermediates where there are other tokens
+        stages = len(arguments["depths"]) if "depths" in arguments else None
+        usual = min(3, arguments.get("depth", 12)) if stages is None else tuple(range(stages))
+        kind = dict(flatten_sequential=True) if place in (SWIN, CSWIN) else dict(feature_cls="getter")
+        arguments["feature_cfg"] = dict(out_indices=arguments.pop("out_indices", usual)) | kind
         return import_module("timm.models").build_model_with_cfg(
             getattr(import_module(module), cls), name, pretrained, **arguments
         )

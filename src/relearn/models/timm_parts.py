@@ -15,8 +15,11 @@ from timm.layers import (  # noqa: E402
     Mlp,
     PatchEmbed,
     calculate_drop_path_rates,
+    resample_abs_pos_embed,
     trunc_normal_,
 )
+from timm.models import checkpoint  # noqa: E402
+from timm.models._features import feature_take_indices  # noqa: E402
 from timm.models.cait import LayerScaleBlockClassAttn  # noqa: E402
 from timm.models.swin_transformer import (  # noqa: E402
     PatchMerging,
@@ -34,7 +37,10 @@ __all__ = [
     "PatchEmbed",
     "PatchMerging",
     "calculate_drop_path_rates",
+    "checkpoint",
+    "feature_take_indices",
     "get_relative_position_index",
+    "resample_abs_pos_embed",
     "trunc_normal_",
     "window_partition",
     "window_reverse",

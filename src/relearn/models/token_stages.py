@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from relearn.models.intermediates import Intermediates
 from relearn.models.pyramid import Grid, image_sides
 from relearn.models.timm_parts import DropPath, Mlp, calculate_drop_path_rates, trunc_normal_
 
@@ -43,14 +45,15 @@ class Stage(nn.Module):
             trunc_normal_(self.cls_token, std=0.02)
         self.blocks = nn.ModuleList(blocks)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Grid]:
+    def forward(self, x: Tensor, run: Callable[..., Tensor] | None = None) -> tuple[Tensor, Grid]:
+        """``run`` calls a block on its arguments; None: as usual."""
         x = self.embed(x)
         grid = x.shape[1], x.shape[2]
         x = x.flatten(1, 2)
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)
         for block in self.blocks:
-            x = block(x, grid)
+            x = block(x, grid) if run is None else run(block, x, grid)
         return x, grid
 
 
@@ -70,7 +73,7 @@ class Embed(nn.Module):
         return self.norm(self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
 
 
-class TokenStages(nn.Module):
+class TokenStages(Intermediates):
     """Stages of :class:`TokenBlock`, norm, class token or mean, linear layer; timm's interface.
 
     =============  ===========================================  =======================
@@ -139,6 +142,7 @@ class TokenStages(nn.Module):
         self.img_size, self.in_chans, self.num_classes = sides, in_chans, num_classes
         rates: list[Any] = calculate_drop_path_rates(drop_path_rate, list(depths), stagewise=True)
         grid, channels, stages = sides, in_chans, []
+        self.feature_info: list[dict[str, Any]] = []
         for stage, (heads, dim) in enumerate(zip(num_heads, widths)):
             stride = [patch_size, *later][stage]
             grid = -(-grid[0] // stride), -(-grid[1] // stride)
@@ -149,7 +153,11 @@ class TokenStages(nn.Module):
             ]
             stages.append(Stage(embed(channels, dim, stage, stride), dim, count, blocks))
             channels = dim
+            reduction = math.prod([patch_size, *later][: stage + 1])
+            self.feature_info.append({"num_chs": dim, "reduction": reduction, "module": f"stages.{stage}"})
         self.class_tokens = list(class_tokens)
+        self.patch_size = patch_size
+        self.strides = [patch_size, *later]
         self.stages = nn.ModuleList(stages)
         self.num_features = self.head_hidden_size = channels
         self.norm = nn.LayerNorm(channels)
@@ -164,13 +172,10 @@ class TokenStages(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the normalised tokens (B, G + H W, D) of the last stage."""
-        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
-            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
-        x = x.permute(0, 2, 3, 1)
-        tokens, grid = x.flatten(1, 2), self.img_size
-        for stage, count in zip(self.stages, [0, *self.class_tokens]):
-            tokens, grid = stage(tokens[:, count:].unflatten(1, grid))
-        return self.norm(tokens)
+        state = self.embed_images(x)
+        for stage in self.stages:
+            state = self.run_layer(stage, state)
+        return self.last_tokens(state, False)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Return the logits of tokens; with ``pre_logits``, the input of the linear layer."""
@@ -192,6 +197,64 @@ class TokenStages(nn.Module):
         where = self.norm.weight
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
         self.head.to(where.device, where.dtype)
+
+    def set_input_size(self, img_size: int | Sequence[int]) -> None:
+        """Take images of another size from now on; the weights stay.
+
+        Raises:
+            ValueError: a size that does not fit; a stage in which all tokens see each other has no table of positions for
+                the larger grid.
+        """
+        sides = image_sides(img_size, self.patch_size)
+        grid = sides
+        for stage, stride in zip(self.stages, self.strides):
+            grid = -(-grid[0] // stride), -(-grid[1] // stride)
+            for block in stage.blocks:
+                whole = getattr(block.attention, "rank", 1) == 0 == block.attention.reach
+                if whole and max(grid) > block.attention.window:
+                    raise ValueError(
+                        f"img_size: {img_size} makes a stage of {grid[0]} x {grid[1]} tokens (allowed: at most "
+                        f"{block.attention.window} a side, for which it has positions; or build with img_size)"
+                    )
+        self.img_size = sides
+
+    @torch.jit.ignore
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Return the patterns by which timm assigns parameters to layers, e.g. for rates that fall from layer to layer."""
+        blocks = [
+            (r"^stages\.(\d+)\.(?:embed|cls_token)", (0,)),
+            (r"^stages\.(\d+)\.blocks\.(\d+)", None),
+            (r"^norm", (99999,)),
+        ]
+        return {"stem": r"^stages\.0\.embed", "blocks": r"^stages\.(\d+)" if coarse else blocks}
+
+    def layer_list(self) -> Sequence[nn.Module]:
+        return list(self.stages)
+
+    def embed_images(self, x: Tensor) -> tuple[Tensor, Grid, int]:
+        if tuple(x.shape[1:]) != (self.in_chans, *self.img_size):
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: {('B', self.in_chans, *self.img_size)})")
+        return x.permute(0, 2, 3, 1).flatten(1, 2), self.img_size, 0
+
+    def run_layer(self, layer: Any, state: tuple[Tensor, Grid, int]) -> tuple[Tensor, Grid, int]:
+        tokens, grid, count = state
+        image = tokens[:, count:].unflatten(1, grid)
+        tokens, grid = layer(image, self.run) if self.grad_checkpointing else layer(image)
+        return tokens, grid, 0 if layer.cls_token is None else layer.cls_token.shape[1]
+
+    def to_map(self, state: tuple[Tensor, Grid, int], x: Tensor, norm: bool) -> Tensor:
+        tokens, grid, count = state
+        tokens = self.norm(tokens) if norm else tokens
+        return tokens[:, count:].unflatten(1, grid).permute(0, 3, 1, 2).contiguous()
+
+    def last_tokens(self, state: tuple[Tensor, Grid, int], unfinished: bool) -> Tensor:
+        return state[0] if unfinished else self.norm(state[0])
+
+    def keep_layers(self, count: int) -> None:
+        self.stages = self.stages[:count]
+
+    def drop_head(self) -> None:
+        self.head = nn.Identity()
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
