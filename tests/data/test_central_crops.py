@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest

@@ -50,9 +50,9 @@ class Samples(Section):
 
 
 class Generated(Samples):
-    """A task whose samples are generated."""
+    """A task whose samples are generated, or read from the arena's archive."""
 
-    dataset: Literal["generated"]
+    dataset: Literal["generated", "lra_release"]
 
     @forecast
     def _memory(self) -> Iterator[Need]:
@@ -68,6 +68,7 @@ class Trees(Section):
     max_depth: Annotated[Count, Field(le=100)]
     max_args: Annotated[Count, Field(ge=2, le=100)]
     operator_frac: Annotated[float, Field(gt=0, lt=1)]
+    closing: bool
 
     @check
     def _range(self) -> Iterator[Conflict]:
@@ -99,7 +100,7 @@ class Text(Samples):
 
 
 class Retrieval(Samples):
-    dataset: Literal["aan", "python_kinds", "python_documents"]
+    dataset: Literal["aan", "lra_release", "python_kinds", "python_documents"]
 
 
 class Pixels(Samples):
