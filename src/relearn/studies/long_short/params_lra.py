@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
-from relearn.layers.efficient import GLOBAL_FIRST, KINDS
+from relearn.layers.efficient import KINDS
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import Need, Tensor
 from relearn.params.types import (
@@ -257,6 +257,8 @@ class Baselines(Section):
 
 
 class TrainLra(Section):
+    """``pooling``: "class" is possible with every attention; in one without global tokens the class token is a token like any other."""
+
     window: LengthOrNone
     rank: LengthOrNone
     baselines: Baselines
@@ -268,20 +270,6 @@ class TrainLra(Section):
     pooling: Literal["", "class", "mean"]
     trim: bool
     tasks: Tasks
-
-    @check
-    def _pooling(self) -> Iterator[Conflict]:
-        """A class token needs an attention whose first token sees all tokens and is seen by all."""
-        if self.pooling != "class":
-            return
-        for task, own in self.tasks.items():
-            if lacking := [kind for kind in own.attentions if kind not in GLOBAL_FIRST]:
-                kinds = ", ".join(lacking)
-                yield (
-                    "pooling",
-                    f'found class, allowed: mean, or "", because of {kinds} in tasks.{task}.attentions',
-                )
-                return
 
 
 class TextLengths(Section):
