@@ -216,7 +216,8 @@ def test_sets_of_other_names_are_refused(
     with pytest.raises(SystemExit):
         run(tmp_path, "--model", "resnet18", "--set", word)
     assert (
-        "allowed is name=place with a name of val, real, v2, c, a, r, nine, cifar_c, test" in capsys.readouterr().err
+        "allowed is name=place with a name of val, real, v2, c, a, r, nine, cifar_c, test"
+        in capsys.readouterr().err
     )
 
 

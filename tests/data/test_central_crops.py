@@ -120,7 +120,9 @@ def test_squashed_images_are_timms_and_files_are_read_once(tmp_path: Path) -> No
     digests: dict[Path, str] = {}
     how = {"size": 16, "crop_ratio": 0.8, "interpolation": "bicubic", "batch_size": 1}
     ((pixels, _),) = batches(listing(tmp_path), **how, crop_mode="squash", digests=digests)
-    made = transforms(16, crop_pct=0.8, interpolation="bicubic", crop_mode="squash", mean=(0,) * 3, std=(1,) * 3)
+    made = transforms(
+        16, crop_pct=0.8, interpolation="bicubic", crop_mode="squash", mean=(0,) * 3, std=(1,) * 3
+    )
     wanted = made(Image.open(path)) * 255
     torch.testing.assert_close(pixels[0].float(), wanted, rtol=0, atol=1e-3)
     assert digests == {path: hashlib.sha256(path.read_bytes()).hexdigest()}

@@ -46,7 +46,9 @@ def test_refusals(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=said):
             arrays(folder, **asked)
     np.save(folder / "fog.npy", np.zeros((3, 32, 32, 3), np.uint8))
-    with pytest.raises(ValueError, match=r"fog.npy: uint8 \(3, 32, 32, 3\); allowed: uint8 \(20, 32, 32, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"fog.npy: uint8 \(3, 32, 32, 3\); allowed: uint8 \(20, 32, 32, 3\)"
+    ):
         arrays(folder).part("fog", 1)
     (folder / "fog.npy").write_text("no array")
     with pytest.raises(ValueError, match=r"fog.npy: not an array of numbers"):

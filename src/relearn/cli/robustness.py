@@ -206,7 +206,12 @@ def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any
     """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS`: the option, else the network's, else 0.875, center, bicubic."""
     from relearn.data.central_crops import CROP_MODES, INTERPOLATIONS
 
-    chosen = {"size": 224, "crop_ratio": CROP_RATIO, "crop_mode": CROP_MODES[0], "interpolation": INTERPOLATION}
+    chosen = {
+        "size": 224,
+        "crop_ratio": CROP_RATIO,
+        "crop_mode": CROP_MODES[0],
+        "interpolation": INTERPOLATION,
+    }
     said = {name: getattr(args, name) for name in chosen}
     for source in (told, said):
         chosen |= {name: value for name, value in source.items() if value}

@@ -79,9 +79,7 @@ def batches(
                 raise
             faults[position] = str(fault).removeprefix(f"{path}: ")
             return None
-        image = central(
-            image, size=size, resize=resize, interpolation=method, squash=crop_mode == "squash"
-        )
+        image = central(image, size=size, resize=resize, interpolation=method, squash=crop_mode == "squash")
         return np.asarray(image, np.uint8).transpose(2, 0, 1)
 
     groups = torch.arange(len(images)).split(batch_size)

@@ -44,7 +44,9 @@ def attention_weights(
         if side.rc is not None:
             # one column a segment, or, as released, one for each of its r vectors
             each = r if banded else 1
-            by_distance = (side.q[:, piece.whole] @ distances_of(piece, side.rc, each).mT).unflatten(2, (-1, each))
+            by_distance = (side.q[:, piece.whole] @ distances_of(piece, side.rc, each).mT).unflatten(
+                2, (-1, each)
+            )
             shifted = [piece.by_segment_distance(one.contiguous()) for one in by_distance.unbind(3)]
             added = torch.stack(shifted, -1) + added
         added = added.expand(groups, piece.segments, piece.spans.segment, piece.seen, r).flatten(3)

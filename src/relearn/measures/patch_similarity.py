@@ -110,7 +110,9 @@ def last_grid(net: nn.Module, image: Tensor) -> tuple[int, int | None]:
         handle.remove()
         net.train(training)
     sides = [
-        one.window + 2 * one.reach for one in block.modules() if hasattr(one, "reach") and hasattr(one, "window")
+        one.window + 2 * one.reach
+        for one in block.modules()
+        if hasattr(one, "reach") and hasattr(one, "window")
     ]
     return found[-1], max(sides) ** 2 if sides else None
 

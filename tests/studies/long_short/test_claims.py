@@ -577,7 +577,9 @@ def test_a_single_checkpoint_is_judged_over_images(tmp_path, shares, word):
     assert found.method == "interval over images" and found.interval.low < found.interval.high
     if "real" in shares:
         around = statistics.wilson(1000 * shares["real"], 1000)
-        assert found.interval.low == pytest.approx(around.low) and found.interval.high == pytest.approx(around.high)
+        assert found.interval.low == pytest.approx(around.low) and found.interval.high == pytest.approx(
+            around.high
+        )
 
 
 def test_generated_corruptions_and_unprinted_sets_say_nothing(tmp_path):

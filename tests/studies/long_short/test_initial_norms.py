@@ -37,7 +37,9 @@ def test_ratios_of_every_layer_with_and_without_dual_norm(
     low, high = (with_it["metrics"][f"norm_ratio_start_{end}"] for end in ("min", "max"))
     assert 0.99 < low <= high < 1.01 and without["metrics"]["norm_ratio_start_min"] > 1.02
     count = with_it["metrics"]["parameters_count"] - without["metrics"]["parameters_count"]
-    assert count == SMALL["layers"] * 4 * SMALL["dim"] / SMALL["heads"], "two norms a layer, of a head's width"
+    assert count == SMALL["layers"] * 4 * SMALL["dim"] / SMALL["heads"], (
+        "two norms a layer, of a head's width"
+    )
     for changed, said in (
         ({"size": "tiny"}, "size: found 'tiny', allowed: small, large"),
         ({"characters": 8}, "characters: found 8 of 210 in the validation part, allowed: at least 9"),

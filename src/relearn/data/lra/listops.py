@@ -132,7 +132,9 @@ def read(path: Path, wanted: int = 0, *, closing: bool = True) -> Samples:
         written = columns[0].replace(b"(", b" ").replace(b")", b" ").split()
         if not written or (odd := next((word for word in written if word not in _VALUE), None)) is not None:
             found = odd.decode(errors="replace")[:20] if written and odd else ""
-            raise ValueError(f"{path}: line {number}: {found!r}; allowed: {', '.join(_WORDS)}, round brackets")
+            raise ValueError(
+                f"{path}: line {number}: {found!r}; allowed: {', '.join(_WORDS)}, round brackets"
+            )
         row = bytes(_VALUE[word] for word in written)
         kept.rows.append(row if closing else row.replace(bytes([CLOSE]), b""))
         kept.labels.append(int(columns[1]))

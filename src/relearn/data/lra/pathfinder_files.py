@@ -46,7 +46,14 @@ def released(samples: Mapping[str, int], folder: Path, *, workers: int = 8) -> T
     for part, start, end in zip(PARTS, cuts, cuts[1:]):
         kept = evenly_spaced_rows(rows[start:end], samples[part])
         parts[part] = Samples(_pixels([path for path, _ in kept], workers), [label for _, label in kept])
-    return Task("pathfinder", "lra_release", 256, 2, **parts, source={"from": "the arena's images", "setting": SETTING})
+    return Task(
+        "pathfinder",
+        "lra_release",
+        256,
+        2,
+        **parts,
+        source={"from": "the arena's images", "setting": SETTING},
+    )
 
 
 def listed(root: Path) -> list[Row]:
@@ -57,7 +64,9 @@ def listed(root: Path) -> list[Row]:
     """
     files = list((root / "metadata").glob("*.npy"))
     if not files:
-        raise ValueError(f"{root}: no metadata/<number>.npy; allowed: {FOLDER}/{SETTING} of the arena's archive")
+        raise ValueError(
+            f"{root}: no metadata/<number>.npy; allowed: {FOLDER}/{SETTING} of the arena's archive"
+        )
     if odd := next((path for path in files if not path.stem.isdecimal()), None):
         raise ValueError(f"{odd}: allowed: metadata named by numbers")
     rows: list[Row] = []

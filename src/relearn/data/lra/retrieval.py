@@ -49,7 +49,8 @@ def make(
     if dataset in ("aan", "lra_release"):
         if folder is None:
             raise ValueError(
-                f"dataset {dataset}: no folder; required: $RELEARN_MIRROR/{dataset} with " + ", ".join(FILES.values())
+                f"dataset {dataset}: no folder; required: $RELEARN_MIRROR/{dataset} with "
+                + ", ".join(FILES.values())
             )
         folder = part_of(folder, FOLDER)
         parts = {part: read(folder / FILES[part], samples[part]) for part in PARTS}

@@ -48,16 +48,16 @@ class Own(Section):
     """What these networks have in place of the values for all."""
 
     networks: Networks
-    optimizer: Optimizer | None = None
-    lr: Positive | None = None
-    batch_size: Batch | None = None
-    epochs: EpochCount | None = None
-    weight_decay: NotNegative | None = None
-    drop_path: Share | None = None
-    label_smoothing: Share | None = None
-    randaugment: Annotated[float, Field(ge=0, le=10)] | None = None
-    mixup: NotNegative | None = None
-    cutmix: NotNegative | None = None
+    optimizer: Optimizer
+    lr: Positive
+    batch_size: Batch
+    epochs: EpochCount
+    weight_decay: NotNegative
+    drop_path: Share
+    label_smoothing: Share
+    randaugment: Annotated[float, Field(ge=0, le=10)]
+    mixup: NotNegative
+    cutmix: NotNegative
 
 
 class TrainPyramids(Recipe):
@@ -72,9 +72,12 @@ class TrainPyramids(Recipe):
         named: set[str] = set()
         for index, one in enumerate(self.own):
             if twice := named & set(one.networks):
-                yield ("own", index, "networks"), f"found {sorted(twice)[0]} twice, allowed: each network once"
+                yield (
+                    ("own", index, "networks"),
+                    f"found {sorted(twice)[0]} twice, allowed: each network once",
+                )
             named |= set(one.networks)
-            if one.epochs is not None and one.epochs < self.warmup_epochs:
+            if one.epochs < self.warmup_epochs:
                 yield (
                     ("own", index, "epochs"),
                     f"found {one.epochs}, allowed: at least train.warmup_epochs = {self.warmup_epochs}",

@@ -62,7 +62,11 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         ],
         seeds=[0],
         inputs={"stream": prepare.files["stream"].replace("{seed}", "0")},
-        settings=lambda dataset, variant: {"size": "small", "dual_norm": NORMS[variant], "characters": MEASURED},
+        settings=lambda dataset, variant: {
+            "size": "small",
+            "dual_norm": NORMS[variant],
+            "characters": MEASURED,
+        },
         outputs={"norms": "norms.csv"},
         needs=Needs(mem_mb=8000, minutes=30, gpu=0),
         constraints=DATASET,

@@ -13,7 +13,14 @@ from relearn.report.runs import Run, select
 
 LINEAR, QUADRATIC = 1.15, 1.7  # slopes in logarithmic axes: at most, at least
 LONGEST = 8192  # length of the last published training phase
-PUBLISHED = {"dim": 512, "heads": 8, "ffn": 2048, "window": 512, "segment": 16, "rank": 1}  # a layer of figure 5.5
+PUBLISHED = {
+    "dim": 512,
+    "heads": 8,
+    "ffn": 2048,
+    "window": 512,
+    "segment": 16,
+    "rank": 1,
+}  # a layer of figure 5.5
 ALIGNED, APART = 0.01, 1.02  # with DualLN the ratio of norms is 1 +- ALIGNED, without it above APART
 MILLIONS = (44, 110)  # of the published character models
 WITHIN = 0.10  # relative distance to the printed multiply-adds

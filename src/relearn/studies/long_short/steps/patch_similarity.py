@@ -67,7 +67,11 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     metrics = {"last_patches_count": float(patches)}
     if window is not None:
         metrics["last_window_count"] = float(window)
-    metrics |= {"layers_count": float(len(found["end"])), "images_count": float(len(images)), **summary(found)}
+    metrics |= {
+        "layers_count": float(len(found["end"])),
+        "images_count": float(len(images)),
+        **summary(found),
+    }
     odd_ones = [moment for moment, cosines in found.items() if not all(map(math.isfinite, cosines))]
     run.finish(
         {name: value for name, value in metrics.items() if math.isfinite(value)},

@@ -93,7 +93,9 @@ def _over_images(runs: Sequence[Run], name: str, estimate: float) -> tuple[float
     if name == "c":
         known = [row for row in rows if row["corruption"] in ALEXNET]
         error = sum(
-            math.sqrt(float(row["accuracy_frac"]) * (1 - float(row["accuracy_frac"])) / int(row["samples_count"]))
+            math.sqrt(
+                float(row["accuracy_frac"]) * (1 - float(row["accuracy_frac"])) / int(row["samples_count"])
+            )
             / ALEXNET[str(row["corruption"])]
             for row in known
         )

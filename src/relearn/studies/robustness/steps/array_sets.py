@@ -30,7 +30,9 @@ def opened(folder: Path, net: VisionClassifier, *, names: Sequence[str], severit
             f"set {NAME}: the network is for {made['in_channels']} x {size} x {size} pixels; allowed: 3 x {SIDE} x {SIDE}"
         )
     if (most := int(found.labels.max())) >= made["classes"]:
-        raise ValueError(f"{folder}: label {most}; allowed: 0 to {made['classes'] - 1}, the network's classes")
+        raise ValueError(
+            f"{folder}: label {most}; allowed: 0 to {made['classes'] - 1}, the network's classes"
+        )
     return found
 
 
@@ -59,9 +61,7 @@ def rows(
     made = []
     for name in found.names:
         for level in found.levels:
-            pixels, labels = (
-                evenly_spaced(torch.from_numpy(one), images) for one in found.part(name, level)
-            )
+            pixels, labels = (evenly_spaced(torch.from_numpy(one), images) for one in found.part(name, level))
             source = f"CIFAR-{net.description['classes']}-C, released arrays"
             how = Protocol(source, subset=hash_of_pixels(pixels, labels))
             free, _ = answers(net, pixels.split(BATCH), precision=precision)

@@ -248,9 +248,7 @@ def _part(
 
     free, bound = answers(net, batches(), precision=precision, mask=one.mask)
     kept = sound(images, faults, one.name, found.bad)
-    y, how = torch.cat(labels), told(
-        kept, protocol, one.name, one.source, len(faults), digests
-    )
+    y, how = torch.cat(labels), told(kept, protocol, one.name, one.source, len(faults), digests)
     if one.mask is not None:
         found.rows.append(counted(one.name, bound == y, how.masked(f"{len(one.mask)} classes")))
         found.rows.append(counted(f"{one.name}_unmasked", free == y, how))

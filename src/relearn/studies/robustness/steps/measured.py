@@ -91,7 +91,9 @@ def measure(
     if test is None and not sets and arrays is None:
         raise ValueError("sets is empty and there is no data; allowed: at least one of them")
     generated = names if test is not None or not released else []
-    read = names or _corruptions("all")  # a folder that is given is measured, whether corruptions are named or not
+    read = names or _corruptions(
+        "all"
+    )  # a folder that is given is measured, whether corruptions are named or not
     if released and not severities:
         raise ValueError("severities: none; allowed with c or cifar_c: one or more of 1 to 5")
     for name, severity in itertools.product(generated, severities):
