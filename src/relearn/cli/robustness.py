@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from relearn.cli.robustness_table import table
 from relearn.steps.csv_rows import write_rows
-from relearn.studies.robustness.steps import array_sets
+from relearn.studies.robustness.steps import array_sets, folder_sets
 from relearn.studies.robustness.steps import attacks as attack_rows
-from relearn.studies.robustness.steps import folder_sets
 from relearn.studies.robustness.steps import image_sets as set_rows
 
 if TYPE_CHECKING:
@@ -203,7 +202,10 @@ def of_timm(name: str) -> dict[str, Any]:
 
 
 def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
-    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS`: the option, else the network's, else 0.875, center, bicubic."""
+    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS` and the crop mode.
+
+    Each is the option, else the network's, else 0.875, center, bicubic.
+    """
     from relearn.data.central_crops import CROP_MODES, INTERPOLATIONS
 
     chosen = {

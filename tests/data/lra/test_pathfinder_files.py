@@ -63,13 +63,13 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
             read(root)
         assert "\n" not in str(fault.value)
     with pytest.raises(
-        ValueError, match="no metadata/<number>.npy; allowed: pathfinder32/curv_contour_length_14"
+        ValueError, match=r"no metadata/<number>\.npy; allowed: pathfinder32/curv_contour_length_14"
     ):
         read(tmp_path)
     with pytest.raises(ValueError, match="64 x 64 pixels; allowed: 32 x 32"):
         read(released(tmp_path / "wide", side=64))
     with pytest.raises(
-        ValueError, match="dataset lra_release: no folder; required: .RELEARN_MIRROR/lra_release"
+        ValueError, match=r"dataset lra_release: no folder; required: \$RELEARN_MIRROR/lra_release"
     ):
         task.make("pathfinder", "lra_release", samples=ALL, max_length=1024)
 

@@ -13,15 +13,17 @@ POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"
 FLAG = ([True, False], [0, "yes"])
 PHASE = {"length": 64, "steps": 3, "warmup_steps": 1, "batch_size": 2, "lr": 0.1}
 RECIPE = {
-    **{
-        "networks": ["DeiT-S"],
-        "optimizer": "sgd",
-        "lr": 0.1,
-        "batch_size": 8,
-        "epochs": 3,
-        "weight_decay": 0.0,
-    },
-    **{"drop_path": 0.0, "label_smoothing": 0.1, "randaugment": 0.0, "mixup": 0.0, "cutmix": 1.0},
+    "networks": ["DeiT-S"],
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "batch_size": 8,
+    "epochs": 3,
+    "weight_decay": 0.0,
+    "drop_path": 0.0,
+    "label_smoothing": 0.1,
+    "randaugment": 0.0,
+    "mixup": 0.0,
+    "cutmix": 1.0,
 }
 TEXT, TASK = f"{S}.prepare_lra.text", f"{S}.train_lra.tasks"
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {

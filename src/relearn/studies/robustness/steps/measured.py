@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.studies.robustness.steps import attacks as attack_rows
 from relearn.studies.robustness.steps import array_sets, folder_pixels, folder_sets
+from relearn.studies.robustness.steps import attacks as attack_rows
 from relearn.studies.robustness.steps.image_sets import (
     Protocol,
     Row,
