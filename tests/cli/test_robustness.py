@@ -13,6 +13,7 @@ import torch
 from relearn import cli
 from relearn.cli import robustness
 from relearn.cli.robustness import of_timm
+from relearn.data.corruptions import LEVELS, NAMES
 from relearn.models import checkpoints, vision
 from relearn.steps import prepare_images as prepare
 
@@ -215,10 +216,47 @@ def test_sets_of_other_names_are_refused(
     with pytest.raises(SystemExit):
         run(tmp_path, "--model", "resnet18", "--set", word)
     assert (
-        "allowed is name=place with a name of val, real, v2, c, a, r, nine, test" in capsys.readouterr().err
+        "allowed is name=place with a name of val, real, v2, c, a, r, nine, cifar_c, test"
+        in capsys.readouterr().err
     )
 
 
 def test_timms_own_protocol_is_the_default() -> None:
-    assert of_timm("vit_tiny_patch16_224") == {"size": 224, "crop_ratio": 0.9, "interpolation": "bicubic"}
-    assert of_timm("resnet50")["size"] == 224 and of_timm("no network") == {}
+    wanted = {"size": 224, "crop_ratio": 0.9, "crop_mode": "center", "interpolation": "bicubic"}
+    assert of_timm("vit_tiny_patch16_224") == wanted
+    assert of_timm("no network") == {}
+
+
+def test_timms_test_size_crop_ratio_and_crop_mode_are_the_default() -> None:
+    """timm validates resnet50 at 288 pixels, and some checkpoints with squashed images."""
+    assert (of_timm("resnet50")["size"], of_timm("resnet50")["crop_ratio"]) == (288, 1.0)
+    squashed = of_timm("vit_base_patch16_clip_384.openai_ft_in12k_in1k")
+    assert squashed["crop_mode"] == "squash"
+
+
+def test_the_documented_command_measures_every_set(place: Path, tmp_path: Path) -> None:
+    """docs/robustness.md gives no --corruptions: all 75 folders of ImageNet-C and mCE must be there all the same."""
+    few = some_identifiers(range(2))
+    for name in NAMES:
+        for level in LEVELS:
+            folder(tmp_path / "c" / name / str(level), few, size=(16, 16))
+    words = ["--set", f"val={place / 'val'}", "--set", f"c={tmp_path / 'c'}", "--on-missing-class", "skip"]
+    assert run(tmp_path / "out", *NAMED, "--weights", str(place / "state.pth"), *words) == 0
+    told = read(tmp_path / "out")
+    cells = {(row["corruption"], row["severity"]) for row in told["sets"] if row["set"] == "c"}
+    assert cells == {(name, level) for name in NAMES for level in LEVELS}
+    assert told["metrics"]["mce_frac"] > 0
+    assert len([note for note in told["notes"] if note.startswith("set c: ")]) == 1, "one note for 75 folders"
+    some = ["--set", f"c={tmp_path / 'c'}", "--on-missing-class", "skip", "--corruptions", "fog"]
+    assert run(tmp_path / "some", *NAMED, "--weights", str(place / "state.pth"), *some) == 0
+    assert {row["corruption"] for row in read(tmp_path / "some")["sets"]} == {"fog"}
+
+
+def test_the_root_of_imagenet_is_no_set(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in ("train", "val"):
+        folder(tmp_path / "imagenet" / part, some_identifiers(range(2)))
+    words = ["--weights", str(place / "state.pth"), "--set", f"val={tmp_path / 'imagenet'}"]
+    assert run(tmp_path / "out", *NAMED, *words) == 2
+    assert "imagenet holds train and val; allowed: its folder val" in capsys.readouterr().err

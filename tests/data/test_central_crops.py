@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,3 +107,24 @@ def test_images_that_cannot_be_decoded_are_left_out_and_told(tmp_path) -> None:
         assert not any(str(tmp_path) in one for one in faults.values())
     with pytest.raises(ValueError, match=r"a/2\.png: not an image that can be decoded"):
         read(images)
+
+
+def test_squashed_images_are_timms_and_files_are_read_once(tmp_path: Path) -> None:
+    """Both sides are resized; the hash of a file comes with its pixels."""
+    import_module("relearn.torchvision_schema").declare()
+    transforms = import_module("timm.data").create_transform
+    rng = np.random.default_rng(0)
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "x.png"
+    Image.fromarray(rng.integers(0, 256, (20, 50, 3), np.uint8)).save(path)
+    digests: dict[Path, str] = {}
+    how = {"size": 16, "crop_ratio": 0.8, "interpolation": "bicubic", "batch_size": 1}
+    ((pixels, _),) = batches(listing(tmp_path), **how, crop_mode="squash", digests=digests)
+    made = transforms(
+        16, crop_pct=0.8, interpolation="bicubic", crop_mode="squash", mean=(0,) * 3, std=(1,) * 3
+    )
+    wanted = made(Image.open(path)) * 255
+    torch.testing.assert_close(pixels[0].float(), wanted, rtol=0, atol=1e-3)
+    assert digests == {path: hashlib.sha256(path.read_bytes()).hexdigest()}
+    with pytest.raises(ValueError, match="crop_mode is 'border'; allowed: center, squash"):
+        next(batches(listing(tmp_path), **how, crop_mode="border"))

@@ -112,7 +112,10 @@ def slow(one: CausalLongShortAttention, x: Tensor, cache: Tensor | None) -> Tens
                 for j in range(r):
                     logit = q @ far[0][s][j][cut]
                     if one.segment_positions is not None:
-                        logit = logit + q @ one.segment_positions(wave(t // l - s))[cut]
+                        apart = t // l - s
+                        if released:  # counts the vectors in between, not the segments
+                            apart = (t // l) * r - (s * r + j) - 1
+                        logit = logit + q @ one.segment_positions(wave(apart))[cut]
                     logits.append(logit)
                     values.append(far[1][s][j][cut])
             if logits:

@@ -123,6 +123,7 @@ FEW: dict[str, Any] = {
     },
     "long_short.prepare_char_stream.datasets": ["pydoc_topics"],
     "long_short.train_long_char_lm.variants": ["dual_norm", "large"],
+    "long_short.train_long_char_lm.large_datasets": ["pydoc_topics"],
     "long_short.grid.networks": ["CvT-LS-13", "ViL-LS-Medium", "DeiT-S", "ResNet-50"],
     "long_short.grid.similarity": ["CvT-LS-13"],
     "robustness.withstand.networks": ["CvT-LS-13", "ResNet-50"],

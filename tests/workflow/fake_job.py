@@ -54,6 +54,7 @@ ARTEFACTS = {  # beside the record and the trials; the names of a step mean the 
     "train_lra": ["history.csv", "predictions.csv", "model.safetensors"],
     "prepare_char_stream": ["stream.safetensors"],
     "train_long_char_lm": ["history.csv", "norms.csv", "model.safetensors"],
+    "initial_norms": ["norms.csv"],
     "convert_roberta": ["history.csv", "predictions.csv", "model.safetensors"],
     "benchmark_attention": [],
     "patch_similarity": ["similarity.csv"],

@@ -96,6 +96,22 @@ use rule run as long_short_train_long_char_lm with:
         **words_of(LONG_SHORT["train_long_char_lm"]),
 
 
+# Norms of the published character model before training (zhu2022, figure 5.3 left).
+use rule run as long_short_initial_norms with:
+    input:
+        **inputs_of(LONG_SHORT["initial_norms"]),
+    output:
+        **LONG_SHORT["initial_norms"].files,
+    log:
+        LONG_SHORT["initial_norms"].log,
+    wildcard_constraints:
+        **LONG_SHORT["initial_norms"].constraints,
+    resources:
+        **needs_of(LONG_SHORT["initial_norms"]),
+    params:
+        **words_of(LONG_SHORT["initial_norms"]),
+
+
 # A pretrained encoder, converted to long-short attention, trained on and fine-tuned (zhu2022, table 5.4).
 use rule run as long_short_convert_roberta with:
     output:

@@ -3,8 +3,9 @@
     relearn robustness --model resnet50 --weights mine.pth --set val=imagenet/val --set a=imagenet-a --pgd-eps 1/255 --out mine
 
 ``--set NAME=PLACE``, as often as needed: val, real, v2, c, a, r, nine (folders, see
-:mod:`relearn.studies.robustness.steps.folder_sets`), test (a file of a step ``prepare_images``). ``--corruptions`` makes corrupted images
-from test, or from val where there is no c. It prints a table and writes
+:mod:`relearn.studies.robustness.steps.folder_sets`), cifar_c (the released arrays of CIFAR-10-C or CIFAR-100-C), test (a file of a step
+``prepare_images``). Of c and cifar_c all corruptions are measured, or those that ``--corruptions`` names. Without them ``--corruptions``
+makes corrupted images from test or val. It prints a table and writes
 robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
 """
 
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from relearn.cli.robustness_table import table
 from relearn.steps.csv_rows import write_rows
+from relearn.studies.robustness.steps import array_sets, folder_sets
 from relearn.studies.robustness.steps import attacks as attack_rows
-from relearn.studies.robustness.steps import folder_sets
 from relearn.studies.robustness.steps import image_sets as set_rows
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from relearn.studies.robustness.steps.measured import Measured
 
 TEST = "test"
+SETS = (*folder_sets.NAMES, array_sets.NAME, TEST)
 FILE = "robustness.json"
 BAD = ("set", "file", "fault")
 CROP_RATIO, INTERPOLATION = 0.875, "bicubic"  # where neither an option nor timm says another
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PLACE",
-        help=f"{', '.join(folder_sets.NAMES)}, {TEST}",
+        help=", ".join(SETS),
     )
     images.add_argument("--images", type=int, default=0, help="of each set, at equal distances (0: all)")
     images.add_argument("--size", type=int, help="side of the crop (default: the network's)")
@@ -68,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     images.add_argument(
         "--cropped-ratio", type=float, default=1.0, help="the same for c and nine, published as crops"
     )
+    images.add_argument("--crop-mode", help="center, squash (default: timm's, or center)")
     images.add_argument("--interpolation", help="bilinear, bicubic, lanczos (default: timm's, or bicubic)")
     images.add_argument("--batch-size", type=int, default=128)
     images.add_argument("--real-labels", type=Path, help="labels in ReaL's form (default: the official ones)")
@@ -75,7 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         images.add_argument(f"--{name.replace('_', '-')}", choices=allowed, default=allowed[0])
     made = parser.add_argument_group("corruptions and attacks")
     made.add_argument(
-        "--corruptions", default="", help="all, or names with commas; made by relearn's generator"
+        "--corruptions",
+        default="",
+        help="all, or names with commas: made by relearn's generator, or read from c and cifar_c (default there: all)",
     )
     made.add_argument("--severities", type=_numbers, default=[1, 2, 3, 4, 5], help="with commas")
     made.add_argument("--reference", type=Path, help="sets.csv of another network: mCE is relative to it")
@@ -175,7 +180,10 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
 
 
 def of_timm(name: str) -> dict[str, Any]:
-    """size, crop_ratio and interpolation that timm states for a network; {} for a name that it lacks."""
+    """size, crop_ratio, crop_mode and interpolation of timm's own evaluation of a network; {} for a name that it lacks.
+
+    Where timm states a size or a crop ratio for tests beside that of training, it is the one for tests, as in timm's validation.
+    """
     from importlib import import_module
 
     from relearn.models import timm_names
@@ -185,19 +193,34 @@ def of_timm(name: str) -> dict[str, Any]:
     if not known.is_model(name):
         return {}
     told = known.get_pretrained_cfg(name)
-    return {"size": told.input_size[-1], "crop_ratio": told.crop_pct, "interpolation": told.interpolation}
+    return {
+        "size": (told.test_input_size or told.input_size)[-1],
+        "crop_ratio": told.test_crop_pct or told.crop_pct,
+        "crop_mode": told.crop_mode,
+        "interpolation": told.interpolation,
+    }
 
 
 def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
-    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS`: the option, else the network's, else 0.875, bicubic."""
-    from relearn.data.central_crops import INTERPOLATIONS
+    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS` and the crop mode.
 
-    said = {"size": args.size, "crop_ratio": args.crop_ratio, "interpolation": args.interpolation}
-    chosen = {"size": 224, "crop_ratio": CROP_RATIO, "interpolation": INTERPOLATION}
+    Each is the option, else the network's, else 0.875, center, bicubic.
+    """
+    from relearn.data.central_crops import CROP_MODES, INTERPOLATIONS
+
+    chosen = {
+        "size": 224,
+        "crop_ratio": CROP_RATIO,
+        "crop_mode": CROP_MODES[0],
+        "interpolation": INTERPOLATION,
+    }
+    said = {name: getattr(args, name) for name in chosen}
     for source in (told, said):
         chosen |= {name: value for name, value in source.items() if value}
     if chosen["interpolation"] not in INTERPOLATIONS:
         raise ValueError(f"--interpolation {chosen['interpolation']!r}; allowed: {', '.join(INTERPOLATIONS)}")
+    if chosen["crop_mode"] not in CROP_MODES:
+        raise ValueError(f"--crop-mode {chosen['crop_mode']!r}; allowed: {', '.join(CROP_MODES)}")
     names = ("cropped_ratio", "batch_size", *folder_sets.POLICIES)
     return {**chosen, **{name: getattr(args, name) for name in names}}
 
@@ -261,9 +284,9 @@ def _write(args, net: VisionClassifier, protocol: dict[str, Any], found: Measure
 
 def _set(text: str) -> tuple[str, Path]:
     name, equals, place = text.partition("=")
-    if not equals or not place or name not in (*folder_sets.NAMES, TEST):
+    if not equals or not place or name not in SETS:
         raise argparse.ArgumentTypeError(
-            f"found {text!r}, allowed is name=place with a name of {', '.join((*folder_sets.NAMES, TEST))}"
+            f"found {text!r}, allowed is name=place with a name of {', '.join(SETS)}"
         )
     return name, Path(place)
 

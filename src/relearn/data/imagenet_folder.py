@@ -16,6 +16,7 @@ available at https://image-net.org under their own terms; nothing is downloaded 
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import random
@@ -193,8 +194,9 @@ def central(
     size: int,
     resize: int,
     interpolation: Image.Resampling = Image.Resampling.BILINEAR,
+    squash: bool = False,
 ) -> Image.Image:
-    """Resize the shorter side to ``resize``, then crop the central ``size`` × ``size`` pixels.
+    """Resize the shorter side (both sides if ``squash``) to ``resize``, then crop the central ``size`` × ``size`` pixels.
 
     Raises:
         ValueError: the crop is larger than the resized image.
@@ -203,7 +205,10 @@ def central(
         raise ValueError(f"size is {size}; allowed: 1 to resize = {resize}")
     width, height = image.size
     short = min(width, height)
-    width, height = resize * width // short, resize * height // short
+    if squash:
+        width = height = resize
+    else:
+        width, height = resize * width // short, resize * height // short
     image = image.resize((width, height), interpolation)
     left, top = round((width - size) / 2), round((height - size) / 2)
     return image.crop((left, top, left + size, top + size))
@@ -250,14 +255,14 @@ def validation(
     return torch.from_numpy(np.load(place, mmap_mode="c", allow_pickle=False))
 
 
-def decode_rgb(path: Path) -> Image.Image:
-    """The image as RGB.
+def decode_rgb(path: Path, content: bytes | None = None) -> Image.Image:
+    """The image as RGB; ``content`` is that of the file, if it has been read already.
 
     Raises:
         ValueError: it cannot be decoded.
     """
     try:
-        with Image.open(path) as image:
+        with Image.open(path if content is None else io.BytesIO(content)) as image:
             return image.convert("RGB")
     except (OSError, SyntaxError, Image.DecompressionBombError) as fault:
         raise ValueError(

@@ -40,14 +40,17 @@ def attention_weights(
         near = torch.baddbmm(added, content, windows(piece, side.k).mT)
         parts.append(near.view(groups, -1, 2 * w))
     if piece.seen:
-        added = piece.segment_mask(rows)
+        added = piece.segment_mask(rows)[..., None]
         if side.rc is not None:
-            by_distance = side.q[:, piece.whole] @ distances_of(piece, side.rc).mT
-            added = piece.by_segment_distance(by_distance) + added
-        added = added.expand(groups, piece.segments, piece.spans.segment, piece.seen)
-        added = added.reshape(groups, -1, piece.seen)[:, piece.front : piece.front + piece.rows]
-        if r > 1:
-            added = added.repeat_interleave(r, 2)
+            # one column a segment, or, as released, one for each of its r vectors
+            each = r if banded else 1
+            by_distance = (side.q[:, piece.whole] @ distances_of(piece, side.rc, each).mT).unflatten(
+                2, (-1, each)
+            )
+            shifted = [piece.by_segment_distance(one.contiguous()) for one in by_distance.unbind(3)]
+            added = torch.stack(shifted, -1) + added
+        added = added.expand(groups, piece.segments, piece.spans.segment, piece.seen, r).flatten(3)
+        added = added.reshape(groups, -1, piece.seen * r)[:, piece.front : piece.front + piece.rows]
         parts.append(torch.baddbmm(added, rows, side.kc[:, : piece.seen * r].mT))
     if not parts:
         return rows.new_zeros(*rows.shape[:2], 0)
@@ -124,9 +127,9 @@ def add_to_windows(piece: Piece, to: Tensor, left: Tensor, right: Tensor) -> Non
         rows.view(len(to), piece.blocks, w, -1).add_(found[:, :, half])
 
 
-def distances_of(piece: Piece, table: Tensor) -> Tensor:
-    """Return the rows of a table for the segment distances C ... 0."""
-    return table[:, table.shape[1] - piece.seen - 1 :]
+def distances_of(piece: Piece, table: Tensor, each: int = 1) -> Tensor:
+    """Return the rows of a table for the segment distances C ... 0, ``each`` rows a distance."""
+    return table[:, table.shape[1] - (piece.seen + 1) * each :]
 
 
 def split(piece: Piece, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -55,7 +55,9 @@ class CausalLongShortAttention(nn.Module):
     projection: positions of segment 0 see nothing, and their mixture is 0. With r = 0 there is only the window.
 
     ``as_released`` is the variant of the released code: a window of exactly w keys that ends at the query (hence w ≥ l is required);
-    Transformer-XL's two biases in the window scores; biases of W^P and of the map of σ; LN over the full width, (D,); the compressed
+    Transformer-XL's two biases in the window scores; biases of W^P and of the map of σ; σ at the number of compressed vectors between
+    the query's segment and a vector, 0 for the last one before it, instead of the distance of the segments; LN over the full width, (D,);
+    the compressed
     vectors of ``x`` are made of keys and values before LN_L, those of the cache of its hidden states, each head's part with its own
     weights, and the maps are applied afterwards. In this variant, processing a sequence in parts changes the outputs, and the cache
     must consist of whole segments.
@@ -175,7 +177,10 @@ class CausalLongShortAttention(nn.Module):
         return Spans(self.window, self.segment, self.rank, past, x.shape[1])
 
     def _positions(self, spans: Spans, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return ρ at distances 2w - 1 ... 0, (2w, H, d), and σ at C ... 0, (C + 1, H, d), or None where unused."""
+        """Return ρ at distances 2w - 1 ... 0, (2w, H, d), and σ at C ... 0, (C + 1, H, d), or None where unused.
+
+        As released, σ has r rows a segment: at δ r - 1 - i for vector i of the segment at distance δ = C ... 0, where no query sees δ = 0.
+        """
         tables: list[Tensor | None] = []
         for map_, last in (
             (self.window_positions, 2 * self.window - 1),
@@ -185,6 +190,9 @@ class CausalLongShortAttention(nn.Module):
                 tables.append(None)
                 continue
             distances = torch.arange(last, -1, -1, device=like.device, dtype=map_.weight.dtype)
+            if self.as_released and map_ is self.segment_positions:
+                vectors = torch.arange(self.rank, device=like.device, dtype=map_.weight.dtype)
+                distances = (distances[:, None] * self.rank - 1 - vectors).flatten().clamp_min(0)
             tables.append(map_(sinusoids(distances, self.dim)).to(like.dtype).unflatten(1, (self.heads, -1)))
         return tables[0], tables[1]
 

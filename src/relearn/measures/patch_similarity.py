@@ -85,6 +85,38 @@ def patch_similarity(
     return [one / len(images) for one in sums]
 
 
+@torch.no_grad()
+def last_grid(net: nn.Module, image: Tensor) -> tuple[int, int | None]:
+    """Number of patches in the last block, and the most of them that a window of its attention can hold; None without windows.
+
+    A network whose last window covers all patches cannot keep them apart by locality. Windows are those of
+    :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`: (f + 2 reach)² patches for segments of f by f.
+
+    Args:
+        net: see the module; ``image``: (1, C, H, W), pixels in [0, 1].
+
+    Raises:
+        ValueError: no such blocks.
+    """
+    blocks = _blocks(net)
+    if not blocks:
+        raise ValueError(f"net: no block of a Transformer in {type(net).__name__} (allowed: see the module)")
+    (block, prefix), found = blocks[-1], []
+    handle = block.register_forward_hook(lambda _, given, x: found.append(x.flatten(1, -2).shape[1] - prefix))
+    training = net.training
+    try:
+        net.eval()(image.to(next(net.parameters()).device))
+    finally:
+        handle.remove()
+        net.train(training)
+    sides = [
+        one.window + 2 * one.reach
+        for one in block.modules()
+        if hasattr(one, "reach") and hasattr(one, "window")
+    ]
+    return found[-1], max(sides) ** 2 if sides else None
+
+
 def _pairs(patches: Tensor, absolute: bool) -> Tensor:
     """Return the mean over pairs, (B,), of patches (B, N, D)."""
     wide = patches.double() if patches.device.type != "mps" else patches.float()

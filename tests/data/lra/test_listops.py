@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relearn.data.lra import listops
+from relearn.data.lra import PARTS, listops, task
 from relearn.data.lra.listops import apply, make, trees, words
 
 SHORT = {"min_length": 10, "max_length": 60, "max_depth": 4, "max_args": 5, "operator_frac": 0.4}
@@ -144,3 +145,58 @@ def test_what_cannot_be(changes: dict, said: str, monkeypatch: pytest.MonkeyPatc
 def test_a_negative_number_of_samples() -> None:
     with pytest.raises(ValueError, match="samples is -1"):
         make({"train": 5, "valid": -1, "test": 1}, **SHORT)
+
+
+def released(folder: Path) -> Path:
+    """The layout of the arena's archive: round brackets around every binary branch, a head, tabs."""
+    place = folder / "lra_release" / "listops-1000"
+    place.mkdir(parents=True)
+    rows = (
+        ("( ( ( [MAX 2 ) 9 ) ] )", 9),
+        ("( ( ( ( [SM 7 ) ( ( ( [MIN 8 ) 4 ) ] ) ) 5 ) ] )", 6),
+        ("( ( ( [MED 3 ) 6 ) ] )", 4),
+    )
+    for name in ("train", "val", "test"):
+        lines = ["Source\tTarget", *(f"{source}\t{target}" for source, target in rows)]
+        (place / f"basic_{name}.tsv").write_text("\n".join(lines) + "\n")
+    return place
+
+
+def test_the_released_tables_are_read_with_and_without_closing_brackets(tmp_path: Path) -> None:
+    released(tmp_path)
+    every = {"train": 0, "valid": 0, "test": 1}
+    for folder in (tmp_path, tmp_path / "lra_release", tmp_path / "lra_release/listops-1000"):
+        made = task.make("listops", "lra_release", samples=every, max_length=2000, folder=folder)
+        assert [listops.words(row) for row in made.train.rows] == [
+            "[MAX 2 9 ]",
+            "[SM 7 [MIN 8 4 ] 5 ]",
+            "[MED 3 6 ]",
+        ]
+        assert made.valid.labels == [9, 6, 4] and made.test.labels == [9] and made.values == 15
+    how = {"max_length": 2000, "folder": tmp_path, "form": {"closing": False}}
+    open_ended = task.make("listops", "lra_release", samples=every, **how)
+    assert listops.words(open_ended.train.rows[1]) == "[SM 7 [MIN 8 4 5" and open_ended.values == 14
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Target\tSource\n", "line 1: .*; allowed: Source and Target"),
+        ("Source\tTarget\n[MAX 2 9 ]\n", "line 2: allowed: a tree and a digit"),
+        ("Source\tTarget\n[MAX 2 9 ]\t12\n", "line 2: allowed: a tree and a digit"),
+        ("Source\tTarget\n[MAX 2 9 ]\t9\n[AVG 1 2 ]\t1\n", r"line 3: '\[AVG'; allowed: 0, 1"),
+    ],
+)
+def test_a_wrong_line_of_a_table_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (released(tmp_path) / "basic_train.tsv").write_text(text)
+    with pytest.raises(ValueError, match=said) as fault:
+        task.make("listops", "lra_release", samples=dict.fromkeys(PARTS, 0), max_length=9, folder=tmp_path)
+    assert "\n" not in str(fault.value)
+
+
+def test_without_closing_brackets_the_trees_are_the_same_but_for_them() -> None:
+    counts = {"train": 20, "valid": 2, "test": 2}
+    form = {"min_length": 5, "max_length": 40, "max_depth": 3}
+    whole, cut = (listops.make(counts, seed=1, closing=closing, **form) for closing in (True, False))
+    assert [row.replace(bytes([listops.CLOSE]), b"") for row in whole.train.rows] == cut.train.rows
+    assert whole.train.labels == cut.train.labels and (whole.values, cut.values) == (15, 14)

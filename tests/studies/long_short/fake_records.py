@@ -35,6 +35,8 @@ NETWORKS = (
     "DeiT-S",
 )
 SAMPLES = 200
+LAYER = {"dim": 512, "heads": 8, "ffn": 2048, "window": 512, "segment": 16, "rank": 1}  # of figure 5.5
+COSTS = {"full": 2.0, "long_short": 1.0, "long_short_window_cache": 1.0, "long_short_no_cache": 1.0}
 LAYERS = 12
 
 Rows = Sequence[Mapping[str, Any]]
@@ -172,17 +174,31 @@ def predict(
     return write_run(root, "long_short", "train_long_char_lm", labels, metrics, own, **more)
 
 
+def aligned(
+    root: Path, dataset: str, variant: str, rows: Rows | None = None, parameters: float = 44.2e6
+) -> Path:
+    """The published model before training."""
+    own = rows or norms(1.0 if variant == "dual_norm" else 1.2)
+    labels, files = {"dataset": dataset, "variant": variant}, {"norms.csv": own}
+    metrics = {"parameters_count": parameters}
+    return write_run(root, "long_short", "initial_norms", labels, metrics, files)
+
+
 def curve(
     root: Path,
     *,
     slopes: Mapping[str, float | None] | None = None,
     lengths: Iterable[int] = (1024, 2048, 4096, 8192),
     batches: Iterable[int] = (1, 2, 4),
+    settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """Full attention's time with the square of the length, the rest with the length."""
     lengths = list(lengths)
     found: dict[str, float | None] = {"full_time_slope": 1.9, "long_short_time_slope": 1.05}
-    found |= {"full_memory_slope": 1.1, "long_short_memory_slope": 0.98, **(slopes or {})}
+    found |= {"full_memory_slope": 1.1, "long_short_memory_slope": 0.98}
+    for cache in ("window", "no"):
+        found |= {f"long_short_{cache}_cache_{what}_slope": 1.0 for what in ("time", "memory")}
+    found |= slopes or {}
     rows = [
         {
             "attention": attention,
@@ -192,13 +208,20 @@ def curve(
             "peak_memory_mb": 100 + 40 * batch * (length / 1024) ** (1.6 if attention == "full" else 1.0),
             "repeats": 7,
         }
-        for attention, power in (("full", 2.0), ("long_short", 1.0))
+        for attention, power in COSTS.items()
         for batch in batches
         for length in lengths
     ]
     metrics = {name: value for name, value in found.items() if value is not None}
+    own = {"layers": 1, **(LAYER if settings is None else settings)}
     return write_run(
-        root, "long_short", "benchmark_attention", {"protocol": "curve"}, metrics, {"cost.csv": rows}
+        root,
+        "long_short",
+        "benchmark_attention",
+        {"protocol": "curve"},
+        metrics,
+        {"cost.csv": rows},
+        settings=own,
     )
 
 
@@ -282,7 +305,14 @@ def classify(root: Path, network: str, accuracy: float | None, **more: Any) -> P
 
 
 def similarity(
-    root: Path, network: str, deep: float, start: float = 0.7, layers: int = 13, **more: Any
+    root: Path,
+    network: str,
+    deep: float,
+    start: float = 0.7,
+    layers: int = 13,
+    patches: int = 64,
+    window: int = 16,
+    **more: Any,
 ) -> Path:
     """From 0.65 in the first layer to this similarity in the deeper half; alike before training."""
     rows = [
@@ -290,7 +320,9 @@ def similarity(
         for moment, end in (("start", start), ("end", deep))
         for layer in range(1, layers + 1)
     ]
-    metrics = {"deep_cosine": deep, "start_deep_cosine": start}
+    metrics = {"deep_cosine": deep, "start_deep_cosine": start, "last_patches_count": float(patches)}
+    if "LS" in network:
+        metrics["last_window_count"] = float(window)
     return write_run(
         root,
         "long_short",
@@ -408,6 +440,8 @@ class Chapter:
         for variant, accuracy in (("full", 0.90), ("long_short", 0.91)):
             adapt(root, variant, accuracy)
         throughput(root, "CvT-13", 400.0)
+        for variant in ("dual_norm", "no_dual_norm"):
+            aligned(root, self.datasets[0], variant)
         for seed in self.seeds:
             self._language(root, seed, noise(seed))
             for network in self.networks:

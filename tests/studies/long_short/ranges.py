@@ -12,12 +12,30 @@ NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
 POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 FLAG = ([True, False], [0, "yes"])
 PHASE = {"length": 64, "steps": 3, "warmup_steps": 1, "batch_size": 2, "lr": 0.1}
+RECIPE = {
+    "networks": ["DeiT-S"],
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "batch_size": 8,
+    "epochs": 3,
+    "weight_decay": 0.0,
+    "drop_path": 0.0,
+    "label_smoothing": 0.1,
+    "randaugment": 0.0,
+    "mixup": 0.0,
+    "cutmix": 1.0,
+}
 TEXT, TASK = f"{S}.prepare_lra.text", f"{S}.train_lra.tasks"
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]),
     f"{TEXT}.dataset": (["imdb", "python"], ["aan", "generated", 1]),
-    f"{S}.prepare_lra.listops.dataset": (["generated"], ["listops", "python"]),
-    f"{S}.prepare_lra.retrieval.dataset": (["aan", "python_kinds", "python_documents"], ["imdb"]),
+    f"{S}.prepare_lra.listops.dataset": (["generated", "lra_release"], ["listops", "python"]),
+    f"{S}.prepare_lra.pathfinder.dataset": (["generated", "lra_release"], ["cifar10"]),
+    f"{S}.prepare_lra.retrieval.dataset": (
+        ["aan", "lra_release", "python_kinds", "python_documents"],
+        ["imdb"],
+    ),
+    f"{S}.prepare_lra.listops.form.closing": FLAG,
     f"{TEXT}.max_length": ([512, 1000], [7, 128.0]),
     f"{TEXT}.train_samples": ([0, 100], [-1, 100.0]),
     f"{TEXT}.valid_samples": SEVERAL,
@@ -50,7 +68,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.train_lra.trim": FLAG,
     f"{S}.train_lra.schedule": (["linear", "cosine", "constant", "inverse_sqrt"], ["step", 1]),
     f"{S}.train_lra.clip_norm": NOT_NEGATIVE,
-    f"{S}.train_lra.pooling": (["", "mean"], ["max", None]),
+    f"{S}.train_lra.pooling": (["", "mean", "class"], ["max", None]),
     f"{S}.train_long_char_lm.clip_norm": NOT_NEGATIVE,
     f"{S}.train_long_char_lm.diverged_above": NOT_NEGATIVE,
     f"{S}.convert_roberta.schedule": (["cosine"], ["step"]),
@@ -83,6 +101,11 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
         [[PHASE], [PHASE, PHASE]],
         [[], PHASE, [{**PHASE, "length": 0}], [{**PHASE, "lr": 0}]],
     ),
+    f"{S}.train_long_char_lm.large_datasets": (
+        [[], ["enwik8"], ["text8", "warandpeace"]],
+        [["ptb"], ["text8", "text8"], "text8"],
+    ),
+    f"{S}.train_long_char_lm.text8_lr": NOT_NEGATIVE,
     f"{S}.train_long_char_lm.large_weight_decay": NOT_NEGATIVE,
     f"{S}.train_long_char_lm.history_characters": ([2, 100], [0, 1, 2.0]),
     f"{S}.train_long_char_lm.evaluation.form": (["windows", "cached"], ["window", 1]),
@@ -112,12 +135,11 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.convert_roberta.evaluations": COUNT,
     f"{S}.benchmark_attention.curve.vocabulary": COUNT,
     f"{S}.benchmark_attention.curve.attentions": (
-        [["long_short"], ["full"]],
+        [["long_short"], ["full"], ["long_short_no_cache", "long_short_window_cache"]],
         [[], ["linformer"], ["full", "full"], "full"],
     ),
     f"{S}.benchmark_attention.curve.lengths": ([[64], [64, 128]], [[], [0], [64, 32], [64, 64], 64]),
     f"{S}.benchmark_attention.curve.batches": ([[1], [1, 4]], [[], [0], [4, 1], [2, 2], 1]),
-    f"{S}.benchmark_attention.curve.cached": FLAG,
     f"{S}.benchmark_attention.curve.memory": FLAG,
     f"{S}.benchmark_attention.curve.repeats": COUNT,
     f"{S}.benchmark_attention.latency.attentions": ([["reformer"]], [[], ["softmax"], ["full", "full"]]),
@@ -135,6 +157,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.train.optimizer": (["adamw", "sgd"], ["adam", 1]),
     f"{S}.train.drop_path": SHARE,
     f"{S}.train.average": SHARE,
+    f"{S}.train.own": (
+        [[], [RECIPE], [{**RECIPE, "networks": ["CvT-13", "CvT-21"], "drop_path": 0.5}]],
+        [[{"networks": ["DeiT-S"]}], [{**RECIPE, "networks": ["ViT-S"]}], [{**RECIPE, "lr": 0}], RECIPE],
+    ),
     f"{S}.grid.networks": ([], [[], ["CvT-W24"], ["CvT-13", "CvT-13"], "CvT-13"]),
     f"{S}.grid.similarity": ([[], ["CvT-LS-13"]], [["ViT-S"], ["CvT-13", "CvT-13"], "CvT-13"]),
     f"{S}.patch_similarity.absolute": FLAG,
@@ -317,10 +343,15 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {**BOTH, **SHORT, f"{ONE}.attentions": ["dynamic"], f"{ONE}.dynamic_rank": 41},
         f"{ONE}.dynamic_rank",
     ),
-    (  # a class token needs an attention that lets all tokens see the first
-        {**BOTH, f"{S}.train_lra.pooling": "class"},
-        {**BOTH, f"{ONE}.attentions": ["full", "performer"], f"{S}.train_lra.pooling": "class"},
-        f"{S}.train_lra.pooling",
+    (  # a network has one recipe
+        {f"{S}.train.own": [RECIPE, {**RECIPE, "networks": ["CvT-13"]}]},
+        {f"{S}.train.own": [RECIPE, {**RECIPE, "networks": ["CvT-13", "DeiT-S"]}]},
+        f"{S}.train.own[1].networks",
+    ),
+    (  # the warm-up is a part of the epochs
+        {f"{S}.train.own": [{**RECIPE, "epochs": 2}], f"{S}.train.warmup_epochs": 2},
+        {f"{S}.train.own": [{**RECIPE, "epochs": 1}], f"{S}.train.warmup_epochs": 2},
+        f"{S}.train.own[0].epochs",
     ),
     (
         {f"{S}.train_lra.baselines.longformer.window": 2},

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .ranges import RECIPE
+
 S, R = "long_short", "robustness"
 SEQUENCES, UNDERSTAND, STREAM, PREDICT = (
     f"{S}/{step}" for step in ("prepare_lra", "train_lra", "prepare_char_stream", "train_long_char_lm")
 )
+NORMS = f"{S}/initial_norms"
 COST, COUNT, PREPARE, CLASSIFY, SIMILARITY = (
     f"{S}/{step}"
     for step in (
@@ -20,7 +23,7 @@ WITHSTAND = f"{R}/evaluate_robustness"
 ADAPT, THROUGHPUT = f"{S}/convert_roberta", f"{S}/throughput"
 STEPS = {
     ADAPT,
-    *(SEQUENCES, UNDERSTAND, STREAM, PREDICT, COST, COUNT, PREPARE, CLASSIFY, SIMILARITY),
+    *(SEQUENCES, UNDERSTAND, STREAM, PREDICT, NORMS, COST, COUNT, PREPARE, CLASSIFY, SIMILARITY),
     *(WITHSTAND, THROUGHPUT),
 }
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder")
@@ -96,10 +99,14 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{S}.train_lra.*", {UNDERSTAND}, understood("*")),
     (
         f"{S}.prepare_char_stream.datasets",
-        {STREAM, PREDICT, "render"},
-        [f"{STREAM}/text8/*", f"{PREDICT}/text8/*", "render"],
+        {STREAM, PREDICT, NORMS, "render"},
+        [f"{STREAM}/text8/*", f"{PREDICT}/text8/dual_norm/*", f"{NORMS}/text8/*", "render"],
     ),
-    (f"{S}.prepare_char_stream.characters", {STREAM}, [f"{STREAM}/*", f"{PREDICT}/*", "render"]),
+    (
+        f"{S}.prepare_char_stream.characters",
+        {STREAM},
+        [f"{STREAM}/*", f"{PREDICT}/*", f"{NORMS}/*", "render"],
+    ),
     (f"{S}.char_lm.large_*", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
     *(
         (f"{S}.{key}", {PREDICT}, [f"{PREDICT}/*/dual_norm/*", "render"])
@@ -107,6 +114,8 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{S}.char_lm.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
     (f"{S}.train_long_char_lm.variants", {PREDICT, "render"}, [f"{PREDICT}/*/full/*", "render"]),
+    (f"{S}.train_long_char_lm.large_datasets", {PREDICT, "render"}, ["render"]),  # one less
+    (f"{S}.train_long_char_lm.text8_lr", {PREDICT}, []),  # a stream that is not in the scratch checkout
     (f"{S}.train_long_char_lm.large_weight_decay", {PREDICT}, [f"{PREDICT}/*/large/*", "render"]),
     (f"{S}.train_long_char_lm.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
     (f"{S}.convert_roberta.variants", {ADAPT, "render"}, ["render"]),  # one less
@@ -134,6 +143,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{S}.train.drop_path", {CLASSIFY}, of_network(*PATCHED)),  # a ResNet has none
     (f"{S}.train.randaugment_spread", {CLASSIFY}, []),  # of RandAugment, which is not there
+    (f"{S}.train.own", {CLASSIFY}, of_network("DeiT-S")),
     (f"{S}.network.*", {CLASSIFY, THROUGHPUT}, [*SEEN, f"{THROUGHPUT}/*"]),
     (f"{S}.train.*", {CLASSIFY}, SEEN),
     (f"{S}.throughput.networks", {THROUGHPUT, "render"}, [f"{THROUGHPUT}/DeiT-S/*", "render"]),
@@ -166,7 +176,6 @@ TIED: dict[str, tuple[dict[str, Any], set[str], list[str]]] = {
     ),
 }
 FIXED = {key for values, _, _ in TIED.values() for key in values} - {f"{S}.grid.similarity"}
-FIXED |= {f"{S}.prepare_lra.{task}.dataset" for task in ("listops", "pathfinder")}  # of which there is one
 OF_DIGITS = TIED["sequences of other images"][2]
 FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.seeds": lambda seeds: [*seeds, 1],
@@ -174,6 +183,8 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.prepare_lra.*.form.max_length": lambda n: n - 1,
     f"{S}.prepare_lra.*.train_samples": lambda n: n + 100,
     f"{S}.prepare_lra.text.dataset": lambda name: "imdb",
+    **{f"{S}.prepare_lra.{task}.dataset": lambda name: "lra_release" for task in ("listops", "pathfinder")},
+    f"{S}.prepare_lra.listops.form.closing": lambda closing: not closing,
     f"{S}.prepare_lra.retrieval.dataset": lambda name: "python_documents",
     f"{S}.encoder.dim": lambda n: 2 * n,
     f"{S}.encoder.heads": lambda n: 2 * n,
@@ -199,6 +210,9 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.char_lm.segment": lambda n: n // 2,
     f"{S}.char_lm.*dropout": lambda rate: 0.1,
     f"{S}.train_long_char_lm.variants": lambda names: [*names, "full"],
+    f"{S}.train_long_char_lm.large_datasets": lambda names: names[:-1],
+    f"{S}.train_long_char_lm.text8_lr": lambda rate: 0.5,
+    f"{S}.train.own": lambda own: [*own, RECIPE],
     f"{S}.train_long_char_lm.phases": lambda phases: phases[:-1],
     f"{S}.train_long_char_lm.evaluation.form": lambda form: {"windows": "cached", "cached": "windows"}[form],
     f"{S}.train_long_char_lm.evaluation.step": lambda n: n - 1,

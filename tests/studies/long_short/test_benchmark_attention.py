@@ -28,7 +28,6 @@ CURVE: dict[str, Any] = {
     "lengths": [8, 16, 32, 64, 128],
     "batches": [1, 2],
     "longest": {"full": 32},
-    "cached": True,
     "repeats": 3,
     "memory": True,
 }
@@ -179,10 +178,17 @@ def test_only_the_longer_half_has_a_say() -> None:
     assert whole is not None and whole < 0.7  # the control
 
 
-@pytest.mark.parametrize("attention", ["full", "long_short"])
-@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize(
+    ("attention", "cached"),
+    [
+        ("full", 12),
+        ("long_short", 12),
+        ("long_short_window_cache", MODEL["window"]),
+        ("long_short_no_cache", 0),
+    ],
+)
 def test_a_step_reads_the_cache_and_leaves_gradients(
-    attention: str, cached: bool, monkeypatch: pytest.MonkeyPatch
+    attention: str, cached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from relearn.models import long_short_lm
 
@@ -199,10 +205,13 @@ def test_a_step_reads_the_cache_and_leaves_gradients(
         return net
 
     monkeypatch.setattr(long_short_lm, "create", watched)
-    CurveCase(attention=attention, length=12, batch=3, cached=cached, **MODEL).make()()
+    CurveCase(attention=attention, length=12, batch=3, **MODEL).make()()
     tokens, cache = seen[0]
     assert tokens.shape == (3, 12)
-    assert (cache is not None) == cached and (not cached or [x.shape for x in cache] == [(3, 12, 8)])
+    assert (cache is not None) == (cached > 0) and (
+        not cached or [x.shape for x in cache] == [(3, cached, 8)]
+    )
+    assert made[0].description["attention"] == ("full" if attention == "full" else "long_short")
     assert all(parameter.grad is not None for parameter in made[0].parameters())
 
 
@@ -254,9 +263,7 @@ def test_latency_goes_forward_and_back(pairs: bool, train: bool, monkeypatch: py
 def test_memory_is_that_of_a_process_of_its_own() -> None:
     """Full attention keeps its scores: four times the length, far more than four times the memory."""
     sizes = {**MODEL, "dim": 16, "heads": 1}
-    cases = [
-        CurveCase(attention="full", length=length, batch=1, cached=True, **sizes) for length in (256, 1024)
-    ]
+    cases = [CurveCase(attention="full", length=length, batch=1, **sizes) for length in (256, 1024)]
     small, large = peak_memory.peaks(cases)
     assert small is not None and large is not None
     assert large > 4 * 1024 * 2048  # one number for every pair of positions at least
@@ -270,6 +277,10 @@ def test_memory_is_that_of_a_process_of_its_own() -> None:
         ({"repeats": 0}, "repeats: 0"),
         ({"lengths": []}, r"lengths: \[\] \(allowed: one or more, each once"),
         ({"batches": [1, 1]}, r"batches: \[1, 1\]"),
+        (
+            {"attentions": ["linformer"], "longest": {}},
+            r"attentions: linformer \(allowed: full, long_short, ",
+        ),
         ({"lengths": [0, 4]}, r"lengths: \[0, 4\] \(allowed: at least 1 each"),
         ({"longest": {"x": 4}}, r"longest: x \(allowed: full, long_short"),
         ({"longest": {"full": 4}}, r"longest: no length for full \(allowed: at least 8"),

@@ -1,6 +1,6 @@
 """zhu2022, chapter 5: formulas that do not hold as printed, each with its counter-example and its corrected form.
 
-Sets of tokens by their definitions; nothing of ours is used. Tokens are counted from 0, ranges are half-open.
+Sets of tokens by their definitions; nothing of ours is used but the trees of ListOps. Tokens are counted from 0, ranges are half-open.
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ import math
 
 import numpy as np
 import pytest
+
+from relearn.data.lra import listops
+from relearn.report import published
+
+from ...report.conftest import numbers
 
 
 def printed_segment(s: int, length: int) -> range:
@@ -115,3 +120,74 @@ def test_z11_the_work_is_linear_in_the_windows_and_quadratic_in_the_projection(w
     # segments that grow with the length keep it linear
     grown = [pairs(m, window, m // 8, rank)[1] / m for m in (64, 128, 256)]
     assert grown == pytest.approx([3.5 * rank] * 3)
+
+
+def test_z11_the_released_window_attends_to_the_printed_number_of_tokens():
+    """Keys of the window, and the mean number of compressed ones behind a cache as long as the input."""
+    counts = [512 + (n + n / 2) / 16 for n in (2048, 4096, 8192)]
+    assert counts == [704, 896, 1280]
+
+
+def words_of(tree: str) -> list[str]:
+    """Letters and digits, as the released reader keeps them."""
+    return "".join(one if one.isalnum() else " " for one in tree).split()
+
+
+def result_of(tree: str) -> int:
+    stack: list[list] = [[]]
+    for word in tree.split():
+        if word.startswith("["):
+            stack.append([word])
+        elif word == "]":
+            name, *arguments = stack.pop()
+            stack[-1].append({"[MAX": max, "[MIN": min}[name](arguments))
+        else:
+            stack[-1].append(int(word))
+    return stack[0][0]
+
+
+def test_z14_two_results_for_the_same_tokens():
+    one, other = "[MAX 1 [MIN 2 3 ] ]", "[MAX 1 [MIN 2 ] 3 ]"
+    assert (result_of(one), result_of(other)) == (2, 3)
+    assert words_of(one) == words_of(other) == ["MAX", "1", "MIN", "2", "3"]
+
+
+def test_z14_the_printed_length_is_that_without_closing_brackets():
+    """888, of which the mean of this many trees is a few tokens away; the standard error of 400 is 17."""
+    rows, _ = listops.trees(400, seed=1)
+    lengths = np.array([[len(row), len(row.replace(bytes([listops.CLOSE]), b""))] for row in rows])
+    whole, without = lengths.mean(0)
+    assert abs(without - 888) < 3 * lengths[:, 1].std() / 20 < whole - 888
+
+
+def accuracies(table: str, column: str) -> dict[tuple[str, str], float]:
+    rows = published.read(numbers(f"zhu2022.table{table}.csv"))
+    return {(one.row, one.column.removeprefix(column)): one.value for one in rows if one.metric == "accuracy"}
+
+
+def fallen(task: str, change: str) -> tuple[float, float]:
+    """Points that dynamic projection and Linformer lose."""
+    shares = accuracies("5.3", "LRA ")
+    where = f"{task}, test perturbation "
+    return tuple(shares[name, where + "None"] - shares[name, where + change] for name in ("DP", "Linformer"))
+
+
+def test_z15_dynamic_projection_loses_more_on_text():
+    ours, theirs = fallen("Text", "Deletion")
+    assert (round(ours, 2), round(theirs, 2)) == (7.33, 1.21)
+    assert fallen("Text", "Insertion")[0] > fallen("Text", "Insertion")[1]
+
+
+def test_z15_on_retrieval_it_loses_less():
+    for change in ("Insertion", "Deletion"):
+        ours, theirs = fallen("Retrieval", change)
+        assert ours < theirs
+
+
+def test_z16_the_advantage_is_larger_on_text():
+    shares = accuracies("5.1", "LRA ")
+    gains = {
+        task: round(shares["Transformer-LS (best)", task] - shares["Dynamic Projection (best)", task], 1)
+        for task in ("ListOps", "Text", "Retrieval")
+    }
+    assert gains == {"ListOps": 0.6, "Text": 2.1, "Retrieval": 0.1}

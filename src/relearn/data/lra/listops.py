@@ -18,25 +18,40 @@ SM                sum modulo 10
 
 The published generator fixes no seed and splits a Python set in its arbitrary order; here a seed determines the trees
 and their order, train first, then valid, then test. Its printed form has round brackets around every binary branch,
-which its reader removes; networks never see them, so they are omitted here.
+which the arena's reader removes; networks never see them, so they are omitted here.
 
-Values: digits are 0 to 9, then MIN 10, MAX 11, MED 12, SM 13 and the closing bracket 14.
+The arena's reader keeps letters and digits only: it drops the closing brackets as well, so that two different trees can give the same
+words. The dissertation's numbers are of this form: its table 5.1 prints a mean length of 888, which trees have without their closing
+brackets (``closing`` = False); with them they are a sixth longer (erratum Z14). Whether a tree is kept is decided by its length with
+the brackets in both cases.
+
+Values: digits are 0 to 9, then MIN 10, MAX 11, MED 12, SM 13 and, with ``closing``, the closing bracket 14.
+
+:func:`read` reads the released tables ``basic_{train,val,test}.tsv``.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from relearn.data.lra.samples import Samples, Task
+from relearn.data.lra import PARTS
+from relearn.data.lra.release import part_of
+from relearn.data.lra.samples import Samples, Task, evenly_spaced_rows
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 FIRST, CLOSE = 10, 14
 VALUES, CLASSES = 15, 10
+DATASETS = ("generated", "lra_release")
+FOLDER = "listops-1000"
+FILES = {part: f"basic_{'val' if part == 'valid' else part}.tsv" for part in PARTS}
+HEAD = b"Source\tTarget"
 PUBLISHED = {"train": 96_000, "valid": 2_000, "test": 2_000}
 TRIES = 100_000  # consecutive rejected trees before giving up
 _WORDS = (*"0123456789", *(f"[{name}" for name in OPERATORS), "]")
+_VALUE = {word.encode(): value for value, word in enumerate(_WORDS)}
 
 
 def make(
@@ -48,8 +63,11 @@ def make(
     max_depth: int = 10,
     max_args: int = 10,
     operator_frac: float = 0.25,
+    closing: bool = True,
 ) -> Task:
     """The task with the given numbers of trees in train, valid and test; 0 is the published number.
+
+    ``closing``: whether closing brackets are part of a sequence; see the module.
 
     Raises:
         ValueError: a number out of range, or lengths that such trees almost never have.
@@ -66,13 +84,61 @@ def make(
         max_args=max_args,
         operator_frac=operator_frac,
     )
+    if not closing:
+        rows = [row.replace(bytes([CLOSE]), b"") for row in rows]
     parts: dict[str, Any] = {}
     start = 0
     for part, count in counts.items():
         parts[part] = Samples(rows[start : start + count], labels[start : start + count])
         start += count
-    source = {"from": "relearn.data.lra.listops", "seed": seed}
-    return Task("listops", "generated", VALUES, CLASSES, **parts, source=source)
+    source = {"from": "relearn.data.lra.listops", "seed": seed, "closing": closing}
+    return Task("listops", "generated", VALUES - (not closing), CLASSES, **parts, source=source)
+
+
+def released(samples: Mapping[str, int], folder: Path, *, closing: bool = True) -> Task:
+    """The task of the arena's own tables, with the given numbers of evenly spaced trees; 0 is all.
+
+    Args:
+        samples: number per part.
+        folder: the archive, see :mod:`relearn.data.lra.release`.
+        closing: see the module.
+
+    Raises:
+        ValueError: a table that is none. OSError: it cannot be read.
+    """
+    place = part_of(folder, FOLDER)
+    parts = {part: read(place / FILES[part], samples[part], closing=closing) for part in PARTS}
+    source = {"from": "the arena's tables of ListOps", "closing": closing}
+    return Task("listops", "lra_release", VALUES - (not closing), CLASSES, **parts, source=source)
+
+
+def read(path: Path, wanted: int = 0, *, closing: bool = True) -> Samples:
+    """The trees of one table, or ``wanted`` of them, evenly spaced: a head, then a tree and its result in each line.
+
+    Raises:
+        ValueError: another head, a line with other columns, an unknown word, or a result that is no digit.
+        OSError: the file cannot be read.
+    """
+    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    if lines[0].rstrip(b"\r") != HEAD:
+        raise ValueError(
+            f"{path}: line 1: {lines[0].decode(errors='replace')[:20]!r}; allowed: Source and Target, with a tab between"
+        )
+    kept = Samples([], [])
+    for number, line in evenly_spaced_rows(list(enumerate(lines[1:], 2)), wanted):
+        columns = line.rstrip(b"\r").split(b"\t")
+        if len(columns) != 2 or len(columns[1]) != 1 or not columns[1].isdigit():
+            raise ValueError(f"{path}: line {number}: allowed: a tree and a digit, with a tab between")
+        written = columns[0].replace(b"(", b" ").replace(b")", b" ").split()
+        if not written or (odd := next((word for word in written if word not in _VALUE), None)) is not None:
+            found = odd.decode(errors="replace")[:20] if written and odd else ""
+            raise ValueError(
+                f"{path}: line {number}: {found!r}; allowed: {', '.join(_WORDS)}, round brackets"
+            )
+        row = bytes(_VALUE[word] for word in written)
+        kept.rows.append(row if closing else row.replace(bytes([CLOSE]), b""))
+        kept.labels.append(int(columns[1]))
+    return kept
 
 
 def trees(

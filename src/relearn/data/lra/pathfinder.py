@@ -24,8 +24,10 @@ a third of a curve); sums of pixels for 50%. Without pairs, with ends at equal d
 92%. Knowing which four ends belong to long curves gives 97% (version 1: 95%), but requires telling long curves from short ones.
 :func:`distance_shortcut` measures the distance alone: 50%.
 
-The arena's images come from the generator of Linsley et al., scaled to 32 × 32 (their hardest setting has curves of 14 dashes). This is
-another program for the same kind of image with its own parameters, without any code from theirs, and accuracies on the two need not agree.
+The arena's images come from the generator of Linsley et al. at 32 × 32 with the numbers that the arena's builder states: curves of 14
+dashes of 2 pixels with gaps of 1, 5 distractors of 4 dashes, markers of radius 1.5 (:data:`PUBLISHED_FORM`, which scale paper uses). The
+defaults of :class:`Form` are easier. This is another program for the same kind of image, without any code from theirs, and its pairs have
+fewer shortcuts, so that accuracies on the two cannot be compared. :mod:`relearn.data.lra.pathfinder_files` reads the arena's own images.
 """
 
 from __future__ import annotations
@@ -41,6 +43,17 @@ from relearn.data.lra.samples import Samples, Task
 
 Floats = NDArray[np.floating[Any]]
 PUBLISHED = {"train": 160_000, "valid": 20_000, "test": 20_000}
+PUBLISHED_FORM: dict[str, Any] = {
+    "size": 32,
+    "dashes": 14,
+    "distractors": 5,
+    "distractor_dashes": 4,
+    "dash": 2.0,
+    "gap": 1.0,
+    "clearance": 1.5,  # not stated; ours: the largest with which these curves fit
+    "radius": 1.5,
+}
+"""What the arena's builder states, as arguments of :class:`Form`."""
 VERSION = 2  # 1: a negative image used one end of each long curve, at the same distance as the ends of the first curve
 TOGETHER = 256  # images made at once; the images of a seed depend on it
 WALKS = 48  # parallel walks per curve

@@ -3,7 +3,7 @@
 ``aan``: does one paper of the ACL Anthology Network cite the other? The arena's three tables
 ``new_aan_pairs.{train,eval,test}.tsv`` have one pair per line, no header, and five tab-separated columns: label (1.0 or 0.0), two
 ids, two texts. They were published in one archive with the whole arena, whose official address no longer works, so the folder
-must be provided.
+must be provided. ``lra_release``: the same tables, in the folder ``tsv_data`` of that archive.
 
 Two data sets are not part of the arena and use texts included in Python (see ``relearn.data.lra.python_documents``): ``python_kinds``: are
 both passages of the same kind, documentation or code? ``python_documents``: are both from the same topic or module? Every other
@@ -19,9 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relearn.data.lra import PARTS, python_documents
+from relearn.data.lra.release import part_of
 from relearn.data.lra.samples import Samples, Task, evenly_spaced_rows
 
-DATASETS = ("aan", "python_kinds", "python_documents")
+DATASETS = ("aan", "lra_release", "python_kinds", "python_documents")
+FOLDER = "tsv_data"
 FILES = {part: f"new_aan_pairs.{'eval' if part == 'valid' else part}.tsv" for part in PARTS}
 COLUMNS = 5
 
@@ -36,7 +38,7 @@ def make(
         samples: number of evenly spaced pairs per part.
         max_length: maximum bytes of a passage; papers are not truncated.
         seed: seed of the partners.
-        folder: folder with the three tables.
+        folder: folder with the three tables, or the archive, see :mod:`relearn.data.lra.release`.
 
     Raises:
         ValueError: an unknown data set, no folder, or an invalid table.
@@ -44,11 +46,13 @@ def make(
     """
     if dataset not in DATASETS:
         raise ValueError(f"dataset is {dataset!r}; allowed for retrieval: {', '.join(DATASETS)}")
-    if dataset == "aan":
+    if dataset in ("aan", "lra_release"):
         if folder is None:
             raise ValueError(
-                "dataset aan: no folder; required: $RELEARN_MIRROR/aan with " + ", ".join(FILES.values())
+                f"dataset {dataset}: no folder; required: $RELEARN_MIRROR/{dataset} with "
+                + ", ".join(FILES.values())
             )
+        folder = part_of(folder, FOLDER)
         parts = {part: read(folder / FILES[part], samples[part]) for part in PARTS}
         return Task(
             "retrieval",

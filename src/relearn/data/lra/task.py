@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from relearn.data.lra import PARTS, TASKS, images, listops, pathfinder, retrieval, text
+from relearn.data.lra import PARTS, TASKS, images, listops, pathfinder, pathfinder_files, retrieval, text
 from relearn.data.lra.samples import Task
 
 DATASETS: dict[str, tuple[str, ...]] = {
-    "listops": ("generated",),
+    "listops": listops.DATASETS,
     "text": text.DATASETS,
     "retrieval": retrieval.DATASETS,
     "image": images.DATASETS,
-    "pathfinder": ("generated",),
+    "pathfinder": pathfinder_files.DATASETS,
 }
 
 
@@ -37,8 +37,9 @@ def make(
         max_length: maximum length of a network's input: the bytes of a passage, for tasks that split documents into passages.
         seed: seed of the random draws.
         folder: folder of the data set, if its files are available locally.
-        form: parameters of generated samples: keyword arguments of :func:`relearn.data.lra.listops.trees`, or of
-            :class:`relearn.data.lra.pathfinder.Form`; the default is as published, or that class's defaults.
+        form: parameters of generated samples: keyword arguments of :func:`relearn.data.lra.listops.make`, or of
+            :class:`relearn.data.lra.pathfinder.Form`; the default is the published generator's of listops (with closing brackets), or
+            that class's defaults. ``closing`` is also allowed for the released tables of listops.
 
     Raises:
         ValueError: an unknown name, or an error of the task.
@@ -52,8 +53,18 @@ def make(
         raise ValueError(f"samples: found {', '.join(samples)}; allowed: {', '.join(PARTS)}, all of them")
     if max_length < 1:
         raise ValueError(f"max_length is {max_length}; allowed: 1 or more")
-    if form and dataset != "generated":
-        raise ValueError(f"form: found {', '.join(form)}; allowed: nothing, {dataset} is not generated")
+    read = "closing" if name == "listops" else ""  # is also a way to read the released trees
+    if dataset != "generated" and (odd := sorted(set(form or {}) - {read})):
+        raise ValueError(f"form: found {', '.join(odd)}; allowed: nothing, {dataset} is not generated")
+    if dataset == "lra_release" and folder is None:
+        raise ValueError(
+            "dataset lra_release: no folder; required: $RELEARN_MIRROR/lra_release, with the files of the arena's archive"
+        )
+    if dataset == "lra_release" and folder is not None:
+        if name == "listops":
+            return listops.released(samples, folder, **(form or {}))
+        if name == "pathfinder":
+            return pathfinder_files.released(samples, folder)
     try:
         if name == "listops":
             return listops.make(samples, seed=seed, **(form or {}))

@@ -136,6 +136,9 @@ class LongShort(Section):
     @check
     def _batches(self) -> Iterator[Conflict]:
         yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
+        for index, one in enumerate(self.train.own):
+            for _, text in self.images.batch_conflicts({"": one.batch_size}):
+                yield ("train", "own", index, "batch_size"), text
 
     @check
     def _test_images(self) -> Iterator[Conflict]:

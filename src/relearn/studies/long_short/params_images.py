@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
+    LONGEST_LIST,
+    Batch,
     BatchSize,
     Count,
+    EpochCount,
     Length,
     Multiple,
     NotNegative,
     OneOf,
+    Positive,
     SamplesOrAll,
     Section,
     Share,
@@ -21,7 +27,7 @@ from relearn.params.types import (
     Unique0,
     unique,
 )
-from relearn.params.vision import Recipe
+from relearn.params.vision import Optimizer, Recipe
 from relearn.studies.vision import LONG_SHORT
 
 Network = Annotated[str, OneOf(LONG_SHORT)]
@@ -38,10 +44,44 @@ class Pyramids(Section):
     window: Length
 
 
+class Own(Section):
+    """What these networks have in place of the values for all."""
+
+    networks: Networks
+    optimizer: Optimizer
+    lr: Positive
+    batch_size: Batch
+    epochs: EpochCount
+    weight_decay: NotNegative
+    drop_path: Share
+    label_smoothing: Share
+    randaugment: Annotated[float, Field(ge=0, le=10)]
+    mixup: NotNegative
+    cutmix: NotNegative
+
+
 class TrainPyramids(Recipe):
     weight_decay: NotNegative
     drop_path: Share
     average: Share
+    own: Annotated[list[Own], Field(max_length=LONGEST_LIST)]
+
+    @check
+    def _own(self) -> Iterator[Conflict]:
+        """A network has one recipe, and its warm-up is a part of it."""
+        named: set[str] = set()
+        for index, one in enumerate(self.own):
+            if twice := named & set(one.networks):
+                yield (
+                    ("own", index, "networks"),
+                    f"found {sorted(twice)[0]} twice, allowed: each network once",
+                )
+            named |= set(one.networks)
+            if one.epochs < self.warmup_epochs:
+                yield (
+                    ("own", index, "epochs"),
+                    f"found {one.epochs}, allowed: at least train.warmup_epochs = {self.warmup_epochs}",
+                )
 
 
 class Grid(Section):

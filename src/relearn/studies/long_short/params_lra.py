@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
-from relearn.layers.efficient import GLOBAL_FIRST, KINDS
+from relearn.layers.efficient import KINDS
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import Need, Tensor
 from relearn.params.types import (
@@ -50,9 +50,9 @@ class Samples(Section):
 
 
 class Generated(Samples):
-    """A task whose samples are generated."""
+    """A task whose samples are generated, or read from the arena's archive."""
 
-    dataset: Literal["generated"]
+    dataset: Literal["generated", "lra_release"]
 
     @forecast
     def _memory(self) -> Iterator[Need]:
@@ -68,6 +68,7 @@ class Trees(Section):
     max_depth: Annotated[Count, Field(le=100)]
     max_args: Annotated[Count, Field(ge=2, le=100)]
     operator_frac: Annotated[float, Field(gt=0, lt=1)]
+    closing: bool
 
     @check
     def _range(self) -> Iterator[Conflict]:
@@ -99,7 +100,7 @@ class Text(Samples):
 
 
 class Retrieval(Samples):
-    dataset: Literal["aan", "python_kinds", "python_documents"]
+    dataset: Literal["aan", "lra_release", "python_kinds", "python_documents"]
 
 
 class Pixels(Samples):
@@ -256,6 +257,8 @@ class Baselines(Section):
 
 
 class TrainLra(Section):
+    """``pooling``: "class" is possible with every attention; in one without global tokens the class token is a token like any other."""
+
     window: LengthOrNone
     rank: LengthOrNone
     baselines: Baselines
@@ -267,20 +270,6 @@ class TrainLra(Section):
     pooling: Literal["", "class", "mean"]
     trim: bool
     tasks: Tasks
-
-    @check
-    def _pooling(self) -> Iterator[Conflict]:
-        """A class token needs an attention whose first token sees all tokens and is seen by all."""
-        if self.pooling != "class":
-            return
-        for task, own in self.tasks.items():
-            if lacking := [kind for kind in own.attentions if kind not in GLOBAL_FIRST]:
-                kinds = ", ".join(lacking)
-                yield (
-                    "pooling",
-                    f'found class, allowed: mean, or "", because of {kinds} in tasks.{task}.attentions',
-                )
-                return
 
 
 class TextLengths(Section):

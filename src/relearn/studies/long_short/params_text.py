@@ -26,6 +26,7 @@ from relearn.params.types import (
     Share,
     Steps,
     Unique,
+    Unique0,
     Vocabulary,
     ascending,
     unique,
@@ -39,10 +40,11 @@ MOST_CHARACTERS = {"enwik8": 100_000_000, "text8": 100_000_000, "warandpeace": 3
 """Number of characters of each stream; that of pydoc_topics depends on the version of Python."""
 
 
+Stream = Literal["enwik8", "text8", "warandpeace", "pydoc_topics"]
+
+
 class PrepareCharStream(Section):
-    datasets: Annotated[
-        list[Literal["enwik8", "text8", "warandpeace", "pydoc_topics"]], Unique, AfterValidator(unique)
-    ]
+    datasets: Annotated[list[Stream], Unique, AfterValidator(unique)]
     characters: CharactersOrAll
 
     @check
@@ -107,9 +109,13 @@ class Evaluation(Section):
 
 
 class TrainCharLM(Section):
+    """``large_datasets``: streams of the variant large; ``text8_lr``: rate of all phases on text8, 0 for theirs."""
+
     variants: Annotated[
         list[Literal["dual_norm", "no_dual_norm", "full", "large"]], Unique, AfterValidator(unique)
     ]
+    large_datasets: Annotated[list[Stream], Unique0, AfterValidator(unique)]
+    text8_lr: NotNegative
     phases: Annotated[list[Phase], Field(min_length=1, max_length=LONGEST_LIST)]
     betas: Betas
     adam_eps: Positive
@@ -122,13 +128,17 @@ class TrainCharLM(Section):
     evaluation: Evaluation
 
 
+OneCost = Literal["full", "long_short", "long_short_window_cache", "long_short_no_cache"]
+
+
 class Curve(Causal):
+    """The cache of ``full`` and ``long_short`` is as long as the input; others say their own."""
+
     vocabulary: Vocabulary
-    attentions: Annotated[list[Literal["full", "long_short"]], Unique, AfterValidator(unique)]
+    attentions: Annotated[list[OneCost], Unique, AfterValidator(unique)]
     lengths: Annotated[list[Length], Unique, AfterValidator(ascending)]
     batches: Annotated[list[BatchSize], Unique, AfterValidator(ascending)]
     full_longest: Length
-    cached: bool
     repeats: Count
     memory: bool
 

@@ -23,6 +23,13 @@ COUNTED = {
 """Family of networks → modules that its counts depend on, beyond those that the step imports."""
 
 
+def recipe_of(train: Mapping[str, Any], network: str) -> dict[str, Any]:
+    """The values for all networks, with those of this network in their place."""
+    mine = next((one for one in train["own"] if network in one["networks"]), {})
+    changed = {key: value for key, value in mine.items() if key != "networks"}
+    return {**{key: value for key, value in train.items() if key != "own"}, **changed}
+
+
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """Images, training, similarity, throughput and counts."""
     own, folder = params[STUDY], vision.from_folder(params, STUDY)
@@ -32,10 +39,10 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         return scaled(network, own["network"], published_windows=folder)
 
     def training(network: str) -> dict[str, Any]:
-        arguments = sized(network)
+        arguments, recipe = sized(network), recipe_of(own["train"], network)
         if network != "ResNet-50":
-            arguments["drop_path_rate"] = own["train"]["drop_path"]
-        return {"network": arguments, **vision.recipe(params, STUDY, own["train"])}
+            arguments["drop_path_rate"] = recipe["drop_path"]
+        return {"network": arguments, **vision.recipe(params, STUDY, recipe)}
 
     def timing(network: str) -> dict[str, Any]:
         timed = own["throughput"]

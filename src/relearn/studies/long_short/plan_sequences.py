@@ -26,7 +26,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         folder="{task}",
         cells=[{"task": task} for task in TASKS],
         seeds=[data_seed],
-        settings=lambda task: {"task": task, "form": {}, **own["prepare_lra"][task]},
+        settings=lambda task: preparation_settings(own["prepare_lra"][task], task),
         modules=lambda task: [images_module(own["prepare_lra"][task]["dataset"])] if task == "image" else [],
         outputs={"data": "data.safetensors"},
         needs=Needs(mem_mb=8000, minutes=480, gpu=0),
@@ -55,6 +55,14 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         constraints={**TASK, "attention": "[a-z_]+"},
     )
     return {"prepare_lra": prepare, "train_lra": train, **benchmarks(own, scale)}
+
+
+def preparation_settings(own: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """Settings of `prepare_lra`; of a form, the released files need no more than whether brackets are closed."""
+    form = own.get("form", {})
+    if own["dataset"] == "lra_release":
+        form = {key: value for key, value in form.items() if key == "closing"}
+    return {"task": task, **own, "form": dict(form)}
 
 
 def training_settings(own: Mapping[str, Any], task: str, attention: str) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from relearn.data.streams import stream_module_of
 from relearn.studies.family import Family, Needs
 
 STUDY = "long_short"
+NORMS = {"dual_norm": True, "no_dual_norm": False}
+MEASURED = 2048
+"""Characters on which the published model's norms are measured before training: a segment of its first phase."""
 DATASET = {"dataset": "[a-z0-9_]+"}
 
 
@@ -38,12 +41,34 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             {"dataset": name, "variant": variant}
             for name in own["prepare_char_stream"]["datasets"]
             for variant in own["train_long_char_lm"]["variants"]
+            if variant != "large" or name in own["train_long_char_lm"]["large_datasets"]
         ],
         seeds=own["seeds"],
         inputs={"stream": prepare.files["stream"].replace("{seed}", "0")},
-        settings=lambda dataset, variant: character_settings(own, variant),
+        settings=lambda dataset, variant: character_settings(own, dataset, variant),
         outputs={"history": "history.csv", "norms": "norms.csv", "network": "model.safetensors"},
         needs=Needs(mem_mb=16000, minutes=10080),
+        constraints=DATASET,
+    )
+    norms = Family(
+        study=STUDY,
+        step="initial_norms",
+        scale=scale,
+        folder="{dataset}/{variant}",
+        cells=[
+            {"dataset": name, "variant": variant}
+            for name in own["prepare_char_stream"]["datasets"]
+            for variant in NORMS
+        ],
+        seeds=[0],
+        inputs={"stream": prepare.files["stream"].replace("{seed}", "0")},
+        settings=lambda dataset, variant: {
+            "size": "small",
+            "dual_norm": NORMS[variant],
+            "characters": MEASURED,
+        },
+        outputs={"norms": "norms.csv"},
+        needs=Needs(mem_mb=8000, minutes=30, gpu=0),
         constraints=DATASET,
     )
     convert = Family(
@@ -61,12 +86,19 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         },
         needs=Needs(mem_mb=32000 if own["convert_roberta"]["checkpoint"] else 8000, minutes=10080),
     )
-    return {"prepare_char_stream": prepare, "train_long_char_lm": train, "convert_roberta": convert}
+    return {
+        "prepare_char_stream": prepare,
+        "train_long_char_lm": train,
+        "initial_norms": norms,
+        "convert_roberta": convert,
+    }
 
 
-def character_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """Settings of `train_long_char_lm`. In params.yaml 0 means no clipping and no bound on the loss."""
+def character_settings(own: Mapping[str, Any], dataset: str, variant: str) -> dict[str, Any]:
+    """Settings of `train_long_char_lm`. In params.yaml 0 means no clipping, no bound on the loss, and no rate of text8's own."""
     recipe, model, large = own["train_long_char_lm"], own["char_lm"], variant == "large"
+    rate = recipe["text8_lr"] if dataset == "text8" else 0.0
+    phases = [{**phase, "lr": rate or phase["lr"]} for phase in recipe["phases"]]
     return {
         "attention": "full" if variant == "full" else "long_short",
         "dual_norm": variant != "no_dual_norm",
@@ -76,7 +108,8 @@ def character_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
         "layers": model["large_layers" if large else "layers"],
         "dropout": model["large_dropout" if large else "dropout"],
         "weight_decay": recipe["large_weight_decay" if large else "weight_decay"],
-        **{key: recipe[key] for key in ("phases", "betas", "adam_eps", "evaluations")},
+        "phases": phases,
+        **{key: recipe[key] for key in ("betas", "adam_eps", "evaluations")},
         **{key: recipe[key] for key in ("history_characters", "evaluation")},
         **{key: recipe[key] or None for key in ("clip_norm", "diverged_above")},
     }

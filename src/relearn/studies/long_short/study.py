@@ -13,6 +13,7 @@ STUDY = Study(
         "train_lra": "relearn.studies.long_short.steps.train_lra",
         "prepare_char_stream": "relearn.studies.long_short.steps.prepare_char_stream",
         "train_long_char_lm": "relearn.studies.long_short.steps.train_long_char_lm",
+        "initial_norms": "relearn.studies.long_short.steps.initial_norms",
         "benchmark_attention": "relearn.studies.long_short.steps.benchmark_attention",
         "convert_roberta": "relearn.studies.long_short.steps.convert_roberta",
         "count_params_flops": "relearn.studies.long_short.steps.count_params_flops",

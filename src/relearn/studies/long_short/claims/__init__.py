@@ -6,11 +6,14 @@ uses for all tasks, so that no setting is chosen by its result. The best setting
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Finding, finding
+from relearn.report.derived import rows_of
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.seeds import Sample, average, difference, sample
@@ -76,17 +79,22 @@ def dual_norm_helps(evidence: Evidence) -> Finding:
 def beats_full_on_lra(evidence: Evidence) -> Finding:
     """Mean accuracy over tasks above that of every baseline of table 5.1, and fewer multiply-adds than full attention on every task.
 
-    The mean is over the tasks that both attentions were trained on, at the seeds that have all of these tasks.
+    The mean is over the tasks that both attentions were trained on and at least one has learned (:func:`learned`), at the seeds that have
+    all of these tasks. A task at chance for both says nothing and enters no mean.
     """
     parts: dict[str, Comparison | None] = {}
     short: list[str] = []
     for baseline in BASELINES:
         name = f"{OURS} - {baseline}"
         parts[name], tasks = _mean_apart(evidence, name, OURS, baseline)
-        if parts[name] and len(tasks) < len(TASKS):
-            short.append(
-                f"{name}: no runs of both on {', '.join(task for task in TASKS if task not in tasks)}"
-            )
+        if parts[name]:
+            there = [task for task in TASKS if _both(evidence, task, OURS, baseline)]
+            idle = [task for task in there if task not in tasks]
+            if len(there) < len(TASKS):
+                lacking = ", ".join(task for task in TASKS if task not in there)
+                short.append(f"{name}: no runs of both on {lacking}")
+            if idle:
+                short.append(f"{name}: both at chance level on {', '.join(idle)}, which enters no mean")
     compared = any(parts.values())
     name = "share of tasks with fewer multiply-adds than full attention"
     parts[name] = _fewer(evidence, name, compared)
@@ -101,14 +109,18 @@ def beats_full_on_lra(evidence: Evidence) -> Finding:
 def _mean_apart(
     evidence: Evidence, name: str, left: str, right: str, *, decides: bool = True
 ) -> tuple[Comparison | None, Sequence[str]]:
-    """Difference of the mean accuracies over the tasks that both were trained on, and these tasks."""
+    """Difference of the mean accuracies over the tasks that both were trained on and one has learned, and these tasks.
+
+    If none is learned, it is over all of them, and the comparison is underpowered.
+    """
     scores = {
         side: {task: _accuracy(evidence, side, task) for task in TASKS}
         for side in dict.fromkeys((left, right))
     }
-    tasks = [task for task in TASKS if all(one[task].values for one in scores.values())]
-    if not tasks:
+    there = [task for task in TASKS if _both(evidence, task, left, right)]
+    if not there:
         return None, ()
+    tasks = [t for t in there if any(learned(evidence, side, t) for side in (left, right))] or there
     samples = [
         _mean(f"train_lra/{side}/{'+'.join(tasks)}", [scores[side][t] for t in tasks])
         for side in (left, right)
@@ -122,6 +134,26 @@ def _mean_apart(
         name, samples[0], samples[1], Above(0.0), role=classified.STEP, decides=decides, notes=notes
     )
     return part, tasks
+
+
+def _both(evidence: Evidence, task: str, left: str, right: str) -> bool:
+    """Whether both attentions were trained on a task."""
+    return all(_accuracy(evidence, side, task).values for side in (left, right))
+
+
+def learned(evidence: Evidence, attention: str, task: str) -> bool:
+    """Whether the mean test accuracy over seeds is above chance by two standard errors of a share of the test samples.
+
+    Chance is an even guess, or the most frequent class. A training whose loss fell on its own samples alone has not learned the task.
+    """
+    runs = select(evidence.runs, on_lra(attention, task))
+    shares = _accuracy(evidence, attention, task).values
+    if not shares:
+        return False
+    chance = max([TASKS.get(task, 0.0), *(run.metrics.get("most_frequent_frac") or 0.0 for run in runs)])
+    counts = [len(rows_of(run, "predictions.csv")) for run in runs if run.file("predictions.csv")]
+    error = math.sqrt(chance * (1 - chance) / max(counts)) if counts and max(counts) else 0.0
+    return sum(shares.values()) / len(shares) > chance + 2 * error
 
 
 def _accuracy(evidence: Evidence, attention: str, task: str) -> Sample:
@@ -248,18 +280,46 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """Reasons why a comparison is underpowered: too few seeds, or a seed at which no compared training beats chance.
 
-    For falls of accuracy both trainings must beat chance, because an accuracy at chance cannot fall.
+    For falls of accuracy both trainings must beat chance, because an accuracy at chance cannot fall. On the Long Range Arena the test
+    accuracy decides that (:func:`learned`). Patches can only stay diverse where a window is smaller than the grid.
     """
     if comparison.role != classified.STEP:
         return []
-    variants = dict(_trainings(name) for name in dict.fromkeys(name for name, _, _ in comparison.keys))
-    if comparison.method != METHOD:
-        return classified.lacks(comparison, evidence, variants)
-    reasons = [
-        reason
-        for name, where in variants.items()
-        for reason in classified.lacks(comparison, evidence, {name: where})
-    ]
+    names = list(dict.fromkeys(name for name, _, _ in comparison.keys))
+    variants = dict(_trainings(name) for name in names)
+    together = comparison.method != METHOD
+    groups = [names] if together else [[name] for name in names]
+    reasons = [] if not together else classified.lacks(comparison, evidence, variants)
+    for group in groups:
+        found = dict(_trainings(name) for name in group)
+        if not together:
+            reasons += classified.lacks(comparison, evidence, found)
+        if group[0].startswith("train_lra/") and not any("at chance level" in one for one in reasons):
+            reasons += _idle(evidence, group)
+    if comparison.unit == "cosine":
+        reasons += _covered(evidence, [where["network"] for where in variants.values()])
+    return list(dict.fromkeys(reasons))
+
+
+def _idle(evidence: Evidence, names: Sequence[str]) -> list[str]:
+    """A reason if no compared attention has learned any of the tasks."""
+    sides = [name.split("/")[1:] for name in names]
+    if any(learned(evidence, attention, task) for attention, tasks in sides for task in tasks.split("+")):
+        return []
+    described = " and ".join(_trainings(name)[0] for name in names)
+    return [f"test accuracy of {described} within two standard errors of chance"]
+
+
+def _covered(evidence: Evidence, networks: Sequence[Any]) -> list[str]:
+    """A reason for each network whose windows cover the whole last grid."""
+    reasons = []
+    for network in networks:
+        for run in select(evidence.runs, {"step": "patch_similarity", "network": network}):
+            window, patches = (run.metrics.get(f"last_{one}_count") for one in ("window", "patches"))
+            if window and patches and window >= patches:
+                reasons.append(
+                    f"{network}: a window of {window:.0f} patches covers the last grid of {patches:.0f}"
+                )
     return list(dict.fromkeys(reasons))
 
 

@@ -1,9 +1,9 @@
 """benchmark_attention: time and memory of long-short attention against the length, or of every efficient attention at a task's length.
 
 Settings, protocol ``curve`` (zhu2022, figure 5.5): the character model's layers, dim, heads, ffn, window, segment, rank,
-vocabulary; attentions (full, long_short), lengths and batches (batch sizes), of which every combination is measured; longest
-({attention: its greatest measured length}; other attentions are measured at all lengths); cached (whether there is a cache as long
-as the input), repeats, memory (whether peaks are measured).
+vocabulary; attentions (full and long_short with a cache as long as the input, long_short_window_cache with one of a window,
+long_short_no_cache), lengths and batches (batch sizes), of which every combination is measured; longest ({attention: its greatest
+measured length}; other attentions are measured at all lengths); repeats, memory (whether peaks are measured).
 Settings, protocol ``latency`` (table 5.6): the encoder's layers, dim, heads, ffn, vocabulary, classes; tasks, {name: {length, batch_size,
 pairs, arguments: {attention: own arguments}}}; attentions, of relearn.layers.efficient.KINDS; arguments ({attention: own arguments},
 for all tasks); repeats.
@@ -18,8 +18,8 @@ Times are CPU time of this process on a CPU (a shared machine distorts wall time
 allocator's peak on a GPU; on a CPU it is the growth of the resident memory of a separate process by network and step. A combination
 that does not fit into a GPU's memory has empty cells.
 
-Metrics, ``curve``: full_time_slope, long_short_time_slope, full_memory_slope, long_short_memory_slope: log-log slopes by least squares
-over the longer half of an attention's lengths, at the first of ``batches``; {attention}_longest_step_s and {attention}_longest_count.
+Metrics, ``curve``: {attention}_time_slope, {attention}_memory_slope: log-log slopes by least squares over the longer half of an
+attention's lengths, at the first of ``batches``; {attention}_longest_step_s and {attention}_longest_count.
 ``latency``: {task}_{attention}_forward_s and {task}_{attention}_train_s.
 """
 
@@ -72,9 +72,9 @@ def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[s
     """The rows of ``cost.csv``.
 
     Raises:
-        ValueError: nothing to measure, an unmeasured attention in ``longest``, a size below 1.
+        ValueError: nothing to measure, an unknown attention, an unmeasured attention in ``longest``, a size below 1.
     """
-    from relearn.studies.long_short.steps.cost_cases import CurveCase
+    from relearn.studies.long_short.steps.cost_cases import CURVES, CurveCase
     from relearn.studies.long_short.steps.peak_memory import peaks
 
     for key in ("attentions", "lengths", "batches"):
@@ -84,13 +84,13 @@ def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[s
     for key in ("lengths", "batches"):
         if min(settings[key]) < 1:
             raise ValueError(f"{key}: {settings[key]} (allowed: at least 1 each)")
+    if unknown := sorted(set(settings["attentions"]) - set(CURVES)):
+        raise ValueError(f"attentions: {', '.join(unknown)} (allowed: {', '.join(CURVES)})")
     if unknown := sorted(set(settings["longest"]) - set(settings["attentions"])):
         raise ValueError(f"longest: {', '.join(unknown)} (allowed: {', '.join(settings['attentions'])})")
     sizes = {key: settings[key] for key in CurveCase.SIZES}
     cases = [
-        CurveCase(
-            **common, **sizes, attention=attention, length=length, batch=batch, cached=settings["cached"]
-        )
+        CurveCase(**common, **sizes, attention=attention, length=length, batch=batch)
         for attention in settings["attentions"]
         for batch in settings["batches"]
         for length in sorted(settings["lengths"])

@@ -8,17 +8,26 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 Call = Callable[[], None]
+CURVES = {
+    "full": ("full", "length"),
+    "long_short": ("long_short", "length"),
+    "long_short_window_cache": ("long_short", "window"),
+    "long_short_no_cache": ("long_short", ""),
+}
+"""Name in `benchmark_attention` → attention of the model, and its cache: as long as the input (as in training), a window, none."""
 
 
 @dataclass(frozen=True)
 class CurveCase:
-    """A character model that reads ``batch`` sequences of ``length`` characters, with a cache of as many before them."""
+    """A character model that reads ``batch`` sequences of ``length`` characters.
+
+    ``attention`` is one of :data:`CURVES`: the kind of attention, and how many cached positions are before the sequence.
+    """
 
     SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "window", "segment", "rank", "vocabulary")
     attention: str
     length: int
     batch: int
-    cached: bool
     layers: int
     dim: int
     heads: int
@@ -39,13 +48,15 @@ class CurveCase:
 
         torch.manual_seed(0)
         sizes = {key: getattr(self, key) for key in self.SIZES}
-        net = create(attention=self.attention, **sizes, dropout=0.0).to(self.device).train()
+        kind, cached = CURVES[self.attention]
+        net = create(attention=kind, **sizes, dropout=0.0).to(self.device).train()
         shape = (self.batch, self.length + 1)
         seen = torch.randint(self.vocabulary, shape, device=self.device)
         inputs, targets = seen[:, :-1], seen[:, 1:].flatten()
         cache = None
-        if self.cached:
-            rows = (self.batch, self.length, self.dim)
+        past = {"length": self.length, "window": self.window, "": 0}[cached]
+        if past:
+            rows = (self.batch, past, self.dim)
             cache = [torch.randn(rows, device=self.device) for _ in range(self.layers)]
 
         def step() -> None:

@@ -4,7 +4,8 @@ Settings: task (images | folder: the data that the network was trained on), imag
 batch_size, absolute (modulus of each pair's cosine). Inputs: data (as for train_vision), network (its model.safetensors).
 Output: similarity.csv (moment: start | end, layer from 1, cosine; see :mod:`relearn.measures.patch_similarity`).
 Metrics: deep_cosine and start_deep_cosine, means over the deeper half of the layers (the last ⌊L/2⌋ of L), cosine_first,
-cosine_last, layers_count, images_count.
+cosine_last, layers_count, images_count; last_patches_count, patches in the last layer, and last_window_count, those that a window of its
+long-short attention can hold.
 
 The initial weights are drawn again from the description in the file and the run's seed, with which `train_vision` of the same seed
 starts. A network with non-finite patches ends as diverged, with empty cells.
@@ -29,7 +30,7 @@ KEYS = ("task", "images", "batch_size", "absolute")
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.evenly_spaced import evenly_spaced
-    from relearn.measures.patch_similarity import patch_similarity
+    from relearn.measures.patch_similarity import last_grid, patch_similarity
     from relearn.models import vision
     from relearn.runs.console import Progress
     from relearn.steps.tasks import open_task
@@ -62,7 +63,15 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
             for layer, cosine in enumerate(cosines, 1)
         ),
     )
-    metrics = {"layers_count": float(len(found["end"])), "images_count": float(len(images)), **summary(found)}
+    patches, window = last_grid(net, images[:1].float() / 255.0)
+    metrics = {"last_patches_count": float(patches)}
+    if window is not None:
+        metrics["last_window_count"] = float(window)
+    metrics |= {
+        "layers_count": float(len(found["end"])),
+        "images_count": float(len(images)),
+        **summary(found),
+    }
     odd_ones = [moment for moment, cosines in found.items() if not all(map(math.isfinite, cosines))]
     run.finish(
         {name: value for name, value in metrics.items() if math.isfinite(value)},

@@ -1,12 +1,14 @@
 """evaluate_robustness: accuracy of a trained network on corrupted, attacked and derived test images.
 
-Settings: images (of each set, evenly spaced; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and
-severities, made from the test images (or those of val) by this package's generator, and read where ``sets`` has ``c``; sets (name →
-folder of RELEARN_MIRROR, see :mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry: without) and their protocol (may be
-null without sets): size, crop_ratio (crop over resized shorter side), cropped_ratio (the same for sets published as crops, c and nine),
-interpolation, batch_size, on_bad_image and on_missing_class (fail | skip); pgd (null, or eps in [0,1] pixel scale, ascending; steps,
-restarts, images, checks for masked gradients); autoattack (null, or eps, images); network (null: the file says what it holds; else
-{"name": of timm's registry, "classes", "average", …its arguments} for a checkpoint of that network, its images protocol.size wide).
+Settings: images (of each set, evenly spaced; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and severities,
+made from the test images (or those of val) by this package's generator; where ``sets`` has ``c`` or ``cifar_c`` (the released arrays of
+CIFAR-10-C or -100-C) these corruptions are read there, all of them for []; sets (name → folder of RELEARN_MIRROR, see
+:mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry: without) and their protocol (may be null without sets): size,
+crop_ratio (crop over resized shorter side), cropped_ratio (the same for sets published as crops, c and nine), crop_mode (center | squash;
+may be left out: center), interpolation, batch_size, on_bad_image and on_missing_class (fail | skip); pgd (null, or eps in [0,1] pixel
+scale, ascending; steps, restarts, images, checks for masked gradients); autoattack (null, or eps, images); network (null: the file says
+what it holds; else {"name": of timm's registry, "classes", "average", …its arguments} for a checkpoint of that network, its images
+protocol.size wide).
 Inputs: network (model.safetensors of `train_vision`, or a checkpoint); data (what `prepare_images` wrote; or
 `list_imagenet`, whose val is then the set val; may be missing if ``sets`` are given); reference (sets.csv of another network's run on
 the same images: mCE is relative to it); real (labels in the form of ReaL; without it the official ones).
@@ -15,10 +17,10 @@ Outputs: sets.csv (set, corruption, severity, samples_count, correct_count, accu
 (generator) and those of the folders; attacks.csv (attack, norm, eps, steps, restarts, samples_count, accuracy_frac, protocol);
 bad_images.csv (set, file, fault), what could not be decoded and was left out.
 Metrics: parameters_count; acc_frac of test, or val where there is none; corruption_acc_frac, mean over corruptions of the mean over
-severities, of corrupted, or c where there is none; mce_frac, only relative to AlexNet on all of c, or to ``reference`` (where both are,
-the latter is reference_mce_frac; none where the reference diverged or makes no errors); pgd_acc_frac at the largest ε and one of each;
-{set}_acc_frac of the folders' sets; nine_gap_frac. Outcome as in `train_vision`: diverged (logits not finite), not_converged
-(test images no better than chance).
+severities, of corrupted, or of c or cifar_c where there is none; mce_frac, only relative to AlexNet on all of c, or to ``reference``
+(where both are, the latter is reference_mce_frac; none where the reference diverged or makes no errors); pgd_acc_frac at the largest ε
+and one of each; {set}_acc_frac of the folders' sets; nine_gap_frac. Outcome as in `train_vision`: diverged (logits not finite),
+not_converged (test images no better than chance).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relearn.studies.robustness.steps.image_sets import Protocol, hash_of_files
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from relearn.data.imagenet_folder import Listing
 
+CENTER = "center"
 CROPPED = ("c", "nine")
 """Sets that are published as crops."""
 
@@ -29,9 +31,13 @@ class Bad:
 
 
 def pixels(
-    images: Listing, protocol: Mapping[str, Any], name: str, faults: dict[int, str]
+    images: Listing,
+    protocol: Mapping[str, Any],
+    name: str,
+    faults: dict[int, str],
+    digests: dict[Path, str] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of a set's images under its protocol; omitted images are added to ``faults``."""
+    """Batches of a set's images under its protocol; omitted images are added to ``faults``, hashes of files to ``digests``."""
     from relearn.data.central_crops import batches
 
     own = getattr(os, "sched_getaffinity", None)
@@ -41,9 +47,11 @@ def pixels(
         size=protocol["size"],
         crop_ratio=ratio_of(protocol, name),
         interpolation=protocol["interpolation"],
+        crop_mode=crop_mode_of(protocol),
         batch_size=protocol["batch_size"],
         workers=workers,
         faults=faults if protocol["on_bad_image"] == "skip" else None,
+        digests=digests,
     )
 
 
@@ -52,14 +60,27 @@ def ratio_of(protocol: Mapping[str, Any], name: str) -> float:
     return protocol["cropped_ratio" if name.partition("_")[0] in CROPPED else "crop_ratio"]
 
 
-def told(images: Listing, protocol: Mapping[str, Any], name: str, source: str, left_out: int = 0) -> Protocol:
+def crop_mode_of(protocol: Mapping[str, Any]) -> str:
+    """How images are resized before the crop; a protocol may leave it out."""
+    return str(protocol.get("crop_mode", CENTER))
+
+
+def told(
+    images: Listing,
+    protocol: Mapping[str, Any],
+    name: str,
+    source: str,
+    left_out: int = 0,
+    digests: Mapping[Path, str] | None = None,
+) -> Protocol:
     """The protocol of a set's rows."""
     return Protocol(
         source=source,
         resize=math.floor(protocol["size"] / ratio_of(protocol, name)),
         crop=protocol["size"],
         interpolation=protocol["interpolation"],
-        subset=hash_of_files(images),
+        squashed=crop_mode_of(protocol) != CENTER,
+        subset=hash_of_files(images, digests),
         left_out=left_out,
     )
 

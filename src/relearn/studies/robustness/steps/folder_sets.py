@@ -43,6 +43,8 @@ KEYS = (
     "on_bad_image",
     "on_missing_class",
 )
+OPTIONAL = "crop_mode"
+"""How images are resized before the crop, see :mod:`relearn.data.central_crops`; without it the ratio of the sides is kept."""
 POLICIES = {"on_bad_image": ("fail", "skip"), "on_missing_class": ("fail", "skip")}
 
 
@@ -82,11 +84,14 @@ def check(sets: Mapping[str, Any], protocol: Mapping[str, Any] | None, *, classe
             raise ValueError(f"set {name!r} is unknown; allowed: {', '.join(NAMES)}")
         if name in THOUSAND and classes != 1000:
             raise ValueError(f"set {name}: the network has {classes} classes; allowed: ImageNet's 1000")
+    for name in set(sets) & {"val", "real"}:
+        if all((Path(sets[name]) / part).is_dir() for part in ("train", "val")):
+            raise ValueError(f"set {name}: {sets[name]} holds train and val; allowed: its folder val")
     if not sets:
         return
     if protocol is None:
         raise ValueError(f"protocol is null; allowed with sets: {', '.join(KEYS)}")
-    if odd := sorted(set(protocol) ^ set(KEYS)):
+    if odd := sorted((set(protocol) - {OPTIONAL}) ^ set(KEYS)):
         raise ValueError(f"protocol.{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
     for name, allowed in POLICIES.items():
         if protocol[name] not in allowed:
@@ -149,7 +154,7 @@ def listed(
         protocol: :data:`KEYS`.
         classes: of the network.
         images: of each folder, at equal distances; 0: all.
-        names, severities: of ImageNet-C.
+        names, severities: of ImageNet-C, one or more.
         found: takes a note for each set with missing classes.
 
     Raises:
@@ -205,7 +210,8 @@ def _look_for_missing(one: Part, policy: str, classes: int, found: Found) -> Non
         place = one.images.files[0].parents[1]
         if policy == "fail":
             raise ValueError(f"{place}: {what}; allowed: all of them, or on_missing_class skip")
-        found.notes.append(what)
+        if what not in found.notes:  # the 75 folders of c lack the same classes
+            found.notes.append(what)
 
 
 def _part(
@@ -231,17 +237,18 @@ def _part(
         imagenet_real.classes_of_files(images.files, imagenet_real.load(real_labels)) if one.real else ()
     )
     faults: dict[int, str] = {}
+    digests: dict[Path, str] = {}
     labels: list[Tensor] = []
 
     def batches() -> Iterator[Tensor]:
-        for batch, wanted in pixels(images, protocol, one.name, faults):
+        for batch, wanted in pixels(images, protocol, one.name, faults, digests):
             labels.append(wanted)
             yield batch
             tick()
 
     free, bound = answers(net, batches(), precision=precision, mask=one.mask)
     kept = sound(images, faults, one.name, found.bad)
-    y, how = torch.cat(labels), told(kept, protocol, one.name, one.source, len(faults))
+    y, how = torch.cat(labels), told(kept, protocol, one.name, one.source, len(faults), digests)
     if one.mask is not None:
         found.rows.append(counted(one.name, bound == y, how.masked(f"{len(one.mask)} classes")))
         found.rows.append(counted(f"{one.name}_unmasked", free == y, how))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Protocol:
     """The shorter side in pixels before the crop."""
     crop: int | None = None
     interpolation: str | None = None
+    squashed: bool = False
+    """Whether both sides were resized to ``resize``."""
     mask: str = "none"
     """The classes over which the largest logit was taken."""
     subset: str = ""
@@ -41,7 +44,8 @@ class Protocol:
     """Images that could not be decoded."""
 
     def __str__(self) -> str:
-        shape = f"resize {self.resize}, crop {self.crop}, {self.interpolation}, " if self.crop else ""
+        how = f"{self.resize} (squashed)" if self.squashed else f"{self.resize}"
+        shape = f"resize {how}, crop {self.crop}, {self.interpolation}, " if self.crop else ""
         left = f", {self.left_out} images left out" if self.left_out else ""
         return f"{self.source}; {shape}mask {self.mask}; subset {self.subset[:SHOWN]}{left}"
 
@@ -137,12 +141,17 @@ def hash_of_pixels(images: Tensor, labels: Tensor) -> str:
     return told.hexdigest()
 
 
-def hash_of_files(images: Listing) -> str:
-    """sha256 of a line for each image, in the listing's order: class folder, name and the file's own sha256."""
+def hash_of_files(images: Listing, digests: Mapping[Path, str] | None = None) -> str:
+    """sha256 of a line for each image, in the listing's order: class folder, name and the file's own sha256.
+
+    ``digests`` has the sha256 of files that have been read already.
+    """
+    known = digests or {}
 
     def line(place: int) -> str:
         path = images.files[place]
-        return f"{path.parent.name}/{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+        own = known.get(path) or hashlib.sha256(path.read_bytes()).hexdigest()
+        return f"{path.parent.name}/{path.name} {own}\n"
 
     with ThreadPoolExecutor(8) as pool:
         return hashlib.sha256("".join(pool.map(line, range(len(images)))).encode()).hexdigest()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.studies.robustness.steps import array_sets, folder_pixels, folder_sets
 from relearn.studies.robustness.steps import attacks as attack_rows
-from relearn.studies.robustness.steps import folder_pixels, folder_sets
 from relearn.studies.robustness.steps.image_sets import (
     Protocol,
     Row,
@@ -68,7 +68,8 @@ def measure(
     """All requested measurements; see the module.
 
     Args:
-        sets: name → folder, in the place of ``settings["sets"]``.
+        sets: name → folder, in the place of ``settings["sets"]``. Of the folders c and cifar_c all corruptions are measured, or those
+            that ``settings["corruptions"]`` names.
         test: images (n, C, H, W) uint8 and labels (n,); None: only folders.
         named: what the test images are called.
         progress: called as ``progress(done, total)``.
@@ -80,13 +81,21 @@ def measure(
 
     names, severities = _corruptions(settings["corruptions"]), settings["severities"]
     made = net.description
+    arrays = sets.get(array_sets.NAME)
+    released = arrays is not None or "c" in sets
+    sets = {name: folder for name, folder in sets.items() if name != array_sets.NAME}
     folder_sets.check(sets, settings["protocol"], classes=made["classes"], size=made["size"])
     for name in attack_rows.KEYS:
         if settings[name] is not None:
             attack_rows.check(name, settings[name])
-    if test is None and not sets:
+    if test is None and not sets and arrays is None:
         raise ValueError("sets is empty and there is no data; allowed: at least one of them")
-    generated = names if test is not None or "c" not in sets else []
+    generated = names if test is not None or not released else []
+    read = names or _corruptions(
+        "all"
+    )  # a folder that is given is measured, whether corruptions are named or not
+    if released and not severities:
+        raise ValueError("severities: none; allowed with c or cifar_c: one or more of 1 to 5")
     for name, severity in itertools.product(generated, severities):
         check(name, severity)
     found, folders = Measured(), folder_sets.Found()
@@ -95,12 +104,14 @@ def measure(
         settings["protocol"],
         classes=made["classes"],
         images=settings["images"],
-        names=names,
+        names=read,
         severities=severities,
         found=folders,
     )
+    opened = None if arrays is None else array_sets.opened(arrays, net, names=read, severities=severities)
     total = len(generated) + sum(attack_rows.count(name, settings[name]) for name in attack_rows.KEYS)
     total += folder_sets.batches_of(every, settings["protocol"]) if every else 0
+    total += 0 if opened is None else len(opened.names)
     ticks = itertools.count(1)
 
     def tick() -> None:
@@ -120,6 +131,8 @@ def measure(
         tick=tick,
     )
     found.rows += folders.rows
+    if opened is not None:
+        found.rows += array_sets.rows(net, opened, images=settings["images"], precision=precision, tick=tick)
     found.bad += folders.bad
     found.notes += folders.notes
     for attack in ("pgd", "autoattack"):

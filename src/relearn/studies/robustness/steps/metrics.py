@@ -27,7 +27,7 @@ def metrics_of(rows: Sequence[Row], reference: Path | None = None) -> tuple[dict
         metrics["acc_frac"] = clean
     if "nine_same" in single:
         metrics["nine_gap_frac"] = background_gap(single["nine_same"], single["nine_rand"])
-    by_set = {name: _by_corruption(rows, name) for name in ("c", "corrupted")}
+    by_set = {name: _by_corruption(rows, name) for name in ("c", "cifar_c", "corrupted")}
     if released := by_set["c"]:
         metrics["c_acc_frac"] = metrics["corruption_acc_frac"] = mean_corruption_accuracy(released)
         errors = _errors(released)
@@ -36,10 +36,12 @@ def metrics_of(rows: Sequence[Row], reference: Path | None = None) -> tuple[dict
             notes.append(
                 "mce_frac: relative to AlexNet's published errors, 15 corruptions x 5 severities of set c"
             )
+    if arrays := by_set["cifar_c"]:
+        metrics["cifar_c_acc_frac"] = metrics["corruption_acc_frac"] = mean_corruption_accuracy(arrays)
     if made := by_set["corrupted"]:
         metrics["corruption_acc_frac"] = mean_corruption_accuracy(made)
     if reference is not None:
-        other = "corrupted" if made else "c"
+        other = next((name for name in ("corrupted", "c", "cifar_c") if by_set[name]), "c")
         if not by_set[other]:
             raise ValueError(
                 f"{reference}: a reference, and no corrupted images; allowed: corruptions, or no reference"
