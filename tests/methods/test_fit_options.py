@@ -288,7 +288,10 @@ MISTAKEN = {
         lambda x, y: {"data": torch.utils.data.DataLoader([*zip(x, y)], batch_size=4)},
         r"data: found a DataLoader \(allowed: .*docs/training.md\)",
     ),
-    "a tensor": (lambda x, y: {"data": x, "batch_size": 4}, r"data: found Tensor \(allowed: a tuple of tensors.*\)"),
+    "a tensor": (
+        lambda x, y: {"data": x, "batch_size": 4},
+        r"data: found Tensor \(allowed: a tuple of tensors.*\)",
+    ),
     "an optimiser": (
         lambda x, y: {
             "data": (x, y),

@@ -40,6 +40,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn import torchvision_schema
 from relearn.methods.adversarial_base import (
     AdversarialBase,
     Field,
@@ -49,6 +50,9 @@ from relearn.methods.adversarial_base import (
 from relearn.methods.embedding_space import Lookup
 from relearn.methods.fit import Loss, plain_gradient
 from relearn.methods.perturbation import Ball
+
+# Those who use this import transformers' models next, which import torchvision.
+torchvision_schema.declare()
 
 
 @dataclass

@@ -89,7 +89,10 @@ class YOPO(AdversarialBase):
             shallow.unseen = self.inner > 1 and not self._searched
             for t in range(self.passes):
                 with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
-                    value = shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta, field) / self.passes
+                    value = (
+                        shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta, field)
+                        / self.passes
+                    )
                     value.backward()
                 self._searched = True
                 total, gradient = total.to(value.device) + value.detach(), field.gradient()

@@ -533,7 +533,9 @@ def test_a_finite_loader_is_repeated(kind):
 def test_an_empty_list_and_a_dict_are_named():
     with pytest.raises(ValueError, match=r"^batches: they ended after 0 \(allowed: 3"):
         gradinit(smooth(), cross_entropy, [], iterations=3)
-    with pytest.raises(ValueError, match=r"^batches: found a batch of type dict \(allowed: \(input, \*rest\)"):
+    with pytest.raises(
+        ValueError, match=r"^batches: found a batch of type dict \(allowed: \(input, \*rest\)"
+    ):
         gradinit(smooth(), cross_entropy, [{"x": torch.ones(9, 6), "labels": torch.zeros(9).long()}])
 
 

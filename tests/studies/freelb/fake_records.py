@@ -61,7 +61,13 @@ def merge_scores(root: Path, task: str, method: str, score: float, **more: Any) 
 
 
 def ensemble(root: Path, method: str, score: float, **more: Any) -> Path:
-    names = ("csqa_test_accuracy_frac", "mrpc_test_accuracy_frac", "mrpc_test_f1_frac", "stsb_test_pearson", "stsb_test_spearman")
+    names = (
+        "csqa_test_accuracy_frac",
+        "mrpc_test_accuracy_frac",
+        "mrpc_test_f1_frac",
+        "stsb_test_pearson",
+        "stsb_test_spearman",
+    )
     metrics = dict.fromkeys(names, score) | {"rte_dev_score_frac": score, "members_count": 3.0}
     labels = {"encoder": "roberta", "method": method}
     return write_run(root, step="ensemble", labels=labels, metrics=metrics, files={}, **more)

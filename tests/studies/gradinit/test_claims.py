@@ -376,7 +376,9 @@ def started(root, *, above=0.0, gamma=1.0, eta=0.1, lr=0.1, seeds=SEEDS):
     """Trainings of VGG-19 from GradInit and Kaiming, GradInit ten points better; ``above`` of 60 iterations descend the norm."""
     for seed in seeds:
         for start, accuracy in (("gradinit", 0.9), ("kaiming", 0.8)):
-            settings = {"arguments": {"gamma": gamma, "eta": eta}} if start == "gradinit" else {"arguments": {}}
+            settings = (
+                {"arguments": {"gamma": gamma, "eta": eta}} if start == "gradinit" else {"arguments": {}}
+            )
             metrics = {"constraint_count": above, "iterations_count": 60.0}
             pretend.initialise(root, "VGG-19", start, metrics, seed=seed, settings=settings)
             more = {"acc1_frac": accuracy + seed / 100, "accbest_frac": accuracy + seed / 100}

@@ -97,9 +97,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     )
 
     # Members of ensembles beyond the seeds of the tables, in folders of their own: they enter no median.
-    further = {
-        group: Members(own, group).family(finetune, recipes) for group in ("glue", "csqa")
-    }
+    further = {group: Members(own, group).family(finetune, recipes) for group in ("glue", "csqa")}
 
     def members(encoder: str, method: str) -> list[dict[str, Any]]:
         names = ensemble_runs(common["runs"], encoder, method)

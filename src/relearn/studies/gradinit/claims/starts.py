@@ -51,7 +51,9 @@ def _unmet(start: Run) -> str | None:
     above, whole = start.metrics.get("constraint_count"), start.metrics.get("iterations_count")
     if not start.settings.get("arguments", {}).get("gamma") or above is None or not whole:
         return None
-    return f"{above:.0f} of {whole:.0f} iterations above the bound on the norm" if above > MOST * whole else None
+    return (
+        f"{above:.0f} of {whole:.0f} iterations above the bound on the norm" if above > MOST * whole else None
+    )
 
 
 def _other_rate(start: Run, training: Run) -> str | None:
