@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from relearn.methods.batch_source import outputs
 from relearn.methods.perturbation import Ball
 
-
 SHARDED = {"FullyShardedDataParallel", "FSDPModule"}
 """Classes of a sharded module, of FSDP and FSDP2."""
 

@@ -39,8 +39,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
     from relearn.steps.tasks import open_task
-    from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.chance import most_frequent
+    from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
 
     task: Any = open_task({"task": "images", **settings}, inputs, device)
