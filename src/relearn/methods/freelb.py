@@ -133,7 +133,8 @@ def freelb(
     whose steps do not depend on the scale, and the gradients are scaled as the scaler expects.
 
     Args:
-        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch; it is called with this keyword. For RoBERTa also pass ``position_ids`` to the model:
+        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch; it is called with this keyword. For RoBERTa also pass
+            ``position_ids`` to the model:
             without token ids it counts padding. A decoder with a classification head (GPT-2) uses the last real token, which it finds
             from the ids only: with padding, select the state yourself or use ``FreeLBTrainer``.
         inputs_embeds: (rows, n, d); the embedding look-up gets its gradient once.

@@ -79,8 +79,8 @@ class FreeLBTrainer(Trainer):
     and ``attention_mask`` of the same shape if there is padding.
 
     Raises:
-        ValueError: a model without input embeddings; DeepSpeed, FSDP, SageMaker, an optimiser that steps inside its backward pass (LOMO), or
-            ``torch_compile``: they do not allow K passes or a hook; settings of another strategy; during training,
+        ValueError: a model without input embeddings; DeepSpeed, FSDP, SageMaker, an optimiser that steps inside its backward pass (LOMO),
+            or ``torch_compile``: they do not allow K passes or a hook; settings of another strategy; during training,
             inputs without ``input_ids``, or token ids that the model has no embedding for.
     """
 

@@ -92,8 +92,8 @@ def gradinit(
     """Rescale the trainable parameters of ``model`` in place.
 
     Args:
-        model: any module of floating point parameters; batches are moved to its device; called as ``model(input)``, or ``model(*input)`` if a
-            batch's first member is a tuple. Tied parameters have one factor.
+        model: any module of floating point parameters; batches are moved to its device; called as ``model(input)``, or ``model(*input)`` if
+            a batch's first member is a tuple. Tied parameters have one factor.
         loss: ``loss(output, *rest)`` → scalar, a mean over the samples.
         batches: one pool of samples per iteration, ``(input, *rest)``, from which S and S̃ are taken: any batch that
             :func:`relearn.methods.fit.fit` takes, uint8 images too. Use 1.5 times the training batch size for ``overlap`` 1/2. A list

@@ -3,7 +3,8 @@
 Settings: encoder {family (roberta | bert | albert), checkpoint ("": none; a folder, or a name on the hub, whose cache and offline
 switch apply), layers, dim, heads, ffn, embedding_dim (albert only), dropout, attention_dropout, vocabulary, max_length}; task (see
 relearn.data.text_tasks), samples {train, dev, test} (evenly spaced; 0: all); with_tasks (tasks with the same kind of answer whose
-training parts are added; Regents may be missing, which a note and missing_tasks_count say); max_length (tokens of a text or pair, at most the encoder's);
+training parts are added; Regents may be missing, which a note and missing_tasks_count say);
+max_length (tokens of a text or pair, at most the encoder's);
 method {kind (vanilla | pgd | free_at | freelb | yopo), passes, step_size, eps, start_norm, project, clean_first, mask, reuse_masks,
 inner and inner_step (yopo only)} (see relearn.methods.gradient_strategies; vanilla has only its kind); steps, warmup_steps,
 batch_size, accumulate (micro-batches per batch, see relearn.methods.gradient_accumulation), lr, weight_decay, decay (which
