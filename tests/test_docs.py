@@ -1,43 +1,111 @@
-"""What the documents show runs: every Python block of a page, in order, in one namespace a page."""
+"""What the documents show runs: every Python block of every page, each in a process of its own, as a reader would paste it."""
 
+from __future__ import annotations
+
+import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    ROOT / "docs" / f"{name}.md"
-    for name in (
-        "methods",
-        "robustness",
-        "gradinit",
-        "training",
-        "lipschitz",
-        "vision-layers",
-        "long-short",
-        "long-range-arena",
-        "freelb",
-        "choice-tasks",
+BLOCK = re.compile(r"```python\n(.*?)```", re.S)
+PAGES = sorted(
+    page for page in (ROOT / "docs").glob("*.md") if BLOCK.search(page.read_text(encoding="utf-8"))
+)
+
+# A process that has imported torch alone, which takes seconds, and forks for each block. What a block imports or
+# declares is gone with its process, so that no block can rest on another one.
+RUNNER = """
+import json, os, sys, traceback
+import torch
+
+for name, block in json.load(sys.stdin):
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        try:
+            exec(compile(block, name, "exec"), {"__name__": "__main__"})
+            sys.stdout.flush()
+            os._exit(0)
+        except BaseException:
+            print(name)
+            traceback.print_exc(file=sys.stdout)
+            sys.stdout.flush()
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        print("FAILED", name)
+print("DONE")
+"""
+
+
+def run(blocks: list[tuple[str, str]], folder: Path) -> str:
+    """The output of the blocks, each in a process of its own; those that failed are named."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER], input=json.dumps(blocks), capture_output=True, text=True, cwd=folder
     )
-]
+    assert done.stdout.endswith("DONE\n"), done.stdout + done.stderr
+    return done.stdout
+
+
+def blocks_of(page: Path) -> list[tuple[str, str]]:
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [(f"{page.name}, block {number}", block) for number, block in enumerate(found, 1)]
+
+
+def small_glue(folder: Path) -> None:
+    """RTE in the layout and the numbers of its official files, which docs/glue.md reads."""
+    (folder / "glue" / "RTE").mkdir(parents=True)
+    for part, count in (("train", 2490), ("dev", 277), ("test", 3000)):
+        labels = "" if part == "test" else "\tlabel"
+        rows = [f"index\tsentence1\tsentence2{labels}"]
+        for row in range(count):
+            label = ("entailment", "not_entailment")[row % 2]
+            rows.append(f"{row}\tIt is {row}.\tIs it {row}?" + (f"\t{label}" if labels else ""))
+        (folder / "glue" / "RTE" / f"{part}.tsv").write_text("\n".join(rows) + "\n")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_python_block_runs(page):
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
-    assert blocks
-    for number, block in enumerate(blocks):
-        exec(compile(block, f"{page.name}, block {number + 1}", "exec"), {})
+def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
+    if page.name == "glue.md":
+        small_glue(tmp_path)
+    found = run(blocks_of(page), tmp_path)
+    assert "FAILED" not in found, found
 
 
-def test_blocks_of_the_page_on_lipschitz_constants_print_what_stands_below_them(capsys):
+def test_a_block_cannot_rest_on_another_one(tmp_path: Path) -> None:
+    """What is declared in one block is not there in the next, and a failure is named."""
+    first = "import torch\ntorch.left_behind = 1\n"
+    found = run(
+        [("first", first), ("second", "import torch\ntorch.left_behind\n"), ("third", "1\n")], tmp_path
+    )
+    assert re.findall(r"FAILED (\w+)", found) == ["second"]
+
+
+def test_every_import_of_the_readme_works(tmp_path: Path) -> None:
+    """Its block shows uses with names of the reader's own; what can be run alone are its imports, each in a process of its own."""
+    (block,) = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    imports = [
+        ast.unparse(node) for node in ast.parse(block).body if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert len(imports) > 10
+    # `import timm` stands below the import that registers the names
+    imports = [line for line in imports if line != "import timm"]
+    found = run([(line, line) for line in imports], tmp_path)
+    assert "FAILED" not in found, found
+
+
+def test_blocks_of_the_page_on_lipschitz_constants_print_what_stands_below_them(tmp_path: Path) -> None:
     page = (ROOT / "docs/lipschitz.md").read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", page, re.S)
     assert pairs
-    for block, shown in pairs:
-        exec(compile(block, "lipschitz.md", "exec"), {})
-        assert capsys.readouterr().out == shown
+    found = run(
+        [(f"lipschitz.md, printing block {n}", block) for n, (block, _) in enumerate(pairs)], tmp_path
+    )
+    assert found == "".join(shown for _, shown in pairs) + "DONE\n"
 
 
 def test_files_that_the_readme_links_exist():

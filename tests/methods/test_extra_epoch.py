@@ -103,7 +103,7 @@ def test_divergence_is_an_outcome():
     [
         (dict(schedule="cosine"), "schedule: found 'cosine', allowed are constant, warmup"),
         (dict(steps=0), "steps: found 0"),
-        (dict(steps=9), "batches: they ended after 3; 9 steps"),
+        (dict(steps=9), "batches: they ended after 3 (allowed: 9"),
         (dict(optimizer="lion"), "lion"),
     ],
 )

@@ -1,5 +1,6 @@
 """The training loop's options: length, schedule, clipping, groups, sources, evaluation, what is refused."""
 
+import contextlib
 import itertools
 import math
 import zlib
@@ -266,8 +267,46 @@ def test_a_source_wants_no_batch_size_and_must_have_a_batch():
         fit(Pair(), Nothing(), loss=cross_entropy, steps=4, lr=0.1)
 
 
-def test_the_model_is_in_evaluation_mode_afterwards_also_after_an_error():
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("mode", [False, True])
+def test_modes_and_the_global_generator_are_afterwards_what_they_were(mode, fails):
+    """Also of a part that stands in another mode, and also after an error."""
     net, x, y = toy()
-    with pytest.raises(ZeroDivisionError):
-        fit(net, (x, y), loss=lambda z, t: 1 / 0, epochs=1, batch_size=4, lr=0.1)
-    assert not net.training
+    net = torch.nn.Sequential(net, torch.nn.Dropout(0.5)).train(mode)
+    net[1].train(not mode)
+    torch.manual_seed(11)
+    state = torch.get_rng_state()
+    loss = (lambda z, t: 1 / 0) if fails else cross_entropy
+    with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
+        fit(net, (x, y), loss=loss, epochs=2, batch_size=4, lr=0.1)
+    assert [one.training for one in (net, net[0], net[1])] == [mode, mode, not mode]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+MISTAKEN = {
+    "a loader": (
+        lambda x, y: {"data": torch.utils.data.DataLoader([*zip(x, y)], batch_size=4)},
+        r"data: found a DataLoader \(allowed: .*docs/training.md\)",
+    ),
+    "a tensor": (
+        lambda x, y: {"data": x, "batch_size": 4},
+        r"data: found Tensor \(allowed: a tuple of tensors.*\)",
+    ),
+    "an optimiser": (
+        lambda x, y: {
+            "data": (x, y),
+            "batch_size": 4,
+            "optimizer": torch.optim.SGD([torch.nn.Parameter(x)], lr=0.1),
+        },
+        r"optimizer: found an object, SGD \(allowed: a name: sgd, adam, .*\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_what_torch_users_give_first_is_answered_in_a_line(name):
+    net, x, y = toy()
+    made, said = MISTAKEN[name]
+    given = made(x, y)
+    with pytest.raises(TypeError, match=f"^{said}$"):
+        fit(net, given.pop("data"), loss=cross_entropy, epochs=1, lr=0.1, **given)

@@ -97,3 +97,29 @@ def test_ids_of_another_tokenizer(wrong):
     _check_ids(torch.tensor([[0, 8]]), TABLE)
     with pytest.raises(ValueError, match=rf"^input_ids: found {wrong} \(allowed: 0 to 8, .*\)$"):
         _check_ids(torch.tensor([[0, wrong]]), TABLE)
+
+
+def test_running_statistics_move_once_a_step_without_the_model_at_hand():
+    """As in one plain pass at the first perturbation, here none."""
+    norms = [nn.BatchNorm1d(4), nn.BatchNorm1d(4)]
+    x = TABLE(IDS).detach()
+    norms[1](x.mean(1))
+    freelb(
+        lambda inputs_embeds: cross_entropy(OUT(norms[0](inputs_embeds.mean(1))), LABELS),
+        x.requires_grad_(),
+        passes=3,
+        start_norm=0.0,
+    )
+    assert int(norms[0].num_batches_tracked) == 1
+    torch.testing.assert_close(norms[0].running_mean, norms[1].running_mean)
+    assert norms[0].track_running_stats
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+
+
+def test_a_sharded_model_is_refused_in_a_line():
+    class FullyShardedDataParallel(nn.Sequential):
+        """Stands for torch's, which wants several processes."""
+
+    model = FullyShardedDataParallel(TABLE, OUT)
+    with pytest.raises(ValueError, match=r"^fsdp: found FullyShardedDataParallel \(allowed: .*\)$"):
+        FreeLB()(model, cross_entropy, (IDS, LABELS))

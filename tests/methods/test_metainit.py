@@ -220,3 +220,13 @@ def test_bad_input_is_named_in_one_line(settings, said):
     with pytest.raises(ValueError) as caught:
         metainit(smooth(), loss, data, **settings)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_noise_of_eight_bit_images_and_a_list_that_is_repeated():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (6, 1, 2, 3), generator=generator, dtype=torch.uint8)
+    pair = (x, torch.randint(0, 3, (6,), generator=generator))
+    made = [nn.Sequential(nn.Flatten(), nn.Linear(6, 3)) for _ in range(2)]
+    made[1].load_state_dict(made[0].state_dict())
+    bytes_ = metainit(made[0], cross_entropy, [pair], iterations=3)
+    assert bytes_ == metainit(made[1], cross_entropy, [(x.float() / 255.0, pair[1])] * 3, iterations=3)

@@ -153,3 +153,28 @@ def _unused():
 def test_bad_settings_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+class Outside(Linear):
+    """Its first block's residual sum stands outside of it, so that the block's output is no cut."""
+
+    def __init__(self, around):
+        super().__init__()
+        self.around = around
+        self.layers[0] = nn.Linear(5, 5).double()
+        self.layers[1] = nn.Linear(5, 3).double()
+
+    def forward(self, x):
+        first = torch.tanh(self.layers[0](x))
+        return self.layers[1](x + first if self.around else first)
+
+
+@pytest.mark.parametrize("around", [True, False])
+def test_a_first_block_that_the_input_gets_around_is_refused(around):
+    strategy = YOPO(passes=2, inner=2, step_size=0.1, start_norm=0.1, space=PixelSpace(), norm="linf")
+    model = Outside(around)
+    if not around:
+        take(strategy, model, vectors())
+        return
+    with pytest.raises(ValueError, match=r"^first: its module is no cut, .* \(allowed: .*\)$"):
+        take(strategy, model, vectors())

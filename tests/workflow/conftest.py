@@ -128,6 +128,8 @@ FEW: dict[str, Any] = {
     "long_short.grid.similarity": ["CvT-LS-13"],
     "robustness.withstand.networks": ["CvT-LS-13", "ResNet-50"],
     "freelb.seeds": [0],
+    "freelb.ensemble.members": 1,
+    "freelb.ensemble.csqa_members": 1,
     "freelb.finetune.runs": RUNS,
     "freelb.train_images_adversarially.methods": ["vanilla", "freelb"],
 }

@@ -48,6 +48,38 @@ use rule run as freelb_finetune with:
         **words_of(FREELB["finetune"]),
 
 
+# Fine-tunings with further seeds, for ensembles with more members than the tables have seeds (table 3.2).
+use rule run as freelb_finetune_glue_members with:
+    input:
+        **inputs_of(FREELB["finetune_glue_members"]),
+    output:
+        **FREELB["finetune_glue_members"].files,
+    log:
+        FREELB["finetune_glue_members"].log,
+    wildcard_constraints:
+        **FREELB["finetune_glue_members"].constraints,
+    resources:
+        **needs_of(FREELB["finetune_glue_members"]),
+    params:
+        **words_of(FREELB["finetune_glue_members"]),
+
+
+# The same for CommonsenseQA, whose ensembles are larger (table 3.3).
+use rule run as freelb_finetune_csqa_members with:
+    input:
+        **inputs_of(FREELB["finetune_csqa_members"]),
+    output:
+        **FREELB["finetune_csqa_members"].files,
+    log:
+        FREELB["finetune_csqa_members"].log,
+    wildcard_constraints:
+        **FREELB["finetune_csqa_members"].constraints,
+    resources:
+        **needs_of(FREELB["finetune_csqa_members"]),
+    params:
+        **words_of(FREELB["finetune_csqa_members"]),
+
+
 # The maximal increase of the loss near each sample, for networks of three methods (equation 3.5, table 3.5).
 use rule run as freelb_max_loss_increase with:
     input:
@@ -78,6 +110,22 @@ use rule run as freelb_ensemble with:
         **needs_of(FREELB["ensemble"]),
     params:
         **words_of(FREELB["ensemble"]),
+
+
+# The accuracy over ARC-Easy and ARC-Challenge together (table 3.3, ARC-Merge).
+use rule run as freelb_merge_scores with:
+    input:
+        **inputs_of(FREELB["merge_scores"]),
+    output:
+        **FREELB["merge_scores"].files,
+    log:
+        FREELB["merge_scores"].log,
+    wildcard_constraints:
+        **FREELB["merge_scores"].constraints,
+    resources:
+        **needs_of(FREELB["merge_scores"]),
+    params:
+        **words_of(FREELB["merge_scores"]),
 
 
 # Image networks trained plainly and with adversarial gradients; their clean and robust accuracy.

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from relearn.methods.dropout_masks import MaskReplay
 from relearn.methods.embedding_space import EmbeddingSpace
@@ -131,17 +132,32 @@ def frozen_running_statistics(model: nn.Module | None) -> Iterator[None]:
 
     The running statistics then move once per step, however many passes a step has. With ``model=None`` nothing is done.
     """
-    found = [
-        module
-        for module in (model.modules() if model is not None else ())
-        if isinstance(module, nn.modules.batchnorm._BatchNorm)
-        and module.training
-        and module.track_running_stats
-    ]
+    found: list[nn.Module] = []
     try:
-        for module in found:
-            module.track_running_stats = False
+        for module in model.modules() if model is not None else ():
+            _freeze(module, found)
         yield
     finally:
         for module in found:
-            module.track_running_stats = True
+            module.track_running_stats = True  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def frozen_wherever_called() -> Iterator[None]:
+    """:func:`frozen_running_statistics` of every module that is called in the context, for a loss whose model is not known."""
+    found: list[nn.Module] = []
+    handle = register_module_forward_pre_hook(lambda module, given: _freeze(module, found))
+    try:
+        yield
+    finally:
+        handle.remove()
+        for module in found:
+            module.track_running_stats = True  # type: ignore[assignment]
+
+
+def _freeze(module: nn.Module, found: list[nn.Module]) -> None:
+    """Stop the running statistics of a batch normalisation in training mode, and note it in ``found``."""
+    norm = isinstance(module, nn.modules.batchnorm._BatchNorm)
+    if norm and module.training and module.track_running_stats:
+        module.track_running_stats = False
+        found.append(module)

@@ -95,4 +95,4 @@ def share(batch: Batch, rank: int, size: int) -> list[Any]:
 def _to(item: Any, device: torch.device) -> Any:
     if isinstance(item, Tensor):
         return item if item.device == device else item.to(device, non_blocking=True)
-    return tuple(_to(each, device) for each in item)
+    return tuple(_to(each, device) for each in item) if isinstance(item, (tuple, list)) else item

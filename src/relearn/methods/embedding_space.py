@@ -30,6 +30,9 @@ from torch import Tensor, nn
 from relearn.methods.batch_source import outputs
 from relearn.methods.perturbation import Ball
 
+SHARDED = {"FullyShardedDataParallel", "FSDPModule"}
+"""Classes of a sharded module, of FSDP and FSDP2."""
+
 
 @dataclass(frozen=True)
 class EmbeddingSpace:
@@ -46,18 +49,31 @@ class EmbeddingSpace:
         """Open the field of a batch ``(inputs, *rest)``.
 
         Raises:
-            ValueError: the model has no input embeddings, is compiled (hooks are not called), or a sample is all padding.
+            ValueError: the model has no input embeddings, is compiled (hooks are not called), sharded (FSDP), or a sample is all padding.
         """
         if getattr(model, "_compiled_call_impl", None) is not None:
             raise ValueError(
                 "compile: found a compiled model (allowed: False, because δ is added by a hook on its embeddings)"
             )
+        refuse_sharded(model)
         field = EmbeddingField(model, batch[0], word_embeddings(model, self.module))
         handle = field.table.register_forward_hook(field.hook)
         try:
             yield field
         finally:
             handle.remove()
+
+
+def refuse_sharded(model: nn.Module) -> None:
+    """Refuse FSDP.
+
+    Raises:
+        ValueError: a part of the model is sharded: its parameters are gathered for one forward and backward pass only.
+    """
+    types = {type(part) for part in model.modules()}
+    kinds = {kind.__name__ for one in types for kind in one.__mro__}
+    if found := sorted(kinds & SHARDED):
+        raise ValueError(f"fsdp: found {found[0]} (allowed: DistributedDataParallel, or one process)")
 
 
 class Lookup:

@@ -60,7 +60,7 @@ def fine_tune_network(
         precision=precision,
         progress=progress,
     )
-    return tuned, fitted
+    return tuned.eval(), fitted
 
 
 @torch.no_grad()

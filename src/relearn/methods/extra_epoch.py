@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from relearn.methods.fit import Checkpoint, fit
 from relearn.methods.initialised import Initialised
+from relearn.methods.learned_scales import repeated
 
 SCHEDULES = ("constant", "warmup")
 
@@ -117,11 +118,4 @@ class _Once:
         self.batches, self.batches_per_epoch = batches, steps
 
     def epoch(self, generator: torch.Generator) -> Iterator[Sequence[Any]]:
-        given = iter(self.batches)
-        for step in range(self.batches_per_epoch):
-            batch = next(given, None)
-            if batch is None:
-                raise ValueError(
-                    f"batches: they ended after {step}; {self.batches_per_epoch} steps need as many"
-                )
-            yield batch
+        return repeated(self.batches, self.batches_per_epoch)

@@ -12,6 +12,9 @@ The loop is deterministic and resumes exactly. Every epoch draws its order, its 
 by (seed, epoch) alone. Between epochs, parameters, optimiser moments and the epoch number are saved; within an epoch also the states of
 the generators and the number of batches seen, which are generated again and skipped.
 
+A call leaves nothing behind but the trained model: torch's global generators continue where they were before it, and every module has
+the mode (training or evaluation) that it had.
+
 Under ``torchrun`` every process makes the same call with ``processes=relearn.methods.parallel`` and gets its share of every batch.
 """
 
@@ -20,19 +23,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from relearn.methods import fit_state
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
 from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixels, rows, share
 from relearn.methods.ema import EMA
 from relearn.methods.loss_meter import LossMeter
-from relearn.methods.optimisers import make_optimiser
+from relearn.methods.optimisers import OPTIMISERS, make_optimiser
 from relearn.methods.processes import Processes, several
 from relearn.methods.schedules import learning_rate
 
@@ -159,7 +163,9 @@ def fit(
 
     Raises:
         ValueError: an unknown or impossible setting; tensors of unequal length; fewer than 2 samples; no parameter to train.
+        TypeError: data or an optimiser of a kind that the loop does not take, such as a ``DataLoader``.
     """
+    _check_kinds(data, optimizer)
     if isinstance(data, Source):
         if batch_size is not None:
             raise ValueError(
@@ -265,7 +271,7 @@ def fit(
         return late is not None
 
     with contextlib.ExitStack() as stack:
-        stack.callback(model.eval)
+        stack.enter_context(_as_before(model))
         channels_last = precision == "bf16"
         if channels_last and any(parameter.dim() == 4 for parameter in trained):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -339,6 +345,38 @@ def fit(
         if mean:
             fitted.average = mean.state_dict(model)
     return fitted
+
+
+def _check_kinds(data: Any, optimizer: Any) -> None:
+    """Answer the two most frequent misunderstandings: a loader for data, and an object for the name of an optimiser."""
+    if isinstance(data, DataLoader):
+        raise TypeError(
+            "data: found a DataLoader (allowed: a tuple of tensors with batch_size, or an object with batches_per_epoch "
+            "and epoch(generator), which yields the loader's batches: docs/training.md)"
+        )
+    if not isinstance(data, Source | Sequence):
+        raise TypeError(
+            f"data: found {type(data).__name__} (allowed: a tuple of tensors with batch_size, or an object with "
+            "batches_per_epoch and epoch(generator))"
+        )
+    if not isinstance(optimizer, str):
+        raise TypeError(
+            f"optimizer: found an object, {type(optimizer).__name__} (allowed: a name: {', '.join(OPTIMISERS)}; the loop makes "
+            "the optimiser from it, lr, momentum, betas and weight_decay)"
+        )
+
+
+@contextlib.contextmanager
+def _as_before(model: nn.Module) -> Iterator[None]:
+    """Context that restores the mode of every module and the state of torch's global generators."""
+    modes = [(module, module.training) for module in model.modules()]
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
 
 
 def _length(planned: int | None, steps: int | None) -> int:

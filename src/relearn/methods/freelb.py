@@ -32,6 +32,7 @@ the K parts.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +40,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversarial_base import AdversarialBase, Field, frozen_running_statistics
+from relearn import torchvision_schema
+from relearn.methods.adversarial_base import (
+    AdversarialBase,
+    Field,
+    frozen_running_statistics,
+    frozen_wherever_called,
+)
 from relearn.methods.embedding_space import Lookup
 from relearn.methods.fit import Loss, plain_gradient
 from relearn.methods.perturbation import Ball
+
+# Those who use this import transformers' models next, which import torchvision.
+torchvision_schema.declare()
 
 
 @dataclass
@@ -76,7 +86,7 @@ class FreeLB(AdversarialBase):
             place = torch.zeros_like(delta) if self.clean_first and t == 0 else delta
             if self.watch:
                 self.watch(t, place)
-            with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
+            with masks.again() if t else masks.drawing(), self._once(model, t):
                 value = objective(place) / self.passes
                 value.backward()
             total, gradient = total + value.detach(), field.gradient()
@@ -85,6 +95,13 @@ class FreeLB(AdversarialBase):
             del gradient, value  # free the graph before the next pass
         field.finish()
         return torch.as_tensor(total)
+
+    @staticmethod
+    def _once(model: nn.Module | None, t: int) -> contextlib.AbstractContextManager[None]:
+        """Context of pass t, in which the running statistics move in the first pass alone; without a model, of all modules called."""
+        if t and model is None:
+            return frozen_wherever_called()
+        return frozen_running_statistics(model if t else None)
 
 
 def freelb(
@@ -112,8 +129,12 @@ def freelb(
         value = freelb(lambda inputs_embeds: model(inputs_embeds=inputs_embeds, ...).loss, embeds, attention_mask)
         optimizer.step()
 
+    It calls ``backward()`` itself, once a pass. With a ``GradScaler`` let ``loss`` return the scaled loss: α and ε are lengths of δ,
+    whose steps do not depend on the scale, and the gradients are scaled as the scaler expects.
+
     Args:
-        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch. For RoBERTa also pass ``position_ids`` to the model:
+        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch; it is called with this keyword. For RoBERTa also pass
+            ``position_ids`` to the model:
             without token ids it counts padding. A decoder with a classification head (GPT-2) uses the last real token, which it finds
             from the ids only: with padding, select the state yourself or use ``FreeLBTrainer``.
         inputs_embeds: (rows, n, d); the embedding look-up gets its gradient once.

@@ -79,8 +79,8 @@ class FreeLBTrainer(Trainer):
     and ``attention_mask`` of the same shape if there is padding.
 
     Raises:
-        ValueError: a model without input embeddings; DeepSpeed, SageMaker, an optimiser that steps inside its backward pass (LOMO), or
-            ``torch_compile``: they do not allow K passes or a hook; settings of another strategy; during training,
+        ValueError: a model without input embeddings; DeepSpeed, FSDP, SageMaker, an optimiser that steps inside its backward pass (LOMO),
+            or ``torch_compile``: they do not allow K passes or a hook; settings of another strategy; during training,
             inputs without ``input_ids``, or token ids that the model has no embedding for.
     """
 
@@ -92,6 +92,7 @@ class FreeLBTrainer(Trainer):
         word_embeddings(self.accelerator.unwrap_model(self.model), self._module)
         found = {
             "deepspeed": self.is_deepspeed_enabled,
+            "fsdp": self.is_fsdp_enabled,
             "torch_compile": self.args.torch_compile,
             "optim": "lomo" in str(self.args.optim).lower(),
             "sagemaker": hasattr(self.args, "mp_parameters") and bool(self.args.mp_parameters),

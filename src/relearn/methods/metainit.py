@@ -35,7 +35,15 @@ import torch
 from torch import Tensor, nn
 
 from relearn.methods.initialised import Initialised
-from relearn.methods.learned_scales import Checkpoint, Row, ScaleAdam, ScaledWeights, ScaleSign, learn
+from relearn.methods.learned_scales import (
+    Checkpoint,
+    Row,
+    ScaleAdam,
+    ScaledWeights,
+    ScaleSign,
+    learn,
+    repeated,
+)
 
 DATA = ("random", "real")
 OPTIMIZERS = ("signsgd", "adam")
@@ -121,7 +129,7 @@ def metainit(
     return learn(
         weights,
         mover,
-        noise(batches, seed) if data == "random" else batches,
+        noise(repeated(batches, iterations), seed) if data == "random" else batches,
         derivative,
         iterations=iterations,
         seed=seed,
@@ -152,7 +160,9 @@ def noise(batches: Iterable[Sequence[Any]], seed: int) -> Iterator[list[Any]]:
         return mean + deviation * torch.randn(x.shape, generator=generator).to(x)
 
     for batch in batches:
-        yield [draw(batch[0]), *batch[1:]]
+        first = batch[0]
+        images = isinstance(first, Tensor) and first.dtype == torch.uint8
+        yield [draw(first.float() / 255.0 if images else first), *batch[1:]]
 
 
 def _check(

@@ -127,4 +127,4 @@ def fine_tune(
         log=log,
         progress=progress,
     )
-    return heads, fitted.outcome, fitted.outcome_step
+    return heads.eval(), fitted.outcome, fitted.outcome_step

@@ -21,6 +21,10 @@ f_0      up to the output of this block                  ``first``
 The step s = 0 uses the gradient of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, at no extra cost; n - 1 shallow passes
 follow, which stop after f_0 and compute no parameter gradients. n = 1 is FreeLB.
 
+f_0 must be a cut: all of δ's influence on the loss passes through its output. A block that is called as ``h + block(h)``, with its residual
+sum outside, is none, and the shallow steps would follow a wrong gradient. The graph of the first pass is searched for another path, and a
+block that is no cut is refused.
+
 Fact and erratum (tests/methods/test_yopo.py): for a linear f_0, h does not depend on δ, and as long as no step leaves the ball YOPO-m-n
 is FreeLB with an n times larger step. With ``divided`` it is FreeLB itself, so the text's remark on larger steps holds for ``whole`` only.
 """
@@ -35,7 +39,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.adversarial_base import AdversarialBase, frozen_running_statistics, require_positive_int
+from relearn.methods.adversarial_base import (
+    AdversarialBase,
+    Field,
+    frozen_running_statistics,
+    require_positive_int,
+)
 from relearn.methods.fit import Loss, plain_gradient
 
 STEPS = ("divided", "whole")
@@ -61,6 +70,7 @@ class YOPO(AdversarialBase):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive_int("inner", self.inner)
+        self._searched = False  # one search for a way around the block is enough
         if self.step not in STEPS:
             raise ValueError(f"step: found {self.step!r} (allowed: {', '.join(STEPS)})")
         if self.step == "divided":
@@ -76,10 +86,15 @@ class YOPO(AdversarialBase):
             _Shallow(first_block(model, self.first)) as shallow,
         ):
             delta = self.start(field)
+            shallow.unseen = self.inner > 1 and not self._searched
             for t in range(self.passes):
                 with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
-                    value = shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta) / self.passes
+                    value = (
+                        shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta, field)
+                        / self.passes
+                    )
                     value.backward()
+                self._searched = True
                 total, gradient = total.to(value.device) + value.detach(), field.gradient()
                 if t + 1 == self.passes:
                     break
@@ -104,19 +119,30 @@ class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
         self.states: Tensor | None = None
         self.slope: Tensor | None = None
         self.stops = False
+        self.unseen = False  # whether the next whole pass is to be searched for a way around the block
         self.handle = block.register_forward_hook(self._seen)
 
     def __exit__(self, *error: object) -> None:
         self.handle.remove()
 
-    def through(self, run: Callable[[Tensor], Tensor], delta: Tensor) -> Tensor:
-        """Run the whole ``run(delta)``; its backward pass stores p."""
+    def through(self, run: Callable[[Tensor], Tensor], delta: Tensor, field: Field) -> Tensor:
+        """Run the whole ``run(delta)``; its backward pass stores p.
+
+        Raises:
+            ValueError: the block is not called, or the loss depends on δ past it.
+        """
         self.states = self.slope = None
         found = run(delta)
         if self.states is None:
             raise ValueError(
                 "first: its module is not called in a forward pass (allowed: a module that is called)"
             )
+        if self.unseen and _reaches(found, field.point, past=self.states):
+            raise ValueError(
+                "first: its module is no cut, the loss depends on δ past its output (allowed: a module whose output is all that "
+                "the rest of the network sees, its residual sum included)"
+            )
+        self.unseen = False
         self.states = None  # the graph is kept by the hook only
         return found
 
@@ -144,6 +170,21 @@ class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
 
     def _keep(self, gradient: Tensor) -> None:
         self.slope = gradient.detach()
+
+
+def _reaches(value: Tensor, leaf: Tensor, past: Tensor) -> bool:
+    """Whether the graph of ``value`` leads to ``leaf`` without passing through the function that made ``past``."""
+    seen = {past.grad_fn}
+    waiting = [value.grad_fn]
+    while waiting:
+        function = waiting.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        if getattr(function, "variable", None) is leaf:
+            return True
+        waiting += [before for before, _ in function.next_functions]
+    return False
 
 
 def first_block(model: nn.Module, name: str | None = None) -> nn.Module:

@@ -111,6 +111,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             checkpoint=Checkpoint(run.work / "fit"),
         )
         clock.stop()
+    net.eval()
     rows = fitted.history
     ended = judged(fitted, clock, "test_accuracy_frac", "loss not finite, or beyond 10 ln C")
     if ended.outcome == "ok" and not learned(

@@ -434,11 +434,12 @@ def not_finite():
         (dict(min_scale=2.0), "min_scale: found 2.0"),
         (dict(max_scale=0.5), "max_scale: found 0.5"),
         (dict(optimizer="adam", normalised=True), "normalised: found True with optimizer 'adam'"),
-        (dict(iterations=10), "batches: they ended after 5; 10 iterations"),
+        (dict(iterations=10), "batches: they ended after 5 (allowed: 10, one an iteration"),
         (dict(model=nothing_trainable), "it has no trainable parameters"),
         (dict(model=nn.ReLU), "it has no trainable parameters"),
         (dict(model=all_zero), "has a norm above zero"),
         (dict(model=not_finite), "parameter '2.weight' is not finite"),
+        (dict(loss=lambda out, y: out.sum(1)), "loss: returns shape (6,) (allowed: a scalar tensor"),
         (dict(size=1), "a pool of 1 samples is too small for overlap 0.5"),
         (dict(loss=lambda out, y: out.sum() * math.nan), "in the first iteration the loss is not finite"),
     ],
@@ -497,3 +498,51 @@ def test_a_regression_with_nested_input_works():
     ]
     result = gradinit(Pair(), weighted, itertools.chain(batches), iterations=4, tau=0.1, gamma=0.1)
     assert set(result.scales) == {"a.weight", "a.bias", "b.weight", "b.bias"} and result.outcome == "ok"
+
+
+def eight_bit(count, size=9):
+    generator = torch.Generator().manual_seed(3)
+    return [
+        (
+            torch.randint(0, 256, (size, 1, 2, 3), generator=generator, dtype=torch.uint8),
+            torch.randint(0, 3, (size,), generator=generator),
+        )
+        for _ in range(count)
+    ]
+
+
+def test_eight_bit_images_are_pixels_between_zero_and_one_as_in_training():
+    def flat():
+        torch.manual_seed(4)
+        return nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
+
+    bytes_, floats = eight_bit(4), [(x.float() / 255.0, y) for x, y in eight_bit(4)]
+    assert gradinit(flat(), cross_entropy, bytes_, iterations=4) == gradinit(
+        flat(), cross_entropy, floats, iterations=4
+    )
+
+
+@pytest.mark.parametrize("kind", ["list", "loader"])
+def test_a_finite_loader_is_repeated(kind):
+    given = list(pools(2))
+    expected = gradinit(smooth(), cross_entropy, given * 2 + given[:1], iterations=5)
+    finite = given if kind == "list" else torch.utils.data.DataLoader(given, batch_size=None)
+    assert gradinit(smooth(), cross_entropy, finite, iterations=5) == expected
+
+
+def test_an_empty_list_and_a_dict_are_named():
+    with pytest.raises(ValueError, match=r"^batches: they ended after 0 \(allowed: 3"):
+        gradinit(smooth(), cross_entropy, [], iterations=3)
+    with pytest.raises(
+        ValueError, match=r"^batches: found a batch of type dict \(allowed: \(input, \*rest\)"
+    ):
+        gradinit(smooth(), cross_entropy, [{"x": torch.ones(9, 6), "labels": torch.zeros(9).long()}])
+
+
+@pytest.mark.parametrize("name", ["adamw", "radam"])
+def test_variants_of_adam_have_adams_first_direction(name):
+    ours, adam = (
+        gradinit(smooth(), cross_entropy, pools(3), iterations=3, optimizer=one, eta=1e-2, gamma=50.0)
+        for one in (name, "adam")
+    )
+    assert ours == adam

@@ -120,6 +120,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.max_loss_increase.restarts": COUNT,
     f"{S}.max_loss_increase.batch_size": COUNT,
     f"{S}.ensemble.methods": ([[], ["vanilla", "pgd"]], [["mean"], ["pgd", "pgd"], "pgd"]),
+    f"{S}.ensemble.members": ([1, 7, 100], [0, 2.0, 101]),
+    f"{S}.ensemble.csqa_members": ([1, 20], [0, 101]),
     f"{S}.images.dataset": (["digits", "cifar10"], ["imagenet", 1]),
     f"{S}.images.train_per_class": ([20, 130], [-1, 20.0]),
     f"{S}.train_images_adversarially.methods": (
@@ -177,6 +179,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     rule("name", {"encoder": "bert", "name": "cola"}, {"name": "acceptability", "task": "acceptability"}),
     *(rule("name", allowed, {"name": allowed["name"]}) for allowed in (JOINT, FROM)),
+    rule("name", {"name": "qnli_ranking", "task": "qnli"}, {"name": "cola_ranking"}),
     rule("warmup_steps", {"steps": 20, "warmup_steps": 20}, {"steps": 20, "warmup_steps": 21}),
     rule("max_length", {"max_length": 32}, {"max_length": 33}),
     (

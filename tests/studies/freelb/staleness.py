@@ -10,14 +10,14 @@ from typing import Any
 import yaml
 
 F = "freelb"
-PRETRAIN, FINETUNE, INCREASE, ENSEMBLE, PREPARE, IMAGES, GRADIENT = (
+PRETRAIN, FINETUNE, INCREASE, ENSEMBLE, MERGE, PREPARE, IMAGES, GRADIENT = (
     f"{F}/{step}"
     for step in (
-        *("pretrain_encoder", "finetune", "max_loss_increase", "ensemble"),
+        *("pretrain_encoder", "finetune", "max_loss_increase", "ensemble", "merge_scores"),
         *("prepare_images", "train_images_adversarially", "check_gradient"),
     )
 )
-STEPS = {PRETRAIN, FINETUNE, INCREASE, ENSEMBLE, PREPARE, IMAGES, GRADIENT}
+STEPS = {PRETRAIN, FINETUNE, INCREASE, ENSEMBLE, MERGE, PREPARE, IMAGES, GRADIENT}
 MADE = [f"{PREPARE}/*", f"{IMAGES}/*", "render"]
 
 # The runs of the scratch checkout: one starts from another and has a second task with it; none has BERT.
@@ -88,6 +88,12 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{F}.finetune.*", {FINETUNE}, tuned()),
     (f"{F}.max_loss_increase.tasks", {INCREASE, "render"}, ["render"]),  # one less
     (f"{F}.max_loss_increase.*", {INCREASE}, [f"{INCREASE}/*", "render"]),
+    (  # one more network of each run of GLUE in an ensemble, and of what it starts from
+        f"{F}.ensemble.members",
+        {FINETUNE, ENSEMBLE, "render"},
+        [f"{FINETUNE}/roberta/glue_members/*", f"{ENSEMBLE}/roberta/freelb/*", "render"],
+    ),
+    (f"{F}.ensemble.csqa_members", {ENSEMBLE}, []),  # of a task that is not here
     (f"{F}.ensemble.*", {ENSEMBLE, "render"}, [f"{ENSEMBLE}/roberta/pgd/*", "render"]),
     (f"{F}.images.dataset", {IMAGES}, MADE),
     (f"{F}.images.*", {PREPARE}, MADE),

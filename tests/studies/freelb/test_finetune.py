@@ -294,6 +294,28 @@ def test_training_on_several_tasks(bench: Bench) -> None:
     assert bench.run("several", with_tasks=["again"])["outcome"] == "ok"
 
 
+def test_a_data_set_that_nobody_can_get_is_named_and_stops_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regents' file of questions is not public."""
+    from relearn.data import text_tasks
+    from relearn.data.choices import regents
+
+    read = text_tasks.read
+
+    def without(task: str, *rest: Any) -> Any:
+        return regents.load(None) if task == "regents" else read(task, *rest)
+
+    monkeypatch.setattr(text_tasks, "read", without)
+    found = bench.run("without", with_tasks=["again", "regents"])
+    assert found["outcome"] == "ok" and found["metrics"]["missing_tasks_count"] == 1
+    assert "with_tasks: regents is missing; trained without it" in found["notes"]
+    joined = finetune_start.read({**FINETUNE, "with_tasks": ["regents"]})
+    assert len(joined.train) == len(TASKS["warm"].train)
+    assert finetune_start.missing({"with_tasks": ["regents"]}, joined) == ["regents"]
+    bench.run("alone", code=2, task="regents")  # as a task of its own it is needed
+
+
 def test_what_the_kept_network_answers(bench: Bench) -> None:
     """Dev first, the test part, those of other genres, and of other tasks the test part, never dev; empty ones are left out."""
     warm, again = TASKS["warm"], TASKS["again"]

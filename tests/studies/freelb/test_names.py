@@ -102,6 +102,9 @@ def test_an_ensemble_prefers_the_network_that_starts_from_another_task() -> None
     runs += [run("arc_joint", "arc", "race", ("regents",)), run("only_joint", "csqa", "", ("arc",))]
     found = plan.ensemble_runs(runs, "roberta", "freelb")
     assert found == {"rte": "rte_from_mnli", "arc": "arc", "csqa": "only_joint"}
+    both = [run("qnli", "qnli_pairs"), run("qnli_ranking", "qnli")]
+    assert plan.ensemble_runs(both, "roberta", "freelb") == {"qnli": "qnli_ranking"}
+    assert plan.ensemble_runs(both[:1], "roberta", "freelb") == {"qnli_pairs": "qnli"}
     assert plan.ensemble_runs(runs, "roberta", "pgd") == plan.ensemble_runs(runs, "bert", "freelb") == {}
 
 

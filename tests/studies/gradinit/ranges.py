@@ -23,6 +23,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{G}.corpus.test_pairs": ([0, 10], [-1, 1.0]),
     f"{G}.network.resnet1202_depth": ([0.01, 1, 4], [0, 4.1]),
     f"{G}.initialise.batch_size": ([2, 64], [1, 2.0]),
+    f"{G}.initialise.densenet_batch_size": ([2, 64], [1, 2.0]),
+    f"{G}.train.densenet_batch_size": ([2, 64], [1, 2.0]),
     f"{G}.initialise.iterations": COUNTS,
     f"{G}.initialise.eta": POSITIVE,
     f"{G}.initialise.gamma": POSITIVE,
@@ -33,6 +35,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     **{f"{G}.initialise.free_tau.{name}": POSITIVE for name in ("half", "same", "same_large")},
     f"{G}.initialise.penalties": ([[], [0.5, 0.1]], [[0], [1.0, 1.0], 0.1]),
     f"{G}.initialise.metainit.momentum": SHARE,
+    f"{G}.initialise.metainit_adam.clip": POSITIVE,
+    **{
+        f"{G}.initialise.metainit_adam.tau.{name}": POSITIVE for name in get_args(schema_gradinit.NetworkName)
+    },
     f"{G}.initialise.lsuv.tolerance": POSITIVE,
     f"{G}.train.cutout": ([0, 16], [-1, 1.0]),
     f"{G}.train.clip_norm": POSITIVE,
@@ -64,6 +70,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{T}.network.dim": ([8, 48], [0, 8.0]),
     f"{T}.train.steps": ([1, 100], [0, 1.0]),
     f"{T}.train.warmup_steps": ([1], [0, 1.0]),
+    f"{T}.train.short_warmup.steps": ([1, 99], [0, 1.0]),
+    f"{T}.train.short_warmup.lr": POSITIVE,
     f"{T}.train.schedule_steps": ([100, 1000], [0, 100.0]),
     f"{T}.initialise.tau": POSITIVE,
     f"{T}.train.sgd_lr": POSITIVE,
@@ -75,7 +83,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{T}.beam.length_penalty": ([0, 1.5], [-0.1]),
     f"{T}.beam.extra": COUNTS,
     f"{T}.beam.factor": ([0.5, 10], [0, 10.1, float("nan")]),
-    f"{T}.runs": ([[], ["post_ln/xavier/adam"]], [["post_ln/xavier"], ["post_ln/xavier/sgdw"], ["a/b/c"]]),
+    f"{T}.runs": (
+        [[], ["post_ln/xavier/adam", "post_ln/xavier/adam_short_warmup"]],
+        [["post_ln/xavier"], ["post_ln/xavier/sgdw"], ["a/b/c"]],
+    ),
     f"{T}.grid.runs": STARTS,
     f"{T}.grid.lr": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),
     f"{T}.grid.beta2": ([[], [0.9]], [[1.0], [0.9, 0.9]]),
@@ -95,6 +106,14 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             f"{G}.{section}.batch_size",
         )
         for section, most in (("train", 1300), ("probe", 1300), ("initialise", 866), ("first_steps", 866))
+    ),
+    *(
+        (
+            {f"{G}.{section}.densenet_batch_size": most},
+            {f"{G}.{section}.densenet_batch_size": most + 1},
+            f"{G}.{section}.densenet_batch_size",
+        )
+        for section, most in (("train", 1300), ("initialise", 866))
     ),
     (
         {f"{G}.initialise.overlap": 1.0, f"{G}.initialise.batch_size": 1300},
@@ -120,5 +139,10 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({f"{T}.initialise.max_tokens": 183}, {f"{T}.initialise.max_tokens": 182}, f"{T}.initialise.max_tokens"),
     ({f"{T}.train.max_tokens": 61}, {f"{T}.train.max_tokens": 60}, f"{T}.train.max_tokens"),
     ({f"{T}.train.steps": 100}, {f"{T}.train.steps": 101}, f"{T}.train.steps"),
+    (
+        {f"{T}.train.short_warmup.steps": 99},
+        {f"{T}.train.short_warmup.steps": 100},
+        f"{T}.train.short_warmup.steps",
+    ),
     ({f"{T}.train.warmup_steps": 99}, {f"{T}.train.warmup_steps": 100}, f"{T}.train.warmup_steps"),
 ]

@@ -95,7 +95,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         f"{G}.initialise.tau.{VGG}",
         {INIT},
         [
-            *started("grid", VGG, *FORMS, "metainit"),
+            *started("grid", VGG, *FORMS),
             *started("first_steps", VGG, "gradinit"),
             f"{STATISTICS}/first_steps/*/gradinit/*",
         ],
@@ -114,6 +114,13 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.initialise.penalties", NEW_RUNS, ["render"]),  # one less
     (f"{G}.initialise.adam.*", {INIT}, ADAM),
     (f"{G}.initialise.metainit.*", {INIT}, started("grid", VGG, "metainit_*")),
+    *(
+        (f"{G}.initialise.metainit_adam.{key}", {INIT}, started("grid", VGG, "metainit"))
+        for key in ("clip", f"tau.{VGG}")
+    ),
+    (f"{G}.initialise.metainit_adam.tau.*", {INIT}, []),  # networks that it does not meet here
+    (f"{G}.initialise.densenet_batch_size", {INIT}, []),  # of networks that are not here
+    (f"{G}.train.densenet_batch_size", {LEARN}, []),
     (f"{G}.initialise.lsuv.*", {INIT}, started("grid", VGG, "lsuv")),
     *((f"{G}.train.{key}", {LEARN}, [f"{LEARN}/grid/*", "render"]) for key in ("epochs", "batch_size")),
     (f"{G}.train.lr", {INIT, LEARN}, [*EXTRA, *SGD_RUNS]),
@@ -178,6 +185,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.translation.adam.*", {INIT}, by_learned_start("gradinit")),
     (f"{G}.translation.sgd.*", {INIT}, by_learned_start("gradinit_sgd")),
     (f"{G}.translation.train.label_smoothing", {INIT, LEARN, STATISTICS}, TRANSLATED),
+    (f"{G}.translation.train.short_warmup.*", {LEARN}, []),  # of a recipe that is not here
     (f"{G}.translation.train.warmup_steps", {LEARN}, [f"{TRANSLATE}/*/adam_warmup/*", "render"]),
     (
         f"{G}.translation.train.lr",

@@ -370,3 +370,61 @@ def test_claims_of_both_chapters_are_written_and_read_again(gradinit, evidence):
     plain = {one["id"]: one for one in json.loads(claims_formats.as_json(found, "mini"))["claims"]}
     assert plain["no_warmup_sgd"]["unit"] == "bleu"
     assert plain["no_warmup_sgd"]["n"] == {"networks": 2, "seeds": 3, "trials": 6}
+
+
+def started(root, *, above=0.0, gamma=1.0, eta=0.1, lr=0.1, seeds=SEEDS):
+    """Trainings of VGG-19 from GradInit and Kaiming, GradInit ten points better; ``above`` of 60 iterations descend the norm."""
+    for seed in seeds:
+        for start, accuracy in (("gradinit", 0.9), ("kaiming", 0.8)):
+            settings = (
+                {"arguments": {"gamma": gamma, "eta": eta}} if start == "gradinit" else {"arguments": {}}
+            )
+            metrics = {"constraint_count": above, "iterations_count": 60.0}
+            pretend.initialise(root, "VGG-19", start, metrics, seed=seed, settings=settings)
+            more = {"acc1_frac": accuracy + seed / 100, "accbest_frac": accuracy + seed / 100}
+            pretend.train(root, "VGG-19", start, more, seed=seed, settings={"lr": lr})
+    return evidence_of(root)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"above": 30.0}, None),
+        ({"above": 60.0}, "gradinit of VGG-19: 60 of 60 iterations above the bound on the norm"),
+        ({"above": 31.0}, "gradinit of VGG-19: 31 of 60 iterations above the bound on the norm"),
+        ({"above": 60.0, "gamma": None}, None),
+        ({"eta": 0.025}, "gradinit of VGG-19: looks ahead at 0.025, trained at 0.1"),
+        ({"eta": 0.04}, None),
+        ({"eta": 0.4}, "gradinit of VGG-19: looks ahead at 0.4, trained at 0.1"),
+    ],
+)
+def test_a_gradinit_that_was_none_decides_nothing(tmp_path, given, said):
+    """A search that mostly descended the norm, or looked ahead with another rate than the training's."""
+    claim = judged(started(tmp_path, **given), "first_epoch_accuracy")
+    assert claim.numbers_say == "reproduced"
+    assert claim.verdict == ("underpowered" if said else "reproduced")
+    assert claim.reasons == ((said,) if said else ())
+
+
+def test_costs_do_not_ask_whether_the_bound_was_met(tmp_path):
+    for seed in SEEDS:
+        for start, seconds in (("gradinit", 1.0), ("gradinit_penalty_1", 2.0)):
+            metrics = {"initialise_s": seconds, "constraint_count": 60.0, "iterations_count": 60.0}
+            settings = {"arguments": {"gamma": 1.0, "eta": 0.1}}
+            pretend.initialise(tmp_path, "VGG-19", start, metrics, seed=seed, settings=settings)
+    claim = judged(evidence_of(tmp_path), "constraint_not_penalty")
+    assert part(claim, "VGG-19: seconds").verdict == "reproduced" and not claim.reasons
+
+
+def test_the_ratio_of_figure_4_1_is_shown_beside_and_does_not_decide(tmp_path):
+    """Deviations that fall with the whole gradient leave their ratio to its mean where it was."""
+    before, after = pretend.layers("VGG-19", False), pretend.layers("VGG-19", True)
+    for first, second in zip(before, after):
+        second["relative_std"] = first["relative_std"]
+    for seed in SEEDS:
+        pretend.gradients(tmp_path, "VGG-19", "kaiming", before, seed=seed)
+        pretend.gradients(tmp_path, "VGG-19", "gradinit", after, seed=seed)
+    claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
+    relative = part(claim, "VGG-19: share of layers with a smaller sigma(g) / |E g|")
+    assert claim.verdict == "reproduced" and not relative.decides
+    assert relative.interval.estimate == 0.0

@@ -14,15 +14,20 @@ from relearn.data.choices.json_lines import parse
 from relearn.data.choices.questions import PARTS, Question, Questions, source
 
 
+class NotAtHand(ValueError):
+    """The file of questions is missing; a training that only adds it to others goes on without it."""
+
+
 def load(folder: Path | None = None) -> Questions:
     """The questions; dev and test may be empty.
 
     Raises:
-        ValueError: no folder, no ``train.jsonl``, or a line that is not a question.
+        NotAtHand: no folder, or no ``train.jsonl``.
+        ValueError: a line that is not a question.
         OSError: a file cannot be read.
     """
     if folder is None or not (folder / "train.jsonl").is_file():
-        raise ValueError(
+        raise NotAtHand(
             f"regents: {'no folder' if folder is None else f'{folder} has no train.jsonl'} (allowed: a folder "
             "$RELEARN_MIRROR/regents with train.jsonl in ARC's format; there is no official file)"
         )

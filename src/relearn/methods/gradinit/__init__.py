@@ -54,7 +54,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from relearn.methods.gradinit.arguments import check
+from relearn.methods.gradinit.arguments import RULES, check
 from relearn.methods.gradinit.derivative import Derivative, direction, gradient_norm
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales import Checkpoint, Row, ScaleAdam, ScaledWeights, halves, learn
@@ -92,12 +92,14 @@ def gradinit(
     """Rescale the trainable parameters of ``model`` in place.
 
     Args:
-        model: any module of floating point parameters, on the batches' device; called as ``model(input)``, or ``model(*input)`` if a
-            batch's first member is a tuple. Tied parameters have one factor.
+        model: any module of floating point parameters; batches are moved to its device; called as ``model(input)``, or ``model(*input)`` if
+            a batch's first member is a tuple. Tied parameters have one factor.
         loss: ``loss(output, *rest)`` → scalar, a mean over the samples.
-        batches: one pool of samples per iteration, ``(input, *rest)``, from which S and S̃ are taken. Use 1.5 times the training
-            batch size for ``overlap`` 1/2.
-        optimizer: A, the optimiser of the subsequent training: ``sgd``, or ``adam`` for Adam and its variants.
+        batches: one pool of samples per iteration, ``(input, *rest)``, from which S and S̃ are taken: any batch that
+            :func:`relearn.methods.fit.fit` takes, uint8 images too. Use 1.5 times the training batch size for ``overlap`` 1/2. A list
+            or a loader that is shorter than ``iterations`` is repeated.
+        optimizer: A, the optimiser of the subsequent training: ``sgd``, or ``adam``, ``adamw``, ``radam``, which have the
+            same first direction.
         eta: its learning rate.
         gamma: bound on ‖g‖; ``math.inf`` for none. Rule of thumb (section 4.2.5): ηγ² = 0.1 (SGD), ηγ = 0.1 (Adam).
         tau: learning rate of the factors; the text searches 1e-3 to 1e-1.
@@ -144,7 +146,7 @@ def gradinit(
     derivative = Derivative(
         weights,
         loss,
-        optimizer=optimizer,
+        optimizer=RULES[optimizer],
         eta=eta,
         gamma=gamma,
         normalised=normalised,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-OPTIMIZERS = ("sgd", "adam")
+RULES = {"sgd": "sgd", "adam": "adam", "adamw": "adam", "radam": "adam"}
+"""The first direction of an optimiser, by its name: that of Adam's variants is Adam's."""
 FORMS = ("constraint", "penalty")
 
 
@@ -25,8 +26,8 @@ def check(
     precision: str,
 ) -> None:
     """Raise a one-line ValueError if a setting of gradinit is out of range."""
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer: found {optimizer!r}, allowed are {', '.join(OPTIMIZERS)}")
+    if optimizer not in RULES:
+        raise ValueError(f"optimizer: found {optimizer!r}, allowed are {', '.join(RULES)}")
     if form not in FORMS:
         raise ValueError(f"form: found {form!r}, allowed are {', '.join(FORMS)}")
     if normalised and optimizer != "sgd":

@@ -10,7 +10,7 @@
 
 from relearn.methods.learned_scales.adam import ScaleAdam
 from relearn.methods.learned_scales.binding import ScaledWeights
-from relearn.methods.learned_scales.loop import Checkpoint, Row, learn
+from relearn.methods.learned_scales.loop import Checkpoint, Row, learn, repeated
 from relearn.methods.learned_scales.pools import halves, samples
 from relearn.methods.learned_scales.preserve_state import double_backward, preserve_state
 from relearn.methods.learned_scales.sign import ScaleSign
@@ -25,5 +25,6 @@ __all__ = [
     "halves",
     "learn",
     "preserve_state",
+    "repeated",
     "samples",
 ]

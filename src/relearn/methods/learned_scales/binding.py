@@ -12,6 +12,8 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from relearn.methods.batch_source import pixels
+
 SCOPES = ("all", "fix_norm", "only_norm")
 NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -75,11 +77,22 @@ class ScaledWeights:
     def loss(
         self, theta: Sequence[Tensor], loss: Callable[..., Tensor], batch: Sequence[Any], precision: str
     ) -> Tensor:
-        """``loss(model(input), *rest)`` of the batch ``(input, *rest)`` at the tensors ``theta``."""
-        given = batch[0] if isinstance(batch[0], (tuple, list)) else (batch[0],)
+        """``loss(model(input), *rest)`` of the batch ``(input, *rest)`` at the tensors ``theta``.
+
+        As in :func:`relearn.methods.fit.fit`, the batch is moved to the model's device, and a uint8 input becomes floats in [0, 1].
+
+        Raises:
+            ValueError: the loss is not a scalar.
+        """
+        given, *rest = pixels(batch, self.tensors[0].device)
+        inputs = given if isinstance(given, (tuple, list)) else (given,)
         with _autocast(self.tensors[0].device, precision):
             tensors = {**self.buffers, **dict(zip(self.names, theta))}
-            return loss(functional_call(self.model, tensors, tuple(given)), *batch[1:])
+            value = loss(functional_call(self.model, tensors, tuple(inputs)), *rest)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"loss: returns {found} (allowed: a scalar tensor, the mean over the batch)")
+        return value
 
     def scaled(self, theta: Sequence[Tensor]) -> list[Tensor]:
         """The tensors of ``theta`` that have a factor."""

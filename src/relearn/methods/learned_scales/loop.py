@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales.binding import ScaledWeights
+from relearn.methods.learned_scales.pools import Batch
 from relearn.methods.learned_scales.preserve_state import double_backward, preserve_state
 
 Row = dict[str, float | str]
@@ -63,7 +65,7 @@ def learn(
         resumed: called with the history of a resumed run.
 
     Raises:
-        ValueError: too few batches; a non-finite number in the first iteration. The network is then unchanged.
+        ValueError: too few batches of an iterator; a non-finite number in the first iteration. The network is then unchanged.
     """
     result, done = Initialised(skipped=weights.skipped), 0
     state = checkpoint.load() if checkpoint else None
@@ -73,13 +75,7 @@ def learn(
         if resumed:
             resumed(result.history)
     with preserve_state(weights.model, seed), double_backward():
-        source = iter(batches)
-        for step in range(1, iterations + 1):
-            batch = next(source, None)
-            if batch is None:
-                raise ValueError(
-                    f"batches: they ended after {step - 1}; {iterations} iterations are required"
-                )
+        for step, batch in zip(range(1, iterations + 1), repeated(batches, iterations)):
             if step <= done:
                 continue
             kind, gradient, row = derivative(mover.scales, batch)
@@ -102,6 +98,28 @@ def learn(
     weights.write(mover.scales)
     result.scales = weights.by_name(mover.scales)
     return result
+
+
+def repeated(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
+    """``count`` batches; a collection or a loader is gone through again and again, as often as it takes.
+
+    Raises:
+        ValueError: an iterator, which can be gone through once, has fewer; or there is no batch at all; or a batch is no sequence.
+    """
+    drawn = 0
+    while drawn < count:
+        before, source = drawn, iter(batches)
+        for batch in itertools.islice(source, count - drawn):
+            if not isinstance(batch, Sequence):
+                raise ValueError(
+                    f"batches: found a batch of type {type(batch).__name__} (allowed: (input, *rest), a tuple or list)"
+                )
+            drawn += 1
+            yield batch
+        if drawn < count and (source is batches or drawn == before):
+            raise ValueError(
+                f"batches: they ended after {drawn} (allowed: {count}, one an iteration; a list or a DataLoader is repeated)"
+            )
 
 
 def _not_finite(gradient: Tensor, row: Row) -> str:

@@ -92,6 +92,7 @@ def train(
             checkpoint_steps=max(FEWEST_STEPS, steps // 10),
         )
         clock.stop()
+    net.eval()
     return judged(fitted, clock, judged_by, diverged)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -86,6 +86,7 @@ Network = Literal[
 Schedule = Literal["linear", "cosine", "constant"]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 NameOrNone = Annotated[str, Field(pattern="^([a-z][a-z0-9_]*)?$")]
+MOST_MEMBERS = 100
 Methods = Annotated[list[Method], Unique, AfterValidator(unique)]
 
 
@@ -147,7 +148,8 @@ class FineTuning(Section):
     """One task of one encoder: the methods, the texts and the recipe.
 
     The name is that of the task, without ``_pairs``. Only a run that starts from another run or has joint tasks may
-    have another name. A number of samples of 0 means all, a ``clip_norm`` of 0 none.
+    have another name, and a choice between sentences may be called ``<task>_ranking`` beside a run of the pairs. A number of
+    samples of 0 means all, a ``clip_norm`` of 0 none.
     """
 
     encoder: Encoder
@@ -178,7 +180,8 @@ class FineTuning(Section):
     @check
     def _name(self) -> Iterator[Conflict]:
         task = self.task.removesuffix("_pairs")
-        if self.name != task and not self.init_from and not self.joint_tasks:
+        ranking = self.name == f"{task}_ranking" and f"{self.task}_pairs" in get_args(Task)
+        if self.name != task and not ranking and not self.init_from and not self.joint_tasks:
             text = (
                 f"found {self.name}, allowed: {task}, its task (another name with init_from or joint_tasks)"
             )
@@ -248,7 +251,11 @@ class MaxLossIncrease(Section):
 
 
 class Ensemble(Section):
+    """Ensembles of RoBERTa's networks of each method; further seeds are trained where there are more members than seeds."""
+
     methods: Annotated[list[Method], Unique0, AfterValidator(unique)]
+    members: Annotated[Count, Field(le=MOST_MEMBERS)]
+    csqa_members: Annotated[Count, Field(le=MOST_MEMBERS)]
 
 
 class Images(Section):

@@ -13,6 +13,7 @@ STUDY = Study(
         "finetune": "relearn.studies.freelb.steps.finetune",
         "max_loss_increase": "relearn.studies.freelb.steps.max_loss_increase",
         "ensemble": "relearn.studies.freelb.steps.ensemble",
+        "merge_scores": "relearn.studies.freelb.steps.merge_scores",
         "train_images_adversarially": "relearn.studies.freelb.steps.train_images_adversarially",
         "check_gradient": "relearn.studies.freelb.steps.check_gradient",
     },

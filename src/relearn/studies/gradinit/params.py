@@ -108,6 +108,13 @@ class MetaInit(Section):
     momentum: Share
 
 
+class MetaInitByAdam(Section):
+    """MetaInit on real data with Adam on the factors, the rival of tables 4.4 and 4.5."""
+
+    clip: Positive
+    tau: Tau  # type: ignore[valid-type]
+
+
 class Lsuv(Section):
     tolerance: Positive
     iterations: Count
@@ -115,6 +122,7 @@ class Lsuv(Section):
 
 class Initialise(Section):
     batch_size: Batch
+    densenet_batch_size: Batch
     iterations: Steps
     eta: Positive
     gamma: Positive
@@ -126,12 +134,14 @@ class Initialise(Section):
     penalties: Annotated[list[Positive], Unique0, AfterValidator(unique)]
     adam: Adam
     metainit: MetaInit
+    metainit_adam: MetaInitByAdam
     lsuv: Lsuv
 
 
 class TrainImages(Section):
     epochs: EpochCount
     batch_size: Batch
+    densenet_batch_size: Batch
     lr: Positive
     momentum: Share
     weight_decay: NotNegative
@@ -252,6 +262,7 @@ class GradInit(Section):
         images = CLASSES * self.images.train_per_class
         for key, size in (
             ("train.batch_size", self.train.batch_size),
+            ("train.densenet_batch_size", self.train.densenet_batch_size),
             ("probe.batch_size", self.probe.batch_size),
         ):
             if size > images:
@@ -265,6 +276,7 @@ class GradInit(Section):
         most = int(CLASSES * self.images.train_per_class / part)
         for key, size in (
             ("initialise.batch_size", self.initialise.batch_size),
+            ("initialise.densenet_batch_size", self.initialise.densenet_batch_size),
             ("first_steps.batch_size", self.first_steps.batch_size),
         ):
             if size > most:

@@ -35,7 +35,7 @@ TranslationRun = Annotated[
     str,
     Field(
         pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)"
-        r"/(adam|adam_warmup|radam|radam_warmup|sgd)$"
+        r"/(adam|adam_warmup|adam_short_warmup|radam|radam_warmup|sgd)$"
     ),
 ]
 
@@ -73,11 +73,17 @@ class InitialiseTranslation(Section):
     min_scale: Share
 
 
+class ShortWarmup(Section):
+    steps: Steps
+    lr: Positive
+
+
 class TrainTranslation(Section):
     steps: Steps
     schedule: Literal["linear", "cosine", "constant", "inverse_sqrt"]
     schedule_steps: Steps
     warmup_steps: Steps
+    short_warmup: ShortWarmup
     max_tokens: Length
     lr: Positive
     sgd_lr: Positive
@@ -95,9 +101,13 @@ class TrainTranslation(Section):
 
     @check
     def _warmup(self) -> Iterator[Conflict]:
-        found, whole = self.warmup_steps, self.schedule_steps
-        if found >= whole:
-            yield "warmup_steps", f"found {found}, allowed: less than schedule_steps = {whole}"
+        whole = self.schedule_steps
+        for key, found in (
+            ("warmup_steps", self.warmup_steps),
+            (("short_warmup", "steps"), self.short_warmup.steps),
+        ):
+            if found >= whole:
+                yield key, f"found {found}, allowed: less than schedule_steps = {whole}"
 
 
 class Beam(Section):

@@ -3,7 +3,8 @@
 Settings: encoder {family (roberta | bert | albert), checkpoint ("": none; a folder, or a name on the hub, whose cache and offline
 switch apply), layers, dim, heads, ffn, embedding_dim (albert only), dropout, attention_dropout, vocabulary, max_length}; task (see
 relearn.data.text_tasks), samples {train, dev, test} (evenly spaced; 0: all); with_tasks (tasks with the same kind of answer whose
-training parts are added); max_length (tokens of a text or pair, at most the encoder's);
+training parts are added; Regents may be missing, which a note and missing_tasks_count say);
+max_length (tokens of a text or pair, at most the encoder's);
 method {kind (vanilla | pgd | free_at | freelb | yopo), passes, step_size, eps, start_norm, project, clean_first, mask, reuse_masks,
 inner and inner_step (yopo only)} (see relearn.methods.gradient_strategies; vanilla has only its kind); steps, warmup_steps,
 batch_size, accumulate (micro-batches per batch, see relearn.methods.gradient_accumulation), lr, weight_decay, decay (which
@@ -54,6 +55,7 @@ from relearn.studies.freelb.steps.finetune_start import (
     answered,
     check,
     gradient,
+    missing,
     passes,
     read,
     replays,
@@ -145,6 +147,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "skipped_count": float(getattr(strategy, "skipped_count", 0)),
         "cut_frac": parts["dev"].cut_count / int(parts["dev"].candidates.sum()),
     }
+    if lacking := missing(settings, task):
+        metrics["missing_tasks_count"] = float(len(lacking))
     if chance is not None:
         metrics["majority_frac"] = chance
     if task.metric in found["dev"]:
@@ -168,5 +172,6 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         notes=[
             f"{settings['task']}: {counts} samples, {kind}, {len(tokenizer)} tokens",
             "source: " + json.dumps(task.source, sort_keys=True),
+            *(f"with_tasks: {name} is missing; trained without it" for name in lacking),
         ],
     )

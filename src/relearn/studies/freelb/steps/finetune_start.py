@@ -19,6 +19,7 @@ WORDS = (
 )
 NAMES = {"inner_step": "step"}  # settings whose name differs from the argument of the strategy
 PARTS = ("train", "dev", "test")
+MISSING = {"missing": "not at hand, and nowhere to download; trained without it"}
 
 
 def check(settings: Mapping[str, Any]) -> None:
@@ -82,11 +83,15 @@ def replays(settings: Mapping[str, Any]) -> int:
 def read(settings: Mapping[str, Any]) -> TextTask:
     """The task; the training parts of ``with_tasks`` are added to its own.
 
+    A data set among ``with_tasks`` that nobody can download (Regents) may be missing: its entry of ``source`` then is
+    :data:`MISSING`.
+
     Raises:
         ValueError: a task is unknown, one of ``with_tasks`` has another kind of answer, or there are no training or dev labels.
     """
     from dataclasses import replace
 
+    from relearn.data.choices.regents import NotAtHand
     from relearn.data.mirror import mirror_of
     from relearn.data.text_tasks import read as read_task
 
@@ -97,10 +102,21 @@ def read(settings: Mapping[str, Any]) -> TextTask:
             raise ValueError(f"task: {settings['task']} has no labelled {part} part (allowed: one that has)")
     parts, source = {settings["task"]: own.train}, {settings["task"]: own.source}
     for name in settings["with_tasks"]:
-        other = read_task(name, settings["samples"], mirror_of)
+        try:
+            other = read_task(name, settings["samples"], mirror_of)
+        except NotAtHand:
+            source[name] = MISSING
+            continue
         _alike("with_tasks", name, other, own)
         parts[name], source[name] = other.train, other.source
-    return replace(own, train=joined(parts), source=source) if len(parts) > 1 else own
+    if len(parts) > 1:
+        own = replace(own, train=joined(parts))
+    return replace(own, source=source) if settings["with_tasks"] else own
+
+
+def missing(settings: Mapping[str, Any], task: TextTask) -> list[str]:
+    """The data sets of ``with_tasks`` that were not at hand."""
+    return [name for name in settings["with_tasks"] if task.source[name] == MISSING]
 
 
 def answered(settings: Mapping[str, Any], task: TextTask) -> dict[str, Examples]:

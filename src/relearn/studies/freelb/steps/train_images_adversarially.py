@@ -100,6 +100,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             **recipe,
         )
         clock.stop()
+    net.eval()
     outcome, at, reason = fitted.outcome, fitted.outcome_step, None
     logits, count = predict(net), settings["attack"]["images"]
     if outcome == "diverged":

@@ -2,8 +2,9 @@
 
 A comparison needs at least 3 seeds. For images, the best accuracy of the network over all initialisations must reach the
 60% that the head of claims.yaml requires. It requires nothing for translation; here some initialisation must reach a BLEU of
-10 with the same kind of network, because half a point has no meaning between models that cannot translate. Comparisons of
-time, memory and gradients need seeds only.
+10 with the same kind of network, because half a point has no meaning between models that cannot translate. The starts of
+GradInit must have met their bound, and looked ahead with the training's rate (:mod:`relearn.studies.gradinit.claims.starts`).
+Comparisons of time and memory need seeds only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from relearn.report.comparisons import Comparison, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.verdicts import MIN_VICTIM_ACCURACY
-from relearn.studies.gradinit.claims import exact, images, translation
+from relearn.studies.gradinit.claims import exact, images, starts, translation
 
 MIN_SEEDS = 3
 MIN_ACCURACY = MIN_VICTIM_ACCURACY
@@ -41,9 +42,12 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """The reasons why a comparison is underpowered: too few seeds, or a network that no initialisation trains well enough."""
+    """The reasons why a comparison is underpowered: too few seeds, GradInit starts that were none, or a network that no
+    initialisation trains well enough."""
     seeds = len(comparison.seeds)
     reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
+    if comparison.unit != "ratio":
+        reasons += starts.lacking(evidence, comparison.runs)
     if comparison.role not in METRICS:
         return reasons
     for network in dict.fromkeys(name for name, _, _ in comparison.keys):

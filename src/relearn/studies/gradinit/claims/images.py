@@ -76,7 +76,8 @@ def best_accuracy(evidence: Evidence) -> Finding:
 
 
 def beats_metainit(evidence: Evidence) -> Finding:
-    """Accbest(GradInit) - Accbest(MetaInit) >= 0, and seconds and peak memory of the initialisation lower, on each network.
+    """Accbest(GradInit) - Accbest(MetaInit) >= 0, and CPU or device seconds and peak memory of the initialisation lower, on each
+    network.
 
     WRN-28-10 is left out: the paper runs no MetaInit on it and quotes another paper's best accuracy.
     """

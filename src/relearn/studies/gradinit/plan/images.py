@@ -115,6 +115,12 @@ def _cell(suite: str, start: Start, **more: str) -> dict[str, str]:
     return {"suite": suite, "network": network, "initialisation": name, **more}
 
 
+def _batch_size(suite: str, network: str, sizes: Mapping[str, Any]) -> int:
+    """DenseNet has a batch size of its own on CIFAR-10."""
+    own = suite == GRID and network.startswith("DenseNet")
+    return sizes["densenet_batch_size" if own else "batch_size"]
+
+
 def _on_imagenet(family: Family, cells: list[dict[str, str]]) -> Family:
     """The same family on ImageNet, where a run takes days and threads that decode."""
     needs = replace(family.needs, minutes=7 * family.needs.minutes, threads=8)
@@ -176,7 +182,7 @@ class Recipes:
             "network": {"name": network, **self._network_size(suite, network)},
             "method": method,
             "arguments": arguments,
-            "batch_size": size["batch_size"],
+            "batch_size": _batch_size(suite, network, size),
             "iterations": iterations_of(method, size),
             **self._images(suite),
         }
@@ -189,6 +195,7 @@ class Recipes:
         settings = {
             **self._images(GRID),
             **{key: train[key] for key in kept},
+            "batch_size": _batch_size(suite, network, train),
             "optimizer": "sgd",
             "steps": None,
             "clip_norm": train["clip_norm"] if network in WITHOUT_NORM else None,

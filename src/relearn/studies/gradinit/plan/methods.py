@@ -79,7 +79,10 @@ def arguments_for_images(own: Mapping[str, Any], network: str, name: str) -> dic
             "data": "random" if name == "metainit_random_sign" else "real",
             "optimizer": "signsgd" if sign else "adam",
         }
-        return {**found, **(initialise["metainit"] if sign else {"tau": initialise["tau"][network]})}
+        if sign:
+            return {**found, **initialise["metainit"]}
+        by_adam = initialise["metainit_adam"]
+        return {**found, "tau": by_adam["tau"][network], "clip": by_adam["clip"]}
     if method == "extra_epoch":
         rest = {key: train[key] for key in ("lr", "momentum", "weight_decay")}
         clip = train["clip_norm"] if network in WITHOUT_NORM else None

@@ -4,13 +4,16 @@ Settings: task, network, method (a name of ``relearn.methods.INITIALISATIONS``; 
 constructor draws), arguments of the method, iterations, and batch_size (images) or max_tokens (translation). Input: data.
 Output: weights.safetensors, scales.csv, history.csv.
 
+initialise_s is CPU time of this process on a CPU and the device's time on a GPU. constraint_frac is the share of iterations in which the
+norm of the gradient was above its bound, so that it was descended instead of the loss after a step. tau_iterations is tau times T, about
+how far a factor can move.
+
 All methods begin with the same random weights for the same network and seed, so that their results can be paired.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +43,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
     from relearn.steps.tasks import open_task
+    from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
 
     memory = _peak_memory(device)
@@ -66,13 +70,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             arguments["precision"] = precision
         if method == "extra_epoch":  # as `train_from_init` trains
             arguments |= {"steps": task.steps_per_epoch(size), "decay": "no_norm"}
-        clock = time.perf_counter()
+        clock = Clock(device)
+        clock.start()
         done: Initialised = Initialised()
         if method not in (None, task.own_start):  # the constructor draws the published start
             done = load(INITIALISATIONS, method)(model, task.loss, batches, seed=seed, **arguments)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize(device)
-        seconds = time.perf_counter() - clock
+        clock.stop()
     after = _loss_and_norm(model, task.loss, probe)
     task.save(model, run.output("weights.safetensors"))
     kinds = {name: str(list(parameter.shape)) for name, parameter in model.named_parameters()}
@@ -83,10 +86,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     iterations = float(done.history[-1]["step"]) if method in ITERATED and done.history else 0.0
     run.finish(
         {
-            "initialise_s": seconds,
+            "initialise_s": clock.spent,
             "peak_memory_bytes": _peak_memory(device) - memory,
             "iterations_count": iterations,
-            "constraint_count": float(sum(row.get("kind") == "constraint" for row in done.history)),
+            **_search(settings, done),
             "loss_before_nats": before[0],
             "loss_after_nats": after[0],
             "gradient_norm_before": before[1],
@@ -99,6 +102,16 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         outcome_reason=done.outcome_reason,
         notes=[f"no scale, because their norm is zero: {', '.join(done.skipped)}"] if done.skipped else [],
     )
+
+
+def _search(settings: dict, done: Initialised) -> dict[str, float]:
+    """How many iterations descended the norm because it was above its bound, their share, and how far a factor could get."""
+    found = {"constraint_count": float(sum(row.get("kind") == "constraint" for row in done.history))}
+    if done.history and settings["arguments"].get("gamma"):
+        found["constraint_frac"] = found["constraint_count"] / len(done.history)
+    if done.history and settings["iterations"] and settings["arguments"].get("tau"):
+        found["tau_iterations"] = settings["arguments"]["tau"] * settings["iterations"]
+    return found
 
 
 def _loss_and_norm(model: nn.Module, loss: Any, batch: Sequence[Any]) -> tuple[float, float]:

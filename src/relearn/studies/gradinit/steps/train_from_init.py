@@ -5,6 +5,8 @@ either off), scalars (true: each weight has a scalar factor that is trained with
 `task: folder` (ImageNet, images decoded from class folders) also takes size, schedule and milestones (in epochs).
 Inputs: data, start. Output: history.csv with a row per epoch; with ``steps`` at most ten rows, of which the last has an accuracy.
 
+epoch_s is the time of an epoch without its evaluation: CPU time of this process on a CPU, the device's on a GPU.
+
 The learning rate follows a cosine to 0 unless a schedule is given. A training of ``steps`` keeps it constant, because in the
 published runs of 200 epochs the cosine barely changes it within the first epoch. As in the released code, normalisation
 layers have no weight decay, and biases and scalars of FixUp's networks have a tenth of the learning rate.
@@ -14,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.runs.console import Progress
     from relearn.steps.tasks import open_task
     from relearn.steps.trained.chance import most_frequent
+    from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
 
     task: Any = open_task({"task": "images", **settings}, inputs, device)
@@ -48,14 +50,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     size = settings["batch_size"]
     count = settings["test_images"] or len(task.test_labels)
     test_images, test_labels = task.test_images[:count], task.test_labels[:count]
-    clocks = [time.perf_counter()]
-    seconds: list[float] = []
+    clock = Clock(device)
 
     def evaluate(net: Any) -> dict[str, float]:
-        seconds.append(time.perf_counter() - clocks[-1])
         with torch.no_grad():
             logits = net.head(embed(net, test_images, precision=precision)).cpu()
-        clocks.append(time.perf_counter())
         # The last step can break the network before a loss shows it; then there is no accuracy.
         return {"test_accuracy_frac": accuracy(logits, test_labels)} if logits.isfinite().all() else {}
 
@@ -64,6 +63,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         Progress(f"train_from_init {run.labels['network']} {run.labels['initialisation']}") as progress,
         learned_scalars(model) if settings["scalars"] else contextlib.nullcontext(),
     ):
+        clock.start()
         fitted = fit(
             model,
             task.source(size) if streamed else (task.images, task.labels),
@@ -82,15 +82,16 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             milestones=settings.get("milestones", ()),
             augment=task.augment,
             mix=mixup(settings["mixup"], task.classes) if settings["mixup"] else None,
-            evaluate=evaluate,
+            evaluate=clock.excluding(evaluate),
             evaluate_every=BLOCKS if steps else 1,
             history_steps=math.ceil(steps / BLOCKS) if steps else None,
             seed=seed,
             precision=precision,
             log=run.log,
-            progress=progress,
+            progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / "fit"),
         )
+        clock.stop()
     rows = fitted.history
     fields = list(dict.fromkeys(key for row in rows for key in row)) or ["epoch"]
     write_rows(run.output("history.csv"), fields, [[row.get(key) for key in fields] for row in rows])
@@ -105,8 +106,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         metrics["accfinal_frac"] = tested[-1]
     if epochs and rows and "test_accuracy_frac" in rows[0]:
         metrics["acc1_frac"] = rows[0]["test_accuracy_frac"]
-    if epochs and seconds:  # of this process only, if an earlier one was killed
-        metrics["epoch_s"] = sum(seconds) / len(seconds)
+    if epochs and rows and clock.steps:  # of this process only, if an earlier one was killed
+        metrics["epoch_s"] = clock.spent / clock.steps * task.steps_per_epoch(size)
     if rows:
         metrics |= {"loss_first_nats": rows[0]["loss"], "train_loss_nats": rows[-1]["loss"]}
     run.finish(

@@ -262,4 +262,5 @@ def train(
             checkpoint_steps=max(SAVED, own["steps"] // 10),
         )
         clock.stop()
+    model.eval()
     return fitted

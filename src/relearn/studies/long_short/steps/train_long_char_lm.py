@@ -205,6 +205,7 @@ def train(
             checkpoint_steps=max(50, phase["steps"] // 10),
         )
         clock.stop()
+    net.eval()
     return fitted
 
 

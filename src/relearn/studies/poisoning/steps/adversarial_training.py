@@ -60,6 +60,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             checkpoint_every=max(1, epochs // 10),
             **recipe,
         )
+    net.eval()
     files.save(net, run.output("weights.safetensors"), description)
     run.finish(
         {

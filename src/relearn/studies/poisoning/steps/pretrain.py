@@ -58,6 +58,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             checkpoint_every=max(1, epochs // 10),
             **recipe,
         )
+    net.eval()
     test_images, test_labels = data.test()
     with torch.no_grad():
         logits = net.head(embed(net, test_images, precision=precision)).cpu()

@@ -1,0 +1,88 @@
+"""Which runs chapter 3 has at scale paper: pairs and rankings of QNLI, ARC-Merge of two runs, ensembles of 7 and of 20."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn.studies import parameters
+from relearn.studies.freelb.plan import merged_cells, plan
+
+ROOT = Path(__file__).parents[3]
+PAPER = parameters.load(ROOT / "params.yaml", scale="paper")
+FAMILIES = plan(PAPER, "paper")
+RUNS = {(run["encoder"], run["name"]): run for run in PAPER["freelb"]["finetune"]["runs"]}
+SEEDS = PAPER["freelb"]["seeds"]
+
+
+@pytest.mark.parametrize("encoder", ["roberta", "albert", "bert"])
+def test_qnli_of_the_dev_tables_is_pairs(encoder: str) -> None:
+    """The printed dev numbers are of pairs; on the test set, where sentences were ranked, the same system has 98.8."""
+    cell = {"encoder": encoder, "task": "qnli", "method": "freelb"}
+    assert FAMILIES["finetune"].settings_of(**cell)["task"] == "qnli_pairs"
+
+
+def test_the_submission_ranks() -> None:
+    members = FAMILIES["ensemble"].settings_of(encoder="roberta", method="freelb")["members"]
+    assert {one["name"] for one in members if one["task"].startswith("qnli")} == {"qnli_ranking"}
+    ranked, pairs = (RUNS["roberta", name] for name in ("qnli_ranking", "qnli"))
+    assert ranked["task"] == "qnli"
+    # a question has two sentences, so that both see as many pairs
+    assert 2 * ranked["steps"] * ranked["batch_size"] == pairs["steps"] * pairs["batch_size"]
+
+
+def test_ensembles_of_seven_and_of_twenty() -> None:
+    for method in ("vanilla", "freelb"):
+        members = FAMILIES["ensemble"].settings_of(encoder="roberta", method=method)["members"]
+        counts = {name: sum(one["name"] == name for one in members) for name in {m["name"] for m in members}}
+        assert counts["csqa"] == 20
+        glue = {name: n for name, n in counts.items() if RUNS["roberta", name]["task"] not in ARC_LIKE}
+        assert len(glue) == 9 and set(glue.values()) == {7}
+        answers = FAMILIES["ensemble"].inputs_of(encoder="roberta", method=method, seed="0")["answers"]
+        assert len(set(answers)) == len(members)
+
+
+ARC_LIKE = {"csqa", "race", "arc", "arc_easy", "arc_challenge"}
+
+
+def test_every_answer_of_an_ensemble_and_every_start_is_made_by_some_run() -> None:
+    made = {path for family in FAMILIES.values() for path in family.everything()}
+    for family in FAMILIES.values():
+        for run in family.runs:
+            assert {path for paths in family.inputs_of(**run).values() for path in paths} <= made
+
+
+def test_further_members_enter_no_table_of_medians() -> None:
+    """The tables select by the label task; those of further members differ from all of the tables' runs."""
+    tables = {cell["task"] for cell in FAMILIES["finetune"].cells}
+    for group, more in (("glue", 2), ("csqa", 15)):
+        family = FAMILIES[f"finetune_{group}_members"]
+        assert len(family.seeds or []) == more and not set(family.seeds or []) & set(SEEDS)
+        assert family.cells and all(family.labels_of(**cell)["task"] not in tables for cell in family.cells)
+
+
+def test_no_further_members_where_the_seeds_suffice() -> None:
+    fewer: dict[str, Any] = copy.deepcopy(PAPER)
+    fewer["freelb"]["ensemble"] |= {"members": 3, "csqa_members": 5}
+    families = plan(fewer, "paper")
+    assert not families["finetune_glue_members"].runs and not families["finetune_csqa_members"].runs
+    members = families["ensemble"].settings_of(encoder="roberta", method="freelb")["members"]
+    assert {one["seed"] for one in members if one["task"] == "cola"} == {0, 1, 2}
+    assert {one["seed"] for one in members if one["task"] == "csqa"} == {*SEEDS}
+
+
+def test_arc_merge_is_both_sets_of_one_method_and_seed_together() -> None:
+    assert not [name for _, name in RUNS if name in ("arc", "arc_joint")]
+    family = FAMILIES["merge_scores"]
+    assert {(cell["task"], cell["method"]) for cell in family.cells} == {
+        ("arc", "vanilla"),
+        ("arc", "freelb"),
+        ("arc_joint", "freelb"),
+    }
+    answers = family.inputs_of(encoder="roberta", task="arc_joint", method="freelb", seed="3")["answers"]
+    assert [path.split("/")[-4] for path in answers] == ["arc_easy_joint", "arc_challenge_joint"]
+    easy = {"encoder": "roberta", "name": "arc_easy", "methods": ["freelb"]}
+    assert merged_cells([easy]) == []
