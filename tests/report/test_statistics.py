@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from relearn.report.statistics import clustered_argmax, clustered_mean, expanded_level, mean_spread, wilson
+from relearn.report.statistics import (
+    Interval,
+    clopper_pearson,
+    clustered_argmax,
+    clustered_mean,
+    clustered_share,
+    expanded_level,
+    mean_spread,
+    wilson,
+)
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -150,3 +159,57 @@ def test_argmax_of_a_dominant_column_is_certain_and_of_equal_columns_the_first()
     assert clustered_argmax(lead, "ab")[1].tolist() == [0.0, 1.0]
     best, shares = clustered_argmax(np.full((6, 3), 0.1), "aabbcc")
     assert (best, shares.tolist()) == (0, [1.0, 0.0, 0.0])
+
+
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_clopper_pearson_ends_leave_half_the_error_on_each_side(counts):
+    successes, n = counts
+    found = clopper_pearson(successes, n)
+    if successes:
+        assert stats.binom.sf(successes - 1, n, found.low) == pytest.approx(0.025, abs=1e-9)
+    if successes < n:
+        assert stats.binom.cdf(successes, n, found.high) == pytest.approx(0.025, abs=1e-9)
+    assert 0 <= found.low <= found.estimate <= found.high <= 1 and found.low < found.high
+    with pytest.raises(ValueError, match="allowed: 0 <= successes <= n"):
+        clopper_pearson(n + 1, n)
+
+
+def test_equal_shares_are_no_certainty():
+    three = clustered_share([1.0] * 3, range(3))
+    assert (three.estimate, three.high) == (1.0, 1.0) and three.low == pytest.approx(0.025 ** (1 / 3))
+    none = clustered_share([0.0] * 80, [index // 4 for index in range(80)])
+    assert (none.low, none.high) == (0.0, pytest.approx(1 - 0.025 ** (1 / 80)))
+    layers = clustered_share([1.0] * 3, range(3), units=37)
+    assert layers.low == pytest.approx(0.025 ** (1 / 111))
+
+
+def test_victims_of_one_target_that_fall_together_count_once():
+    together = np.repeat([1.0] * 5 + [0.0] * 15, 4)
+    targets = np.repeat(range(20), 4)
+    found = clustered_share(together, targets)
+    few = 20 * (19 / 20) * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 19)) ** 2
+    assert (found.low, found.high) == pytest.approx(
+        (clopper_pearson(0.25 * few, few).low, clopper_pearson(0.25 * few, few).high)
+    )
+    spread = clustered_share(np.tile([1.0, 0.0, 0.0, 0.0], 20), targets)  # one of four at every target
+    assert spread.high - spread.low == pytest.approx(
+        clopper_pearson(20, 80).high - clopper_pearson(20, 80).low
+    )
+
+
+def test_the_interval_of_clustered_shares_covers_the_truth():
+    generator = np.random.default_rng(6)
+    clusters = np.repeat(range(20), 4)
+    covered = 0
+    for _ in range(400):
+        rates = generator.beta(0.4, 3.6, size=20)  # mean 0.1, targets that differ much
+        found = clustered_share(generator.binomial(1, np.repeat(rates, 4)), clusters)
+        covered += found.low <= 0.1 <= found.high
+    assert covered / 400 >= 0.93
+
+
+def test_one_cluster_of_different_shares_and_impossible_ones():
+    assert clustered_share([0.0, 1.0], "aa") == Interval(0.5, 0.0, 1.0)
+    for shares in ([1.2], [-0.1]):
+        with pytest.raises(ValueError, match="clustered_share: found shares"):
+            clustered_share(shares, ["a"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relearn.report.statistics import Interval
-from relearn.report.verdicts import ORDER, Above, Within, shortcomings, verdict, weakest
+from relearn.report.verdicts import CODES, ORDER, Above, Within, shortcomings, verdict, weakest
 
 reals = st.floats(-2, 2, allow_nan=False)
 intervals = st.lists(reals, min_size=3, max_size=3).map(sorted).map(lambda v: Interval(v[1], v[0], v[2]))
@@ -47,6 +47,15 @@ def test_at_least_differs_from_more_than_only_at_the_threshold():
     edge = Interval(0.99, 0.99, 1.0)
     assert verdict(Above(0.99, strict=False), edge) == "reproduced"
     assert verdict(Above(0.99), edge) == "inconclusive"
+
+
+def test_two_sides_with_the_same_numbers_are_identical_whatever_is_claimed():
+    nothing, one = Interval(0.0, 0.0, 0.0), Interval(1.0, 1.0, 1.0)
+    for side in (Above(0.0), Above(0.0, strict=False), Within(-0.01, 0.01), Above(0.5)):
+        assert verdict(side, nothing, same=0.0) == "identical"
+    assert verdict(Within(0.9, 1.1), one, same=1.0) == "identical"
+    assert verdict(Above(0.0, strict=False), one, same=0.0) == "reproduced"
+    assert weakest(["identical", "reproduced"]) == "identical" and CODES["identical"] < CODES["direction"]
 
 
 @given(intervals, st.floats(0, 1, allow_nan=False), st.booleans())

@@ -17,7 +17,9 @@ from relearn.report.verdicts import Above
 
 MIN_SEEDS = 3
 STEP = "train_vision"
-ALWAYS = Above(1.0, strict=False)  # a share of trainings that no exception lowers
+ALWAYS = Above(0.95, strict=False)
+"""A share of trainings that is claimed to be all: one exception in twenty is allowed, as no number of trainings shows that
+there is none. Three of three leave an interval from 0.29 and are a direction; 72 without an exception show it."""
 
 
 def trainings(evidence: Evidence, where: Where) -> list[Run]:

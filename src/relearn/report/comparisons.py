@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relearn.report.quantities import Key, Trial
-from relearn.report.statistics import Interval, clustered_mean, wilson
+from relearn.report.statistics import Interval, clustered_mean, clustered_share
 from relearn.report.verdicts import MIN_VICTIMS, Side, verdict
 
 DIFFERENCE = (-1.0, 1.0)  # of two yes-or-no outcomes
@@ -41,7 +41,8 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        return verdict(self.claimed, self.interval)
+        same = (1.0 if self.unit == "ratio" else 0.0) if self.difference else None
+        return verdict(self.claimed, self.interval, same)
 
     @property
     def pairs(self) -> set[tuple[str, int]]:
@@ -134,8 +135,8 @@ def paired_difference(
 def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str] = ()) -> Comparison | None:
     """A share over attacks; several trials of one attack (values of k) are averaged first.
 
-    Wilson's interval, an attack counting once, widened to the bootstrap over targets where targets differ:
-    Wilson alone would take the victims of one target for independent.
+    Clopper-Pearson with an attack as the unit and targets as clusters: where targets differ, the victims of one target
+    are not counted as independent.
     """
     attacks: dict[Key, list[Trial]] = {}
     for trial in trials:
@@ -144,12 +145,8 @@ def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str]
         return None
     keys = tuple(sorted(attacks))
     values = [sum(trial.value for trial in attacks[key]) / len(attacks[key]) for key in keys]
-    plain = wilson(min(sum(values), len(values)), len(values))
-    drawn = clustered_mean(values, [target for _, _, target in keys])
-    interval = Interval(
-        plain.estimate, min(plain.low, max(drawn.low, 0.0)), max(plain.high, min(drawn.high, 1.0))
-    )
-    method = "Wilson over attacks, widened to the bootstrap over targets"
+    interval = clustered_share(values, [target for _, _, target in keys])
+    method = "Clopper-Pearson over attacks, targets as clusters"
     runs = _runs(trial for key in keys for trial in attacks[key])
     return Comparison(name, interval, claimed, "fraction", method, keys, runs, tuple(notes))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison
 from relearn.report.quantities import Evidence, quantity
-from relearn.report.statistics import Interval, student_mean
+from relearn.report.statistics import Interval, clustered_share, student_mean
 from relearn.report.verdicts import Side
 
 
@@ -114,18 +114,37 @@ def average(
 
 
 def level(
-    name: str, one: Sample, claimed: Side, *, role: str = "", notes: Sequence[str] = ()
+    name: str,
+    one: Sample,
+    claimed: Side,
+    *,
+    role: str = "",
+    notes: Sequence[str] = (),
+    units: float | None = None,
 ) -> Comparison | None:
-    """Mean of shares over seeds, its interval cut to [0, 1]; None without a seed."""
+    """Mean of shares over seeds, its interval inside [0, 1]; None without a seed.
+
+    Outcomes that are counted get the exact interval of Clopper and Pearson (:func:`clustered_share`), as equal outcomes
+    of a few seeds do not make a certainty: 3 of 3 allow 29%. Other shares get Student's t, which sees how seeds differ.
+
+    Args:
+        name, one, claimed, role, notes: as elsewhere in this module.
+        units: how many outcomes one seed's share is counted from, such as layers. None: one where every share is 0 or 1,
+            not counted (an accuracy) elsewhere.
+    """
     if not one.values:
         return None
-    ends = student_mean(list(one.values.values()))
-    interval = Interval(ends.estimate, max(0.0, ends.low), min(1.0, ends.high))
-    method = "mean over seeds; Student's t"
-    made = comparison(
+    shares = list(one.values.values())
+    if units is not None or set(shares) <= {0.0, 1.0}:
+        interval = clustered_share(shares, list(one.values), units or 1.0)
+        method = "share over seeds; Clopper-Pearson"
+    else:
+        ends = student_mean(shares)
+        interval = Interval(ends.estimate, max(0.0, ends.low), min(1.0, ends.high))
+        method = "mean over seeds; Student's t"
+    return comparison(
         name, interval, claimed, "fraction", method, (one,), list(one.values), role, True, notes
     )
-    return made
 
 
 def comparison(

@@ -48,6 +48,72 @@ def wilson(successes: float, n: int, confidence: float = CONFIDENCE) -> Interval
     return Interval(p, min(p, max(0.0, (centre - half) / scale)), max(p, min(1.0, (centre + half) / scale)))
 
 
+def clopper_pearson(successes: float, n: float, confidence: float = CONFIDENCE) -> Interval:
+    r"""The exact interval of a rate: its ends solve :math:`P(X \ge x) = \alpha/2` and :math:`P(X \le x) = \alpha/2`.
+
+    By the quantiles of the beta distribution, so that neither ``successes`` nor ``n`` need be whole. It is never
+    narrower than what so few trials allow: of 3 successes in 3 trials the lower end is 0.29.
+
+    Raises:
+        ValueError: n not positive, or successes outside [0, n].
+    """
+    from scipy import stats
+
+    if not n > 0 or not 0 <= successes <= n:
+        raise ValueError(f"clopper_pearson: found {successes} of {n}, allowed: 0 <= successes <= n, n > 0")
+    tail, failures = (1 - confidence) / 2, n - successes
+    low = float(stats.beta.ppf(tail, successes, failures + 1)) if successes else 0.0
+    high = float(stats.beta.ppf(1 - tail, successes + 1, failures)) if failures else 1.0
+    p = successes / n
+    return Interval(p, min(low, p), max(high, p))  # numbers below one trial: the estimate stays inside
+
+
+def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units: float = 1.0) -> Interval:
+    r"""Mean of shares in [0, 1] that come in clusters, by Clopper and Pearson with the effective number of trials.
+
+    .. math:: n^* = \min\Big(n u,\; \frac{p (1 - p)}{\widehat{\mathrm{Var}}(p)}
+              \big(z_{1-\alpha/2} / t_{1-\alpha/2,\,G-1}\big)^2\Big), \qquad
+              \widehat{\mathrm{Var}}(p) = \frac{G}{G-1} \sum_g \big(S_g - n_g p\big)^2 / n^2
+
+    ======  ========================================================================
+    symbol  meaning
+    ======  ========================================================================
+    p       mean of all n shares
+    S_g     sum of the shares of cluster g, which has n_g of them
+    G       number of clusters
+    u       ``units``: what one share is counted from (1: one outcome, yes or no)
+    ======  ========================================================================
+
+    Korn and Graubard 1998 (Survey Methodology 24, 193-201). The interval has a width even where all trials agree: they
+    then show no spread between clusters, and n u trials count. The more the clusters differ, the fewer count; clusters of
+    a single yes or no are independent trials. One cluster of different shares says nothing about others: [0, 1].
+
+    Raises:
+        ValueError: no shares, lengths that differ, a share outside [0, 1], or units that are not positive.
+    """
+    from scipy import stats
+
+    values = np.asarray(shares, dtype=float)
+    if not units > 0 or (values.size and not (0 <= values.min() and values.max() <= 1)):
+        raise ValueError(
+            f"clustered_share: found shares {list(shares)}, units {units}, allowed: in [0, 1], above 0"
+        )
+    sums, counts = _per_cluster(values[:, None], clusters)
+    n, groups = counts.sum(), len(counts)
+    p = min(1.0, float(sums.sum() / n))
+    if groups < 2 and 0 < p < 1:
+        return Interval(p, 0.0, 1.0)
+    variance = float(((sums[:, 0] - counts * p) ** 2).sum()) / n**2 * groups / max(groups - 1, 1)
+    trials = float(n * units)
+    independent = groups == len(values) and bool(
+        np.isin(values, (0, 1)).all()
+    )  # a yes or no for each cluster
+    if variance > 1e-18 and not independent:
+        few = _z(CONFIDENCE) / float(stats.t.ppf(0.5 + CONFIDENCE / 2, groups - 1))
+        trials = min(trials, p * (1 - p) / variance * few**2)
+    return clopper_pearson(p * trials, trials)
+
+
 def mean_spread(values: Sequence[float]) -> tuple[float, float | None]:
     """Mean and standard deviation (n - 1 below the line); no spread for a single value."""
     array = np.asarray(values, dtype=float)

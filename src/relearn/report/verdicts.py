@@ -9,6 +9,9 @@ inconclusive  estimate not on it, interval crosses   estimate outside, interval 
 contradicted  interval wholly on the other side      interval wholly outside, on one side
 ============  =====================================  =============================================
 
+Two sides whose runs all give the same numbers leave a difference of exactly 0, or a ratio of exactly 1, without a width.
+Such runs do not differ in what is compared and show no spread, so the word is ``identical``, whatever is claimed.
+
 A claim that too few trials or too weak models stand behind is ``underpowered``, whatever its numbers say.
 """
 
@@ -20,10 +23,15 @@ from dataclasses import dataclass
 from relearn.report.statistics import Interval
 
 #: from weak to strong; a claim about several comparisons is as good as its weakest
-ORDER = ("contradicted", "inconclusive", "direction", "reproduced")
+ORDER = ("contradicted", "inconclusive", "identical", "direction", "reproduced")
 VERDICTS = (*ORDER, "underpowered", "partial", "not_run")
 #: numbers for tools that compare numbers only
-CODES = {name: rank - 1 for rank, name in enumerate(ORDER)} | {
+CODES = {
+    "contradicted": -1,
+    "inconclusive": 0,
+    "identical": 0,
+    "direction": 1,
+    "reproduced": 2,
     "partial": 1,
     "underpowered": -2,
     "not_run": -3,
@@ -105,8 +113,16 @@ class Within:
 Side = Above | Below | Within
 
 
-def verdict(claimed: Side, interval: Interval) -> str:
-    """One of ORDER, by the table above."""
+def verdict(claimed: Side, interval: Interval, same: float | None = None) -> str:
+    """One of ORDER, by the table above.
+
+    Args:
+        claimed: the claimed side.
+        interval: the effect with its interval.
+        same: the effect of two sides that do not differ (0 of a difference, 1 of a ratio); None if nothing is compared.
+    """
+    if interval.low == interval.high == same:
+        return "identical"
     if claimed.wholly(interval):
         return "reproduced"
     if claimed.misses(interval):

@@ -53,7 +53,9 @@ def test_the_chapter_as_it_pretends_to_be(gradinit):
     found = judged(gradinit)
     assert {name: claim.verdict for name, claim in found.items()} == {
         **dict.fromkeys(PREDICATES, "reproduced"),
-        "overlap_half": "inconclusive",  # all overlaps give the same
+        "overlap_half": "identical",  # all overlaps give the same
+        "constraint_not_penalty": "identical",
+        "lower_gradient_variance": "direction",  # in all of the few layers that this study pretends to have
         "no_warmup_sgd": "contradicted",  # Admin is 0.1 BLEU better
     }
     assert [name for name, claim in found.items() if claim.provisional] == ["parameter_counts"]
@@ -167,16 +169,16 @@ def test_other_suites_and_recipes_do_not_decide(tmp_path):
     assert not beside.decides and beside.interval.estimate == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("away", "word"), [(0.0, "reproduced"), (-0.01, "contradicted")])
-def test_at_least_as_high_holds_at_equality(tmp_path, away, word):
+@pytest.mark.parametrize(
+    ("away", "word"), [(0.0, "identical"), (0.01, "reproduced"), (-0.01, "contradicted")]
+)
+def test_at_least_as_high_and_the_same_numbers(tmp_path, away, word):
     trained(tmp_path, "DenseNet-100", "kaiming", "accbest_frac", [0.9, 0.8, 0.7])
     trained(tmp_path, "DenseNet-100", "gradinit", "accbest_frac", [0.9 + away, 0.8 + away, 0.7 + away])
     assert judged(evidence_of(tmp_path), "best_accuracy").verdict == word
 
 
-@pytest.mark.parametrize(
-    ("slower", "heavier", "word"), [(0.5, 0.5, "reproduced"), (0.5, 1.2, "contradicted")]
-)
+@pytest.mark.parametrize(("slower", "heavier", "word"), [(0.5, 0.5, "identical"), (0.5, 1.2, "contradicted")])
 def test_metainit_must_be_beaten_in_accuracy_time_and_memory(tmp_path, slower, heavier, word):
     for seed in SEEDS:
         for start, time, memory in (("metainit", 1.0, 1.0), ("gradinit", slower, heavier)):
@@ -285,7 +287,7 @@ def test_a_network_that_cannot_translate_is_underpowered(tmp_path):
     adam(tmp_path, 9.0, 9.0, 1.0)
     claim = judged(evidence_of(tmp_path), "no_warmup_adam")
     # the run with a warm-up from GradInit has 99 BLEU: it counts, so the network itself is good enough
-    assert claim.verdict == "reproduced"
+    assert claim.verdict == "identical"  # with a warm-up and without, 9 BLEU each
     for seed in SEEDS:
         pretend.train_translation(tmp_path / "weak", "post_ln", "gradinit", "adam", 9.0, seed=seed)
         pretend.train_translation(tmp_path / "weak", "post_ln", "xavier", "adam_warmup", 9.1, seed=seed)
@@ -316,7 +318,7 @@ def test_the_share_of_layers_whose_deviation_falls(tmp_path):
     claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
     # 16 layers count; the last, of which the deviation doubles, does not
     assert claim.main.interval.estimate == pytest.approx((16 + 15 + 14) / 48)
-    assert claim.main.interval.high == 1.0 and claim.verdict == "inconclusive"
+    assert 0.99 < claim.main.interval.high <= 1.0 and claim.verdict == "inconclusive"
     assert claim.main.notes[1] == "seed 1: 15 of 16; not conv0.weight"
 
 

@@ -211,7 +211,7 @@ def characters(root, dataset="enwik8", with_it=1.0, without=1.1, **more):
     [
         (1.1, "reproduced"),
         (0.99, "contradicted"),
-        (1.0, "inconclusive"),  # no difference at all
+        (1.0, "identical"),
         ([1.3, 0.99, 1.05], "direction"),
         ([None, 1.2, 1.1], "direction"),  # 8 bits: far off, and the interval with it
         (None, "reproduced"),

@@ -44,9 +44,9 @@ def lower_gradient_variance(evidence: Evidence) -> Finding:
     for network, start, ours in MEASURED:
         for column, words in (("gradient_std", "sigma(g)"), ("relative_std", "sigma(g) / |E g|")):
             name = f"{network}: share of layers with a smaller {words}, {ours} against {start}"
-            shares, runs, notes = _shares(evidence, network, start, ours, column)
+            shares, runs, notes, layers = _shares(evidence, network, start, ours, column)
             one = Sample(network, shares, runs)
-            part = level(name, one, Above(LEAST_SHARE, strict=False), notes=notes)
+            part = level(name, one, Above(LEAST_SHARE, strict=False), notes=notes, units=layers)
             if column == "gradient_std":
                 parts[name] = part
             elif part:
@@ -57,14 +57,15 @@ def lower_gradient_variance(evidence: Evidence) -> Finding:
 
 def _shares(
     evidence: Evidence, network: str, before: str, after: str, column: str
-) -> tuple[dict[int, float], tuple[str, ...], list[str]]:
-    """The share of layers whose deviation falls, by seed; the runs; and a note on each seed."""
+) -> tuple[dict[int, float], tuple[str, ...], list[str], int | None]:
+    """The share of layers whose deviation falls, by seed; the runs; a note on each seed; and the least number of layers."""
     pairs: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
     for run in select(evidence.runs, STATISTICS, {"network": network, "initialisation": [before, after]}):
         pairs[run.labels.get("suite", ""), run.seed][run.labels["initialisation"]] = run
     found: dict[int, list[float]] = defaultdict(list)
     runs: list[str] = []
     notes = []
+    counts = []
     for (_, seed), pair in sorted(pairs.items()):
         if set(pair) != {before, after}:
             continue
@@ -74,12 +75,18 @@ def _shares(
             continue
         fell = [name for name in layers if second[name] < first[name]]
         found[seed].append(len(fell) / len(layers))
+        counts.append(len(layers))
         runs += [pair[start].folder for start in (before, after)]
         rest = [name for name in layers if name not in fell]
         notes.append(
             f"seed {seed}: {len(fell)} of {len(layers)}" + (f"; not {', '.join(rest[:4])}" if rest else "")
         )
-    return {seed: sum(own) / len(own) for seed, own in found.items()}, tuple(runs), notes
+    return (
+        {seed: sum(own) / len(own) for seed, own in found.items()},
+        tuple(runs),
+        notes,
+        min(counts, default=None),
+    )
 
 
 def _deviations(run: Run, column: str) -> dict[str, float]:

@@ -1,0 +1,38 @@
+"""Levels over seeds: outcomes that are counted never give an interval without a width."""
+
+from __future__ import annotations
+
+import pytest
+
+from relearn.report.seeds import Sample, difference, level
+from relearn.report.statistics import clopper_pearson, student_mean
+from relearn.report.verdicts import Above
+
+
+def of(*values: float) -> Sample:
+    return Sample(
+        "net", dict(enumerate(values)), tuple(f"runs/net/seed{seed}" for seed in range(len(values)))
+    )
+
+
+def test_three_trainings_of_three_are_a_direction_and_none_of_three_no_certainty():
+    every = level("fails", of(1.0, 1.0, 1.0), Above(0.95, strict=False))
+    assert every.verdict == "direction" and every.interval.low == pytest.approx(0.2924, abs=1e-4)
+    none = level("fails", of(0.0, 0.0, 0.0), Above(0.95, strict=False))
+    assert none.verdict == "contradicted" and none.interval.high == pytest.approx(0.7076, abs=1e-4)
+    mixed = level("fails", of(1.0, 0.0, 1.0), Above(0.95, strict=False)).interval
+    assert (mixed.low, mixed.high) == (clopper_pearson(2, 3).low, clopper_pearson(2, 3).high)
+
+
+def test_a_share_counted_from_layers_has_their_number_and_an_accuracy_has_students_t():
+    layers = level("layers", of(1.0, 1.0), Above(0.95, strict=False), units=40)
+    assert layers.verdict == "reproduced" and layers.interval.low == pytest.approx(0.025 ** (1 / 80))
+    accuracies = [0.7, 0.72, 0.71]
+    found = level("accuracy", of(*accuracies), Above(0.6)).interval
+    assert found == student_mean(accuracies)
+
+
+def test_two_arms_with_the_same_numbers_are_identical():
+    part = difference("ours - theirs", of(0.7, 0.8, 0.6), of(0.7, 0.8, 0.6), Above(0.0, strict=False))
+    assert part.verdict == "identical"
+    assert difference("", of(0.7, 0.8), of(0.6, 0.7), Above(0.0)).verdict == "reproduced"
