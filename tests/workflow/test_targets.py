@@ -121,7 +121,10 @@ def test_ctrl_c_while_it_renders_and_then_the_same_command(finished: Scratch) ->
         assert engine.poll() is None and time.monotonic() < deadline, Path("engine.log").read_text()
         time.sleep(0.05)
     os.killpg(engine.pid, signal.SIGINT)  # as the terminal does: to the engine and to the job
-    assert engine.wait(120) != 0
+    try:
+        assert engine.wait(120) != 0
+    finally:
+        engine.kill()
     assert finished.ran() == {"render": 1}
 
     # Without the default profile Snakemake refuses the half-written files, and recover does not advise it.
