@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from relearn.layers.l2_attention import L2Attention
-from relearn.maths import fixed_point
+from relearn.maths import fixed_point, log_determinant
 
 Constant = float | Callable[[Tensor], "Tensor | float"]
 # J is contractive in a norm exactly if its transpose is contractive in the dual norm.
 DUAL = {"inf": "one", "two": "two", "one": "inf"}
 ROUNDINGS = 64  # default tolerance of an inverse, in machine epsilons
 MARGIN = 2  # updates beyond the number that exact arithmetic needs
+SMALL = 256  # numbers of a sample up to which the log-determinant is exact by default
 FREE = 100  # maximum number of updates if no rate is known
 
 
@@ -172,6 +173,63 @@ class InvertibleResidual(nn.Module):
 
             joined.register_hook(adjoint)
         return joined
+
+    def log_det(
+        self,
+        x: Tensor,
+        *,
+        method: str = "auto",
+        draws: int = 16,
+        keep: float | None = None,
+        always: int = 4,
+        generator: torch.Generator | None = None,
+        guaranteed: bool = True,
+        **more: Any,
+    ) -> log_determinant.LogDeterminant:
+        r"""Return :math:`\ln |\det(I + c J_f(x))|` of every sample, the change of log-density in a residual flow.
+
+        ============  ============================================  ================================================
+        ``method``    value                                         products with the Jacobian
+        ============  ============================================  ================================================
+        exact         from the Jacobian                             n, the numbers of a sample
+        estimate      unbiased, with its estimated variance         about (``always`` + q/(1 - q)) ``draws``
+        auto          exact up to n = 256, otherwise estimate
+        ============  ============================================  ================================================
+
+        Under ``torch.no_grad`` only first derivatives of f are used. With gradients enabled the value is differentiable, and f
+        has to be twice differentiable (attention: ``fused = False``).
+
+        Args:
+            draws, always: see :func:`relearn.maths.log_determinant.estimate`.
+            keep: q; None: the rate (at least 0.1), for which the variance is finite.
+            generator: of the draws, on the CPU; None: torch's global one.
+            guaranteed: refuse a rate of 1 or more, at which the series may diverge. If False, ``keep`` has to be given for an estimate.
+            more: keyword arguments of the branch.
+
+        Raises:
+            ValueError: an unknown method, no guarantee, numbers out of range, a determinant that is not positive.
+        """
+        if method not in ("auto", "exact", "estimate"):
+            raise ValueError(f"method: {method!r} (allowed: auto, exact, estimate)")
+        if not self.batched:
+            x = x[None]
+        rate = fixed_point.require_contraction(self.rate(x)) if guaranteed else None
+
+        def f(z: Tensor) -> Tensor:
+            value: Tensor = self.branch(z if self.batched else z[0], **more)
+            return value if self.batched else value[None]
+
+        if method == "exact" or (method == "auto" and x[0].numel() <= SMALL):
+            return log_determinant.exact(f, x, self.c)
+        if keep is None:
+            if rate is None:
+                raise ValueError(
+                    "keep: None without a guarantee (allowed: above the square of c Lip(f), below 1)"
+                )
+            keep = max(rate, 0.1)
+        return log_determinant.estimate(
+            f, x, self.c, draws=draws, keep=keep, always=always, generator=generator
+        )
 
     def _solve(
         self,

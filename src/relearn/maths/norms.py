@@ -160,7 +160,7 @@ def conv_operator_norm(
     if method == "fourier":
         if not circulant:
             raise ValueError("method is 'fourier': needs circular padding that keeps the size, and stride 1")
-        return _fourier_norm(weight, sizes, dilations, groups)
+        return fourier_norm(weight, sizes, dilations, groups)
     if method not in ("dense", "power"):
         raise ValueError(f"method is {method!r}; allowed: auto, fourier, dense, power")
 
@@ -186,7 +186,7 @@ def conv_operator_norm(
     return _power(forward, lambda u: adjoint(u)[0], start, iterations, tolerance).amax()
 
 
-def _fourier_norm(weight: Tensor, sizes: Sequence[int], dilations: Sequence[int], groups: int) -> Tensor:
+def fourier_norm(weight: Tensor, sizes: Sequence[int], dilations: Sequence[int], groups: int) -> Tensor:
     """Return the largest singular value of Σ_t W_t exp(-2πi ⟨f, t d / n⟩) over all frequencies f.
 
     The weights are real, so half of the frequencies of the last axis suffice. The offset of the padding only changes
@@ -204,6 +204,8 @@ def _fourier_norm(weight: Tensor, sizes: Sequence[int], dilations: Sequence[int]
         # the axis being transformed is always the fourth: transformed axes move to the end
         symbol = torch.tensordot(symbol, torch.polar(torch.ones_like(angles), angles), dims=([3], [1]))
     matrices = symbol.permute(0, *range(3, symbol.ndim), 1, 2)
+    if tuple(matrices.shape[-2:]) == (1, 1):  # depth-wise
+        return matrices.abs().amax().to(weight.dtype)
     return torch.linalg.matrix_norm(matrices, ord=2).amax().to(weight.dtype)
 
 

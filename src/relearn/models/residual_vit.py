@@ -14,6 +14,7 @@ from relearn.layers.lrsa import LRSA
 from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Shift
 from relearn.models.intermediates import Intermediates
+from relearn.models.lipschitz_bound import NetworkBound, lipschitz_bound
 from relearn.models.pyramid import image_sides
 from relearn.models.residual_block import ResidualBlock
 from relearn.models.residual_schemes import EPS, Joint
@@ -282,6 +283,17 @@ class ResidualViT(Intermediates):
             return 0 if first in ("cls_token", "pos_embed", "patch_embed") else 99999
 
         return number
+
+    def lipschitz_bound(self, p: str = "two", form: str = "tight") -> NetworkBound:
+        """Return an upper bound on the Lipschitz constant of images → logits, for the present weights in evaluation mode.
+
+        Args:
+            p, form: see :func:`~relearn.models.lipschitz_bound.lipschitz_bound`; ``.value`` is the bound, ``.parts`` its factors.
+
+        Raises:
+            ValueError: a part without a Lipschitz constant, by name.
+        """
+        return lipschitz_bound(self, (self.in_chans, *self.img_size), p=p, form=form)
 
     def layer_list(self) -> Sequence[nn.Module]:
         return list(self.blocks)

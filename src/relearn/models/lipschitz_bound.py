@@ -1,0 +1,220 @@
+"""An upper bound on the Lipschitz constant of a whole network, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import nn
+
+FORMS = ("printed", "corrected", "tight")
+NORMS = ("two", "inf")
+RANDOM = (
+    "p",
+    "drop_prob",
+    "drop_path",
+    "dropout",
+)  # attributes that hold the probability of something drawn in training
+
+
+class Part(NamedTuple):
+    """A factor of the bound: L of a layer, or 1 + |α| L of a residual branch.
+
+    ``name``: path of the module; ``kind``: its class; ``constant``: L; ``weight``: the largest \\|α\\|, None outside of branches.
+    """
+
+    name: str
+    kind: str
+    constant: float
+    weight: float | None
+
+    @property
+    def log(self) -> float:
+        """The natural logarithm of the factor."""
+        if self.weight is not None:
+            return math.log1p(self.weight * self.constant)
+        return math.log(self.constant) if self.constant else -math.inf
+
+
+@dataclass(frozen=True)
+class NetworkBound:
+    r"""The result of :func:`lipschitz_bound`.
+
+    Attributes:
+        p, form: as asked.
+        parts: the factors, in order.
+
+    The bound is the product of the factors, except for "printed" with residual branches:
+
+    .. math:: e^{\max_i L_i}
+    """
+
+    p: str
+    form: str
+    parts: tuple[Part, ...]
+
+    @property
+    def log(self) -> float:
+        """The natural logarithm of the bound, which is finite where the bound itself exceeds a float."""
+        branches = [part.constant for part in self.parts if part.weight is not None]
+        if self.form == "printed" and branches:
+            return max(branches)
+        return math.fsum(part.log for part in self.parts)
+
+    @property
+    def value(self) -> float:
+        """The bound; infinity if it exceeds a float."""
+        try:
+            return math.exp(self.log)
+        except OverflowError:
+            return math.inf
+
+
+@dataclass(frozen=True)
+class At:
+    """What is known of a layer's input: its shape without the batch, and a bound on the 2-norm of each token (last axis)."""
+
+    shape: tuple[int, ...]
+    radius: float = math.inf
+
+
+@dataclass
+class Walk:
+    """A walk through a network: collects the factors. Rules call its methods."""
+
+    p: str
+    form: str
+    path: str = ""
+    parts: list[Part] = field(default_factory=list)
+
+    def add(self, module: nn.Module, constant: Any) -> None:
+        """A layer in the stream with this Lipschitz constant."""
+        self.parts.append(Part(self.path, type(module).__name__, float(constant), None))
+
+    def visit(self, module: nn.Module, name: str, at: At) -> At:
+        """Walk through a part of the present module; return what is known of its output."""
+        with self._inside(name):
+            return _rule(self, module)(self, module, at)
+
+    def branch(self, names: str, parts: list[tuple[nn.Module, str]], at: At, weight: Any) -> None:
+        """A residual connection around these parts, in order, with the largest |α|."""
+        inner = Walk(self.p, self.form, self.path)
+        shape, end = at.shape, at
+        for module, name in parts:
+            end = inner.visit(module, name, end)
+        if end.shape != shape:
+            raise ValueError(
+                f"{self.path or 'network'}: a branch from {shape} to {end.shape} (allowed: the same shape)"
+            )
+        constant = math.exp(math.fsum(part.log for part in inner.parts))
+        kind = type(parts[-1][0]).__name__
+        name = f"{self.path}.{names}" if self.path else names
+        self.parts.append(Part(name, kind, constant, abs(float(weight))))
+
+    def refuse(self, module: nn.Module, why: str) -> ValueError:
+        """Return the error that names the present module and says why it is not covered."""
+        return ValueError(f"{self.path or 'network'}: {type(module).__name__} is not covered: {why}")
+
+    @contextmanager
+    def _inside(self, name: str) -> Iterator[None]:
+        before = self.path
+        self.path = f"{before}.{name}" if before and name else before or name
+        try:
+            yield
+        finally:
+            self.path = before
+
+
+Rule = Callable[[Walk, Any, At], At]
+RULES: dict[type[nn.Module], Rule] = {}
+One = TypeVar("One", bound=Rule)
+
+
+def lipschitz_rule(*kinds: type[nn.Module]) -> Callable[[One], One]:
+    """Register a rule for modules of these classes, e.g. for a block of your own.
+
+    A rule gets the walk, the module and what is known of its input. It calls ``walk.add`` for each constant, ``walk.visit`` for
+    each part and ``walk.branch`` for each residual branch, and returns what is known of the output::
+
+        @lipschitz_rule(MyBlock)
+        def my_block(walk, block, at):
+            walk.branch("f", [(block.norm, "norm"), (block.f, "f")], at, weight=block.alpha.detach().abs().max())
+            return At(at.shape)
+    """
+
+    def enter(rule: One) -> One:
+        for kind in kinds:
+            RULES[kind] = rule
+        return rule
+
+    return enter
+
+
+@torch.no_grad()
+def lipschitz_bound(
+    network: nn.Module, shape: tuple[int, ...], *, p: str = "two", form: str = "tight"
+) -> NetworkBound:
+    r"""Bound the Lipschitz constant of a network from above, for its present weights, in evaluation mode.
+
+    The norm is that of a whole sample, p = two or p = inf, on both sides. Layers multiply; a residual connection
+    x + α f(x) contributes 1 + max|α| Lip(f) (qi2023, theorem 2, corrected: errata, Q11 and Q13).
+
+    ==========  ==================================================================================================
+    ``form``    what is multiplied
+    ==========  ==================================================================================================
+    printed     the papers' formulas; with residual branches, theorem 2's e^κ, κ = max Lip(f_i). NOT always a bound
+    corrected   the corrected formulas, all factors
+    tight       our tighter formulas (docs/errata.md), all factors
+    ==========  ==================================================================================================
+
+    Layers with one formula only contribute it in every form.
+
+    Covered: linear layers and convolutions (:mod:`~relearn.maths.conv_bounds`), CenterNorm, LayerNorm, batch normalisation,
+    activations, tied L2 attention, cosine attention in any windows (with relative tables, shifts and LePE), LRSA directly after a
+    LayerNorm (p = two), the Gaussian-process head, invertible and other residual blocks of this package, whole LipsFormers and
+    LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. What has no Lipschitz constant, such as
+    dot-product attention, is refused by name.
+
+    A lower bound of the same network is :func:`relearn.measures.lipschitz.jacobian_norm` at any input.
+
+    Args:
+        network: a module.
+        shape: of one sample, without the batch: (C, H, W) for images, (N, D) for tokens.
+        p, form: see above.
+
+    Raises:
+        ValueError: an unknown p or form, a part that is not covered, weights that are not finite, a random part in training mode.
+    """
+    for name, word, allowed in (("p", p, NORMS), ("form", form, FORMS)):
+        if word not in allowed:
+            raise ValueError(f"{name}: {word!r} (allowed: {', '.join(allowed)})")
+    for name, module in network.named_modules():
+        if module.training and any(_positive(getattr(module, one, 0.0)) for one in RANDOM):
+            raise ValueError(
+                f"{name or 'network'}: {type(module).__name__} draws in training mode (allowed: eval())"
+            )
+    import relearn.models.lipschitz_rules  # noqa: F401  # the rules register themselves
+
+    walk = Walk(p, form)
+    walk.visit(network, "", At(tuple(shape)))
+    return NetworkBound(p, form, tuple(walk.parts))
+
+
+def _rule(walk: Walk, module: nn.Module) -> Rule:
+    for kind in type(module).__mro__:
+        if kind in RULES:
+            return RULES[kind]
+    raise walk.refuse(module, "no rule for it (allowed: see lipschitz_bound; lipschitz_rule adds one)")
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, float | int) and value > 0
+
+
+def without_radius(at: At, *shape: int) -> At:
+    """Return what is known after a layer that may move tokens anywhere: the shape."""
+    return replace(at, shape=shape or at.shape, radius=math.inf)
