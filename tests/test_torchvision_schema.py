@@ -40,6 +40,15 @@ print(first)
     assert declared == str(alone.returncode != 0)
 
 
+def test_one_line_before_timm_and_transformers_is_enough():
+    run("""
+import relearn.torchvision_ready
+import timm
+from transformers import RobertaConfig, RobertaModel
+RobertaModel(RobertaConfig(vocab_size=8, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8))
+""")
+
+
 def test_without_declare_the_import_fails_where_the_library_does_not_load(alone):
     if alone.returncode == 0:
         pytest.skip("torchvision's compiled library loads here")

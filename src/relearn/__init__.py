@@ -1,3 +1,55 @@
-"""relearn: published experiments on reliable and efficient representation learning, re-run from one command."""
+"""relearn: published experiments on reliable and efficient representation learning, re-run from one command.
+
+What people come for is one import away::
+
+    from relearn import DeepKNN, gradinit, freelb, LongShortAttention, L2Attention
+
+Importing the package imports none of it: a name's file, and torch with it, is imported at the first use of the name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.layers.cosine_attention import CosineAttention as CosineAttention
+    from relearn.layers.invertible_residual import InvertibleResidual as InvertibleResidual
+    from relearn.layers.l2_attention import L2Attention as L2Attention
+    from relearn.layers.long_short_attention import LongShortAttention as LongShortAttention
+    from relearn.layers.long_short_causal import CausalLongShortAttention as CausalLongShortAttention
+    from relearn.layers.multihead import AsMultiheadAttention as AsMultiheadAttention
+    from relearn.methods.deep_knn import DeepKNN as DeepKNN
+    from relearn.methods.fit import fit as fit
+    from relearn.methods.freelb import freelb as freelb
+    from relearn.methods.gradinit import gradinit as gradinit
+    from relearn.models.lipschitz_bound import lipschitz_bound as lipschitz_bound
 
 __version__ = "0.8.0"
+
+LAZY = {
+    "AsMultiheadAttention": "relearn.layers.multihead:AsMultiheadAttention",
+    "CausalLongShortAttention": "relearn.layers.long_short_causal:CausalLongShortAttention",
+    "CosineAttention": "relearn.layers.cosine_attention:CosineAttention",
+    "DeepKNN": "relearn.methods.deep_knn:DeepKNN",
+    "InvertibleResidual": "relearn.layers.invertible_residual:InvertibleResidual",
+    "L2Attention": "relearn.layers.l2_attention:L2Attention",
+    "LongShortAttention": "relearn.layers.long_short_attention:LongShortAttention",
+    "fit": "relearn.methods.fit:fit",
+    "freelb": "relearn.methods.freelb:freelb",
+    "gradinit": "relearn.methods.gradinit:gradinit",
+    "lipschitz_bound": "relearn.models.lipschitz_bound:lipschitz_bound",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r} (names: {', '.join(LAZY)})")
+    module, _, attribute = LAZY[name].partition(":")
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY})
