@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from relearn.measures.patch_similarity import patch_similarity
+from relearn.measures.patch_similarity import last_grid, patch_similarity
 from relearn.models import vision
 
 
@@ -130,3 +130,16 @@ def test_what_is_refused():
     unused.spare = Block()
     with pytest.raises(ValueError, match="layer 2, not reached"):
         patch_similarity(unused, images)
+
+
+@pytest.mark.parametrize(
+    ("side", "window", "patches", "held"), [(16, 2, 16, 16), (32, 2, 64, 16), (32, 4, 64, 64)]
+)
+def test_the_last_grid_and_what_its_window_holds(side: int, window: int, patches: int, held: int) -> None:
+    """Three stages of half the side each; a segment of f tokens sees f/2 more on each side."""
+    how = {"classes": 3, "size": side, "patch_size": 1, "depths": [1, 1, 1], "window": window, "embed_dim": 8}
+    net = vision.create("cvt_ls_13", **how)
+    image = torch.rand(1, 3, side, side)
+    assert last_grid(net, image) == (patches, held)
+    plain = vision.create("cvt_13", **{key: value for key, value in how.items() if key != "window"})
+    assert last_grid(plain, image) == (patches, None)

@@ -109,11 +109,8 @@ def last_grid(net: nn.Module, image: Tensor) -> tuple[int, int | None]:
     finally:
         handle.remove()
         net.train(training)
-    sides = [
-        one.window + 2 * one.reach
-        for one in block.modules()
-        if hasattr(one, "reach") and hasattr(one, "window")
-    ]
+    parts: list[Any] = [one for one in block.modules() if hasattr(one, "reach") and hasattr(one, "window")]
+    sides: list[int] = [one.window + 2 * one.reach for one in parts]
     return found[-1], max(sides) ** 2 if sides else None
 
 

@@ -25,6 +25,7 @@ RECIPE = {
     "mixup": 0.0,
     "cutmix": 1.0,
 }
+RELEASED = {"network": "ResNet-50", "file": "resnet50.pth", "name": "resnet50", "average": False}
 TEXT, TASK = f"{S}.prepare_lra.text", f"{S}.train_lra.tasks"
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]),
@@ -171,6 +172,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.throughput.size": ([8, 224], [7, 16.0]),
     f"{S}.throughput.repeats": COUNT,
     f"{R}.networks": ([[], ["ResNet-50"]], [["ResNet-101"], ["ResNet-50", "ResNet-50"], "ResNet-50"]),
+    f"{R}.checkpoints": ([[]], [[{"network": "ResNet-50"}], RELEASED]),
     f"{R}.corruptions": ([[], ["fog"]], [["rain"], ["fog", "fog"], "fog"]),
     f"{R}.severities": ([[1], [2, 5]], [[], [0], [6], [3, 1], [2, 2], 1]),
     f"{R}.pgd.eps": ([[1.0e-6, 1], [0.5]], [[], [0], [1.01], [0.1, 0.05], [0.1, 0.1], 0.1]),
@@ -434,6 +436,17 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({IMAGES: 130}, {IMAGES: 1}, IMAGES),
     ({**CIFAR, IMAGES: 5000}, {**CIFAR, IMAGES: 5001}, IMAGES),
     ({**IMAGENET, IMAGES: 0}, {**IMAGENET, IMAGES: 130}, IMAGES),
+    (  # a released checkpoint is one of ImageNet, on sets of its images
+        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val", f"{R}.checkpoints": [RELEASED]},
+        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "", f"{R}.checkpoints": [RELEASED]},
+        f"{R}.checkpoints[0].network",
+    ),
+    ({f"{R}.checkpoints": []}, {f"{R}.checkpoints": [RELEASED]}, f"{R}.checkpoints[0].network"),
+    (  # a network has one at most
+        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val", f"{R}.checkpoints": [RELEASED]},
+        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val", f"{R}.checkpoints": [RELEASED, RELEASED]},
+        f"{R}.checkpoints[1].network",
+    ),
     ({PATCH: 2, **WITHOUT}, {PATCH: 3, **WITHOUT}, PATCH),
     (
         {PATCH: 2, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},

@@ -59,3 +59,22 @@ def test_every_set_of_scale_paper_is_read_under_readmes_names(
     assert len([row for row in rows if row["set"] == "c"]) == 75
     wanted = {f"{name}_acc_frac" for name in SETS} | {"acc_frac", "mce_frac", "nine_gap_frac"}
     assert wanted <= set(found["metrics"])
+
+
+def test_a_released_checkpoint_takes_the_place_of_our_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file below the mirror is the input, and its name says what it holds; other networks are trained here."""
+    monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
+    one = {"network": "ResNet-50", "file": "checkpoints/resnet50.pth", "name": "resnet50", "average": False}
+    changed = {"robustness": {"withstand": {"checkpoints": [one]}}}
+    family = plan.plan(parameters.load(ROOT / "params.yaml", "paper", changed), "paper")[
+        "evaluate_robustness"
+    ]
+    assert family.inputs_of(seed="2", network="ResNet-50")["network"] == [str(tmp_path / one["file"])]
+    wanted = {"name": "resnet50", "classes": 1000, "average": False}
+    assert family.settings_of(network="ResNet-50")["network"] == wanted
+    ours = family.inputs_of(seed="2", network="CvT-LS-13")["network"]
+    assert ours[0].endswith("long_short/train_vision/CvT-LS-13/seed2/model.safetensors")
+    assert family.settings_of(network="CvT-LS-13")["network"] is None
+    assert "checkpoints" not in family.settings_of(network="ResNet-50")

@@ -107,7 +107,9 @@ def released(samples: Mapping[str, int], folder: Path, *, closing: bool = True) 
         ValueError: a table that is none. OSError: it cannot be read.
     """
     place = part_of(folder, FOLDER)
-    parts = {part: read(place / FILES[part], samples[part], closing=closing) for part in PARTS}
+    parts: dict[str, Any] = {
+        part: read(place / FILES[part], samples[part], closing=closing) for part in PARTS
+    }
     source = {"from": "the arena's tables of ListOps", "closing": closing}
     return Task("listops", "lra_release", VALUES - (not closing), CLASSES, **parts, source=source)
 

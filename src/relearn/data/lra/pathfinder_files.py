@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def released(samples: Mapping[str, int], folder: Path, *, workers: int = 8) -> T
     root = root / SETTING if (root / SETTING).is_dir() else root
     rows = listed(root)
     cuts = [0, len(rows) * 8 // 10, len(rows) * 9 // 10, len(rows)]
-    parts = {}
+    parts: dict[str, Any] = {}
     for part, start, end in zip(PARTS, cuts, cuts[1:]):
         kept = evenly_spaced_rows(rows[start:end], samples[part])
         parts[part] = Samples(_pixels([path for path, _ in kept], workers), [label for _, label in kept])

@@ -25,7 +25,7 @@ COUNTED = {
 
 def recipe_of(train: Mapping[str, Any], network: str) -> dict[str, Any]:
     """The values for all networks, with those of this network in their place."""
-    mine = next((one for one in train["own"] if network in one["networks"]), {})
+    mine: Mapping[str, Any] = next((one for one in train["own"] if network in one["networks"]), {})
     changed = {key: value for key, value in mine.items() if key != "networks"}
     return {**{key: value for key, value in train.items() if key != "own"}, **changed}
 

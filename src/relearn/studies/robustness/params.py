@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
+    LONGEST_LIST,
     BatchSize,
     Count,
     OneOf,
@@ -77,9 +78,22 @@ class Sets(Section):
     nine: str
 
 
+class Checkpoint(Section):
+    """A released checkpoint in the place of our own training of a network.
+
+    ``file``: below RELEARN_MIRROR; ``name``: of the network in timm's registry; ``average``: the moving average in the file.
+    """
+
+    network: Network
+    file: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1)]
+    average: bool
+
+
 class Withstand(Section):
     networks: Annotated[list[Network], Unique0, AfterValidator(unique)]
     reference: Network
+    checkpoints: Annotated[list[Checkpoint], Field(max_length=LONGEST_LIST)]
     images: SamplesOrAll
     corruptions: Annotated[list[Corruption], Unique0, AfterValidator(unique)]
     severities: Annotated[list[Annotated[int, Field(ge=1, le=5)]], Unique, AfterValidator(ascending)]
@@ -99,6 +113,19 @@ class RobustnessStudy(Section):
             if name not in known:
                 allowed = f"of long_short.grid.networks: {', '.join(known)}"
                 yield ("withstand", "networks", index), f"found {name}, allowed: {allowed}"
+
+    @check
+    def _checkpoints(self, root: Any) -> Iterator[Conflict]:
+        """A checkpoint is one of ImageNet's 1,000 classes, on sets of its images; a network has one at most."""
+        own = self.withstand
+        folder, named = root.long_short.images.dataset == "imagenet", set[str]()
+        for index, one in enumerate(own.checkpoints):
+            key = ("withstand", "checkpoints", index, "network")
+            if not folder or not any(own.sets.model_dump().values()):
+                yield key, f"found {one.network}, allowed: with long_short.images.dataset = imagenet and sets"
+            elif one.network in named:
+                yield key, f"found {one.network} twice, allowed: each network once"
+            named.add(one.network)
 
     @check
     def _reference(self) -> Iterator[Conflict]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from relearn.studies import vision
@@ -24,7 +26,21 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         known = network != name and name in own["networks"]
         return [pattern.format(network=name, seed=seed)] if known else []
 
-    named = {key: value for key, value in own.items() if key not in ("networks", "reference")}
+    checkpoints = {one["network"]: one for one in own["checkpoints"]}
+
+    def weights(network: str, seed: str) -> str:
+        """The file of our own training, or a released checkpoint, which is the same for every seed."""
+        if network in checkpoints:
+            return str(Path(os.environ.get("RELEARN_MIRROR", "")) / checkpoints[network]["file"])
+        return trained.path("network", network=network, seed=seed)
+
+    def described(network: str) -> dict[str, Any] | None:
+        """What a checkpoint holds; a file of our own says it itself."""
+        one = checkpoints.get(network)
+        return one and {"name": one["name"], "classes": 1000, "average": one["average"]}
+
+    apart = ("networks", "reference", "checkpoints")
+    named = {key: value for key, value in own.items() if key not in apart}
     sets = {name: folder for name, folder in own["sets"].items() if folder}
     pgd = dict(own["pgd"])
     evaluate = Family(
@@ -36,16 +52,16 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         seeds=params[TRAINED_BY]["seeds"],
         inputs={
             "data": vision.images_path(params, scale, TRAINED_BY),
-            "network": trained.files["network"],
+            "network": weights,
             "reference": reference,
         },
-        settings={
+        settings=lambda network: {
             **named,
             "sets": sets,
             "protocol": dict(own["protocol"]) if sets else None,
             "pgd": pgd if pgd["images"] else None,
             "autoattack": None,
-            "network": None,
+            "network": described(network),
         },
         modules=lambda network: [
             one for one in trained.modules_of(network=network) if not one.startswith("relearn.steps")

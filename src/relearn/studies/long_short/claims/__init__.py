@@ -151,8 +151,8 @@ def learned(evidence: Evidence, attention: str, task: str) -> bool:
     if not shares:
         return False
     chance = max([TASKS.get(task, 0.0), *(run.metrics.get("most_frequent_frac") or 0.0 for run in runs)])
-    counts = [len(rows_of(run, "predictions.csv")) for run in runs if run.file("predictions.csv")]
-    error = math.sqrt(chance * (1 - chance) / max(counts)) if counts and max(counts) else 0.0
+    count = max((len(rows_of(run, "predictions.csv")) for run in runs), default=0)
+    error = math.sqrt(chance * (1 - chance) / count) if count else 0.0
     return sum(shares.values()) / len(shares) > chance + 2 * error
 
 
