@@ -149,3 +149,19 @@ def test_a_server_that_listens_ends(engine: Callable[..., Engine], tmp_path: Pat
     one = engine(*COMMANDS["warm server"])
     one.until((tmp_path / "socket").exists)
     assert one.kill() < END_S
+
+
+def test_a_process_that_measures_memory_ends_with_its_engine() -> None:
+    """It waits for its cases when the engine is killed; the control, whose engine lives, waits on."""
+    command = [sys.executable, "-m", "relearn.studies.long_short.steps.peak_memory", "1"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=pipe) as engine:
+        env = {**os.environ, "OMP_NUM_THREADS": "1", parents.VARIABLE: parents._name(engine.pid)}
+        with subprocess.Popen(command, env=env, stdin=pipe, stderr=pipe, text=True) as child:
+            with pytest.raises(subprocess.TimeoutExpired):
+                child.wait(4)
+            engine.kill()
+            engine.wait()
+            assert child.stderr is not None
+            said = child.stderr.readline()
+            assert child.wait(60) == -signal.SIGTERM and said.endswith("which started this one, is gone\n")

@@ -226,5 +226,8 @@ def resident_bytes(side: dict[str, Any]) -> int:
 if __name__ == "__main__":
     import torch
 
+    from relearn.runs import orphan_guard
+
+    orphan_guard.watch()  # it ends with the engine, as the job does that waits for it
     torch.set_num_threads(int(sys.argv[1]))
     print(resident_bytes(json.loads(sys.argv[2])))

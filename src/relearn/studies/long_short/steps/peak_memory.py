@@ -68,6 +68,9 @@ def resident(case: CurveCase) -> int:
 if __name__ == "__main__":
     import torch
 
+    from relearn.runs import orphan_guard
+
+    orphan_guard.watch()  # it ends with the engine, as the job does that waits for it
     torch.set_num_threads(int(sys.argv[1]))
     asked = [CurveCase(**one) for one in json.load(sys.stdin)]
     for one in {case.attention: case for case in reversed(asked)}.values():
