@@ -149,6 +149,7 @@ OWN_WORDS = {
     "max_loss_increase": "batch_size: missing",
     "patch_similarity": "absolute: missing",
     "evaluate_robustness": "autoattack: missing",
+    "initial_norms": "characters: missing",
 }
 
 

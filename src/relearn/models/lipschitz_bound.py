@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -197,7 +198,7 @@ def lipschitz_bound(
             raise ValueError(
                 f"{name or 'network'}: {type(module).__name__} draws in training mode (allowed: eval())"
             )
-    import relearn.models.lipschitz_rules  # noqa: F401  # the rules register themselves
+    import_module("relearn.models.lipschitz_rules")  # the rules register themselves, and import this module
 
     walk = Walk(p, form)
     walk.visit(network, "", At(tuple(shape)))

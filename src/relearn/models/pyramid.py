@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.models.bounded import Bounded
 from relearn.models.intermediates import Intermediates
-from relearn.models.lipschitz_bound import NetworkBound, lipschitz_bound
 from relearn.models.timm_parts import ClassifierHead, calculate_drop_path_rates
 
 Grid = tuple[int, int]
 
 
-class Pyramid(Intermediates):
+class Pyramid(Bounded, Intermediates):
     """Stem, stages of blocks with downsampling between them, norm, mean over the grid, linear layer; timm's interface.
 
     =============  ================================  ===========================
@@ -161,17 +161,6 @@ class Pyramid(Intermediates):
         """Return the patterns by which timm assigns parameters to layers, e.g. for rates that fall from layer to layer."""
         blocks = [(r"^layers\.(\d+)\.0\.", (0,)), (r"^layers\.(\d+)\.(\d+)\.", None), (r"^norm", (99999,))]
         return {"stem": r"^patch_embed", "blocks": r"^layers\.(\d+)" if coarse else blocks}
-
-    def lipschitz_bound(self, p: str = "two", form: str = "tight") -> NetworkBound:
-        """Return an upper bound on the Lipschitz constant of images → logits, for the present weights in evaluation mode.
-
-        Args:
-            p, form: see :func:`~relearn.models.lipschitz_bound.lipschitz_bound`; ``.value`` is the bound, ``.parts`` its factors.
-
-        Raises:
-            ValueError: a part without a Lipschitz constant, by name.
-        """
-        return lipschitz_bound(self, (self.in_chans, *self.img_size), p=p, form=form)
 
     def layer_list(self) -> Sequence[nn.Module]:
         return list(self.layers)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from relearn.layers.lrsa import LRSA
 from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Shift
+from relearn.models.bounded import Bounded
 from relearn.models.intermediates import Intermediates
-from relearn.models.lipschitz_bound import NetworkBound, lipschitz_bound
 from relearn.models.pyramid import image_sides
 from relearn.models.residual_block import ResidualBlock
 from relearn.models.residual_schemes import EPS, Joint
@@ -38,7 +38,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 GP = ("features", "length_scale", "ridge")
 
 
-class ResidualViT(Intermediates):
+class ResidualViT(Bounded, Intermediates):
     r"""ViT, DeiT, CaiT's body with class attention, and LRFormer as one network whose residual scheme is an argument.
 
     touvron2021 (sections 2 and 3, as summarised in our notes) compares the schemes:
@@ -283,17 +283,6 @@ class ResidualViT(Intermediates):
             return 0 if first in ("cls_token", "pos_embed", "patch_embed") else 99999
 
         return number
-
-    def lipschitz_bound(self, p: str = "two", form: str = "tight") -> NetworkBound:
-        """Return an upper bound on the Lipschitz constant of images → logits, for the present weights in evaluation mode.
-
-        Args:
-            p, form: see :func:`~relearn.models.lipschitz_bound.lipschitz_bound`; ``.value`` is the bound, ``.parts`` its factors.
-
-        Raises:
-            ValueError: a part without a Lipschitz constant, by name.
-        """
-        return lipschitz_bound(self, (self.in_chans, *self.img_size), p=p, form=form)
 
     def layer_list(self) -> Sequence[nn.Module]:
         return list(self.blocks)
