@@ -207,6 +207,7 @@ class FineTune(Section):
     evaluations: Count
     clean_first: bool
     wide: Annotated[Positive, Field(gt=1)]
+    free_at_rate: Annotated[Positive, Field(le=1)]
     mask: Literal["always", "start"]
     runs: Annotated[list[FineTuning], Field(min_length=1, max_length=LONGEST_LIST)]
 

@@ -72,7 +72,10 @@ def strategy_modules(name: str) -> list[str]:
 
 
 def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
-    """Settings of `finetune`. A network of MNLI also answers GLUE's diagnostic set, ``ax``."""
+    """Settings of `finetune`. A network of MNLI also answers GLUE's diagnostic set, ``ax``.
+
+    FreeAT makes ``passes`` times as many updates as the others, and has a rate of its own, ``free_at_rate`` of theirs.
+    """
     encoder, common = recipe["encoder"], own["finetune"]
     same = (
         "max_length",
@@ -90,6 +93,7 @@ def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method:
         "samples": {part: recipe[f"{part}_samples"] for part in ("train", "dev", "test")},
         "method": strategy_settings(method, recipe, common),
         **{key: recipe[key] for key in same},
+        "lr": recipe["lr"] * (common["free_at_rate"] if method == "free_at" else 1.0),
         "with_tasks": recipe["joint_tasks"],
         "accumulate": recipe["gradient_accumulation_steps"],
         "clip_norm": recipe["clip_norm"] or None,
