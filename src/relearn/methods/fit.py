@@ -36,7 +36,7 @@ from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixel
 from relearn.methods.ema import EMA
 from relearn.methods.fit_arguments import at_least_one, check_kinds, length_of
 from relearn.methods.loss_meter import LossMeter
-from relearn.methods.optimisers import make_optimiser
+from relearn.methods.optimisers import OPTIMISERS, make_optimiser
 from relearn.methods.processes import Processes, several
 from relearn.methods.schedules import learning_rate
 
@@ -165,7 +165,7 @@ def fit(
         ValueError: an unknown or impossible setting; tensors of unequal length; fewer than 2 samples; no parameter to train.
         TypeError: data or an optimiser of a kind that the loop does not take, such as a ``DataLoader``.
     """
-    check_kinds(data, optimizer)
+    check_kinds(data, optimizer, OPTIMISERS)
     if isinstance(data, Source):
         if batch_size is not None:
             raise ValueError(

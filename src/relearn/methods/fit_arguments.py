@@ -8,10 +8,9 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from relearn.methods.batch_source import Source
-from relearn.methods.optimisers import OPTIMISERS
 
 
-def check_kinds(data: Any, optimizer: Any) -> None:
+def check_kinds(data: Any, optimizer: Any, names: Sequence[str]) -> None:
     """Answer the two most frequent misunderstandings: a loader for data, and an object for the name of an optimiser."""
     if isinstance(data, DataLoader):
         raise TypeError(
@@ -25,7 +24,7 @@ def check_kinds(data: Any, optimizer: Any) -> None:
         )
     if not isinstance(optimizer, str):
         raise TypeError(
-            f"optimizer: found an object, {type(optimizer).__name__} (allowed: a name: {', '.join(OPTIMISERS)}; the loop makes "
+            f"optimizer: found an object, {type(optimizer).__name__} (allowed: a name: {', '.join(names)}; the loop makes "
             "the optimiser from it, lr, momentum, betas and weight_decay)"
         )
 
