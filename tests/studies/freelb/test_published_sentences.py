@@ -20,7 +20,10 @@ def metric(folder: str, name: str, **labels: str) -> dict[int, float]:
     found: dict[int, float] = {}
     for path in (ROOT / folder / "runs").rglob("record.json"):
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if labels.items() <= {**record["labels"], "step": record["step"]}.items() and name in record["metrics"]:
+        if (
+            labels.items() <= {**record["labels"], "step": record["step"]}.items()
+            and name in record["metrics"]
+        ):
             found[record["seed"]] = 100 * record["metrics"][name]
     return found
 
