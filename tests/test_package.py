@@ -40,5 +40,7 @@ def test_type_checkers_see_the_same_names():
 
 
 def test_an_unknown_name_is_answered_with_the_names():
-    with pytest.raises(AttributeError, match="no attribute 'DeepKnn' .names: AsMultiheadAttention, .*DeepKNN"):
+    with pytest.raises(
+        AttributeError, match="no attribute 'DeepKnn' .names: AsMultiheadAttention, .*DeepKNN"
+    ):
         _ = relearn.DeepKnn

@@ -385,6 +385,19 @@ def test_what_cannot_be_is_refused_in_a_line(tmp_path, name):
         trained(tmp_path, of=SETTINGS, **settings)
 
 
+def test_fsdp_is_refused_in_a_line(tmp_path, monkeypatch):
+    """Its parameters are gathered for one pass at a time; the accelerator's own state would want several processes."""
+    make = FreeLBTrainer.create_accelerator_and_postprocess
+
+    def sharded(self):
+        make(self)
+        self.is_fsdp_enabled = True
+
+    monkeypatch.setattr(FreeLBTrainer, "create_accelerator_and_postprocess", sharded)
+    with pytest.raises(ValueError, match=r"^fsdp: found True \(allowed: not with FreeLBTrainer\)$"):
+        trained(tmp_path, of=SETTINGS)
+
+
 def test_settings_are_freelbs():
     with pytest.raises(ValueError, match=r"^passes: found 0 \(allowed: .*\)$"):
         FreeLBArguments(passes=0)

@@ -1,4 +1,4 @@
-# The study `freelb` (zhu2022, chapter 3): which runs there are is in src/relearn/studies/freelb/plan.py.
+# The study `freelb` (zhu2022, chapter 3): which runs there are is in src/relearn/studies/freelb/plan.
 FREELB = plan_of("freelb")
 
 

@@ -23,18 +23,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from relearn.methods import fit_state
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
 from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixels, rows, share
 from relearn.methods.ema import EMA
+from relearn.methods.fit_arguments import at_least_one, check_kinds, length_of
 from relearn.methods.loss_meter import LossMeter
 from relearn.methods.optimisers import OPTIMISERS, make_optimiser
 from relearn.methods.processes import Processes, several
@@ -165,7 +165,7 @@ def fit(
         ValueError: an unknown or impossible setting; tensors of unequal length; fewer than 2 samples; no parameter to train.
         TypeError: data or an optimiser of a kind that the loop does not take, such as a ``DataLoader``.
     """
-    _check_kinds(data, optimizer)
+    check_kinds(data, optimizer, OPTIMISERS)
     if isinstance(data, Source):
         if batch_size is not None:
             raise ValueError(
@@ -178,7 +178,7 @@ def fit(
         source = Resident(data, batch_size)
     if precision not in ("fp32", "bf16"):
         raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")
-    _at_least_one(
+    at_least_one(
         check_every=check_every,
         evaluate_every=evaluate_every,
         history_steps=history_steps,
@@ -192,7 +192,7 @@ def fit(
         raise ValueError("evaluate_average: there is no average to evaluate; set its decay (average)")
     per_epoch = source.batches_per_epoch
     planned = None if epochs is None else epochs * per_epoch
-    length = _length(planned, steps)
+    length = length_of(planned, steps)
     horizon = schedule_steps or planned or length
     milestone_steps = [milestone * per_epoch for milestone in milestones]
     learning_rate(lr, schedule, 0, max(horizon, 1), (), warmup_steps)
@@ -271,7 +271,7 @@ def fit(
         return late is not None
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_as_before(model))
+        stack.enter_context(fit_state.as_before(model))
         channels_last = precision == "bf16"
         if channels_last and any(parameter.dim() == 4 for parameter in trained):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -345,53 +345,6 @@ def fit(
         if mean:
             fitted.average = mean.state_dict(model)
     return fitted
-
-
-def _check_kinds(data: Any, optimizer: Any) -> None:
-    """Answer the two most frequent misunderstandings: a loader for data, and an object for the name of an optimiser."""
-    if isinstance(data, DataLoader):
-        raise TypeError(
-            "data: found a DataLoader (allowed: a tuple of tensors with batch_size, or an object with batches_per_epoch "
-            "and epoch(generator), which yields the loader's batches: docs/training.md)"
-        )
-    if not isinstance(data, Source | Sequence):
-        raise TypeError(
-            f"data: found {type(data).__name__} (allowed: a tuple of tensors with batch_size, or an object with "
-            "batches_per_epoch and epoch(generator))"
-        )
-    if not isinstance(optimizer, str):
-        raise TypeError(
-            f"optimizer: found an object, {type(optimizer).__name__} (allowed: a name: {', '.join(OPTIMISERS)}; the loop makes "
-            "the optimiser from it, lr, momentum, betas and weight_decay)"
-        )
-
-
-@contextlib.contextmanager
-def _as_before(model: nn.Module) -> Iterator[None]:
-    """Context that restores the mode of every module and the state of torch's global generators."""
-    modes = [(module, module.training) for module in model.modules()]
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices):
-        try:
-            yield
-        finally:
-            for module, mode in modes:
-                module.training = mode
-
-
-def _length(planned: int | None, steps: int | None) -> int:
-    lengths = [length for length in (planned, steps) if length is not None]
-    if not lengths:
-        raise ValueError("epochs, steps: both missing (required: one of them)")
-    if min(lengths) < 0:
-        raise ValueError(f"epochs, steps: found a length of {min(lengths)} steps, allowed is 0 or more")
-    return min(lengths)
-
-
-def _at_least_one(**settings: int | None) -> None:
-    for key, value in settings.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{key}: found {value}, allowed is 1 or more")
 
 
 def _prepared(

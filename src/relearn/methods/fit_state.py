@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -70,3 +71,16 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in state.items()
         if not isinstance(value, Tensor)
     }
+
+
+@contextlib.contextmanager
+def as_before(model: nn.Module) -> Iterator[None]:
+    """Context that restores the mode of every module and the state of torch's global generators."""
+    modes = [(module, module.training) for module in model.modules()]
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode

@@ -34,7 +34,7 @@ class Claim:
 
     ``main`` is the comparison that decides: the weakest one. ``numbers_say`` is the verdict without regard to
     the number of trials and the models' quality. ``missing`` names what the claim also speaks of and no run
-    covers: with it, the verdict is provisional.
+    covers: with it, the verdict is provisional. ``lacking`` says of each part why it is underpowered, if it is.
     """
 
     section: str
@@ -49,6 +49,23 @@ class Claim:
     parts: tuple[Comparison | Exact, ...] = ()
     reasons: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    lacking: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """The verdict on each network or task alone, where the parts that decide are of several: the word before their colon.
+
+        A claim about all of them is as good as its weakest part, which hides how the others did.
+        """
+        found: dict[str, list[str]] = {}
+        for part, lacks in zip(self.parts, self.lacking):
+            head, colon, _ = part.name.partition(": ")
+            if isinstance(part, Comparison) and part.decides and colon:
+                found.setdefault(head, []).append("underpowered" if lacks else part.verdict)
+        words = {
+            head: "underpowered" if "underpowered" in said else weakest(said) for head, said in found.items()
+        }
+        return words if len(words) > 1 else {}
 
     @property
     def provisional(self) -> bool:
@@ -143,7 +160,10 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
         return {"verdict": worst, "numbers_say": worst, "main": main, "parts": parts, "missing": missing}
     compared = [part for part in parts if isinstance(part, Comparison) and part.decides]
     says = weakest(part.verdict for part in compared)
-    reasons = list(dict.fromkeys(reason for part in compared for reason in power(part)))
+    lacking = tuple(
+        tuple(power(part)) if isinstance(part, Comparison) and part.decides else () for part in parts
+    )
+    reasons = list(dict.fromkeys(reason for lacks in lacking for reason in lacks))
     return {
         "verdict": "underpowered" if reasons else says,
         "numbers_say": says,
@@ -151,6 +171,7 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
         "parts": parts,
         "reasons": tuple(reasons),
         "missing": missing,
+        "lacking": lacking,
     }
 
 

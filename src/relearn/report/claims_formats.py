@@ -72,6 +72,8 @@ def remarks(claim: Claim) -> list[str]:
     lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
     if claim.verdict == "underpowered" and claim.numbers_say:
         lines.append(f"without regard to that, the numbers say: {claim.numbers_say}")
+    if claim.apart:
+        lines.append("each alone: " + ", ".join(f"{name} {said}" for name, said in claim.apart.items()))
     return lines + [f"missing: {item}" for item in claim.missing]
 
 
@@ -139,6 +141,7 @@ def _plain(claim: Claim) -> dict[str, Any]:
         "verdict_code": CODES[claim.verdict],
         "numbers_say": claim.numbers_say,
         "provisional": claim.provisional,
+        "apart": claim.apart,
         "n": claim.count(),
         **(_part(claim.main) if claim.main else {}),
         "parts": [{**_part(part), "runs": list(part.runs)} for part in claim.parts],

@@ -3,6 +3,9 @@
 params/paper.yaml holds the published settings; the comment behind a value names its source (paper and
 section, "released code", or "not stated" where the choice is ours). The difference to that file is the list
 of deviations, so nobody keeps a second list by hand.
+
+A list of mappings (the fine-tunings of a study) is compared item by item and key by key. Items belong together by their ``encoder`` and
+``name``, where they have them, else by their place; an item that one side lacks is one deviation.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from relearn.report import yaml_file
 
 NOT_STATED = "not stated"
 ABSENT = object()
+SET = "set"  # an item of a list that the other side lacks
+NAMING = ("encoder", "name")
 
 
 class Deviation(NamedTuple):
@@ -30,7 +35,10 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """Published values by dotted key path, and the comment that names the source of each."""
+    """Published values by dotted key path, and the comment that names the source of each.
+
+    A list of mappings is one value; its items have sources of their own, the comments above them, as ``key[item]``.
+    """
 
     values: dict[str, Any]
     sources: dict[str, str]
@@ -53,7 +61,7 @@ def read(path: str | Path = "params/paper.yaml") -> Published:
     tree: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(tree, yaml.MappingNode):
         raise ValueError(f"{path}: found no mapping, allowed: the published settings")
-    sources = dict(_sources(tree, _comments(text), "", ""))
+    sources = dict(_sources(tree, _comments(text), text.splitlines(), "", ""))
     return Published(values=_leaves(yaml_file.read(path)), sources=sources)
 
 
@@ -61,13 +69,41 @@ def deviations(params: Mapping[str, Any], published: Published) -> list[Deviatio
     """Keys whose values in force are not the published ones; the scale itself is no deviation."""
     values = _leaves(params)
     values.pop("scale", None)
-    return [
-        Deviation(
-            key, values.get(key, ABSENT), published.values.get(key, ABSENT), published.sources.get(key, "")
-        )
-        for key in {**values, **published.values}
-        if values.get(key, ABSENT) != published.values.get(key, ABSENT)
-    ]
+    rows: list[Deviation] = []
+    for key in {**values, **published.values}:
+        here, there = values.get(key, ABSENT), published.values.get(key, ABSENT)
+        if here == there:
+            continue
+        if _items(here) is None or _items(there) is None:
+            rows.append(Deviation(key, here, there, published.sources.get(key, "")))
+        else:
+            rows += _of_items(key, here, there, published.sources)
+    return rows
+
+
+def _of_items(key: str, here: Any, there: Any, sources: Mapping[str, str]) -> Iterator[Deviation]:
+    """The deviations of a list of mappings, in the published order."""
+    ours, theirs = _items(here) or {}, _items(there) or {}
+    for name in {**theirs, **ours}:
+        path = f"{key}[{name}]"
+        source = sources.get(path, sources.get(key, "")) if name in theirs else ""
+        if name not in ours or name not in theirs:
+            yield Deviation(path, SET if name in ours else ABSENT, SET if name in theirs else ABSENT, source)
+            continue
+        own, published = _leaves(ours[name]), _leaves(theirs[name])
+        for part in {**own, **published}:
+            if own.get(part, ABSENT) != published.get(part, ABSENT):
+                yield Deviation(f"{path}.{part}", own.get(part, ABSENT), published.get(part, ABSENT), source)
+
+
+def _items(value: Any) -> dict[str, Mapping[str, Any]] | None:
+    """The mappings of a list by name; None for anything else."""
+    if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
+        return None
+    names = ["/".join(str(one[word]) for word in NAMING if word in one) for one in value]
+    if not all(names) or len(set(names)) < len(names):
+        names = [str(place) for place in range(len(value))]
+    return dict(zip(names, value))
 
 
 def markdown(params: Mapping[str, Any], published: Published) -> str:
@@ -77,7 +113,7 @@ def markdown(params: Mapping[str, Any], published: Published) -> str:
     lines = [f"# Deviations from the published settings, scale {scale}", ""]
     if rows:
         lines += [
-            f"{len(rows)} of {len(published.values)} values differ from params/paper.yaml.",
+            f"{len(rows)} values differ from params/paper.yaml.",
             "",
             "| key | here | published | source of the published value |",
             "|---|---|---|---|",
@@ -88,6 +124,8 @@ def markdown(params: Mapping[str, Any], published: Published) -> str:
     ours = {key: source for key, source in published.sources.items() if source.startswith(NOT_STATED)}
     if ours:
         values = _leaves(params)
+        for key, value in list(values.items()):
+            values |= {f"{key}[{name}]": SET for name in _items(value) or ()}
         lines += ["", "## Values that the papers do not state", "", "| key | here | note |", "|---|---|---|"]
         lines += [_row(key, shown(values.get(key, ABSENT)), source) for key, source in ours.items()]
     return "\n".join(lines) + "\n"
@@ -137,12 +175,29 @@ def _comments(text: str) -> dict[int, str]:
     return found
 
 
-def _sources(node: Any, comments: dict[int, str], above: str, inherited: str) -> Iterator[tuple[str, str]]:
-    """Dotted key path of every leaf, and its comment."""
+def _above(lines: list[str], number: int) -> str:
+    """The comment that fills the lines directly above a line (from 0)."""
+    found: list[str] = []
+    while number and lines[number - 1].strip().startswith("#"):
+        number -= 1
+        found.insert(0, lines[number].strip().lstrip("#").strip())
+    return " ".join(found)
+
+
+def _sources(
+    node: Any, comments: dict[int, str], lines: list[str], above: str, inherited: str
+) -> Iterator[tuple[str, str]]:
+    """Dotted key path of every leaf, and its comment; for a list of mappings also that of each item."""
     for name, item in node.value:
         key = f"{above}.{name.value}" if above else name.value
         own = comments.get(name.start_mark.line) or inherited
         if item.id == "mapping":
-            yield from _sources(item, comments, key, own)
+            yield from _sources(item, comments, lines, key, own)
         else:
-            yield key, comments.get(name.start_mark.line) or comments.get(item.end_mark.line) or inherited
+            source = comments.get(name.start_mark.line) or comments.get(item.end_mark.line) or inherited
+            yield key, source
+            if item.id == "sequence" and all(one.id == "mapping" for one in item.value):
+                plain = [{word.value: value.value for word, value in one.value} for one in item.value]
+                for one, called in zip(item.value, _items(plain) or ()):
+                    source = _above(lines, one.start_mark.line) or source
+                    yield f"{key}[{called}]", source

@@ -100,6 +100,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.finetune.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
     f"{S}.finetune.evaluations": COUNT,
     f"{S}.finetune.clean_first": FLAG,
+    f"{S}.finetune.free_at_rate": ([0.1, 1], [0, 1.1]),
+    f"{S}.finetune.wide": ([1.1, 3], [1, 0.5, float("nan")]),
     f"{S}.finetune.mask": (["always", "start"], ["never", True]),
     RUNS: (
         [

@@ -79,6 +79,8 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         for encoder in ("roberta", "albert")
     ),
     (f"{F}.finetune.clean_first", {FINETUNE}, of_methods("freelb", "freelb_fresh")),
+    (f"{F}.finetune.free_at_rate", {FINETUNE}, [f"{FINETUNE}/albert/*/free_at/*", "render"]),
+    (f"{F}.finetune.wide", {FINETUNE}, []),  # of methods that are not here
     (
         f"{F}.finetune.mask",
         {FINETUNE},

@@ -213,7 +213,7 @@ def tasks_of(root, gaps, **more):
         ((0.1, -0.05, -0.2), "contradicted", -0.05),
         ((0.1, 0.2, -0.05, -0.2), "contradicted", -0.05),  # a half is no majority
         ((0.1, 0.2, 0.05, -0.2), "reproduced", 0.05),
-        ((0.0, 0.0, -0.2), "reproduced", 0.0),  # at least as good
+        ((0.0, 0.0, -0.2), "identical", 0.0),  # of the same numbers nothing follows
         (((0.1, -0.1, 0.05),), "direction", 0.05),
         (((0.1, -0.1, -0.05),), "inconclusive", -0.05),
     ],
@@ -277,7 +277,7 @@ def test_other_encoders_say_nothing(tmp_path):
     [
         (0.78, "reproduced"),
         (0.82, "contradicted"),
-        (0.8, "inconclusive"),  # no difference: not better
+        (0.8, "identical"),  # of the same numbers nothing follows
         ([0.78, 0.81, 0.79], "direction"),
     ],
 )
@@ -308,7 +308,8 @@ def test_every_task_with_both_must_agree(tmp_path):
 @pytest.mark.parametrize(
     ("scores", "word"),
     [
-        ({"yopo_2": 0.79, "yopo_3": 0.8}, "reproduced"),  # at least as good
+        ({"yopo_2": 0.79, "yopo_3": 0.8}, "identical"),  # of the same numbers nothing follows
+        ({"yopo_2": 0.79, "yopo_3": [0.8, 0.8, 0.79]}, "direction"),
         ({"yopo_2": 0.79, "yopo_3": 0.81}, "contradicted"),
         ({"yopo_2": 0.7, "yopo_3_whole": 0.81}, "contradicted"),
         ({"yopo_2_whole": [0.79, 0.82, 0.78]}, "direction"),
@@ -340,7 +341,7 @@ def increases_of(root, tasks=("rte",), outcome="ok", **increases):
         ({"freelb": 1e-4, "pgd": 0.5e-4, "vanilla": 3e-4}, "contradicted"),
         ({"freelb": 1e-4, "pgd": 2e-4, "vanilla": 0.5e-4}, "contradicted"),
         ({"freelb": 1e-4, "pgd": [0.9e-4, 2e-4, 1.5e-4], "vanilla": 3e-4}, "direction"),
-        ({"freelb": 0.0, "pgd": 0.0, "vanilla": 3e-4}, "inconclusive"),  # equal is not smaller
+        ({"freelb": 0.0, "pgd": 0.0, "vanilla": 3e-4}, "identical"),  # of the same numbers nothing follows
     ],
 )
 def test_freelb_has_the_smallest_increase(tmp_path, increases, word):
@@ -459,3 +460,28 @@ def test_one_seed_has_no_interval_and_no_seed_no_comparison():
     assert medians.most("d", {}, Above(0.0)) is None
     both = medians.best("b", [of([0.1, 0.5]), of([0.3], "b")])
     assert both.values == {0: 0.3}
+
+
+def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
+    """At equal radii one mask leads; but fresh masks take a wider ball, the attack being weaker."""
+    scores = {"freelb": 0.8, "freelb_fresh": 0.78, "freelb_wide": 0.6, "freelb_fresh_wide": 0.82}
+    pretend.several(tmp_path, "rte", vanilla=0.6, **scores)
+    claim = judged(tmp_path, "mask_reuse")
+    assert claim.verdict == "contradicted" and claim.main.name == "rte: freelb - freelb_fresh_wide"
+    assert [one.decides for one in claim.parts] == [True, False]
+    assert claim.parts[1].name == "rte: freelb - freelb_fresh"
+
+
+def test_paired_means_and_wins_stand_beside_a_difference_of_medians(tmp_path):
+    """The medians differ by +1 point where the paired mean is below 0 and most seeds are lost."""
+    fresh = [0.79, 0.82, 0.81]
+    pretend.several(tmp_path, "rte", vanilla=0.6, freelb=[0.8, 0.81, 0.7], freelb_fresh=fresh)
+    claim = judged(tmp_path, "mask_reuse")
+    mean = 100 * (0.8 + 0.81 + 0.7 - sum(fresh)) / 3
+    assert f"paired by seed: mean {mean:+.3g} points, higher in 1 of 3, lower in 2" in claim.main.notes
+
+
+def test_identical_runs_are_called_so(tmp_path):
+    pretend.several(tmp_path, "rte", vanilla=0.6, freelb=0.8, yopo_3=0.8)
+    notes = judged(tmp_path, "yopo_not_better").main.notes
+    assert "identical in 3 of 3 seeds" in notes

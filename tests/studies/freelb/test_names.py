@@ -15,7 +15,8 @@ from relearn.methods.fit import plain_gradient
 from relearn.methods.gradient_strategies import SPACES, STRATEGIES
 from relearn.models.sentence_encoder import FAMILIES
 from relearn.runs.code_version import closure
-from relearn.studies.freelb import params, plan
+from relearn.studies.freelb import params, params_images, plan
+from relearn.studies.freelb.plan import members, settings
 from relearn.studies.freelb.steps import (
     finetune_start,
     max_loss_increase,
@@ -25,7 +26,7 @@ from relearn.studies.freelb.steps import (
 
 METHODS = get_args(params.Method)
 RECIPE: dict[str, Any] = {"passes": 3, "step_size": 0.1, "start_norm": 0.2, "project": True, "eps": 0.3}
-COMMON: dict[str, Any] = {"mask": "start", "clean_first": True}
+COMMON: dict[str, Any] = {"mask": "start", "clean_first": True, "wide": 3.0}
 
 
 def values(model: Any, field: str) -> set[str]:
@@ -35,7 +36,7 @@ def values(model: Any, field: str) -> set[str]:
 
 
 def strategy(name: str) -> dict[str, Any]:
-    return plan.strategy_settings(name, RECIPE, COMMON)
+    return settings.strategy_settings(name, RECIPE, COMMON)
 
 
 def module(registry: Any, name: str) -> str:
@@ -80,17 +81,24 @@ def test_the_methods_of_params_yaml_differ_and_reach_every_strategy() -> None:
         assert (whole["inner"], whole["inner_step"]) == (inner, "whole")
 
 
+def test_wide_methods_have_a_larger_radius_and_steps_to_match() -> None:
+    for name in ("freelb", "freelb_fresh"):
+        own, wide = strategy(name), strategy(f"{name}_wide")
+        assert {key for key in own if own[key] != wide[key]} == {"step_size", "start_norm", "eps"}
+        assert all(wide[key] == pytest.approx(3 * own[key]) for key in ("step_size", "start_norm", "eps"))
+
+
 def test_a_radius_counts_only_with_projection() -> None:
     assert strategy("freelb")["eps"] == 0.3
-    assert plan.strategy_settings("freelb", {**RECIPE, "project": False}, COMMON)["eps"] is None
+    assert settings.strategy_settings("freelb", {**RECIPE, "project": False}, COMMON)["eps"] is None
 
 
 def test_the_comparison_of_table_3_5_has_known_names_and_all_settings() -> None:
-    assert {*plan.REFERENCES} < {*plan.COMPARED} <= {*METHODS}
-    assert plan.COMPARED_ENCODER in FAMILIES
+    assert {*settings.REFERENCES} < {*plan.COMPARED} <= {*METHODS}
+    assert members.COMPARED_ENCODER in FAMILIES
     section = dict.fromkeys(params.MaxLossIncrease.model_fields, 0)
-    settings = plan.increase_settings({"max_loss_increase": section}, {"task": "rte", "max_length": 8})
-    assert set(settings) == set(max_loss_increase.KEYS)
+    found = settings.increase_settings({"max_loss_increase": section}, {"task": "rte", "max_length": 8})
+    assert set(found) == set(max_loss_increase.KEYS)
 
 
 def test_an_ensemble_prefers_the_network_that_starts_from_another_task() -> None:
@@ -100,24 +108,26 @@ def test_an_ensemble_prefers_the_network_that_starts_from_another_task() -> None
 
     runs = [run("rte", "rte"), run("rte_from_mnli", "rte", "mnli"), run("arc", "arc")]
     runs += [run("arc_joint", "arc", "race", ("regents",)), run("only_joint", "csqa", "", ("arc",))]
-    found = plan.ensemble_runs(runs, "roberta", "freelb")
+    found = members.ensemble_runs(runs, "roberta", "freelb")
     assert found == {"rte": "rte_from_mnli", "arc": "arc", "csqa": "only_joint"}
     both = [run("qnli", "qnli_pairs"), run("qnli_ranking", "qnli")]
-    assert plan.ensemble_runs(both, "roberta", "freelb") == {"qnli": "qnli_ranking"}
-    assert plan.ensemble_runs(both[:1], "roberta", "freelb") == {"qnli_pairs": "qnli"}
-    assert plan.ensemble_runs(runs, "roberta", "pgd") == plan.ensemble_runs(runs, "bert", "freelb") == {}
+    assert members.ensemble_runs(both, "roberta", "freelb") == {"qnli": "qnli_ranking"}
+    assert members.ensemble_runs(both[:1], "roberta", "freelb") == {"qnli_pairs": "qnli"}
+    assert (
+        members.ensemble_runs(runs, "roberta", "pgd") == members.ensemble_runs(runs, "bert", "freelb") == {}
+    )
 
 
 def test_methods_of_images_and_corpora_are_known_to_the_steps() -> None:
     methods = values(params.TrainImagesAdversarially, "methods")
     assert methods == set(train_images_adversarially.KINDS) <= set(STRATEGIES)
     assert values(params.TextCorpus, "dataset") == set(pretrain_encoder.CORPORA)
-    assert set(get_args(params.Network)) <= set(models.MODELS)
+    assert set(get_args(params_images.Network)) <= set(models.MODELS)
     assert values(params.Images, "dataset") == set(facts.MOST_FOR_TRAINING)
 
 
 def test_a_perturbation_of_pixels_is_one_that_the_strategies_take() -> None:
-    keys = set(params.Perturbation.model_fields)
+    keys = set(params_images.Perturbation.model_fields)
     for name in values(params.TrainImagesAdversarially, "methods") - {"vanilla"}:
         assert keys <= set(inspect.signature(load(STRATEGIES, name)).parameters), name
 
@@ -126,7 +136,7 @@ def test_a_perturbation_of_pixels_is_one_that_the_strategies_take() -> None:
 def test_the_code_version_of_a_run_on_images_covers_its_method_and_space(name: str) -> None:
     """A step takes both from registries, which its imports do not show; the plan names the modules."""
     step = "relearn.studies.freelb.steps.train_images_adversarially"
-    found = closure([step, *plan.image_modules("ResNet18", name)])
+    found = closure([step, *settings.image_modules("ResNet18", name)])
     adversarial = name != "vanilla"
     assert (module(SPACES, "pixels") in found) is adversarial
     assert not adversarial or module(STRATEGIES, name) in found

@@ -86,3 +86,27 @@ def test_arc_merge_is_both_sets_of_one_method_and_seed_together() -> None:
     assert [path.split("/")[-4] for path in answers] == ["arc_easy_joint", "arc_challenge_joint"]
     easy = {"encoder": "roberta", "name": "arc_easy", "methods": ["freelb"]}
     assert merged_cells([easy]) == []
+
+
+def test_free_at_has_a_rate_of_its_own() -> None:
+    """It makes K times as many updates."""
+    small = parameters.load(ROOT / "params.yaml", scale="small")
+    family = plan(small, "small")["finetune"]
+    rates = {
+        method: family.settings_of(encoder="roberta", task="sst2", method=method)["lr"]
+        for method in ("pgd", "free_at", "freelb")
+    }
+    assert rates["pgd"] == rates["freelb"] == pytest.approx(rates["free_at"] / 0.33)
+    assert FAMILIES["finetune"].settings_of(encoder="roberta", task="cola", method="free_at")["lr"] == 1e-5
+
+
+@pytest.mark.parametrize("task", ["sst2", "imdb"])
+def test_small_trains_long_enough_to_overfit(task: str) -> None:
+    """Ten epochs of few texts: where each text is seen once, a regulariser has nothing to gain."""
+    small = parameters.load(ROOT / "params.yaml", scale="small")
+    (run,) = [
+        one
+        for one in small["freelb"]["finetune"]["runs"]
+        if (one["encoder"], one["name"]) == ("roberta", task)
+    ]
+    assert run["steps"] * run["batch_size"] >= 10 * run["train_samples"] > 0

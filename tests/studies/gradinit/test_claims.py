@@ -430,3 +430,19 @@ def test_the_ratio_of_figure_4_1_is_shown_beside_and_does_not_decide(tmp_path):
     relative = part(claim, "VGG-19: share of layers with a smaller sigma(g) / |E g|")
     assert claim.verdict == "direction" and not relative.decides
     assert relative.interval.estimate == 0.0
+
+
+def test_a_claim_about_several_networks_says_how_each_did(tmp_path):
+    """The verdict is that of the weakest; one whose GradInit met no bound is underpowered alone."""
+    started(tmp_path)
+    for start, value in (("gradinit", 0.7), ("kaiming", 0.8)):
+        trained(tmp_path, "VGG-19-BN", start, "acc1_frac", [value, value + 0.01, value + 0.02])
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
+    assert claim.verdict == "contradicted"
+    assert claim.apart == {"VGG-19": "reproduced", "VGG-19-BN": "contradicted"}
+    page = claims_formats.markdown([claim], "mini")
+    assert "- each alone: VGG-19 reproduced, VGG-19-BN contradicted" in page
+    assert json.loads(claims_formats.as_json([claim], "mini"))["claims"][0]["apart"] == claim.apart
+    started(tmp_path / "unmet", above=60.0)
+    alone = judged(evidence_of(tmp_path / "unmet"), "first_epoch_accuracy")
+    assert alone.apart == {}  # one network is the claim

@@ -7,21 +7,17 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
+from relearn.data.facts import CLASSES, images_for_testing
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import TRAINED, Need, Tensor, transformer
 from relearn.params.types import (
     LONGEST_LIST,
-    Batch,
     BatchSize,
     Count,
-    EpochCount,
     Heads,
     Layers,
     Length,
-    Multiple,
     NotNegative,
-    Padding,
     Positive,
     SamplesOrAll,
     Section,
@@ -36,7 +32,9 @@ from relearn.params.types import (
     unique,
 )
 from relearn.params.vision import Betas
-from relearn.studies.freelb.plan import COMPARED, COMPARED_ENCODER
+from relearn.studies.freelb.params_images import Images, TrainImagesAdversarially
+from relearn.studies.freelb.plan import COMPARED
+from relearn.studies.freelb.plan.members import COMPARED_ENCODER
 
 Encoder = Literal["roberta", "albert", "bert"]
 Task = Literal[
@@ -67,21 +65,12 @@ Method = Literal[
     "free_at",
     "freelb",
     "freelb_fresh",
+    "freelb_wide",
+    "freelb_fresh_wide",
     "yopo_2",
     "yopo_3",
     "yopo_2_whole",
     "yopo_3_whole",
-]
-Network = Literal[
-    "ResNet18",
-    "ResNet50",
-    "SENet18",
-    "MobileNetV2",
-    "DenseNet121",
-    "ResNet-110-BN",
-    "VGG-19-BN",
-    "WRN-28-10",
-    "DenseNet-100-BN",
 ]
 Schedule = Literal["linear", "cosine", "constant"]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
@@ -217,6 +206,8 @@ class FineTune(Section):
     schedule: Schedule
     evaluations: Count
     clean_first: bool
+    wide: Annotated[Positive, Field(gt=1)]
+    free_at_rate: Annotated[Positive, Field(le=1)]
     mask: Literal["always", "start"]
     runs: Annotated[list[FineTuning], Field(min_length=1, max_length=LONGEST_LIST)]
 
@@ -256,64 +247,6 @@ class Ensemble(Section):
     methods: Annotated[list[Method], Unique0, AfterValidator(unique)]
     members: Annotated[Count, Field(le=MOST_MEMBERS)]
     csqa_members: Annotated[Count, Field(le=MOST_MEMBERS)]
-
-
-class Images(Section):
-    dataset: Literal["digits", "cifar10"]
-    train_per_class: SamplesOrAll
-
-    @check
-    def _train_per_class(self) -> Iterator[Conflict]:
-        found, most = self.train_per_class, MOST_FOR_TRAINING[self.dataset]
-        if not 2 <= found <= most:
-            yield "train_per_class", f"found {found}, allowed: 2 to {most} images per class of {self.dataset}"
-
-
-class ImageNetwork(Section):
-    name: Network
-    width: Multiple
-    depth: Multiple
-
-
-class TrainImages(Section):
-    epochs: EpochCount
-    batch_size: Batch
-    lr: Positive
-    momentum: Share
-    weight_decay: NotNegative
-    schedule: Literal["cosine", "step"]
-    crop_padding: Padding
-    flip: bool
-
-
-class Perturbation(Section):
-    passes: Count
-    norm: Literal["linf", "l2"]
-    eps: NotNegative
-    step_size: NotNegative
-    start_norm: NotNegative
-    project: bool
-
-    @check
-    def _radius(self) -> Iterator[Conflict]:
-        if self.project and not self.eps:
-            yield "eps", "found 0.0, allowed: above 0, or project: false"
-
-
-class Attack(Section):
-    eps: Positive
-    step_size: Positive
-    steps: Count
-    restarts: Count
-    images: SamplesOrAll
-
-
-class TrainImagesAdversarially(Section):
-    methods: Annotated[list[Literal["vanilla", "pgd", "free_at", "freelb"]], Unique, AfterValidator(unique)]
-    network: ImageNetwork
-    train: TrainImages
-    perturbation: Perturbation
-    attack: Attack
 
 
 class FreeLB(Section):

@@ -1,0 +1,44 @@
+"""Checks of what the training loop is given, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from relearn.methods.batch_source import Source
+
+
+def check_kinds(data: Any, optimizer: Any, names: Sequence[str]) -> None:
+    """Answer the two most frequent misunderstandings: a loader for data, and an object for the name of an optimiser."""
+    if isinstance(data, DataLoader):
+        raise TypeError(
+            "data: found a DataLoader (allowed: a tuple of tensors with batch_size, or an object with batches_per_epoch "
+            "and epoch(generator), which yields the loader's batches: docs/training.md)"
+        )
+    if not isinstance(data, Source | Sequence):
+        raise TypeError(
+            f"data: found {type(data).__name__} (allowed: a tuple of tensors with batch_size, or an object with "
+            "batches_per_epoch and epoch(generator))"
+        )
+    if not isinstance(optimizer, str):
+        raise TypeError(
+            f"optimizer: found an object, {type(optimizer).__name__} (allowed: a name: {', '.join(names)}; the loop makes "
+            "the optimiser from it, lr, momentum, betas and weight_decay)"
+        )
+
+
+def length_of(planned: int | None, steps: int | None) -> int:
+    lengths = [length for length in (planned, steps) if length is not None]
+    if not lengths:
+        raise ValueError("epochs, steps: both missing (required: one of them)")
+    if min(lengths) < 0:
+        raise ValueError(f"epochs, steps: found a length of {min(lengths)} steps, allowed is 0 or more")
+    return min(lengths)
+
+
+def at_least_one(**settings: int | None) -> None:
+    for key, value in settings.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{key}: found {value}, allowed is 1 or more")

@@ -1,0 +1,107 @@
+"""Which fine-tunings an ensemble has, and which are merged into ARC-Merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from relearn.studies.family import Family
+
+COMPARED_ENCODER = "roberta"
+ARC = ("arc_easy", "arc_challenge")
+"""The two sets of questions that ARC-Merge joins."""
+GLUE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
+SIZES = {"glue": "members", "csqa": "csqa_members"}
+"""The key of ``ensemble`` that gives the size of a group's ensembles."""
+
+
+class Members:
+    """The members of the ensembles of a group of tasks (:func:`group_of`).
+
+    The first are the runs of the tables; where an ensemble has more members than there are seeds, further runs are made.
+    """
+
+    def __init__(self, own: Mapping[str, Any], group: str) -> None:
+        self.own, self.group = own, group
+
+    def seeds(self, encoder: str) -> list[int]:
+        """The seeds of the members; where the paper has no ensemble, those of the study."""
+        seeds = list(self.own["seeds"])
+        if encoder != COMPARED_ENCODER or self.group not in SIZES:
+            return seeds
+        count = self.own["ensemble"][SIZES[self.group]]
+        more = range(max(seeds) + 1, max(seeds) + 1 + count - len(seeds))
+        return [*seeds, *more][:count]
+
+    def family(self, finetune: Family, recipes: Mapping[tuple[str, str], Mapping[str, Any]]) -> Family:
+        """The further runs, and the plain fine-tunings whose networks they start from; none where the seeds suffice.
+
+        Their label ``task`` ends in ``_member``, so that no table of medians shows them.
+        """
+        runs = list(recipes.values())
+        cells: list[dict[str, str]] = []
+        for method in self.own["ensemble"]["methods"]:
+            for task, name in ensemble_runs(runs, COMPARED_ENCODER, method).items():
+                by = method
+                while name and group_of(task) == self.group:
+                    cell = {"encoder": COMPARED_ENCODER, "task": name, "method": by}
+                    cells += [] if cell in cells else [cell]
+                    name, by = recipes[COMPARED_ENCODER, name]["init_from"], "vanilla"
+        further = self.seeds(COMPARED_ENCODER)[len(self.own["seeds"]) :]
+
+        def start(encoder: str, task: str, method: str, seed: str) -> str | list[str]:
+            first = recipes[encoder, task]["init_from"]
+            if not first:
+                return []
+            return family.path("network", encoder=encoder, task=first, method="vanilla", seed=seed)
+
+        family = replace(
+            finetune,
+            folder=f"{{encoder}}/{self.group}_members/{{task}}/{{method}}",
+            cells=cells if further else [],
+            seeds=further or [max(self.own["seeds"]) + 1],
+            inputs={**finetune.inputs, "start": start},
+            labels={"task": lambda encoder, task, method: f"{task}_member"},
+        )
+        return family
+
+
+def group_of(task: str) -> str:
+    """``glue`` or ``csqa``, whose ensembles have a size of their own; empty for a task without a published ensemble."""
+    return "glue" if task.removesuffix("_pairs") in GLUE else "csqa" if task == "csqa" else ""
+
+
+def merged_cells(runs: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """ARC-Merge: encoder, name and method for which both of its sets have a run; the name follows theirs (``arc_joint``)."""
+    made = {(run["encoder"], run["name"], method) for run in runs for method in run["methods"]}
+    return [
+        {"encoder": encoder, "task": "arc" + name.removeprefix(ARC[0]), "method": method}
+        for encoder, name, method in sorted(made)
+        if name.startswith(ARC[0]) and (encoder, ARC[1] + name.removeprefix(ARC[0]), method) in made
+    ]
+
+
+def merged_names(task: str) -> list[str]:
+    """The runs behind a name of :func:`merged_cells`."""
+    return [name + task.removeprefix("arc") for name in ARC]
+
+
+def ensemble_runs(recipes: list[dict[str, Any]], encoder: str, method: str) -> dict[str, str]:
+    """The fine-tuning that an ensemble uses for each task.
+
+    Of several, one that starts from another task's network is preferred, and a choice between sentences to their pairs, as in
+    the submission of the paper (section 3.5.1).
+    """
+    chosen: dict[str, Mapping[str, Any]] = {}
+    for recipe in recipes:
+        if recipe["encoder"] != encoder or method not in recipe["methods"]:
+            continue
+        own = recipe["task"].removesuffix("_pairs")
+        if own not in chosen or _preferred(recipe) > _preferred(chosen[own]):
+            chosen[own] = recipe
+    return {recipe["task"]: recipe["name"] for recipe in chosen.values()}
+
+
+def _preferred(recipe: Mapping[str, Any]) -> tuple[bool, bool]:
+    return not recipe["task"].endswith("_pairs"), bool(recipe["init_from"]) and not recipe["joint_tasks"]

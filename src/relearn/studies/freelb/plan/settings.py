@@ -1,0 +1,130 @@
+"""Settings and modules of the steps, from the study's section of params.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.methods.gradient_strategies import SPACES, STRATEGIES
+from relearn.models import module_of as network_module
+
+REFERENCES = ("freelb", "pgd")
+"""The methods whose networks determine the radii of table 3.5; a radius favours the network that determines it."""
+
+
+def encoder_sizes(own: Mapping[str, Any], encoder: str) -> dict[str, Any]:
+    """The sizes of an encoder; only ALBERT's embeddings have a width of their own."""
+    sizes = {key: value for key, value in own["encoders"][encoder].items() if key != "checkpoint"}
+    if encoder != "albert":
+        del sizes["embedding_dim"]
+    return {"family": encoder, **sizes}
+
+
+def pretrain_settings(own: Mapping[str, Any], encoder: str) -> dict[str, Any]:
+    """Settings of `pretrain_encoder`. In params.yaml a ``clip_norm`` of 0 means none."""
+    recipe = dict(own["pretrain_encoder"])
+    return {
+        "encoder": encoder_sizes(own, encoder),
+        "corpus": dict(own["corpus"]),
+        "mask_frac": recipe.pop("mlm_probability"),
+        "clip_norm": recipe.pop("clip_norm") or None,
+        **recipe,
+    }
+
+
+def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    """The gradient strategy behind a method of params.yaml.
+
+    ``freelb_fresh`` draws new dropout masks in every pass. ``freelb_wide`` and ``freelb_fresh_wide`` have a ball ``wide`` times
+    as large, and steps to match: the attack on one mask is stronger than that on fresh ones, so each has a radius of its own.
+    ``yopo_n`` takes n inner steps of size ``step_size`` / n, ``yopo_n_whole`` of size ``step_size``.
+    """
+    kind = strategy_of(name)
+    if kind == "vanilla":
+        return {"kind": "vanilla"}
+    factor = common["wide"] if name.endswith("_wide") else 1.0
+    method = {
+        "kind": kind,
+        **{key: recipe[key] for key in ("passes", "project")},
+        **{key: factor * recipe[key] for key in ("step_size", "start_norm")},
+        "eps": factor * recipe["eps"] if recipe["project"] else None,
+        "mask": common["mask"],
+    }
+    if kind in ("freelb", "yopo", "pgd"):
+        method["reuse_masks"] = not name.startswith("freelb_fresh")
+    if kind == "freelb":
+        method["clean_first"] = common["clean_first"]
+    if kind == "yopo":
+        method["inner"] = int(name.split("_")[1])
+        method["inner_step"] = "whole" if name.endswith("_whole") else "divided"
+    return method
+
+
+def strategy_of(name: str) -> str:
+    """The key of STRATEGIES behind a method of params.yaml."""
+    return name.partition("_")[0] if name.startswith(("freelb", "yopo")) else name
+
+
+def strategy_modules(name: str) -> list[str]:
+    """The module of a method of params.yaml; none for plain training."""
+    kind = strategy_of(name)
+    return [] if kind == "vanilla" else [STRATEGIES[kind].partition(":")[0]]
+
+
+def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Settings of `finetune`. A network of MNLI also answers GLUE's diagnostic set, ``ax``.
+
+    FreeAT makes ``passes`` times as many updates as the others, and has a rate of its own, ``free_at_rate`` of theirs.
+    """
+    encoder, common = recipe["encoder"], own["finetune"]
+    same = (
+        "max_length",
+        "steps",
+        "warmup_steps",
+        "batch_size",
+        "lr",
+        "weight_decay",
+        "dropout",
+        "attention_dropout",
+    )
+    return {
+        "encoder": {**encoder_sizes(own, encoder), "checkpoint": own["encoders"][encoder]["checkpoint"]},
+        "task": recipe["task"],
+        "samples": {part: recipe[f"{part}_samples"] for part in ("train", "dev", "test")},
+        "method": strategy_settings(method, recipe, common),
+        **{key: recipe[key] for key in same},
+        "lr": recipe["lr"] * (common["free_at_rate"] if method == "free_at" else 1.0),
+        "with_tasks": recipe["joint_tasks"],
+        "accumulate": recipe["gradient_accumulation_steps"],
+        "clip_norm": recipe["clip_norm"] or None,
+        **{key: common[key] for key in ("schedule", "betas", "adam_eps", "evaluations")},
+        **({"answered": ["ax"]} if recipe["task"] == "mnli" else {}),
+    }
+
+
+def increase_settings(own: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of `max_loss_increase`."""
+    search = {key: value for key, value in own["max_loss_increase"].items() if key != "tasks"}
+    return {
+        "task": recipe["task"],
+        "max_length": recipe["max_length"],
+        "references": list(REFERENCES),
+        "shrink": search.pop("radius_decay"),
+        "starts": search.pop("restarts"),
+        **search,
+    }
+
+
+def image_settings(own: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Settings of `train_images_adversarially`; ``eps`` is a bound only where perturbations are projected."""
+    strategy: dict[str, Any] = {"kind": "vanilla"}
+    if method != "vanilla":
+        strategy = {"kind": method, **own["perturbation"]}
+        strategy["eps"] = strategy["eps"] if strategy["project"] else None
+    return {**{key: dict(own[key]) for key in ("network", "train", "attack")}, "method": strategy}
+
+
+def image_modules(network: str, method: str) -> list[str]:
+    """The modules behind a run on images: its network, its method, and the space in which the method perturbs."""
+    strategy = strategy_modules(method)
+    return [network_module(network), *strategy, *([SPACES["pixels"].partition(":")[0]] if strategy else [])]

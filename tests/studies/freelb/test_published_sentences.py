@@ -1,0 +1,82 @@
+"""What README says of chapters 3 and 4 is what the published records hold."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+README = re.sub(r"\s+", " ", (ROOT / "README.md").read_text(encoding="utf-8"))
+SMALL, DIGITS = "results/published/small", "results/published/experiments/mini_gradinit"
+
+
+def metric(folder: str, name: str, **labels: str) -> dict[int, float]:
+    """A metric by seed, of the runs with these labels."""
+    found: dict[int, float] = {}
+    for path in (ROOT / folder / "runs").rglob("record.json"):
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if (
+            labels.items() <= {**record["labels"], "step": record["step"]}.items()
+            and name in record["metrics"]
+        ):
+            found[record["seed"]] = 100 * record["metrics"][name]
+    return found
+
+
+def test_medians_and_pairs_of_chapter_3() -> None:
+    def score(task: str, method: str) -> dict[int, float]:
+        return metric(SMALL, "score_frac", encoder="roberta", task=task, method=method)
+
+    scores = {(task, method): score(task, method) for task in ("sst2", "imdb") for method in METHODS[task]}
+    medians = {key: f"{statistics.median(one.values()):.1f}" for key, one in scores.items()}
+    sst2, imdb = ({m: medians[t, m] for m in METHODS[t]} for t in ("sst2", "imdb"))
+    assert (
+        f"on SST-2 YOPO-3-3 {sst2['yopo_3_whole']}%, FreeLB {sst2['freelb']}, PGD {sst2['pgd']}, plain training "
+        f"{sst2['vanilla']}, fresh masks {sst2['freelb_fresh']}, FreeAT {sst2['free_at']}; on IMDb FreeLB "
+        f"{imdb['freelb']}, PGD {imdb['pgd']}, plain {imdb['vanilla']}, FreeAT {imdb['free_at']}."
+    ) in README
+    ours, fresh = scores["sst2", "freelb"], scores["sst2", "freelb_fresh"]
+    apart = [fresh[seed] - ours[seed] for seed in ours]
+    assert sum(one > 0 for one in apart) == 3 and f"{statistics.mean(apart):.1f}" == "0.3"
+    assert "fresh masks win three seeds of five, and are ahead by 0.3 points" in README
+
+
+METHODS = {
+    "sst2": ("vanilla", "pgd", "free_at", "freelb", "freelb_fresh", "yopo_3_whole"),
+    "imdb": ("vanilla", "pgd", "free_at", "freelb"),
+}
+
+
+def test_digits_from_four_seeds_of_chapter_4() -> None:
+    def best(start: str) -> str:
+        found = metric(DIGITS, "accbest_frac", network="VGG-19", initialisation=start, recipe="sgd").values()
+        return f"{min(found):.0f} to {max(found):.0f}%"
+
+    assert f"ends at {best('kaiming')} from Kaiming's start and at {best('gradinit')} from GradInit" in README
+    complete, none = best("gradinit_overlap_1"), best("gradinit_overlap_0")
+    assert f"completely give {complete}, batches without overlap {none}." in README
+    for network in ("ResNet-110-BN", "ResNet-1202-BN"):
+        labels = {"network": network, "initialisation": "gradinit", "step": "initialise"}
+        assert set(metric(DIGITS, "constraint_count", **labels).values()) == {100 * 60.0}
+
+
+def test_a_change_of_scale_and_not_of_the_ratio() -> None:
+    def columns(figure: str, value: str) -> dict[tuple[str, str], dict[str, float]]:
+        found: dict[tuple[str, str], dict[str, float]] = {}
+        with (ROOT / SMALL / "figures" / f"zhu2022.{figure}.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["panel"].endswith(value) and row["panel"].startswith(("VGG", "ResNet-110")):
+                    found.setdefault((row["panel"], row["name"]), {})[row["series"]] = float(row["value"])
+        return found
+
+    orders = [
+        math.log10(one["before"] / one["gradinit"]) for one in columns("fig4.4", "gradient_std").values()
+    ]
+    assert 4 <= statistics.median(orders) < 5
+    ratios = [one["gradinit"] < one["before"] for one in columns("fig4.1", "relative_std").values()]
+    assert len(ratios) > 200 and sum(ratios) < len(ratios) / 2
