@@ -213,7 +213,7 @@ def tasks_of(root, gaps, **more):
         ((0.1, -0.05, -0.2), "contradicted", -0.05),
         ((0.1, 0.2, -0.05, -0.2), "contradicted", -0.05),  # a half is no majority
         ((0.1, 0.2, 0.05, -0.2), "reproduced", 0.05),
-        ((0.0, 0.0, -0.2), "reproduced", 0.0),  # at least as good
+        ((0.0, 0.0, -0.2), "identical", 0.0),
         (((0.1, -0.1, 0.05),), "direction", 0.05),
         (((0.1, -0.1, -0.05),), "inconclusive", -0.05),
     ],
@@ -277,7 +277,7 @@ def test_other_encoders_say_nothing(tmp_path):
     [
         (0.78, "reproduced"),
         (0.82, "contradicted"),
-        (0.8, "inconclusive"),  # no difference: not better
+        (0.8, "identical"),
         ([0.78, 0.81, 0.79], "direction"),
     ],
 )
@@ -308,7 +308,8 @@ def test_every_task_with_both_must_agree(tmp_path):
 @pytest.mark.parametrize(
     ("scores", "word"),
     [
-        ({"yopo_2": 0.79, "yopo_3": 0.8}, "reproduced"),  # at least as good
+        ({"yopo_2": 0.79, "yopo_3": 0.79}, "reproduced"),
+        ({"yopo_2": 0.79, "yopo_3": 0.8}, "identical"),
         ({"yopo_2": 0.79, "yopo_3": 0.81}, "contradicted"),
         ({"yopo_2": 0.7, "yopo_3_whole": 0.81}, "contradicted"),
         ({"yopo_2_whole": [0.79, 0.82, 0.78]}, "direction"),
@@ -340,7 +341,7 @@ def increases_of(root, tasks=("rte",), outcome="ok", **increases):
         ({"freelb": 1e-4, "pgd": 0.5e-4, "vanilla": 3e-4}, "contradicted"),
         ({"freelb": 1e-4, "pgd": 2e-4, "vanilla": 0.5e-4}, "contradicted"),
         ({"freelb": 1e-4, "pgd": [0.9e-4, 2e-4, 1.5e-4], "vanilla": 3e-4}, "direction"),
-        ({"freelb": 0.0, "pgd": 0.0, "vanilla": 3e-4}, "inconclusive"),  # equal is not smaller
+        ({"freelb": 0.0, "pgd": 0.0, "vanilla": 3e-4}, "identical"),
     ],
 )
 def test_freelb_has_the_smallest_increase(tmp_path, increases, word):
