@@ -44,6 +44,7 @@ HEADS = {
     "weight_decay": 0.0,
     "milestones": [],
     "reset_head": False,
+    "train_mode": False,
 }
 
 
@@ -113,7 +114,7 @@ def steps() -> list[tuple[str, str, list[str]]]:
     }
     attack = {"attack": "convex_polytope", "eps": 0.2, "lr": 0.04, "iterations": 1, "dropout": False}
     data, net, poisons = "data/data.safetensors", "net/weights.safetensors", "poisons/poisons.safetensors"
-    knn = {"defence": "deep_knn", "k": 50, "sweep": [50], "include_self": False}
+    knn = {"defence": "deep_knn", "k": 50, "sweep": [50], "include_self": False, "label_ties": "keep"}
     svm = {"defence": "one_class_svm", "nu": 0.01}
     poisoned = {
         **TRIALS,

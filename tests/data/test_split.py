@@ -173,3 +173,21 @@ def test_class_ranges_lay_together_are_the_whole(case: tuple[np.ndarray, int, in
 def test_class_ranges_outside_are_refused(ends: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=r"allowed: 0 <= start < stop <= 10"):
         class_range(shuffled([10, 12, 11, 10], 0), *ends)
+
+
+def test_a_pool_that_starts_later_is_the_same_with_fewer_images_for_pre_training() -> None:
+    labels = shuffled([30] * 4, 3)
+    numbers = {"classes": NAMES, "official_test": False, "fine_tune_per_class": 4, "pool_per_class": 9}
+    many = split(labels, pretrain_per_class=12, **numbers)
+    few = split(labels, pretrain_per_class=5, pool_start=12, **numbers)
+    for part in ("pool", "fine_tune", "test"):
+        assert np.array_equal(getattr(few, part), getattr(many, part)), part
+    assert set(few.pretrain) < set(many.pretrain) and len(few.pretrain) == 4 * 5
+
+
+def test_a_pool_among_the_pre_training_images_is_refused() -> None:
+    numbers = {"classes": NAMES, "official_test": True, "fine_tune_per_class": 1, "pool_per_class": 1}
+    with pytest.raises(ValueError, match="pool_start is 4; allowed: at least pretrain_per_class = 5"):
+        split(shuffled([30] * 4, 3), pretrain_per_class=5, pool_start=4, **numbers)
+    with pytest.raises(ValueError, match="required: pool_start"):
+        split(shuffled([30] * 4, 3), pretrain_per_class=5, pool_start=30, **numbers)

@@ -86,6 +86,7 @@ def test_a_poison_that_is_none_is_a_failed_attack_and_says_why(desk: Any, refere
         **TRIALS,
         **TUNING,
         "reset_head": False,
+        "train_mode": False,
         "attack": "cheat",
         "eps": 0.2,
         "knowledge": "gray_box",

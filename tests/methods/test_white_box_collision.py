@@ -89,11 +89,12 @@ def test_crafting_ends_at_the_minimiser_which_the_papers_splitting_finds_too(mu:
 def test_default_weight_is_the_rule_of_the_inventors() -> None:
     bases, targets = images()
     net = Linear(32, 5)
-    rule, given = (
-        white_box_collision.craft([net], bases, targets, mu=mu, iterations=3)
-        for mu in (None, 4 * (32 / 5) ** 2)
+    rule, given, half, halved = (
+        white_box_collision.craft([net], bases, targets, **weight, iterations=3)
+        for weight in ({}, {"mu": 4 * (32 / 5) ** 2}, {"mu_multiple": 0.5}, {"mu": 2 * (32 / 5) ** 2})
     )
-    assert torch.equal(rule.poisons, given.poisons)
+    assert torch.equal(rule.poisons, given.poisons) and torch.equal(half.poisons, halved.poisons)
+    assert not torch.equal(rule.poisons, half.poisons)
 
 
 def test_watermark_is_the_blend_in_eight_bits() -> None:
@@ -124,6 +125,7 @@ def test_the_ball_is_around_the_watermarked_base() -> None:
     ("changes", "message"),
     [
         ({"mu": 0.0}, "mu is 0.0; allowed: a positive number"),
+        ({"mu_multiple": -1.0}, "mu_multiple is -1.0; allowed: a positive number"),
         ({"watermark": 1.0}, "watermark is 1.0; allowed: 0 <= watermark < 1"),
         ({"substitutes": [Linear(32, 5), Linear(32, 5)]}, "substitutes: 2 networks; allowed: one"),
     ],

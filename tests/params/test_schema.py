@@ -202,7 +202,7 @@ def test_a_wrong_key_silences_only_the_rules_that_need_it() -> None:
     found = problems(
         {
             f"{P}.prepare.fine_tune_per_class": "fifty",
-            f"{P}.train.transfer.milestones": [99],
+            f"{P}.train.transfer.milestones": [999],
             f"{P}.craft.target_class": 1,
         }
     )

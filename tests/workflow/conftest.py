@@ -49,6 +49,7 @@ FEW: dict[str, Any] = {
     "poisoning.studies.end_to_end.substitutes.architectures": [ALONE],
     "poisoning.studies.end_to_end.victims": [ALONE],
     "poisoning.studies.imbalance.victims": [ALONE],
+    "poisoning.studies.white_box.attacks": ["white_box_collision", "white_box_watermark"],
     "poisoning.studies.white_box.victim": ALONE,
     "poisoning.studies.feature_plane.victim": ALONE,
     "gradinit.networks": {

@@ -188,6 +188,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {P},
         [*of_defence("deep_knn"), "feature_plane/*"],
     ),
+    (f"{P}.filter.deep_knn.label_ties", {P}, [*of_defence("deep_knn"), "feature_plane/*"]),
     (f"{P}.filter.l2_outliers.*", {P}, of_defence("l2_outliers")),
     (f"{P}.filter.one_class_svm.*", {P}, of_defence("one_class_svm")),
     # fine-tuning: two recipes
@@ -277,6 +278,9 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{P}.seeds": lambda seeds: [*seeds, 1],
     f"{P}.prepare.dataset": lambda name: {"digits": "cifar10", "cifar10": "digits"}[name],
     f"{P}.prepare.fine_tune_per_class": lambda n: n - 1,
+    f"{P}.prepare.pretrain_per_class": lambda n: n - 1,
+    f"{P}.*.target_dropout": lambda name: {"resampled": "fixed", "fixed": "off", "off": "resampled"}[name],
+    f"{P}.filter.deep_knn.label_ties": lambda name: {"keep": "smallest", "smallest": "keep"}[name],
     f"{P}.*.dropout": lambda value: [0.1] if isinstance(value, list) else not value,
     f"{P}.*.schedule": lambda name: {"cosine": "step", "step": "cosine"}[name],
     f"{P}.*.batch_size": lambda n: n - 1,

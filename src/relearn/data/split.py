@@ -1,21 +1,22 @@
 """Split of the images into pre-training, fine-tuning, attack and test (zhu2022, sec. 2.2.8).
 
 Let rank(i) be the number of images of image i's class before it in the data set's order. With a = ``pretrain_per_class``,
-f = ``fine_tune_per_class``, p = ``pool_per_class``:
+f = ``fine_tune_per_class``, p = ``pool_per_class``, s = ``pool_start`` (by default a):
 
 =========  ==========================================  =====================================================
 part       images                                      purpose
 =========  ==========================================  =====================================================
 pretrain   rank < a                                    substitutes and victims learn features
-pool       a ≤ rank < a + p                            everything used by the attack and the victim
-fine_tune  a ≤ rank < a + f                            the victim's training set; holds the poisons' bases
+pool       s ≤ rank < s + p                            everything used by the attack and the victim
+fine_tune  s ≤ rank < s + f                            the victim's training set; holds the poisons' bases
 test       the official test set; if there is          clean accuracy
-           none, rank ≥ a + p
+           none, rank ≥ s + p
 =========  ==========================================  =====================================================
 
-Targets are images of the target class in the pool with rank ≥ a + f; bases are the first images of the poison class in fine_tune. No target
-is ever used for training. CIFAR-10 in the paper: a = 4800, f = 50, p = 200. All index arrays are ascending, so "first" always refers to the
-data set's order.
+Targets are images of the target class in the pool with rank ≥ s + f; bases are the first images of the poison class in fine_tune. No target
+is ever used for training. CIFAR-10 in the paper: a = s = 4800, f = 50, p = 200. With s = 4800 and fewer images for pre-training, targets
+and bases stay those of the paper, and the images between a and s are left out. All index arrays are ascending, so "first" always refers to
+the data set's order.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def split(
     pretrain_per_class: int,
     fine_tune_per_class: int,
     pool_per_class: int,
+    pool_start: int | None = None,
 ) -> Split:
     """Split training images by the rule of this module.
 
@@ -74,6 +76,7 @@ def split(
         pretrain_per_class: a, at least 1.
         fine_tune_per_class: f, at least 1.
         pool_per_class: p, at least f.
+        pool_start: s, at least a; by default a.
 
     Raises:
         ValueError: a number is out of range, or a class has too few images.
@@ -89,18 +92,23 @@ def split(
             f"pool_per_class is {pool_per_class}; allowed: at least fine_tune_per_class = "
             f"{fine_tune_per_class}"
         )
-    needed = pretrain_per_class + pool_per_class + (0 if official_test else 1)
+    start = pretrain_per_class if pool_start is None else pool_start
+    if start < pretrain_per_class:
+        raise ValueError(
+            f"pool_start is {start}; allowed: at least pretrain_per_class = {pretrain_per_class}"
+        )
+    needed = start + pool_per_class + (0 if official_test else 1)
     for label, count in enumerate(np.bincount(labels, minlength=len(classes))):
         if count < needed:
             left = "" if official_test else " + 1 left for the test set"
             raise ValueError(
-                f"class {label} ({classes[label]}) has {count} images; required: pretrain_per_class + "
+                f"class {label} ({classes[label]}) has {count} images; required: pool_start + "
                 f"pool_per_class{left} = {needed}"
             )
     rank = rank_in_class(labels)
-    behind = rank - pretrain_per_class  # 0 for the first image of the pool; negative for pre-training
+    behind = rank - start  # 0 for the first image of the pool
     return Split(
-        pretrain=np.flatnonzero(behind < 0),
+        pretrain=np.flatnonzero(rank < pretrain_per_class),
         pool=np.flatnonzero((behind >= 0) & (behind < pool_per_class)),
         fine_tune=np.flatnonzero((behind >= 0) & (behind < fine_tune_per_class)),
         test=None if official_test else np.flatnonzero(behind >= pool_per_class),

@@ -3,12 +3,16 @@
 The text says Adam, a learning rate of 1e-4 and "overfit"; weight decay 5e-4, 60 epochs, ×0.1 after epochs 30 and 45, batches of 64 and
 frozen batch statistics (the network stays in eval mode, without dropout) are taken from the released code. Each attack gets its own
 network, because all layers change and nothing can be shared between targets.
+
+The Deep k-NN defence's public code trains the linear head alone, but leaves the network in training mode, so that batches are
+normalised by their own statistics and the running ones move: ``head_only=True, training_mode=True``.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,23 +31,35 @@ def fine_tune_network(
     lr: float = 1.0e-4,
     weight_decay: float = 5.0e-4,
     milestones: Sequence[int] = (30, 45),
+    head_only: bool = False,
+    reset_head: bool = False,
+    training_mode: bool = False,
     seed: int = 0,
     precision: str = "fp32",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[nn.Module, Fitted]:
     """Train all layers of a copy of ``network`` on (n, C, H, W) images; ``network`` itself is not changed.
 
+    The copy is returned in eval mode.
+
     Args:
         images: uint8, or floats in [0, 1].
         labels: (n,) int64, as the victim sees them.
+        head_only: train ``network.head`` and no other layer.
+        reset_head: start from a newly initialised head.
+        training_mode: normalise batches by their own statistics, which move the running ones (and Dropout is on).
         epochs, batch_size, lr, weight_decay, milestones, seed, precision: as in :func:`relearn.methods.fit.fit`.
 
     Raises:
         ValueError: as in ``fit``. Divergence is reported in the returned ``Fitted``.
     """
-    tuned = copy.deepcopy(network)
-    for parameter in tuned.parameters():
-        parameter.requires_grad_(True)
+    tuned: Any = copy.deepcopy(network)
+    if reset_head:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            tuned.head.reset_parameters()
+    tuned.requires_grad_(not head_only)
+    tuned.head.requires_grad_(True)
     fitted = fit(
         tuned,
         (images, labels),
@@ -55,7 +71,7 @@ def fine_tune_network(
         weight_decay=weight_decay,
         schedule="step",
         milestones=milestones,
-        training_mode=False,
+        training_mode=training_mode,
         seed=seed,
         precision=precision,
         progress=progress,

@@ -66,6 +66,16 @@ def weighted_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
     return (losses.sum(0) / keep.sum(0).clamp(min=1.0)).sum()
 
 
+@torch.no_grad()
+def fitted(heads: Heads, features: Tensor, labels: Tensor, block: int = 256) -> Tensor:
+    """Which points of its own set each head classifies as labelled.
+
+    Shapes: features (n, T, d), labels (n,) → bool (n, T, V); computed for ``block`` points at a time.
+    """
+    parts = zip(features.split(block), labels.split(block), strict=True)
+    return torch.cat([heads(x).argmax(-1) == y[:, None, None] for x, y in parts])
+
+
 def fine_tune(
     features: Tensor,
     labels: Tensor,

@@ -23,7 +23,7 @@ visible and does not count towards ε: the change from the clean base is up to �
 to 8 bits, so that poisons can be 8-bit images; ``Crafted.bases`` holds the centres of the balls.
 
 μ is not stated in the text. Default: 4 · (pixels of an image / features)², the rule of the attack's authors
-(Shafahi et al., NeurIPS 2018) translated to this equation. Differs from the paper, which minimises by
+(Shafahi et al., NeurIPS 2018) translated to this equation, times ``mu_multiple``. Differs from the paper, which minimises by
 forward-backward splitting (a gradient step on the collision, then a proximal step on the distance). Here both
 terms are minimised by the loop's Adam, because no step size is given and so that ε, learning rate, iterations,
 history and checkpoints mean the same as for every other attack; the minimiser is the same.
@@ -43,8 +43,8 @@ from relearn.methods import crafting
 class Collision(crafting.Objective):
     """Eq. 2.1, summed over a target's poisons; bases (T, k, C, H, W)."""
 
-    def __init__(self, bases: Tensor, mu: float | None = None) -> None:
-        self.bases, self.mu = bases, mu
+    def __init__(self, bases: Tensor, mu: float | None = None, mu_multiple: float = 1.0) -> None:
+        self.bases, self.mu, self.mu_multiple = bases, mu, mu_multiple
 
     def read(self, net: nn.Module, poisons: Tensor) -> crafting.Reading:
         return [*super().read(net, poisons), poisons]
@@ -53,13 +53,15 @@ class Collision(crafting.Objective):
         self, poisons: crafting.Reading, target: crafting.Reading, last: Tensor | None
     ) -> tuple[Tensor, None]:
         features, images = poisons
-        mu = 4 * (images[0, 0].numel() / features.shape[-1]) ** 2 if self.mu is None else self.mu
+        mu = self.mu
+        if mu is None:
+            mu = self.mu_multiple * 4 * (images[0, 0].numel() / features.shape[-1]) ** 2
         distance = (images - self.bases).square().flatten(1).sum(1)
         collision = (features - target[0].unsqueeze(1)).square().flatten(1).sum(1)
         return distance + mu * collision, None
 
     def part(self, part: slice) -> Collision:
-        return Collision(self.bases[part], self.mu)
+        return Collision(self.bases[part], self.mu, self.mu_multiple)
 
 
 def add_watermark(bases: Tensor, targets: Tensor, opacity: float) -> Tensor:
@@ -84,6 +86,7 @@ def craft(
     targets: Tensor,
     *,
     mu: float | None = None,
+    mu_multiple: float = 1.0,
     watermark: float = 0.0,
     eps: float = 0.1,
     lr: float = 0.04,
@@ -95,18 +98,20 @@ def craft(
     """Craft against one known network; eps, lr and iterations default to those of the other attacks.
 
     Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
-    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `mu` and `watermark` as above.
+    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `mu` and `watermark` as above;
+    `mu_multiple` counts where `mu` is None.
 
     Raises:
-        ValueError: more than one network, a `mu` that is not positive, a `watermark` outside [0, 1).
+        ValueError: more than one network, a `mu` or `mu_multiple` that is not positive, a `watermark` outside [0, 1).
     """
     if len(substitutes) != 1:
         raise ValueError(f"substitutes: {len(substitutes)} networks; allowed: one, whose weights are known")
-    if mu is not None and not mu > 0:
-        raise ValueError(f"mu is {mu}; allowed: a positive number")
+    for name, weight in (("mu", mu), ("mu_multiple", mu_multiple)):
+        if weight is not None and not weight > 0:
+            raise ValueError(f"{name} is {weight}; allowed: a positive number")
     bases = add_watermark(bases, targets, watermark)
     return crafting.craft(
-        Collision(bases, mu),
+        Collision(bases, mu, mu_multiple),
         substitutes,
         bases,
         targets,

@@ -50,7 +50,12 @@ def claimed(part: Comparison | Exact | None) -> str:
     return f"{part.claimed.times(100)} {'points' if part.difference else '%'}"
 
 
+CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contradicted": "fails"}
+
+
 def word(claim: Claim) -> str:
+    if claim.kind == "check" and claim.verdict in CHECKED:
+        return f"check: {CHECKED[claim.verdict]}"
     return claim.verdict.replace("_", " ") + (" (provisional)" if claim.provisional else "")
 
 
@@ -80,7 +85,12 @@ def remarks(claim: Claim) -> list[str]:
 def markdown(claims: Sequence[Claim], scale: str) -> str:
     """All claims: a table a section, then what stands behind each claim that has a verdict."""
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
-    lines = [f"# Claims, scale {scale}", "", f"{len(claims)} claims: {counts}.", ""]
+    checks = [claim for claim in claims if claim.kind == "check"]
+    head = f"{len(claims) - len(checks)} claims{f': {counts}' if counts else ''}."
+    if checks:
+        several = f"{len(checks)} checks of theorems" if len(checks) > 1 else "a check of a theorem"
+        head += f" Not among them: {several}."
+    lines = [f"# Claims, scale {scale}", "", head, ""]
     lines += ["docs/verdicts.md defines the verdicts.", ""]
     for section in dict.fromkeys(claim.section for claim in claims):
         group = [claim for claim in claims if claim.section == section]

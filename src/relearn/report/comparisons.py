@@ -1,7 +1,8 @@
 """What a predicate finds: comparisons with intervals, the trials behind them, and what is missing.
 
 Trials are paired by victim, seed and target; an interval comes from a bootstrap that draws targets, each with
-all its victims and seeds, because one target's trials share their images and poisons.
+all its victims and seeds, because one target's trials share their images and poisons. It holds for the victims at hand; a
+note gives the interval with victims drawn as well.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relearn.report.quantities import Key, Trial
-from relearn.report.statistics import Interval, clustered_mean, clustered_share
+from relearn.report.statistics import Interval, clustered_mean, clustered_share, crossed_mean
 from relearn.report.verdicts import MIN_VICTIMS, Side, verdict
 
 DIFFERENCE = (-1.0, 1.0)  # of two yes-or-no outcomes
@@ -116,12 +117,18 @@ def paired_difference(
         found.setdefault(pair[0], []).append(first[pair].value - second[pair].value)
     keys = tuple(found)
     differences = [sum(values) / len(values) for values in found.values()]
+    targets, networks = [target for _, _, target in keys], [(victim, seed) for victim, seed, _ in keys]
+    if len(set(networks)) > 1:
+        others = crossed_mean(differences, targets, networks)
+        percent = 100 if unit == "fraction" else 1
+        ends = f"[{percent * others.low:.3g}, {percent * others.high:.3g}]"
+        notes = [*notes, f"with victims drawn like targets: {ends}{' points' if percent == 100 else ''}"]
     return Comparison(
         name,
-        clustered_mean(differences, [target for _, _, target in keys], bounds),
+        clustered_mean(differences, targets, bounds),
         claimed,
         unit,
-        "difference paired by victim, seed and target; bootstrap over targets",
+        "difference paired by victim, seed and target; bootstrap over targets, for these victims",
         keys,
         _runs([first[pair] for pair in both] + [second[pair] for pair in both]),
         tuple(notes),

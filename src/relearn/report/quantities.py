@@ -1,12 +1,19 @@
 r"""What a trial says: from the rows of a run's trials.csv to numbers.
 
+Attack success is a target that the victim takes for the poison class. Some it takes so without any attack: its control is
+the same victim behind the same defence, trained on the set with unperturbed bases (``control_success``).
+
+* ``attack_success``: as the papers count, whatever the control does;
+* ``attack_success_net``: success - control, -1, 0 or 1 for a trial: what the poisons add.
+
 Defence success is the share of attacks that fail after filtering and retraining (1 - attack success).
 Two populations of attacks are in use, and both are reported:
 
 * ``defence_success``: every attack, also one that fails by itself, so without a defence it is not 0;
-* ``defence_success_effective``: only attacks that succeed against the same victim without a defence (as
-  the public code of the defence counts), so without a defence it is 0. Where no attack succeeds it has no
-  value.
+  ``defence_success_net`` is 1 - ``attack_success_net``;
+* ``defence_success_effective``: only attacks that succeed against the same victim without a defence, where the control
+  does not. The defence has failed where the attack succeeds and its control behind the defence does not; so without a
+  defence it is 0. Where no attack succeeds it has no value. (The defence's public code counts so without controls.)
 
 A run of Deep k-NN holds a row for every k of its sweep; without a stated k the chosen one counts. A run of
 the imbalance study holds a row for every class size, with and without replication; the chosen one is balanced.
@@ -84,8 +91,30 @@ def _number(name: str) -> Callable[[Row], float | None]:
     return lambda row: None if row[name] is None else float(row[name])
 
 
+def _number_if_there(row: Row, name: str) -> float | None:
+    return None if row.get(name) is None else float(row[name])
+
+
 def _failed(row: Row) -> float | None:
     return 1.0 - float(row["success"])
+
+
+def _control(row: Row) -> float | None:
+    return None if row.get("control_success") is None else float(row["control_success"])
+
+
+def _net(row: Row) -> float | None:
+    control = _control(row)
+    return None if control is None else float(row["success"]) - control
+
+
+def _failed_net(row: Row) -> float | None:
+    net = _net(row)
+    return None if net is None else 1.0 - net
+
+
+def _failed_or_natural(row: Row) -> float | None:
+    return 1.0 if _control(row) else _failed(row)
 
 
 def _share(part: str, whole: str) -> Callable[[Row], float | None]:
@@ -95,7 +124,12 @@ def _share(part: str, whole: str) -> Callable[[Row], float | None]:
 QUANTITIES = {
     "attack_success": Quantity("train", _number("success"), binary=True),
     "defence_success": Quantity("train", _failed, binary=True),
-    "defence_success_effective": Quantity("train", _failed, binary=True, effective=True),
+    "defence_success_effective": Quantity("train", _failed_or_natural, binary=True, effective=True),
+    "control_success": Quantity("train", _control, binary=True),
+    "attack_success_net": Quantity("train", _net),
+    "defence_success_net": Quantity("train", _failed_net),
+    "train_accuracy": Quantity("train", lambda row: _number_if_there(row, "train_accuracy_frac")),
+    "poisons_fitted": Quantity("train", lambda row: _number_if_there(row, "poisons_fitted_frac")),
     "test_accuracy": Quantity("train", _number("test_accuracy_frac")),
     "poisons_removed": Quantity("filter", _share("poisons_removed", "poisons")),
     "clean_removed": Quantity("filter", _share("clean_removed", "clean")),
@@ -179,11 +213,12 @@ class Evidence:
         ]
 
     def effective(self, setting: str, attack: str) -> set[Key]:
-        """The (victim, seed, target) of which this attack succeeds in this setting without a defence."""
+        """The (victim, seed, target) of which this attack succeeds in this setting without a defence, and its control does not."""
         if (setting, attack) not in self._effective:
             undefended = {"setting": setting, "attack": attack, "defence": "none"}
             trials = self.trials("attack_success", undefended)
-            self._effective[setting, attack] = {trial.key for trial in trials if trial.value}
+            natural = {trial.key for trial in self.trials("control_success", undefended) if trial.value}
+            self._effective[setting, attack] = {trial.key for trial in trials if trial.value} - natural
         return self._effective[setting, attack]
 
     def _effective_for(self, run: Run) -> set[Key]:

@@ -1,7 +1,7 @@
 """Prepare a data set: load it (downloading it where needed), split it, keep the images that the split uses.
 
 settings: ``dataset`` (a name of ``relearn.data.DATASETS``), ``pretrain_per_class``, ``fine_tune_per_class``,
-``pool_per_class`` (see ``relearn.data.split``).
+``pool_per_class``, and ``pool_start`` where the pool is not right behind (see ``relearn.data.split``).
 inputs: none. A folder of data sets at hand is named by the environment variable RELEARN_MIRROR (it holds one
 folder a data set, e.g. ``$RELEARN_MIRROR/cifar10``); it is not a setting, because where the bytes lie must
 not change what a run is.
@@ -44,6 +44,7 @@ def run(
         pretrain_per_class=settings["pretrain_per_class"],
         fine_tune_per_class=settings["fine_tune_per_class"],
         pool_per_class=settings["pool_per_class"],
+        pool_start=settings.get("pool_start"),
     )
     tensors = used_tensors(images, parts)
     write(run.output("data.safetensors"), tensors, dataset=name, classes=images.class_names)

@@ -32,7 +32,9 @@ FINE_TUNING = {
     "weight_decay": 0.0,
     "milestones": [3],
     "reset_head": False,
+    "train_mode": False,
 }
+KNN = {"defence": "deep_knn", "include_self": False, "label_ties": "keep"}
 CRAFT = {**TRIALS, "attack": "convex_polytope", "eps": 0.2, "lr": 0.04, "iterations": 4, "dropout": True}
 POISONED = {**TRIALS, **FINE_TUNING, "attack": "convex_polytope", "eps": 0.2, "knowledge": "gray_box"}
 
@@ -40,7 +42,7 @@ POISONED = {**TRIALS, **FINE_TUNING, "attack": "convex_polytope", "eps": 0.2, "k
 class Chain:
     """Runs steps in one folder; ``path(name)`` is a run's folder below runs/."""
 
-    trials, fine_tuning, craft, poisoned = TRIALS, FINE_TUNING, CRAFT, POISONED
+    trials, fine_tuning, craft, poisoned, knn = TRIALS, FINE_TUNING, CRAFT, POISONED, KNN
 
     def __init__(self, folder: Path) -> None:
         self.runs = folder / "results/mini/runs"
@@ -85,7 +87,7 @@ def chain(tmp_path_factory) -> Chain:
         data="prepare/data.safetensors",
         substitutes=["substitute/weights.safetensors", "victim/weights.safetensors"],
     )
-    knn = {**TRIALS, "defence": "deep_knn", "k": 20, "sweep": [3, 20, 60], "include_self": False}
+    knn = {**TRIALS, **KNN, "k": 20, "sweep": [3, 20, 60]}
     inputs = {
         "data": "prepare/data.safetensors",
         "victim": "victim/weights.safetensors",

@@ -100,6 +100,12 @@ class Study:
         every = 4 if attack == "feature_collision" else 2
         return target % every == 0 and defence not in ("l2_outliers", "adversarial_training")
 
+    def control(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> bool:
+        """Whether unperturbed bases behind the same defence give the target the poison class."""
+        return False
+
+    fitted: Mapping[str, float] = {"train_accuracy_frac": 1.0, "poisons_fitted_frac": 1.0}
+
     def test_accuracy(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> float:
         return 0.9
 
@@ -144,12 +150,13 @@ class Study:
                 "predicted": 8 if self.success(attack, defence, victim, target, k) else 6,
                 "success": int(self.success(attack, defence, victim, target, k)),
                 "test_accuracy_frac": self.test_accuracy(attack, defence, victim, target, k),
+                "control_success": int(self.control(attack, defence, victim, target, k)),
             }
             for k in self.ks(defence)
             for target in range(self.targets)
         ]
         chosen = [row for row in rows if row["chosen"]]
-        metrics = {"attack_success_frac": sum(row["success"] for row in chosen) / len(chosen)}
+        metrics = {"attack_success_frac": sum(row["success"] for row in chosen) / len(chosen), **self.fitted}
         knowledge = "black_box" if victim in self.black_box else "gray_box"
         write_run(
             root,

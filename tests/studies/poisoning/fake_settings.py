@@ -34,9 +34,8 @@ def _train(
     ]
     labels = {"setting": setting, "attack": attack, "defence": "none", "victim": victim}
     knowledge = None if attack == "clean" else {"knowledge": "gray_box"}
-    write_run(
-        root, "train", f"{setting}/{attack}/none/{victim}", labels, {}, rows=rows, threat_model=knowledge
-    )
+    place = f"{setting}/{attack}/none/{victim}"
+    write_run(root, "train", place, labels, study.fitted, rows=rows, threat_model=knowledge)
 
 
 def overlap(disjoint: int = 2) -> Callable[[Path, Any], None]:
@@ -84,8 +83,11 @@ def additions(root: Path, study: Any) -> None:
             _train(root, study, "end_to_end", attack, victim, lambda t, n=of_four: t % 4 < n)
 
 
-def imbalance(helps: bool = True, below: float = 0.7) -> Callable[[Path, Any], None]:
-    """Without replication every second attack gets through below the stated balance; with it none, or all."""
+def imbalance(helps: bool = True, below: float = 0.7, natural: bool = False) -> Callable[[Path, Any], None]:
+    """Without replication every second attack gets through below the stated balance; with it none, or all.
+
+    ``natural``: the unperturbed bases get through just as well.
+    """
 
     def write(root: Path, study: Any) -> None:
         for victim in study.victims:
@@ -98,6 +100,7 @@ def imbalance(helps: bool = True, below: float = 0.7) -> Callable[[Path, Any], N
                         place |= {"target": target, "k": 100, "chosen": int(size == 50 and not copies)}
                         accuracy = 0.9 - (0.001 * (50 - size) if not copies else 0.0)
                         trained.append({**place, "success": int(lost), "test_accuracy_frac": accuracy})
+                        trained[-1]["control_success"] = int(lost and natural)
                         found = {"poisons": 5, "poisons_removed": 2 if lost else 5, "clean": 445 + size}
                         mcc = 0.5 if copies else 0.2 + size / 200
                         filtered.append(
@@ -110,7 +113,7 @@ def imbalance(helps: bool = True, below: float = 0.7) -> Callable[[Path, Any], N
                 "victim": victim,
             }
             place = f"imbalance/convex_polytope/deep_knn/{victim}"
-            write_run(root, "train", place, labels, {}, rows=trained)
+            write_run(root, "train", place, labels, study.fitted, rows=trained)
             write_run(root, "filter", place, labels, {}, rows=filtered)
 
     return write

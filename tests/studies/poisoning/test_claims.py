@@ -103,6 +103,27 @@ def test_weak_victims_are_underpowered(judge_study):
     assert "SENet18 at 55.0% accuracy, needs 60%" in claim.reasons
 
 
+@pytest.mark.parametrize(
+    ("fitted", "reason"),
+    [
+        ({"train_accuracy_frac": 0.87}, "SENet18 fits 87.0% of its fine-tuning set, needs 98%"),
+        (
+            {"train_accuracy_frac": 0.99, "poisons_fitted_frac": 0.69},
+            "SENet18 fits 69.0% of the poisons left in it, needs 95%",
+        ),
+        ({}, "fit of SENet18 to its fine-tuning set not measured"),
+    ],
+)
+def test_victims_that_have_not_fitted_their_set_decide_nothing(judge_study, fitted, reason):
+    claim = judge_study("cp_beats_fc", fitted=fitted, **BARE)
+    assert (claim.verdict, claim.numbers_say) == ("underpowered", "reproduced") and reason in claim.reasons
+
+
+def test_what_a_filter_removes_needs_no_fitted_victim(judge_study):
+    claim = judge_study("knn_removes_poisons", fitted={}, **KNN)
+    assert claim.verdict != "underpowered"
+
+
 def test_black_box_victims_are_those_whose_threat_model_says_so(judge_study):
     claim = judge_study("cp_black_box", **BARE)
     assert {victim for victim, _, _ in claim.main.keys} == {"MobileNetV2", "DenseNet121"}
@@ -117,7 +138,8 @@ def accuracies(poisoned, filtered=None):
 
     def answer(self, attack, defence, victim, target, k):
         away = poisoned if defence == "none" else filtered or 0.0
-        return 0.9 + (0.0 if attack == "clean" else away + 0.0001 * (target % 3 - 1))
+        little = 0.0001 * (target % (3 if defence == "none" else 2) - 1)
+        return 0.9 + (0.0 if attack == "clean" else away + little)
 
     return answer
 
@@ -127,29 +149,62 @@ def accuracies(poisoned, filtered=None):
     [(-0.004, "reproduced"), (-0.03, "contradicted"), (0.03, "contradicted")],
 )
 def test_invisible_means_equivalent_in_both_directions(judge_study, away, word):
-    assert judge_study("attack_is_invisible", test_accuracy=accuracies(away), **BARE).verdict == word
+    claim = judge_study("attack_is_invisible", test_accuracy=accuracies(away), success=works, **BARE)
+    assert claim.verdict == word
+
+
+def works(self, attack, defence, victim, target, k):
+    return attack != "clean"
+
+
+def test_an_attack_that_does_nothing_is_not_invisible(judge_study):
+    """Accuracy falls only where the attack works, on five targets of twenty; there it is judged."""
+
+    def answer(self, attack, defence, victim, target, k):
+        return 0.9 - (0.03 if self.success(attack, defence, victim, target, k) else 0.0)
+
+    claim = judge_study("attack_is_invisible", test_accuracy=answer, **BARE)
+    assert (claim.verdict, claim.numbers_say) == ("underpowered", "contradicted")
+    assert claim.main.interval.estimate == pytest.approx(-0.03)
+    beside = next(part for part in claim.parts if part.name == "feature_collision, all attacks")
+    assert beside.interval.estimate == pytest.approx(-0.03 / 4) and not beside.decides
+    never = judge_study("attack_is_invisible", success=lambda self, *_: False, **BARE)
+    assert never.verdict == "not_run" and never.missing[0].endswith("attacks that work")
 
 
 def test_a_claim_on_two_attacks_is_as_good_as_the_weaker(judge_study):
     def answer(self, attack, defence, victim, target, k):
-        return 0.9 - (0.03 if attack == "feature_collision" else 0.0)
+        away = {"feature_collision": 0.03, "convex_polytope": 0.001}
+        return 0.9 - away.get(attack, 0.0) * (1 + 0.01 * (target % 2))
 
-    claim = judge_study("attack_is_invisible", test_accuracy=answer, **BARE)
+    claim = judge_study("attack_is_invisible", test_accuracy=answer, success=works, **BARE)
     assert claim.verdict == "contradicted" and claim.main.name.startswith("feature_collision")
-    assert [part.verdict for part in claim.parts] == ["contradicted", "reproduced"]
+    assert [part.verdict for part in claim.parts if part.decides] == ["contradicted", "reproduced"]
 
 
 def test_an_attack_that_was_not_run_makes_the_verdict_provisional(judge_study):
-    claim = judge_study("attack_is_invisible", attacks=("convex_polytope",), **BARE)
+    claim = judge_study(
+        "attack_is_invisible",
+        attacks=("convex_polytope",),
+        test_accuracy=accuracies(0.001),
+        success=works,
+        **BARE,
+    )
     assert claim.verdict == "reproduced" and claim.provisional
-    assert claim.missing == ("no runs for feature_collision - unperturbed bases",)
+    assert claim.missing == ("no runs for feature_collision - unperturbed bases, attacks that work",)
     assert "reproduced (provisional)" in claims.tally([claim])
 
 
 def test_filtering_is_compared_with_the_same_poisoned_set(judge_study):
     kept = judge_study("knn_keeps_accuracy", test_accuracy=accuracies(-0.05, -0.052), **KNN)
-    assert kept.main.interval.estimate == pytest.approx(-0.002)
+    assert kept.main.interval.estimate == pytest.approx(-0.002, abs=1e-4)
     assert kept.verdict == "reproduced"
+
+
+@pytest.mark.parametrize(("filtered", "word"), [(-0.07, "contradicted"), (0.03, "reproduced")])
+def test_a_filter_that_raises_the_accuracy_costs_nothing(judge_study, filtered, word):
+    kept = judge_study("knn_keeps_accuracy", test_accuracy=accuracies(-0.05, filtered), **KNN)
+    assert kept.verdict == word
 
 
 def removed(count, mcc=None):
@@ -166,7 +221,8 @@ def test_removal_is_judged_inside_the_recommended_range_only(judge_study):
         "knn_removes_poisons", removed=removed(lambda a, t, k: 5 if k in (50, 75) else 0), **KNN
     )
     assert claim.main.interval.estimate == 1.0
-    assert claim.verdict == "direction"  # eighty attacks cannot show 99 percent
+    assert claim.verdict == "direction"  # eighty attacks cannot show 97 percent
+    assert claim.main.interval.low == pytest.approx(0.025 ** (1 / 80))
     assert claim.main.notes == ("k = 50: 100.00%", "k = 75: 100.00%")
 
 
@@ -180,6 +236,36 @@ def test_removal_that_differs_by_target_is_less_certain_than_its_attacks(judge_s
     claim = judge_study("knn_removes_poisons", removed=removed(lambda a, t, k: 5 * (t % 2)), **KNN)
     ends = claim.main.interval
     assert ends.high - ends.low > 0.3  # Wilson over eighty attacks alone: 0.21
+
+
+def test_removal_can_be_reproduced_at_the_published_number_of_attacks(judge_study):
+    found = removed(lambda attack, target, k: 5 if target else 4)  # one of 250 poisons stays
+    claim = judge_study("knn_removes_poisons", removed=found, targets=50, victims=EIGHT, **KNN)
+    assert claim.main.interval.estimate == pytest.approx(0.996) and claim.verdict == "reproduced"
+
+
+EIGHT = tuple(f"Network{number}" for number in range(8))
+
+
+def test_what_the_victim_does_without_an_attack_is_no_failure_of_the_defence(judge_study):
+    """Hardened victims take every second target for the poison class, with and without poisons."""
+
+    def success(self, attack, defence, victim, target, k):
+        return attack != "clean" and (
+            defence == "none" or (defence == "adversarial_training" and target % 2 == 0)
+        )
+
+    def control(self, attack, defence, victim, target, k):
+        return defence == "adversarial_training" and target % 2 == 0
+
+    chosen = {"defences": ("deep_knn", "adversarial_training"), "success": success}
+    claim = judge_study("knn_beats_baselines", control=control, **chosen)
+    part = next(part for part in claim.parts if part.name.endswith("adversarial_training"))
+    assert part.interval.estimate == 0.0 and part.notes[0] == "not net of the control: +50.0 points"
+    assert part.verdict == "inconclusive"
+    alone = judge_study("knn_beats_baselines", **chosen)
+    part = next(part for part in alone.parts if part.name.endswith("adversarial_training"))
+    assert part.interval.estimate == pytest.approx(0.5) and part.verdict == "reproduced"
 
 
 def test_beating_the_baselines_needs_all_of_them_and_says_what_is_missing(evidence):
@@ -235,6 +321,10 @@ def test_k_rule_doubts_when_targets_disagree(judge_study):
 def test_hull_counts(judge_study, change, word):
     claim = judge_study("hull_proposition", victims=(), hull=HELD | change)
     assert claim.verdict == word and claim.count() == {"cases": 100}
+    assert claims.tally([claim]) == {}  # a theorem's check is no finding about the paper
+    page = claims_formats.markdown([claim], "mini")
+    assert f"| check: {'holds' if word == 'reproduced' else 'fails'} |" in page
+    assert "0 claims: . Not among them" not in page and "Not among them: a check of a theorem." in page
 
 
 def test_hull_at_a_smaller_size_is_partial(tmp_path):

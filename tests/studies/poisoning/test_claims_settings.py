@@ -28,7 +28,7 @@ def judge_extra(make_study):
             {"convex_polytope": 0.3, "convex_polytope_no_dropout": 0.1},
             "contradicted",
         ),  # the weaker of both decides
-        ({"feature_collision": 5.0}, "inconclusive"),  # no difference at all
+        ({"feature_collision": 5.0}, "identical"),  # no difference at all
     ],
 )
 def test_dropout_is_judged_on_the_loss_in_victims(judge_extra, loss, word):
@@ -106,9 +106,18 @@ def test_replication_is_compared_size_by_size(judge_extra, helps, word):
     by_name = {part.name.split(",")[1].split(":")[0].strip(): part for part in claim.parts}
     assert by_name["all attacks"].interval.estimate == pytest.approx(sign * 0.5)
     assert by_name["effective"].interval.estimate == pytest.approx(sign * 1.0)
-    assert [part.decides for part in claim.parts] == [True, False]
-    assert [note.split(":")[0] for note in claim.main.notes] == ["n/N = 0.1", "n/N = 0.5"]
+    assert [part.decides for part in claim.parts] == [True, False, False]
+    assert [note.split(":")[0] for note in claim.main.notes[:2]] == ["n/N = 0.1", "n/N = 0.5"]
     assert claim.count() == {"targets": 20, "victims": 4, "pairs": 80, "seeds": 1, "trials": 80}
+
+
+def test_what_unperturbed_bases_do_as_well_is_no_help_of_replication(judge_extra):
+    claim = judge_extra(
+        "replication_helps", fake_settings.imbalance(natural=True), attacks=("convex_polytope",)
+    )
+    assert claim.verdict == "inconclusive" and claim.main.interval.estimate == 0.0
+    (raw,) = [part for part in claim.parts if "not net" in part.name]
+    assert raw.verdict == "reproduced" and not raw.decides and raw.interval.estimate == pytest.approx(0.5)
 
 
 def test_balanced_classes_say_nothing_about_replication(judge_extra):

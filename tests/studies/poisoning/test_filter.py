@@ -45,11 +45,35 @@ def test_a_random_defence_draws_anew_for_each_target(chain):
     chain.step("filter", "evicted", settings, **inputs, poisons="craft/poisons.safetensors")
     keep = load_file(chain.path("evicted/kept.safetensors"))["keep"][0]
     assert (~keep).sum(1).tolist() == [20, 20, 20] and not torch.equal(keep[0], keep[1])
+    control = load_file(chain.path("evicted/kept.safetensors"))["control"][0]
+    assert torch.equal(control, keep)  # the same draws, target by target
+
+
+def test_the_control_is_the_clean_set_behind_the_same_filter(chain):
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    images, labels = data.fine_tune()
+    features = embed(files.load(chain.path("victim/weights.safetensors")), images)
+    kept = load_file(chain.path("filter/kept.safetensors"))
+    assert kept["control"].shape == (3, 1, 200)
+    for variant, k in enumerate(kept["k"].tolist()):
+        by_hand = torch.as_tensor(DeepKNN(k=k).fit_predict(features, labels)) == 1
+        assert torch.equal(kept["control"][variant, 0], by_hand)
+
+
+def test_the_tie_rule_of_the_public_code_can_be_set(chain):
+    settings = {**chain.trials, **chain.knn, "k": 20, "sweep": [3, 60], "include_self": True}
+    inputs = {"data": "prepare/data.safetensors", "victim": "victim/weights.safetensors"}
+    found = []
+    for ties in ("keep", "smallest"):
+        own = settings | {"label_ties": ties}
+        chain.step("filter", f"ties_{ties}", own, **inputs, poisons="craft/poisons.safetensors")
+        found.append(load_file(chain.path(f"ties_{ties}/kept.safetensors"))["keep"])
+    assert not (found[1] & ~found[0]).any() and (found[0] & ~found[1]).any()  # it only drops more
 
 
 def test_imbalance_by_hand_and_copies_are_counted(chain, read_trials):
     """The target class cut to its first n images; with replication every class is as large as the largest again."""
-    settings = {**chain.trials, "defence": "deep_knn", "k": 30, "include_self": False, "class_sizes": [2, 7]}
+    settings = {**chain.trials, **chain.knn, "k": 30, "class_sizes": [2, 7]}
     inputs = {
         "data": "prepare/data.safetensors",
         "victim": "victim/weights.safetensors",
@@ -57,6 +81,7 @@ def test_imbalance_by_hand_and_copies_are_counted(chain, read_trials):
     }
     chain.step("filter", "imbalance", settings, {"setting": "imbalance"}, **inputs)
     kept = load_file(chain.path("imbalance/kept.safetensors"))
+    assert kept["control"].shape == (6, 1, 200)
     assert kept["class_size"].tolist() == [20, 20, 7, 7, 2, 2] and kept["replicated"].tolist() == [0, 1] * 3
     data = load_prepared(chain.path("prepare/data.safetensors"))
     images, labels = data.fine_tune()

@@ -10,7 +10,7 @@ from relearn.models import MODELS
 from relearn.params.reading import ParamsError
 from relearn.studies import parameters
 from relearn.studies.poisoning import params, params_studies
-from relearn.studies.poisoning.plan.poisons import FORM_OF, METHOD_OF
+from relearn.studies.poisoning.plan.poisons import FORM_OF, METHOD_OF, entry_of
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -43,7 +43,7 @@ def test_every_attack_of_a_study_has_its_section() -> None:
                 while get_origin(node) is not Literal:
                     node = get_args(node)[0]
                 named_in_studies |= set(get_args(node))
-    assert named_in_studies == set(params.Attacks.model_fields)
+    assert {entry_of(name) for name in named_in_studies} == set(params.Attacks.model_fields)
 
 
 def test_the_pool_may_be_all_fine_tuning_images_but_the_targets() -> None:

@@ -8,8 +8,10 @@ from safetensors.torch import load_file, save_file
 
 from relearn.data.arrays import load_prepared
 from relearn.measures.embed import embed
+from relearn.methods.deep_knn import DeepKNN
 from relearn.methods.transfer import fine_tune
 from relearn.models import files
+from relearn.studies.poisoning.steps.train import shares
 
 INPUTS = {"data": "prepare/data.safetensors", "victim": "victim/weights.safetensors"}
 
@@ -54,12 +56,14 @@ def test_with_all_poisons_dropped_all_targets_see_the_same_training(chain, read_
     data = load_prepared(chain.path("prepare/data.safetensors"))
     keep = torch.ones(1, 3, 200, dtype=torch.bool)
     keep[:, :, data.trials(**chain.trials).base_positions_in_fine_tune] = False
-    save_file({"keep": keep, "k": torch.tensor([0])}, tmp_path / "kept.safetensors")
+    control = torch.ones(1, 1, 200, dtype=torch.bool)
+    save_file({"keep": keep, "control": control, "k": torch.tensor([0])}, tmp_path / "kept.safetensors")
     inputs = {**INPUTS, "poisons": "craft/poisons.safetensors", "kept": str(tmp_path / "kept.safetensors")}
     chain.step("train", "dropped", chain.poisoned, **inputs)
     rows = read_trials(chain.path("dropped"))
     assert len({row["test_accuracy_frac"] for row in rows}) == 1
     assert {row["poisons_count"] for row in rows} == {"0"}
+    assert {row["poisons_fitted_frac"] for row in rows} == {""}  # none is left to be fitted
 
 
 def test_a_poison_outside_its_ball_is_a_failed_attack_with_its_reason(chain, read_trials, tmp_path):
@@ -95,6 +99,88 @@ def test_test_features_of_the_clean_run_give_the_same_numbers(chain, read_trials
     assert read_trials(chain.path("with_features")) == read_trials(chain.path("train"))
 
 
+def test_the_control_is_the_clean_run_behind_the_same_filter(chain, read_trials):
+    """Without a filter it is the clean run itself; with one, a head trained on what the filter keeps of the clean set."""
+    clean, poisoned = read_trials(chain.path("clean")), read_trials(chain.path("train"))
+    assert [row["control_predicted"] for row in poisoned] == [row["predicted"] for row in clean]
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    trials, victim = data.trials(**chain.trials), files.load(chain.path("victim/weights.safetensors"))
+    images, labels = data.fine_tune()
+    features = embed(victim, images)
+    recipe = {k: chain.fine_tuning[k] for k in ("epochs", "batch_size", "lr", "weight_decay")}
+    for number, k in enumerate((20, 3, 60)):
+        keep = torch.as_tensor(DeepKNN(k=k).fit_predict(features, labels) == 1).float()[:, None, None]
+        heads, _, _ = fine_tune(features[:, None], labels, keep, victim.head, milestones=(3,), **recipe)
+        alone = (embed(victim, trials.target_images) @ heads.weight[0, 0].T + heads.bias[0, 0]).argmax(1)
+        rows = [row for row in read_trials(chain.path("filtered")) if row["k"] == str(k)]
+        assert [int(row["control_predicted"]) for row in rows] == alone.tolist(), number
+        for row, found in zip(rows, alone.tolist(), strict=True):
+            assert int(row["control_success"]) == int(found == chain.trials["poison_class"])
+
+
+def test_what_a_victim_has_learned_of_its_set_and_of_the_poisons(chain, read_trials):
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    trials, victim = data.trials(**chain.trials), files.load(chain.path("victim/weights.safetensors"))
+    images, labels = data.fine_tune()
+    images[trials.base_positions_in_fine_tune] = load_file(chain.path("craft/poisons.safetensors"))[
+        "poisons"
+    ][2]
+    features, recipe = (
+        embed(victim, images),
+        {k: chain.fine_tuning[k] for k in ("epochs", "batch_size", "lr")},
+    )
+    heads, _, _ = fine_tune(
+        features[:, None], labels, torch.ones(len(labels), 1, 1), victim.head, milestones=(3,), **recipe
+    )
+    learned = (features @ heads.weight[0, 0].T + heads.bias[0, 0]).argmax(1) == labels
+    row = read_trials(chain.path("train"))[2]
+    assert float(row["train_accuracy_frac"]) == pytest.approx(float(learned.float().mean()))
+    poisons = learned[trials.base_positions_in_fine_tune].float().mean()
+    assert float(row["poisons_fitted_frac"]) == pytest.approx(float(poisons))
+    metrics = json.loads((chain.path("train") / "record.json").read_text())["metrics"]
+    rows = read_trials(chain.path("train"))
+    for name in ("train_accuracy_frac", "poisons_fitted_frac"):
+        assert metrics[name] == pytest.approx(sum(float(row[name]) for row in rows) / len(rows))
+
+
+def test_shares_count_kept_points_once_and_none_of_nothing():
+    learned = torch.tensor([True, True, False, False])[:, None, None].expand(4, 1, 3)
+    keep = torch.tensor([[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])[:, None]
+    assert shares(learned, keep) == [[0.5, 0.5, ""]]
+
+
+def test_a_head_in_training_mode_by_hand(chain, read_trials):
+    """Batches are normalised by their own statistics, the running ones move, and only the head learns."""
+    from torch.nn.functional import cross_entropy
+
+    settings = {**chain.poisoned, "train_mode": True, "epochs": 2, "batch_size": 200, "milestones": []}
+    chain.step("train", "train_mode", settings, **INPUTS, poisons="craft/poisons.safetensors")
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    trials = data.trials(**chain.trials)
+    images, labels = data.fine_tune()
+    poisoned = images.clone()
+    poisoned[trials.base_positions_in_fine_tune] = load_file(chain.path("craft/poisons.safetensors"))[
+        "poisons"
+    ][1]
+    found = []
+    for pixels in (poisoned, images):
+        net = files.load(chain.path("victim/weights.safetensors")).train()
+        adam = torch.optim.Adam(net.head.parameters(), lr=settings["lr"])
+        for _ in range(2):  # one batch an epoch
+            adam.zero_grad()
+            cross_entropy(net(pixels.float() / 255), labels).backward()
+            adam.step()
+        with torch.no_grad():
+            found.append(int(net.eval()(trials.target_images[1:2].float() / 255).argmax()))
+            right = (net(pixels.float() / 255).argmax(1) == labels).float().mean()
+        if pixels is poisoned:
+            fitted = float(right)
+    row = read_trials(chain.path("train_mode"))[1]
+    assert [int(row["predicted"]), int(row["control_predicted"])] == found
+    assert float(row["train_accuracy_frac"]) == pytest.approx(fitted, abs=0.011)
+    assert row["train_accuracy_frac"] != read_trials(chain.path("train"))[1]["train_accuracy_frac"]
+
+
 def test_end_to_end_by_hand(chain, read_trials):
     """Every layer moves, by Adam on the poisoned images, the batch statistics frozen."""
     from torch.nn.functional import cross_entropy
@@ -122,6 +208,10 @@ def test_end_to_end_by_hand(chain, read_trials):
         predicted = net(trials.target_images[1:].float() / 255).argmax(1)
     rows = read_trials(chain.path("whole"))
     assert len(rows) == 2 and int(rows[1]["predicted"]) == int(predicted)
+    with torch.no_grad():
+        learned = net(images.float() / 255).argmax(1) == labels
+    assert float(rows[1]["train_accuracy_frac"]) == pytest.approx(float(learned.float().mean()), abs=0.02)
+    assert float(rows[1]["poisons_fitted_frac"]) in (0.0, 0.5, 1.0)
     assert float(rows[1]["test_accuracy_frac"]) == pytest.approx(float(right), abs=0.04)
     after = net.state_dict()
     assert any(not torch.equal(before[name], after[name]) for name in before if name.startswith("stem"))

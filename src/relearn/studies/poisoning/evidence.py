@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -27,6 +28,41 @@ def victim_accuracies(evidence: Evidence, role: str = "victim") -> dict[str, flo
         if accuracy is not None:
             found[run.labels["architecture"]].append(accuracy)
     return {victim: min(values) for victim, values in found.items()}
+
+
+MIN_TRAIN_ACCURACY = 0.98
+MIN_POISONS_FITTED = 0.95
+
+
+def unfitted(evidence: Evidence, folders: Iterable[str]) -> list[str]:
+    """Victims behind these runs that have not fitted their fine-tuning set or the poisons in it, as reasons.
+
+    The paper's victims overfit: its proposition speaks of classifiers that classify every poison as labelled. A victim
+    that does not says nothing about an attack or a defence. Runs of other steps have no victim and are passed over.
+    """
+    wanted = set(folders)
+    names = {
+        "train_accuracy_frac": (MIN_TRAIN_ACCURACY, "its fine-tuning set"),
+        "poisons_fitted_frac": (MIN_POISONS_FITTED, "the poisons left in it"),
+    }
+    least: dict[tuple[str, str], float] = {}
+    unknown: set[str] = set()
+    for run in select(evidence.runs, {"step": "train"}):
+        if run.folder not in wanted or run.diverged:
+            continue
+        victim = run.labels["victim"]
+        if run.metrics.get("train_accuracy_frac") is None:
+            unknown.add(victim)
+        for name in names:
+            value = run.metrics.get(name)
+            if value is not None:
+                least[victim, name] = min(value, least.get((victim, name), 1.0))
+    reasons = [f"fit of {victim} to its fine-tuning set not measured" for victim in sorted(unknown)]
+    for (victim, name), value in sorted(least.items()):
+        needed, words = names[name]
+        if value < needed:
+            reasons.append(f"{victim} fits {100 * value:.1f}% of {words}, needs {100 * needed:.0f}%")
+    return reasons
 
 
 def black_box_victims(evidence: Evidence, attack: str, setting: str = "transfer") -> set[str]:

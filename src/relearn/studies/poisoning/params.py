@@ -36,6 +36,7 @@ from relearn.studies.poisoning.params_studies import Studies, Substitutes, Victi
 class Prepare(Section):
     dataset: Annotated[str, OneOf(DATASETS)]
     pretrain_per_class: SampleCount
+    pool_start: SampleCount
     fine_tune_per_class: SampleCount
     pool_per_class: SampleCount
 
@@ -47,12 +48,18 @@ class Prepare(Section):
 
     @check
     def _images(self) -> Iterator[Conflict]:
-        asked, most = self.pretrain_per_class + self.pool_per_class, MOST_FOR_TRAINING[self.dataset]
+        asked, most = self.pool_start + self.pool_per_class, MOST_FOR_TRAINING[self.dataset]
         if asked > most:
             yield (
-                "pretrain_per_class",
+                "pool_start",
                 f"found {asked} with pool_per_class added, allowed: at most {most} images a class of {self.dataset}",
             )
+
+    @check
+    def _pool(self) -> Iterator[Conflict]:
+        found, least = self.pool_start, self.pretrain_per_class
+        if found < least:
+            yield "pool_start", f"found {found}, allowed: at least pretrain_per_class = {least}"
 
 
 class Network(Section):
@@ -98,6 +105,7 @@ class Attack(Section):
     lr: Positive
     iterations: Steps
     dropout: bool
+    target_dropout: Literal["resampled", "fixed", "off"]
 
 
 class GradientMatching(Attack):
@@ -108,7 +116,7 @@ class WhiteBox(Section):
     eps: Annotated[float, Field(gt=0, le=1)]
     lr: Positive
     iterations: Steps
-    mu: Positive
+    mu_multiple: Positive
 
 
 class Watermark(WhiteBox):
@@ -143,6 +151,7 @@ class DeepKNN(Section):
     k: Count
     sweep: Annotated[list[Count], Unique, AfterValidator(ascending)]
     include_self: bool
+    label_ties: Literal["keep", "smallest"]
 
 
 class L2Outliers(Section):
@@ -171,6 +180,7 @@ class FineTuning(Section):
     lr: Positive
     weight_decay: NotNegative
     milestones: Milestones
+    train_mode: bool
 
     @check
     def _milestones(self) -> Iterator[Conflict]:
@@ -311,7 +321,7 @@ class Poisoning(Section):
     @check
     def _test_images(self) -> Iterator[Conflict]:
         own, dataset = self.prepare, self.prepare.dataset
-        most = images_for_testing(dataset, CLASSES * (own.pretrain_per_class + own.pool_per_class))
+        most = images_for_testing(dataset, CLASSES * (own.pool_start + own.pool_per_class))
         for key, found in (
             ("train.end_to_end.test_images", self.train.end_to_end.test_images),
             ("evaluate.pgd.images", self.evaluate.pgd.images),

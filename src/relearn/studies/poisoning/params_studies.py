@@ -80,7 +80,17 @@ class ImbalanceStudy(Section):
 
 class WhiteBoxStudy(Section):
     attacks: Annotated[
-        list[Literal["white_box_collision", "white_box_watermark"]], Unique0, AfterValidator(unique)
+        list[
+            Literal[
+                "white_box_feature_collision",
+                "white_box_convex_polytope",
+                "white_box_bullseye_polytope",
+                "white_box_collision",
+                "white_box_watermark",
+            ]
+        ],
+        Unique0,
+        AfterValidator(unique),
     ]
     victim: Architecture
 

@@ -8,7 +8,7 @@ from relearn.report.comparisons import Comparison, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.verdicts import shortcomings
 from relearn.studies.poisoning.claims import attacks, knn
-from relearn.studies.poisoning.evidence import victim_accuracies
+from relearn.studies.poisoning.evidence import unfitted, victim_accuracies
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "cp_beats_fc": attacks.cp_beats_fc,
@@ -27,6 +27,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Too few targets, victims or pairs, or victims of too low an accuracy."""
+    """Too few targets, victims or pairs, victims of too low an accuracy, or victims that have not fitted their set."""
     accuracies = victim_accuracies(evidence, comparison.role)
-    return shortcomings(comparison.pairs, accuracies, comparison.victims_needed)
+    found = shortcomings(comparison.pairs, accuracies, comparison.victims_needed)
+    return found + unfitted(evidence, comparison.runs)

@@ -6,7 +6,7 @@ is as good as its weakest comparison.
 
 from __future__ import annotations
 
-from relearn.report.comparisons import DIFFERENCE, Exact, Finding, finding, paired_difference
+from relearn.report.comparisons import DIFFERENCE, Comparison, Exact, Finding, finding, paired_difference
 from relearn.report.quantities import Evidence, Trial
 from relearn.report.runs import select
 from relearn.report.verdicts import Above, Below, Within
@@ -56,19 +56,26 @@ def cp_black_box(evidence: Evidence) -> Finding:
 
 
 def attack_is_invisible(evidence: Evidence) -> Finding:
-    """|test accuracy(poisoned) - test accuracy(unperturbed bases)| is within one point, for both attacks."""
+    """|test accuracy(poisoned) - test accuracy(unperturbed bases)| is within one point, for both attacks.
+
+    Judged where the attack succeeds (and its control does not): an attack that does nothing is invisible in any case. All
+    attacks stand beside it.
+    """
     clean = undefended(evidence, "test_accuracy", "clean")
-    return finding(
-        {
-            f"{attack} - unperturbed bases": paired_difference(
-                f"{attack} - unperturbed bases",
-                undefended(evidence, "test_accuracy", attack),
-                clean,
-                Within(-POINT, POINT),
+    parts: dict[str, Comparison | None] = {}
+    for attack in ATTACKS:
+        trials = undefended(evidence, "test_accuracy", attack)
+        works = evidence.effective("transfer", attack)
+        for words, chosen in (("that work", [t for t in trials if t.key in works]), ("all", trials)):
+            name = (
+                f"{attack} - unperturbed bases, attacks {words}"
+                if words != "all"
+                else f"{attack}, all attacks"
             )
-            for attack in ATTACKS
-        }
-    )
+            part = paired_difference(name, chosen, clean, Within(-POINT, POINT), decides=words != "all")
+            if part or words != "all":
+                parts[name] = part
+    return finding(parts)
 
 
 def dropout_transfers(evidence: Evidence) -> Finding:

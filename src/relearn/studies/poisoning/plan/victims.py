@@ -10,7 +10,7 @@ from relearn.methods import DEFENCES
 from relearn.models import module_of as network_module
 from relearn.studies.family import Cell, Family, Needs
 from relearn.studies.poisoning.plan.networks import Networks, victim_names
-from relearn.studies.poisoning.plan.poisons import HALF, Poisons, cell, entry_of
+from relearn.studies.poisoning.plan.poisons import HALF, WHITE_BOX, Poisons, cell, entry_of
 
 
 def victim_modules(victim: str, **_: str) -> list[str]:
@@ -55,7 +55,7 @@ class Victims:
 
     def knowledge_of(self, setting: str, attack: str, victim: str) -> str:
         """Gray box: the victim's architecture, but not its weights, is among the substitutes."""
-        if attack.startswith("white_box"):
+        if attack.startswith(WHITE_BOX):
             return "white_box"
         sets = self.own["pretrain"]["substitutes"]
         if setting == "end_to_end":

@@ -62,8 +62,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     poisons = quantise(crafted.poisons.nan_to_num(0.0), crafted.bases, settings["eps"]).cpu()
     centres = (crafted.bases * 255.0).round().byte().cpu()  # the bases, unless the attack starts elsewhere
     labels = data.fine_tune()[1]
+    known = run.labels.get("attack", settings["attack"]).startswith("white_box")
     threat = ThreatModel(
-        knowledge="white_box" if settings["attack"].startswith("white_box") else "transfer",
+        knowledge="white_box" if known else "transfer",
         eps=settings["eps"],
         poisons_count=settings["poisons"],
         class_count=int(labels.bincount().max()),

@@ -1,7 +1,8 @@
 """feature_plane: project the fine-tuning set under one attack onto a plane of the features of two classes.
 
-Settings: poison_class, target_class, poisons, targets, target (number of the trial, from 0), attack; k and include_self of
-Deep k-NN (include_self: false if left out). Inputs: data, victim, poisons. Output: trials.csv (target, x, y, kind, kept).
+Settings: poison_class, target_class, poisons, targets, target (number of the trial, from 0), attack; k, include_self
+and label_ties of Deep k-NN (the last two have its defaults if left out). Inputs: data, victim, poisons.
+Output: trials.csv (target, x, y, kind, kept).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     clean = embed(victim, images, precision=precision)
     points = poisoned_sets(clean, poisons[None], trials.base_positions_in_fine_tune)[0].cpu()
     target = embed(victim, trials.target_images[number : number + 1], precision=precision).cpu()
-    knn = DeepKNN(k=settings["k"], include_self=settings.get("include_self", False))
+    knn = DeepKNN(**{key: settings[key] for key in ("k", "include_self", "label_ties") if key in settings})
     kept = knn.fit_predict(points, labels) == 1
 
     is_poison = np.zeros(len(labels), dtype=bool)

@@ -2,7 +2,10 @@
 
 Settings: defence and its arguments, poison_class, target_class, poisons, targets, and for the imbalance study
 class_sizes. Inputs: data, victim, poisons. Outputs: kept.safetensors (keep (V, T, n) bool, or in the imbalance study int64, how
-many copies of a point are trained on; the chosen variant first; k (V,)) and trials.csv.
+many copies of a point are trained on; the chosen variant first; k (V,); control, as keep, of the clean set) and trials.csv.
+
+The control: the same defence filters the set with unperturbed bases, once for all targets, or for each target where the
+defence draws at random. What a victim does behind that is its own doing and no success of the attack.
 
 The variants: of Deep k-NN every k of its sweep; in the imbalance study (zhu2022, 2.3.5.2) every number of images that
 the target class is cut to, its first ones, without and with the replication of small classes; else one.
@@ -38,29 +41,33 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     poison_features = embed(victim, poisons.flatten(0, 1), precision=precision).unflatten(
         0, poisons.shape[:2]
     )
-    features = poisoned_sets(
-        embed(victim, images, precision=precision), poison_features, trials.base_positions_in_fine_tune
-    )
+    clean = embed(victim, images, precision=precision)
+    features = poisoned_sets(clean, poison_features, trials.base_positions_in_fine_tune)
+    features, targets = torch.cat([features, clean[None]]), len(features)  # the clean set is the last one
     defence = load(DEFENCES, settings["defence"])
     largest = int(labels.bincount().max())
     ks: list[int] = [0]
     extra: list[dict[str, Any]] = [{}]
     present = np.ones((1, len(labels)), dtype=bool)
     if "class_sizes" in settings:
-        keep, present, extra, tensors = _imbalance(defence, settings, features, labels)
+        keep, present, extra, tensors = _imbalance(_knn(defence, settings), settings, features, labels)
         ks = [settings["k"]] * len(extra)
     elif settings["defence"] == "deep_knn":
         ks = [settings["k"], *(k for k in settings["sweep"] if k != settings["k"])]
-        detector = defence(k=settings["k"], include_self=settings["include_self"])
-        keep = np.stack([detector.sweep(one, labels, ks) == 1 for one in features], axis=1)  # (V, T, n)
+        detector = _knn(defence, settings)
+        keep = np.stack([detector.sweep(one, labels, ks) == 1 for one in features], axis=1)  # (V, T + 1, n)
         tensors, extra = {}, [{} for _ in ks]
         present = np.ones((len(ks), len(labels)), dtype=bool)
     else:
         arguments = {k: v for k, v in settings.items() if k in defence().get_params()}
-        keep = np.stack(
-            [_each(defence, arguments, run.seed, t).fit_predict(x, labels) for t, x in enumerate(features)]
-        )[None]
-        keep, tensors = keep == 1, {}
+        draws = "seed" in defence().get_params()
+        twins = clean.expand(targets, *clean.shape) if draws else clean[None]
+        answers = [
+            _each(defence, arguments, run.seed, t).fit_predict(x, labels)
+            for sets in (features[:targets], twins)
+            for t, x in enumerate(sets)
+        ]
+        keep, tensors = np.stack(answers)[None] == 1, {}
 
     is_poison = np.zeros(len(labels), dtype=bool)
     is_poison[trials.base_positions_in_fine_tune.numpy()] = True
@@ -84,21 +91,30 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
                 }
             )
     chosen = [row for row in rows if row["chosen"]]
-    kept = torch.from_numpy(np.ascontiguousarray(keep))
-    save_file({"keep": kept, "k": torch.tensor(ks), **tensors}, run.output("kept.safetensors"))
+    kept, control = (
+        torch.from_numpy(np.ascontiguousarray(part)) for part in (keep[:, :targets], keep[:, targets:])
+    )
+    tensors |= {"keep": kept, "control": control, "k": torch.tensor(ks)}
+    save_file(tensors, run.output("kept.safetensors"))
     run.finish(
         {
             "poisons_removed_frac": sum(r["poisons_removed"] for r in chosen)
             / sum(r["poisons"] for r in chosen),
             "clean_removed_frac": sum(r["clean_removed"] for r in chosen) / sum(r["clean"] for r in chosen),
             "mcc": sum(r["mcc"] for r in chosen) / len(chosen),
+            "control_removed_frac": 1
+            - float((control[0] > 0).float()[:, torch.from_numpy(present[0])].mean()),
             "targets_count": len(chosen),
         },
         trials=(list(rows[0]), [list(row.values()) for row in rows]),
     )
 
 
-def _imbalance(defence, settings: dict, features, labels):
+def _knn(defence, settings: dict):
+    return defence(**{key: settings[key] for key in ("k", "include_self", "label_ties")})
+
+
+def _imbalance(detector, settings: dict, features, labels):
     """Deep k-NN on sets whose target class has lost images: copies kept (V, T, n), who is there (V, n), rows, tensors."""
     import numpy as np
     import torch
@@ -108,7 +124,6 @@ def _imbalance(defence, settings: dict, features, labels):
     own = labels.numpy()
     rank = np.flatnonzero(own == settings["target_class"])
     sizes = sorted({*settings["class_sizes"], len(rank)}, reverse=True)  # the balanced set first
-    detector = defence(k=settings["k"], include_self=settings["include_self"])
     replicate = load(REPLICATIONS, settings["defence"])
     keeps, presents, extra = [], [], []
     for size in sizes:
