@@ -96,9 +96,12 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
             "lr": own["train"]["lr"] * size["lr"],
             "weight_decay": size["weight_decay"],
             "average": size["average"],
+            "betas": size["betas"],
         }
         if suite == "ablation":
-            arguments = {**arguments, **BASE, **CHANGES[variant]}
+            base = grid["ablation"]["base"]
+            numbers = {"alpha": base["alpha"], "drop_path_rate": base["drop_path"]}
+            arguments = {**arguments, **BASE, **numbers, **CHANGES[variant]}
             changed["epochs"] = grid["ablation"]["epochs"]
             if variant == "warmup":
                 changed["warmup_epochs"] = grid["ablation"]["warmup_epochs"]
