@@ -87,10 +87,29 @@ TRAINED = {
 """What `train_vision` writes."""
 
 
-def recipe(params: Mapping[str, Any], study: str, train: Mapping[str, Any], **own: Any) -> dict[str, Any]:
-    """Settings of `train_vision` from a recipe of params.yaml; ``own`` takes precedence. In params.yaml 0 means none."""
+AVERAGED = {"averaged": "averaged.safetensors"}
+"""What `train_vision` writes besides, where its settings have ``average_file``."""
+
+
+def recipe(
+    params: Mapping[str, Any],
+    study: str,
+    train: Mapping[str, Any],
+    *,
+    folder: bool | None = None,
+    **own: Any,
+) -> dict[str, Any]:
+    """Settings of `train_vision` from a recipe of params.yaml; ``own`` takes precedence. In params.yaml 0 means none.
+
+    Args:
+        params: all parameters.
+        study: whose images it trains on.
+        train: the recipe.
+        folder: whether it trains on ImageNet's folder; None: where the study's images are.
+        own: keys of the recipe with other values.
+    """
     merged = {**train, **own}
-    folder = from_folder(params, study)
+    folder = from_folder(params, study) if folder is None else folder
     size = params[study]["images"]["size"]
     augment = {
         "magnitude": merged["randaugment"],

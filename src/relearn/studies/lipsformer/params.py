@@ -295,7 +295,10 @@ class LipsFormer(Section):
         averages = {name: size.average for name, size in self.grid.sizes}
         if any(averages.values()) and not all(averages.values()):
             name = next(name for name, average in averages.items() if not average)
-            yield f"grid.sizes.{name}.average", "found 0, allowed: above 0, as of the other sizes (or 0 of all)"
+            yield (
+                f"grid.sizes.{name}.average",
+                "found 0, allowed: above 0, as of the other sizes (or 0 of all)",
+            )
         if self.retest.average and self.retest.networks and not all(averages.values()):
             yield "retest.average", "found true, allowed: false where grid.sizes.*.average is 0"
 

@@ -38,7 +38,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         cells=[{"protocol": name} for name in own["examine"] if name != "activations"],
         seeds=seeds,
         settings=lambda protocol: {"protocol": protocol, **own["examine"][protocol]},
-        modules=THEOREMS,
+        modules=[*THEOREMS, "relearn.models.lipsformer"],
         outputs={"cases": "cases.csv"},
         needs=theorem_needs,
         constraints={"protocol": "(?!activations)[a-z_0-9]+"},
@@ -110,8 +110,13 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
             if not variant.startswith("LipsFormer-"):
                 changed["warmup_epochs"] = grid["pairs"]["warmup_epochs"]
         recipe = vision.recipe(params, STUDY, own["train"], **changed)
-        return {"network": {"name": name, **arguments}, **recipe}
+        return {
+            "network": {"name": name, **arguments},
+            **recipe,
+            **({"average_file": True} if recipe["ema"] else {}),
+        }
 
+    averaged = all(size["average"] for size in grid["sizes"].values())
     cells = [{"suite": "ablation", "variant": name} for name in grid["ablation"]["variants"]]
     cells += [{"suite": "pairs", "variant": name} for name in grid["pairs"]["networks"]]
     return Family(
@@ -124,7 +129,7 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
         inputs={"data": vision.images_path(params, scale, STUDY)},
         settings=settings,
         modules=lambda suite, variant: vision.modules_behind(params, STUDY, network_of(suite, variant)[0]),
-        outputs=vision.TRAINED,
+        outputs=vision.TRAINED | (vision.AVERAGED if averaged else {}),
         needs=vision.training_needs(params, STUDY),
         constraints={"suite": "ablation|pairs"},
     )
@@ -144,7 +149,11 @@ def _evaluate_imagenet(params: Mapping[str, Any], scale: str, train: Family) -> 
         folder="{variant}",
         cells=[{"variant": name} for name in own["networks"]],
         seeds=params[STUDY]["seeds"],
-        inputs={"weights": train.files["network"].replace("{suite}", "pairs")},
+        inputs={
+            "weights": train.files["averaged" if own["average"] and own["networks"] else "network"].replace(
+                "{suite}", "pairs"
+            )
+        },
         settings=lambda variant: {
             "network": {"name": name_of(variant)},
             "classes": 1000,
