@@ -49,7 +49,8 @@ def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> f
     :math:`\sigma_1^2`. The iteration ends when :math:`\|A x - \theta x\| \le \text{tolerance} \cdot \theta` for θ's vector x. The
     result is a lower estimate: some singular value lies within half the tolerance of it, relatively. That this is the largest one, no
     residual can tell. With 3e-3 the second one was taken for it in 5 of the 89 maps of LipsFormer-Swin-T, which then started up to
-    0.4% above 1 (of small maps up to 2.3%); with 3e-5 all maps of six networks are within 3e-7. Random matrices need 20 to 50 products; plain power iteration
+    0.4% above 1 (of small maps up to 2.3%); with 3e-5 all maps of six networks are within 3e-7. Random matrices need 20 to 50
+    products; plain power iteration
     (:func:`~relearn.maths.norms.spectral_norm`) needs hundreds.
 
     Raises:

@@ -85,6 +85,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 def _train(params: Mapping[str, Any], scale: str) -> Family:
     own = params[STUDY]
     grid = own["grid"]
+    averaged = all(size["average"] for size in grid["sizes"].values())
 
     def network_of(suite: str, variant: str) -> tuple[str, dict[str, Any]]:
         return pyramid(ABLATED if suite == "ablation" else variant, own["network"])
@@ -113,10 +114,9 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
         return {
             "network": {"name": name, **arguments},
             **recipe,
-            **({"average_file": True} if recipe["ema"] else {}),
+            **({"average_file": True} if averaged else {}),
         }
 
-    averaged = all(size["average"] for size in grid["sizes"].values())
     cells = [{"suite": "ablation", "variant": name} for name in grid["ablation"]["variants"]]
     cells += [{"suite": "pairs", "variant": name} for name in grid["pairs"]["networks"]]
     return Family(

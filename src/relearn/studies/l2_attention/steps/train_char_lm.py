@@ -1,7 +1,8 @@
 """train_char_lm: train a character language model with one kind of attention (or an LSTM) and measure its NLL.
 
 Settings: the model: attention (dp | l2 | l2_tied | l2_matched | contractive | lstm), layers, dim, heads, ffn, dropout, norm,
-init_scale, glorot, small_start (optional, of dp: a control), max_length (characters of the longest line; the network reads one position more, the start symbol);
+init_scale, glorot, small_start (optional, of dp: a control),
+max_length (characters of the longest line; the network reads one position more, the start symbol);
 the recipe: steps, batch_size (lines), schedule (inverse_sqrt | constant), lr or gamma (``lr`` = gamma / sqrt(dim warmup_steps)),
 warmup_steps, betas, adam_eps (default 1e-8), clip_norm (null: no clipping), diverged_above (a loss in nats above which the run ends as
 diverged; without it only a loss that is not finite does so); evaluations (their number, evenly spaced, the last one at the end).
