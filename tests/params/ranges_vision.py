@@ -45,7 +45,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.grid.sizes.T.average": SHARE,
     f"{Q}.grid.ablation.epochs": COUNT,
     f"{Q}.grid.ablation.variants": ([[], ["base", "alpha_0.4"]], [["alpha_0.2"], ["base", "base"], "base"]),
-    f"{Q}.grid.pairs.networks": ([[], ["CSwin-B", "LipsFormer-Swin-L"]], [["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"]),
+    f"{Q}.grid.pairs.networks": (
+        [[], ["CSwin-B", "LipsFormer-Swin-L"]],
+        [["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"],
+    ),
     f"{Q}.throughput.networks": ([[], ["LipsFormer-Swin-B"]], [["Swin-T"], "LipsFormer-Swin-B"]),
     f"{Q}.throughput.size": ([32, 224], [31, 56.0]),
     f"{Q}.throughput.pairs": COUNT,

@@ -19,8 +19,8 @@ The learning rate rises during the warm-up and then follows its schedule to the 
 images in the same order with the same augmentation, whatever the network.
 
 Metrics: acc_frac, accbest_frac and ema_acc_frac are accuracies on the test images (last, best, of the averaged weights);
-lr is the peak learning rate;
-train_loss_nats is the mean over the last epoch, with its mixtures and smoothing, loss_first_nats over the first;
+lr is the peak learning rate, rates_count among
+how many it was chosen; train_loss_nats is the mean over the last epoch, with its mixtures and smoothing, loss_first_nats over the first;
 branch_cv_ratio and branch_cv_start_ratio: the coefficient of variation over layers of the ratio of branch to stream, averaged over
 attention and MLP; epoch_s: mean time of an epoch of this process without evaluations (CPU time on a CPU, wall time on a GPU).
 A run that diverges (loss or outputs not finite, loss beyond 10 ln C) keeps the best accuracy before, or else that of the best constant
@@ -164,6 +164,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             **summary(rows, test_labels),
             **{key: value for key, value in measured.items() if value is not None},
             "lr": float(rate),
+            "rates_count": float(len(inputs.get("rates") or [None])),
             "steps_count": float(fitted.steps),
             "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
         },
