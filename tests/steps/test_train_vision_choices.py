@@ -33,7 +33,7 @@ def test_held_out_images_are_tested_on_and_not_trained_on(runs: Runs) -> None:
     expected = torch.cat([whole.images.flatten(1), whole.labels[:, None]], 1).tolist()
     assert seen == sorted(map(tuple, expected))
     assert torch.equal(split.test_images, whole.images[::10])  # evenly spaced, so of every class
-    with pytest.raises(ValueError, match="held_out: found 0.001 of 200 images"):
+    with pytest.raises(ValueError, match=r"held_out: found 0\.001 of 200 images"):
         runs.task(held_out=0.001)
 
 
