@@ -71,3 +71,11 @@ def test_precisions_meta_and_refusals() -> None:
         spectral_normal_(torch.empty(3))
     with pytest.raises(ValueError, match=r"shape \(3, 0\)"):
         largest_singular_value(torch.empty(3, 0))
+
+
+@pytest.mark.parametrize("seed", [92, 127])
+def test_the_second_singular_value_is_not_taken_for_the_first(seed: int) -> None:
+    """A loose residual is met by the second one of these two draws, 1.3% and 2.3% below the first."""
+    matrix = torch.randn(192, 96, generator=torch.Generator().manual_seed(seed))
+    assert largest_singular_value(matrix) == pytest.approx(exact(matrix), rel=1e-5)
+    assert largest_singular_value(matrix, tolerance=3e-3) < 0.99 * exact(matrix)

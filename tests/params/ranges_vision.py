@@ -17,7 +17,18 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.network.width": ([0.125, 0.25], [0, 4.5]),
     f"{Q}.network.patch_size": ([1, 2], [0, 1.5]),
     f"{Q}.train.optimizer": (["adamw", "sgd"], ["adam", 1]),
-    f"{Q}.train.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{Q}.grid.sizes.L.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{T}.train.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{Q}.train.momentum": SHARE,
+    **{f"{study}.train.randaugment_operations": ([1, 14], [0, 15, 2.0]) for study in STUDIES},
+    f"{Q}.grid.ablation.base.alpha": POSITIVE,
+    f"{Q}.grid.ablation.base.drop_path": SHARE,
+    f"{T}.tuning.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0, 1.0], 1.0]),
+    f"{T}.tuning.held_out": ([0.1, 0.5], [0, 0.6, 1]),
+    f"{T}.tuning.epochs": COUNT,
+    f"{Y}.network.maps": (["deit"], ["he", 1]),
+    f"{Y}.grid.pretrained": ([[]], [["l2_gp"], ["lrsa_gp", "lrsa_gp"], "lrsa_gp"]),
+    f"{Y}.grid.optimisers.depth_12_pretraining.lr": POSITIVE,
     f"{Q}.train.batch_size": ([2], [1, 2.5]),
     f"{Q}.train.clip_norm": NOT_NEGATIVE,
     f"{Q}.train.label_smoothing": SHARE,
@@ -34,14 +45,17 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.grid.sizes.T.average": SHARE,
     f"{Q}.grid.ablation.epochs": COUNT,
     f"{Q}.grid.ablation.variants": ([[], ["base", "alpha_0.4"]], [["alpha_0.2"], ["base", "base"], "base"]),
-    f"{Q}.grid.pairs.networks": ([[], ["CSwin-T", "Swin-B"]], [["CSwin-S"], ["Swin-T", "Swin-T"], "Swin-T"]),
+    f"{Q}.grid.pairs.networks": (
+        [[], ["CSwin-B", "LipsFormer-Swin-L"]],
+        [["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"],
+    ),
     f"{Q}.throughput.networks": ([[], ["LipsFormer-Swin-B"]], [["Swin-T"], "LipsFormer-Swin-B"]),
     f"{Q}.throughput.size": ([32, 224], [31, 56.0]),
     f"{Q}.throughput.pairs": COUNT,
-    f"{Q}.retest.networks": ([[], ["CSwin-T"]], [["CSwin-S"], ["Swin-T", "Swin-T"], "Swin-T"]),
+    f"{Q}.retest.networks": ([[], ["LipsFormer-CSwin-B"]], [["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"]),
     f"{Q}.retest.crop_ratio": ([0.5, 1], [0, 1.1]),
     f"{Q}.retest.interpolation": (["lanczos"], ["nearest", 1]),
-    f"{Q}.retest.average": ([True], [1, "yes"]),
+    f"{Q}.retest.average": ([False, True], [1, "yes"]),
     f"{T}.network.dim": ([3, 24], [1, 3.0]),
     f"{T}.network.start_std": POSITIVE,
     f"{Y}.network.position_std": POSITIVE,
@@ -73,7 +87,8 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = []
 for study in STUDIES:
     images, patch = f"{study}.images.train_per_class", f"{study}.network.patch_size"
     cifar = {f"{study}.images.dataset": "cifar10"}
-    imagenet = {f"{study}.images.dataset": "imagenet"}
+    size = f"{study}.images.size"
+    imagenet = {f"{study}.images.dataset": "imagenet", size: 224}
     tested = f"{study}.train.test_images"
     batch = f"{study}.grid.optimisers.depth_6.batch_size" if study == Y else f"{study}.train.batch_size"
     few = {f"{Y}.uncertainty.images": 2} if study == Y else {}
@@ -82,6 +97,8 @@ for study in STUDIES:
         ({images: 130}, {images: 1}, images),
         ({**cifar, images: 5000}, {**cifar, images: 5001}, images),
         ({**imagenet, images: 0}, {**imagenet, images: 130}, images),
+        ({**imagenet, images: 0}, {**imagenet, images: 0, size: 0}, size),
+        ({size: 16, patch: 4}, {size: 15, patch: 4}, patch),
         ({patch: 4}, {patch: 3}, patch),
         ({batch: 1300}, {batch: 1301}, batch),
         ({tested: 497}, {tested: 498}, tested),
@@ -107,5 +124,21 @@ RULES += [
         {f"{Q}.grid.pairs.warmup_epochs": 4},
         f"{Q}.grid.pairs.warmup_epochs",
     ),
+    (
+        {f"{Q}.retest.networks": ["Swin-T"], f"{Q}.retest.average": False},
+        {f"{Q}.retest.networks": ["Swin-T"], f"{Q}.retest.average": True},
+        f"{Q}.retest.average",
+    ),
+    (
+        {f"{T}.tuning.rates": [1.0e-3, 2.0e-3], f"{T}.tuning.epochs": 1},
+        {f"{T}.tuning.rates": [1.0e-3, 2.0e-3], f"{T}.tuning.epochs": 1, f"{T}.train.warmup_epochs": 2},
+        f"{T}.tuning.epochs",
+    ),
+    (
+        {f"{Y}.grid.pretrained": ["lrsa_gp"], f"{Y}.images.size": 8},
+        {f"{Y}.grid.pretrained": ["lrsa_gp"], f"{Y}.images.size": 0},
+        f"{Y}.images.size",
+    ),
+    ({f"{T}.tuning.rates": [1.0e-3, 2.0e-3]}, {f"{T}.tuning.rates": [1.0e-3]}, f"{T}.tuning.rates"),
     ({f"{Y}.uncertainty.images": 497}, {f"{Y}.uncertainty.images": 498}, f"{Y}.uncertainty.images"),
 ]

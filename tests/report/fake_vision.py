@@ -29,6 +29,8 @@ RESIDUAL = (
     *("rezero", "rezero_epsilon", "skip_init", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm"),
     "rezero_deit",
 )  # fmt: skip
+STEPS = 62_500.0  # of table 3
+WIDE = {"network": {"embed_dim": 64, "depths": [1, 2, 21, 1]}}  # LipsFormer-CSwin-T as published
 PAIRS = {"Swin-T": 0.60, "Swin-S": 0.62, "LipsFormer-Swin-T": 0.66, "LipsFormer-Swin-S": 0.68}
 PAIRS |= {"LipsFormer-Swin-B": 0.70, "CSwin-T": 0.64, "LipsFormer-CSwin-T": 0.69}
 
@@ -54,11 +56,12 @@ def write_run(
     *,
     seed: int = 0,
     outcome: str = "ok",
+    settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """One record below ``root/runs/<study>/<step>/<place>/seed<seed>``."""
     out = root / "runs" / study / step / place / f"seed{seed}"
     named = {"study": study, "paper": PAPERS[study], "step": step, "labels": labels, "scale": "mini"}
-    with Run(out, **named, seed=seed, settings={}) as run:
+    with Run(out, **named, seed=seed, settings=settings or {}) as run:
         for name, rows in files.items():
             run.output(name).write_bytes(text_of(rows) if rows else b"epoch,stage,alpha_mean,alpha_std\n")
         failed = outcome != "ok"
@@ -135,7 +138,7 @@ def classify(root: Path, study: str, labels: Mapping[str, str], accuracy: float 
         "accbest_frac": shown,
         "train_loss_nats": 2.3 - shown,
     }
-    metrics |= {"ema_acc_frac": accuracy, "epoch_s": 2.0, "steps_count": 120.0}
+    metrics |= {"ema_acc_frac": accuracy, "epoch_s": 2.0, "steps_count": STEPS, "rates_count": 3.0}
     metrics |= more.pop("metrics", {})
     rows = more.pop("rows", None)
     files = {"history.csv": history(shown, outcome) if rows is None else rows, **more.pop("files", {})}
@@ -144,7 +147,8 @@ def classify(root: Path, study: str, labels: Mapping[str, str], accuracy: float 
 
 
 def ablation(root: Path, variant: str, accuracy: float | None, **more: Any) -> Path:
-    return classify(root, "lipsformer", {"suite": "ablation", "variant": variant}, accuracy, **more)
+    labels = {"suite": "ablation", "variant": variant}
+    return classify(root, "lipsformer", labels, accuracy, **{"settings": WIDE, **more})
 
 
 def pair(root: Path, network: str, accuracy: float | None, **more: Any) -> Path:

@@ -36,6 +36,7 @@ from relearn.studies.lrformer.steps import check_theorems as lrformer
 
 SPREADS = [1.0, 100.0]
 SIZES = {"lengths": [2, 4], "dims": [2]}
+NO_NETWORK: dict[str, Any] = {"networks": [], "iterations": 1}
 SETTINGS: dict[str, dict[str, Any]] = {
     "theorem_3_1": {**SIZES, "heads": 2, "spreads": SPREADS},
     "lemma_f_1": {**SIZES, "spreads": SPREADS},
@@ -50,9 +51,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "batch": 3,
         "bins": 9,
     },
-    "theorem_1": {**SIZES, "heads": 1, "taus": [2.0], "spreads": [1.0], "steps": 2},
-    "theorem_2": {"blocks": [1], "lengths": [2], "dims": [2], "heads": 1, "tau": 2.0, "eps": [1.0]},
-    "spectral_start": {"channels": [4], "size": 8},
+    "theorem_1": {**SIZES, "heads": 1, "taus": [2.0], "spreads": [1.0], "steps": 2, **NO_NETWORK},
+    "theorem_2": {
+        "blocks": [1],
+        "lengths": [2],
+        "dims": [2],
+        "heads": 1,
+        "tau": 2.0,
+        "eps": [1.0],
+        **NO_NETWORK,
+    },
+    "spectral_start": {"channels": [4], "size": 8, "networks": []},
     "activations": {"pairs": 20, "reach": 4.0, "points": 9},
     "layer_norm": {"dims": [2, 3], "eps": 1e-3, "spreads": [1.0]},
     "lrsa": {"lengths": [2], "dims": [2], "spreads": [1.0, 0.1], "draws": 2},
@@ -112,7 +121,8 @@ BOUNDED = {  # protocol: the columns of the bound that holds and of the printed 
 def test_the_table_is_the_measures_and_the_counts_are_the_tables(tmp_path, protocol):
     done = step(tmp_path / "a", protocol)
     rows, metrics = rows_of(tmp_path / "a/cases.csv"), done["metrics"]
-    assert tuple(rows[0]) == MODULES[protocol].COLUMNS and done["outcome"] == "ok"
+    of_networks = ("network",) if "networks" in SETTINGS[protocol] else ()
+    assert tuple(rows[0]) == (*MODULES[protocol].COLUMNS, *of_networks) and done["outcome"] == "ok"
     assert metrics["cases_count"] == len(rows) == metrics["holds_count"]
     assert {row["holds"] for row in rows} == {"1"}
     if "printed_holds" in rows[0]:

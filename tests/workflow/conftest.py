@@ -96,7 +96,7 @@ FEW: dict[str, Any] = {
             **{name: [1] for name in ("lstm", "dp", "l2_tied")},
             **{name: [2] for name in ("l2", "l2_matched", "contractive")},
         },
-        "fixed": {"dp": [2], "l2_tied": [2], "contractive": [2]},
+        "fixed": {"dp": [2], "dp_l2_start": [2], "l2_tied": [2], "contractive": [2]},
     },
     "l2_attention.figure_2.lengths": [100, 1000],
     "l2_attention.figure_7.lengths": [10],
@@ -106,6 +106,9 @@ FEW: dict[str, Any] = {
     "lipsformer.count.networks": ["Swin-T", "CSwin-T", "LipsFormer-Swin-T"],
     "lipsformer.grid.ablation.variants": ["base", "warmup"],
     "lipsformer.grid.pairs.networks": ["Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B", "CSwin-T"],
+    **{
+        f"lipsformer.grid.sizes.{size}.average": 0.9 for size in "TSBL"
+    },  # so that the average can be tested again
     "lipsformer.retest.networks": ["CSwin-T"],
     "layer_scale.grid.depths": [12],
     "layer_scale.grid.residuals": ["pre_norm", "fixup", "rezero_epsilon"],

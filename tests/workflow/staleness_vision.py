@@ -36,6 +36,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         (f"{study}.images.dataset", of(study) | {PREPARE[study]}, [f"{PREPARE[study]}/*", *trained(study)])
         for study in STUDIES
     ),
+    *((f"{study}.images.size", {CLASSIFY[study]}, trained(study)) for study in STUDIES),
     *((f"{study}.images.*", {PREPARE[study]}, [f"{PREPARE[study]}/*", *trained(study)]) for study in STUDIES),
     (f"{Y}.network.lrsa_alpha", {CLASSIFY[Y]}, trained(Y, "lrsa_*")),
     (f"{Y}.network.gp.*", {CLASSIFY[Y]}, trained(Y, "*_gp/*")),
@@ -52,7 +53,11 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {CLASSIFY[T]},
         [*trained(T, "residual/*"), *trained(T, "class_token/*")],
     ),
+    # of RandAugment, which is not there
+    *((f"{study}.train.randaugment_operations", {CLASSIFY[study]}, []) for study in STUDIES),
     *((f"{study}.train.*", {CLASSIFY[study]}, trained(study)) for study in STUDIES),
+    (f"{T}.tuning.rates", {CLASSIFY[T], "render"}, trained(T)),
+    (f"{T}.tuning.*", {CLASSIFY[T]}, []),  # without rates there is no tuning
     (
         f"{Q}.grid.sizes.T.drop_path",
         {CLASSIFY[Q]},
@@ -65,6 +70,9 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{Q}.grid.sizes.S.*", {CLASSIFY[Q]}, trained(Q, "pairs/LipsFormer-Swin-S/*")),
     (f"{Q}.grid.sizes.B.*", {CLASSIFY[Q]}, trained(Q, "pairs/LipsFormer-Swin-B/*")),
+    (f"{Q}.grid.sizes.L.*", {CLASSIFY[Q]}, []),  # no such network there
+    (f"{Q}.grid.ablation.base.alpha", {CLASSIFY[Q]}, trained(Q, "ablation/*")),
+    (f"{Q}.grid.ablation.base.drop_path", {CLASSIFY[Q]}, trained(Q, "ablation/*")),
     (f"{Q}.grid.ablation.epochs", {CLASSIFY[Q]}, trained(Q, "ablation/*")),
     (f"{Q}.grid.ablation.warmup_epochs", {CLASSIFY[Q]}, trained(Q, "ablation/warmup/*")),
     (f"{Q}.grid.ablation.variants", {CLASSIFY[Q], "render"}, trained(Q, "ablation/conv_a/*")),
@@ -88,6 +96,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{T}.grid.class_tokens.*", {CLASSIFY[T]}, trained(T, "class_token/*")),
     (f"{Y}.grid.depths", {*of(Y), "render"}, ["render"]),  # one less
     (f"{Y}.grid.variants", {*of(Y), "render"}, trained(Y, "dot_gp/*")),
+    (f"{Y}.grid.optimisers.depth_12_pretraining.*", {CLASSIFY[Y]}, []),  # nothing is pre-trained there
     *(
         (f"{Y}.grid.optimisers.depth_{depth}.*", {CLASSIFY[Y]}, trained(Y, f"*/depth{depth}/*"))
         for depth in (6, 12)
@@ -111,7 +120,10 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
         if study != Q or key == "label_smoothing"
     },
     f"{Q}.grid.sizes.*.drop_path": lambda n: n / 2,
-    f"{Q}.grid.sizes.*.average": lambda n: 0.9,
+    f"{Q}.grid.sizes.*.average": lambda n: 0.8,
+    **{f"{study}.images.size": lambda n: 16 for study in STUDIES},
+    f"{T}.tuning.rates": lambda rates: [1.0e-3, 2.0e-3],
+    f"{Y}.network.maps": lambda name: {"xavier": "deit", "deit": "xavier"}[name],
     f"{Q}.grid.ablation.variants": lambda names: [*names, "conv_a"],
     f"{Q}.grid.pairs.networks": lambda names: [*names, "LipsFormer-CSwin-T"],
     f"{Q}.throughput.networks": lambda names: [*names, "LipsFormer-Swin-B"],
@@ -130,6 +142,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{Y}.uncertainty.sets": lambda names: names[:-1],
     f"{Y}.uncertainty.distances": lambda values: values[:-1],
 }
+FIXED = {f"{Y}.grid.pretrained"}  # pre-trains on ImageNet, which the scratch checkout does not have
 QUICK = {
     f"{Q}.train.label_smoothing",
     f"{Q}.grid.ablation.variants",

@@ -304,7 +304,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
 FLIPS |= gradinit.FLIPS | l2_attention.FLIPS | lipsformer.FLIPS | vision.FLIPS
 FLIPS |= long_short.FLIPS | freelb.FLIPS
 FIXED = {"scale", f"{S}.overlap.attack"}  # scale has a test of its own; of the other there is one value
-FIXED |= long_short.FIXED
+FIXED |= long_short.FIXED | vision.FIXED
 
 # One of each kind for every run of the tests; all the others are slow together.
 QUICK = {

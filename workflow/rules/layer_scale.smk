@@ -20,6 +20,23 @@ use rule run as layer_scale_prepare_images with:
         **words_of(LAYER_SCALE["prepare_images"]),
 
 
+# Shorter trainings at several learning rates, tested on held-out training images.
+use rule run as layer_scale_tune_vision with:
+    input:
+        **inputs_of(LAYER_SCALE["tune_vision"]),
+    output:
+        **LAYER_SCALE["tune_vision"].files,
+    log:
+        LAYER_SCALE["tune_vision"].log,
+    wildcard_constraints:
+        **LAYER_SCALE["tune_vision"].constraints,
+    threads: LAYER_SCALE["tune_vision"].needs.threads
+    resources:
+        **needs_of(LAYER_SCALE["tune_vision"]),
+    params:
+        **words_of(LAYER_SCALE["tune_vision"]),
+
+
 # Each network, trained on the images and measured before and after.
 use rule run as layer_scale_train_vision with:
     input:

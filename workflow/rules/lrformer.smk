@@ -32,6 +32,21 @@ use rule run as lrformer_check_theorems with:
         **words_of(LRFORMER["check_theorems"]),
 
 
+# Networks pre-trained on ImageNet's folder.
+use rule run as lrformer_pretrain_vision with:
+    input:
+        **inputs_of(LRFORMER["pretrain_vision"]),
+    output:
+        **LRFORMER["pretrain_vision"].files,
+    log:
+        LRFORMER["pretrain_vision"].log,
+    threads: LRFORMER["pretrain_vision"].needs.threads
+    resources:
+        **needs_of(LRFORMER["pretrain_vision"]),
+    params:
+        **words_of(LRFORMER["pretrain_vision"]),
+
+
 # Each network, trained on the images and measured before and after.
 use rule run as lrformer_train_vision with:
     input:

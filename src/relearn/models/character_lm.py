@@ -80,6 +80,7 @@ class CharacterTransformer(nn.Module):
         glorot: ``usual`` or ``printed``.
         max_length: maximum number of characters in a sequence, 288 in the paper; None: unlimited. Required by ``contractive``: its
             divisor depends on the length, and the length of the current sequence would leak how much is still to come.
+        small_start: the maps of ``dp`` start in L2 attention's range, a control: what of a difference is the start's.
 
     Raises:
         ValueError: a size or an option out of range; in ``forward``, a sequence longer than ``max_length``.
@@ -99,9 +100,14 @@ class CharacterTransformer(nn.Module):
         init_scale: float | None = 1 / 24,
         glorot: str = "usual",
         max_length: int | None = None,
+        small_start: bool = False,
     ) -> None:
         super().__init__()
         _check(dropout, glorot, vocabulary=vocabulary, layers=layers, dim=dim, ffn=ffn)
+        if small_start and (attention != "dp" or init_scale is None):
+            raise ValueError(
+                f"small_start: true with {attention!r}, init_scale {init_scale} (allowed: with 'dp' and a number)"
+            )
         if dim % 2:
             raise ValueError(f"dim: {dim} (allowed: even, half sines and half cosines)")
         if init_scale is not None and not init_scale > 0:
@@ -124,6 +130,7 @@ class CharacterTransformer(nn.Module):
             "init_scale": init_scale,
             "glorot": glorot,
             "max_length": max_length,
+            **({"small_start": True} if small_start else {}),
         }
         self.max_length = max_length
         self.embedding = nn.Embedding(vocabulary, dim)
@@ -143,7 +150,8 @@ class CharacterTransformer(nn.Module):
         factor = GLOROT[self.description["glorot"]]
         scale, dim = self.description["init_scale"], self.description["dim"]
         own: set[nn.Module] = set()
-        if scale is not None and self.description["attention"] != "dp":
+        small = self.description["attention"] != "dp" or self.description.get("small_start", False)
+        if scale is not None and small:
             own = {map_ for layer in self.attention_layers() for map_ in layer.modules()}
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -240,7 +248,7 @@ def create(*, attention: str, **sizes: Any) -> CharacterTransformer | CharacterL
         raise ValueError(f"attention: {attention!r} (allowed: {', '.join(KINDS)})")
     if attention != "lstm":
         return CharacterTransformer(attention=attention, **sizes)
-    unused = ("heads", "ffn", "norm", "init_scale", "max_length")
+    unused = ("heads", "ffn", "norm", "init_scale", "max_length", "small_start")
     return CharacterLSTM(**{key: value for key, value in sizes.items() if key not in unused})
 
 

@@ -23,7 +23,8 @@ implemented in :mod:`relearn.methods.t_fixup` for translation networks.
 0.02 is the value for the published widths (``start_std``). Biases are 0, the position table is N(0, 0.02²) (``position_std``) and the
 patch map has torch's initialisation, all as in timm's DeiT, except for t_fixup.
 Layers of class attention are initialised as in DeiT under every scheme. LRSA and a Gaussian-process head are
-Xavier-uniform wherever the table says DeiT.
+Xavier-uniform wherever the table says DeiT; :func:`start_attention` draws the maps of either attention in the same way, so that a
+comparison of the two is not one of their starts.
 """
 
 from __future__ import annotations
@@ -72,6 +73,23 @@ def start(residual: str, net: Any) -> None:
         _fixup(maps, net.last)
     if residual == "t_fixup":
         _t_fixup(maps, net)
+
+
+def start_attention(blocks: Any, kind: str, std: float = STD) -> None:
+    """Redraw the four D x D maps of every block's attention, LRSA or dot product, so that both start alike.
+
+    Args:
+        blocks: of the body.
+        kind: "xavier" (uniform) or "deit" (N(0, std²) truncated at ±2).
+        std: of "deit".
+    """
+    for block in blocks:
+        for name, weight in _maps(block).items():
+            if name in ("q", "k", "v", "out"):
+                if kind == "xavier":
+                    init.xavier_uniform_(weight)
+                else:
+                    init.trunc_normal_(weight, std=std)
 
 
 def _fixup(maps: list[dict[str, Tensor]], last: Tensor | None) -> None:

@@ -18,7 +18,7 @@ from relearn.models.intermediates import Intermediates
 from relearn.models.pyramid import image_sides
 from relearn.models.residual_block import ResidualBlock
 from relearn.models.residual_schemes import EPS, Joint
-from relearn.models.residual_starts import STD, deit, start
+from relearn.models.residual_starts import STD, deit, start, start_attention
 from relearn.models.timm_parts import (
     Attention,
     LayerScaleBlockClassAttn,
@@ -105,6 +105,8 @@ class ResidualViT(Bounded, Intermediates):
             uncorrelated tokens have kernel value e^{-1}.
         maps: initialisation of the body's maps: "scheme": as by the residual scheme's authors; "deit": as in DeiT, for
             ``rezero`` and ``skip_init``, which only specify the residual connection.
+        attention_maps: the start of the attention's maps, whichever attention it is: "xavier" or "deit"; None: LRSA Xavier, dot
+            product as ``maps`` says.
         start_std: standard deviation of maps initialised as in DeiT. 0.02 is for 192 to 768 channels; a map of D channels has the
             same gain with 0.02 √(384 / D).
         position_std: standard deviation of the position table (T-Fixup has its own). 0.02 assumes hundreds of epochs to learn the
@@ -140,6 +142,7 @@ class ResidualViT(Bounded, Intermediates):
         head: Literal["dense", "gp"] = "dense",
         gp: Mapping[str, Any] | None = None,
         maps: Literal["scheme", "deit"] = "scheme",
+        attention_maps: Literal["xavier", "deit"] | None = None,
         start_std: float = STD,
         position_std: float = STD,
     ) -> None:
@@ -154,6 +157,8 @@ class ResidualViT(Bounded, Intermediates):
         if maps not in ("scheme", "deit") or (maps == "deit" and residual in ("fixup", "t_fixup")):
             allowed = "scheme" if maps == "deit" else "scheme, deit"
             raise ValueError(f"maps: {maps!r} with residual {residual!r} (allowed: {allowed})")
+        if attention_maps not in (None, "xavier", "deit"):
+            raise ValueError(f"attention_maps: {attention_maps!r} (allowed: None, xavier, deit)")
         for name, spread in dict(start_std=start_std, position_std=position_std).items():
             if not 0 < spread < math.inf:
                 raise ValueError(f"{name}: {spread} (allowed: a positive number)")
@@ -222,6 +227,8 @@ class ResidualViT(Bounded, Intermediates):
         deit(self, start_std)
         if maps == "scheme":
             start(residual, self)
+        if attention_maps is not None:
+            start_attention(self.blocks, attention_maps, start_std)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the tokens after the last norm, (B, N, D), class token first if there is one."""

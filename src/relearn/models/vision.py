@@ -24,6 +24,7 @@ def create(
     size: int = 224,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    resize: bool = False,
     **arguments: Any,
 ) -> VisionClassifier:
     """Build a network of timm's registry for images in [0, 1]; its weights are drawn from torch's global generator.
@@ -34,6 +35,7 @@ def create(
         in_channels: channels of the images.
         size: side length of the images in pixels; not passed to networks that work at any size.
         mean, std: per-channel normalisation in pixel units, applied inside the network; None: mean 0, std 1.
+        resize: images of another size are resized to ``size`` inside the network (bicubic).
         **arguments: of the network, as timm takes them (``embed_dim``, ``depths``, ``drop_path_rate``, …); JSON-serialisable.
 
     Returns:
@@ -65,9 +67,13 @@ def create(
         "size": size,
         "mean": None if mean is None else list(mean),
         "std": None if std is None else list(std),
+        **({"resize": True} if resize else {}),
         **arguments,
     }
-    return VisionClassifier(trunk, in_channels=in_channels, mean=mean, std=std, description=described)
+    side = size if resize else None
+    return VisionClassifier(
+        trunk, in_channels=in_channels, mean=mean, std=std, description=described, resize=side
+    )
 
 
 def modules_of(name: str) -> list[str]:

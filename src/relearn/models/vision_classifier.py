@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 
 class VisionClassifier(nn.Module):
@@ -28,6 +29,7 @@ class VisionClassifier(nn.Module):
         in_channels: channels of the images.
         mean, std: one number per channel; None: 0 and 1.
         description: keyword arguments of :func:`relearn.models.vision.create` that build this network.
+        resize: side in pixels to which images of another size are enlarged or reduced first (bicubic, within [0, 1]); None: never.
 
     Raises:
         ValueError: mean or std of a wrong length, a std that is not positive, a network with several heads.
@@ -44,8 +46,10 @@ class VisionClassifier(nn.Module):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         description: Mapping[str, Any] | None = None,
+        resize: int | None = None,
     ) -> None:
         super().__init__()
+        self.resize = resize
         mean = [0.0] * in_channels if mean is None else list(mean)
         std = [1.0] * in_channels if std is None else list(std)
         for key, numbers in {"mean": mean, "std": std}.items():
@@ -76,6 +80,9 @@ class VisionClassifier(nn.Module):
             raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
         if x.dim() != 4 or x.shape[1] != self.mean.shape[1]:
             raise ValueError(f"images: shape {tuple(x.shape)} (allowed: (B, {self.mean.shape[1]}, H, W))")
+        if self.resize is not None and tuple(x.shape[2:]) != (self.resize, self.resize):
+            side = (self.resize, self.resize)
+            x = interpolate(x, side, mode="bicubic", align_corners=False, antialias=True).clamp(0, 1)
         trunk: Any = self.trunk
         return trunk.forward_head(trunk.forward_features((x - self.mean) / self.std), pre_logits=True)
 

@@ -19,6 +19,7 @@ from relearn.params.types import (
     Section,
     Several,
     Share,
+    SideOrNone,
 )
 
 Betas = Annotated[list[Share], Field(min_length=2, max_length=2)]
@@ -28,6 +29,17 @@ Optimizer = Literal["adamw", "sgd"]
 class VisionImages(Section):
     dataset: Literal["digits", "cifar10", "imagenet"]
     train_per_class: SamplesOrAll
+    size: SideOrNone
+
+    @property
+    def side(self) -> int:
+        """Side in pixels of what the networks see."""
+        return self.size or SIDE[self.dataset]
+
+    @check
+    def _size(self) -> Iterator[Conflict]:
+        if self.dataset == "imagenet" and not self.size:
+            yield "size", "found 0, allowed: at least 1 of imagenet, whose images have many sizes"
 
     @check
     def _train_per_class(self) -> Iterator[Conflict]:
@@ -39,7 +51,7 @@ class VisionImages(Section):
 
     def patch_conflicts(self, size: int) -> Iterator[Conflict]:
         """A patch must divide the images; the key is ``network.patch_size``."""
-        side = SIDE[self.dataset]
+        side = self.side
         if side % size:
             fit = ", ".join(str(n) for n in range(1, side + 1) if side % n == 0)
             yield (
@@ -67,11 +79,11 @@ class Epochs(Section):
 
     epochs: EpochCount
     warmup_epochs: Several
-    betas: Betas
     clip_norm: NotNegative
     label_smoothing: Share
     randaugment: Annotated[float, Field(ge=0, le=10)]
     randaugment_spread: NotNegative
+    randaugment_operations: Annotated[int, Field(ge=1, le=14)]
     mixup: NotNegative
     cutmix: NotNegative
     crop_padding: Padding
@@ -84,9 +96,16 @@ class Epochs(Section):
             yield "warmup_epochs", f"found {self.warmup_epochs}, allowed: at most epochs = {self.epochs}"
 
 
-class Recipe(Epochs):
-    """With its optimiser."""
+class Optimised(Epochs):
+    """With an optimiser; ``momentum`` is SGD's."""
 
     optimizer: Optimizer
     lr: Positive
+    momentum: Share
     batch_size: Batch
+
+
+class Recipe(Optimised):
+    """With one pair of betas for all networks."""
+
+    betas: Betas

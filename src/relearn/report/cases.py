@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cases:
-    """What the runs of a protocol looked at; nothing is trained, so they are at full size at every scale."""
+    """What the runs of a protocol looked at."""
 
     rows: Sequence[Row]
     runs: tuple[str, ...]
@@ -26,15 +26,41 @@ class Cases:
         rows = [row for row in self.rows if all(row[name] == value for name, value in labels.items())]
         return Cases(rows, self.runs)
 
-    def part(self, name: str, good: Callable[[Row], bool], notes: Sequence[str] = ()) -> Exact:
-        """A statement that each row should fulfil; without a row it fails, for nothing was looked at."""
-        failures = sum(not good(row) for row in self.rows) if self.rows else 1
-        return Exact(name, len(self.rows), failures, True, self.runs, tuple(notes))
+    def part(
+        self,
+        name: str,
+        good: Callable[[Row], bool],
+        notes: Sequence[str] = (),
+        *,
+        full_size: Callable[[Row], bool],
+        vacuous: Callable[[Row], bool] = lambda row: False,
+    ) -> Exact:
+        """A statement that each row should fulfil; without a row it fails, for nothing was looked at.
+
+        Args:
+            name: the statement.
+            good: whether a row fulfils it.
+            notes: what else is said.
+            full_size: whether a row is of the published size; one row that is, and says something, is enough.
+            vacuous: whether a row says nothing, as one whose bound is infinite; it counts neither way and is noted.
+        """
+        telling = [row for row in self.rows if not vacuous(row)]
+        idle = len(self.rows) - len(telling)
+        if idle:
+            notes = [*notes, f"vacuous: {idle} of {len(self.rows)} cases, which count neither way"]
+        failures = sum(not good(row) for row in telling) if telling or idle else 1
+        whole = any(map(full_size, telling))
+        return Exact(name, len(telling), failures, whole, self.runs, tuple(notes))
 
     def most(self, over: str, under: str) -> float:
         """The largest ratio of two columns over the rows that have both."""
         pairs = [(row[over], row[under]) for row in self.rows if row[over] is not None and row[under]]
         return max((float(a) / float(b) for a, b in pairs), default=math.nan)
+
+
+def counter_example(row: Row) -> bool:
+    """Of a general statement that is to be refuted: one case does, whatever its size."""
+    return True
 
 
 def cases(evidence: Evidence, protocol: str) -> Cases:

@@ -14,6 +14,7 @@ from relearn.steps.csv_rows import write_rows
 
 Protocol = Callable[[Mapping[str, Any], int], tuple[Any, ...]]
 NOTE = "float64 on the CPU, exact Jacobians"
+OF_NETWORKS = "norms of whole networks and of large layers from below, by products with the Jacobian"
 
 
 def check(run: Any, settings: Mapping[str, Any], protocols: Mapping[str, Protocol]) -> None:
@@ -31,4 +32,5 @@ def check(run: Any, settings: Mapping[str, Any], protocols: Mapping[str, Protoco
     counts = {"cases_count": len(rows), "holds_count": sum(bool(row["holds"]) for row in rows)}
     if "printed_holds" in columns:
         counts["printed_fails_count"] = sum(row["printed_holds"] is False for row in rows)
-    run.finish({**counts, **telling}, notes=[NOTE])
+    whole = any(row.get("network") or row.get("case") == "published" for row in rows)
+    run.finish({**counts, **telling}, notes=[NOTE, *([OF_NETWORKS] if whole else [])])

@@ -5,17 +5,22 @@ weight_decay (not for vectors and for parameters that the network exempts), batc
 randaugment (null, or magnitude, spread, operations), mixup, cutmix (null, or the α of each; with both, a fair coin chooses for each
 batch), ema (null, or the decay of the averaged weights), clip_norm (null: no clipping), crop_padding, flip; train_images, test_images
 (0: all, fewer are evenly spaced); ``task``: images | folder (images in folders, with ``size``, their side in pixels; randomly cropped
-while being read).
-Input: data.
+while being read; of prepared images the side to which the network enlarges them, if it is there). ``held_out``, if it is there: the
+share of the training images on which the network is tested instead of on the test images. ``average_file``, if it is there: whether
+the averaged weights are written as well.
+Inputs: data; weights, optional: a network of the same shape, whose body this one starts from (its last layer may have other classes);
+rates, optional: records of trainings with other learning rates, of which the rate with the best accuracy is taken instead of ``lr``
+(those that diverged have lost; of equal ones the lowest rate).
 Output: history.csv, one row per epoch; layers.csv, what each branch adds before and after training; alphas.csv, for each epoch and stage
 the mean and standard deviation of the modulus of the factors of the branches; model.safetensors (see relearn.models.files; the trained
-weights, not the averaged ones).
+weights, not the averaged ones); with ``average_file`` averaged.safetensors, the same with the averaged weights.
 
 The learning rate rises during the warm-up and then follows its schedule to the last step. Runs of one suite see the same
 images in the same order with the same augmentation, whatever the network.
 
 Metrics: acc_frac, accbest_frac and ema_acc_frac are accuracies on the test images (last, best, of the averaged weights);
-train_loss_nats is the mean over the last epoch, with its mixtures and smoothing, loss_first_nats over the first;
+lr is the peak learning rate, rates_count among
+how many it was chosen; train_loss_nats is the mean over the last epoch, with its mixtures and smoothing, loss_first_nats over the first;
 branch_cv_ratio and branch_cv_start_ratio: the coefficient of variation over layers of the ratio of branch to stream, averaged over
 attention and MLP; epoch_s: mean time of an epoch of this process without evaluations (CPU time on a CPU, wall time on a GPU).
 A run that diverges (loss or outputs not finite, loss beyond 10 ln C) keeps the best accuracy before, or else that of the best constant
@@ -62,6 +67,13 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     task = recipe.open_images(settings, inputs, device)
     torch.manual_seed(run.seed)  # the same start, however often the run is killed
     net = vision.create(**recipe.describe(settings, task)).to(device)
+    notes = []
+    if given := inputs.get("weights"):
+        notes.append(begin(net, vision.FILE.load(given[0], device)))
+    rate = settings["lr"]
+    if rates := inputs.get("rates"):
+        rate = best_rate(rates)
+        notes.append(f"learning rate {rate:g}, the best of {len(rates)} on held-out training images")
     streamed, size, epochs = settings["task"] == "folder", settings["batch_size"], settings["epochs"]
     test_images, test_labels = (
         evenly_spaced(rows, settings["test_images"]) for rows in (task.test_images, task.test_labels)
@@ -88,7 +100,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             loss=recipe.smoothed_loss(settings["label_smoothing"]),
             epochs=epochs,
             batch_size=None if streamed else size,
-            lr=settings["lr"],
+            lr=rate,
             optimizer=settings["optimizer"],
             momentum=settings["momentum"],
             betas=settings["betas"],
@@ -131,6 +143,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     write_rows(run.output("layers.csv"), branches.LAYERS, layers)
     write_rows(run.output("alphas.csv"), branches.ALPHAS, branches.alpha_rows(rows))
     vision.FILE.save(net, run.output("model.safetensors"))
+    if settings.get("average_file"):
+        trained = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+        if fitted.average is not None:
+            net.load_state_dict(fitted.average)
+        vision.FILE.save(net, run.output("averaged.safetensors"))
+        net.load_state_dict(trained)
     variation = {
         moment: branches.variation(row for row in layers if row["moment"] == moment)
         for moment in ("start", "end")
@@ -146,11 +164,58 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         {
             **summary(rows, test_labels),
             **{key: value for key, value in measured.items() if value is not None},
+            "lr": float(rate),
+            "rates_count": float(len(inputs.get("rates") or [None])),
             "steps_count": float(fitted.steps),
             "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
         },
         **ended.finish(),
+        notes=notes,
     )
+
+
+def begin(net: VisionClassifier, other: VisionClassifier) -> str:
+    """Copy the trunk of another network into ``net``, but for its last layer; say how many tensors that were.
+
+    The normalisation of the images stays the network's own.
+
+    Raises:
+        ValueError: a tensor of the trunk that the other network lacks, or has in another shape.
+    """
+    mine, theirs = net.state_dict(), other.state_dict()
+    last = {f"trunk.{name}" for name, part in net.trunk.named_modules() if part is net.head}
+    body = [
+        name
+        for name in mine
+        if name.startswith("trunk.") and not any(name.startswith(f"{one}.") for one in last)
+    ]
+    for name in body:
+        if name not in theirs or theirs[name].shape != mine[name].shape:
+            found = tuple(theirs[name].shape) if name in theirs else "nothing"
+            raise ValueError(f"weights: {name}: found {found}, allowed: {tuple(mine[name].shape)}")
+        mine[name].copy_(theirs[name])
+    return f"{len(body)} tensors from other weights"
+
+
+def best_rate(records: Sequence[Path]) -> float:
+    """The learning rate of the record with the best accuracy.
+
+    Raises:
+        ValueError: every training diverged.
+    """
+    import json
+
+    found = []
+    for path in records:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        metrics = record["metrics"]
+        if record["outcome"] != "diverged" and "acc_frac" in metrics:
+            found.append((-float(metrics["acc_frac"]), float(metrics["lr"])))
+    if not found:
+        raise ValueError(
+            f"rates: found {len(records)} trainings that all diverged, allowed: one that did not"
+        )
+    return min(found)[1]
 
 
 def summary(rows: Sequence[Mapping[str, float]], labels: Tensor) -> dict[str, float]:

@@ -87,15 +87,39 @@ TRAINED = {
 """What `train_vision` writes."""
 
 
-def recipe(params: Mapping[str, Any], study: str, train: Mapping[str, Any], **own: Any) -> dict[str, Any]:
-    """Settings of `train_vision` from a recipe of params.yaml; ``own`` takes precedence. In params.yaml 0 means none."""
+AVERAGED = {"averaged": "averaged.safetensors"}
+"""What `train_vision` writes besides, where its settings have ``average_file``."""
+
+
+def recipe(
+    params: Mapping[str, Any],
+    study: str,
+    train: Mapping[str, Any],
+    *,
+    folder: bool | None = None,
+    **own: Any,
+) -> dict[str, Any]:
+    """Settings of `train_vision` from a recipe of params.yaml; ``own`` takes precedence. In params.yaml 0 means none.
+
+    Args:
+        params: all parameters.
+        study: whose images it trains on.
+        train: the recipe.
+        folder: whether it trains on ImageNet's folder; None: where the study's images are.
+        own: keys of the recipe with other values.
+    """
     merged = {**train, **own}
-    folder = from_folder(params, study)
-    augment = {"magnitude": merged["randaugment"], "spread": merged["randaugment_spread"], "operations": 2}
+    folder = from_folder(params, study) if folder is None else folder
+    size = params[study]["images"]["size"]
+    augment = {
+        "magnitude": merged["randaugment"],
+        "spread": merged["randaugment_spread"],
+        "operations": merged["randaugment_operations"],
+    }
     found = {
         **{key: merged[key] for key in ("optimizer", "lr", "betas", "weight_decay", "batch_size", "epochs")},
         **{key: merged[key] for key in ("warmup_epochs", "label_smoothing", "test_images")},
-        "momentum": merged.get("momentum", 0.9),
+        "momentum": merged["momentum"],
         "schedule": "cosine",
         "randaugment": augment if merged["randaugment"] else None,
         **{key: merged[key] or None for key in ("mixup", "cutmix", "clip_norm")},
@@ -103,7 +127,10 @@ def recipe(params: Mapping[str, Any], study: str, train: Mapping[str, Any], **ow
         "train_images": 0,
         "task": "folder" if folder else "images",
     }
-    return found | ({"size": 224} if folder else {key: merged[key] for key in ("crop_padding", "flip")})
+    if folder:
+        return found | {"size": size}
+    resized = {"size": size} if size else {}  # else the images keep theirs
+    return found | {key: merged[key] for key in ("crop_padding", "flip")} | resized
 
 
 def modules_behind(params: Mapping[str, Any], study: str, network: str) -> list[str]:

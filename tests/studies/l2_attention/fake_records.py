@@ -141,7 +141,11 @@ def invert(
 
 def cases(root: Path, protocol: str, holds: Sequence[int], **more: Any) -> Path:
     """Cases of `check_theorems` that hold (1) or not (0)."""
-    rows = [{"case": at, "norm": 10.0**at, "holds": one} for at, one in enumerate(holds)]
+    spreads = more.pop("spreads", (1.0, 1000.0))
+    rows = [
+        {"case": at, "spread": spreads[at % len(spreads)], "norm": 10.0**at, "holds": one}
+        for at, one in enumerate(holds)
+    ]
     metrics = {"cases_count": len(rows), "holds_count": sum(holds)}
     if "printed_fails" in more:
         metrics["printed_fails_count"] = more.pop("printed_fails")

@@ -24,6 +24,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     **{f"{L}.depths.warmup.{kind}": DEPTHS for kind in ("lstm", "dp", "l2", "l2_tied", "contractive")},
     f"{L}.depths.warmup.l2_matched": DEPTHS,
     f"{L}.depths.fixed.contractive": DEPTHS,
+    f"{L}.depths.fixed.dp_l2_start": DEPTHS,
     f"{L}.figure_2.lengths": LENGTHS,
     f"{L}.figure_2.starts": ([5, 50], [0, 5.0]),
     f"{L}.figure_2.row_steps": ([0, 300], [-1, 1.0]),

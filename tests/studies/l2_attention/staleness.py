@@ -46,7 +46,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     *(
         (f"{L}.depths.fixed.{kind}", {TRAIN, "render"}, [f"{TRAIN}/{kind}/3/fixed_*", "render"])
-        for kind in ("dp", "l2_tied", "contractive")
+        for kind in ("dp", "dp_l2_start", "l2_tied", "contractive")
     ),
     (f"{L}.figure_2.lengths", {ASCEND, "render"}, [f"{ASCEND}/fig2/*/1001/*", "render"]),
     (f"{L}.figure_7.lengths", {ASCEND, "render"}, [f"{ASCEND}/fig7/*/11/*", "render"]),

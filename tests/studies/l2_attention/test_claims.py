@@ -11,7 +11,8 @@ from scipy import stats
 
 from relearn.report import claims, claims_formats
 from relearn.report.statistics import log_slope
-from relearn.studies.l2_attention.claims import PREDICATES, bigram
+from relearn.studies.l2_attention.claims import PREDICATES
+from relearn.studies.l2_attention.claims.trained import bigram
 
 from ...report.conftest import FOLDERS, SECTIONS, evidence_of
 from . import fake_records as pretend
@@ -429,11 +430,14 @@ def deep(root, *, dp=(None, None), tied=1.0, contractive=1.1, tenth=1.0, outcome
         ({"dp": (1.0, 1.2)}, "direction"),  # or does not fall below its own of 10 layers
         ({"dp": (0.99, None)}, "contradicted"),  # 12 layers are better than 10
         ({"outcome": "not_converged"}, "contradicted"),
+        ({"tied": 2.39}, "reproduced"),
+        ({"tied": 2.41}, "contradicted"),  # the bigrams need no attention
         ({"outcome": "diverged"}, "contradicted"),
     ],
 )
 def test_past_ten_layers_at_a_fixed_rate(tmp_path, changes, word):
     deep(tmp_path, **changes)
+    trained(tmp_path, "l2_tied", 2, [1.0] * 3, recipe=pretend.CONSTANT)  # a model that is good enough
     claim = judged(evidence_of(tmp_path), "deeper_without_warmup")
     assert (claim.verdict, claim.provisional) == (word, False)
     assert [one.decides for one in claim.parts][:3] == [True] * 3
@@ -464,6 +468,22 @@ def test_a_diverged_model_fails_whatever_number_it_had_before(tmp_path):
     deep(tmp_path, dp=())
     trained(tmp_path, "dp", 14, [0.5] * 3, recipe=pretend.CONSTANT, outcome="diverged")
     assert judged(evidence_of(tmp_path), "deeper_without_warmup").verdict == "direction"
+
+
+def test_a_model_that_stays_at_the_unigrams_fails(tmp_path):
+    deep(tmp_path, dp=(), tenth=2.9)
+    trained(tmp_path, "dp", 14, [2.89] * 3, recipe=pretend.CONSTANT, outcome="not_converged")
+    found = part(judged(evidence_of(tmp_path), "deeper_without_warmup"), "DP deeper")
+    assert found.interval.estimate == 1.0
+    assert found.notes[-1] == "14 layers: 0 of 3 diverged, 3 at the unigrams, best test NLL 2.890"
+
+
+def test_dot_product_with_the_start_of_l2_stands_beside(tmp_path):
+    deep(tmp_path)
+    trained(tmp_path, "dp_l2_start", 12, [0.9] * 3, recipe=pretend.CONSTANT)
+    claim = judged(evidence_of(tmp_path), "deeper_without_warmup")
+    found = part(claim, "DP with L2's start, deeper")
+    assert found.interval.estimate == 0.0 and not found.decides and claim.verdict == "reproduced"
 
 
 def test_each_seed_has_its_own_ten_layers(tmp_path):

@@ -117,6 +117,38 @@ def test_it_learns(bench: Bench) -> None:
     assert metrics["train_nll_nats"] < metrics["train_nll_first_nats"] - 0.5
 
 
+def test_a_model_at_the_unigrams_has_not_converged(bench: Bench) -> None:
+    done = bench.language("idle", steps=4, adam_eps=1.0e9)  # no step at all
+    assert done["outcome"] == "not_converged"
+    assert done["outcome_reason"].startswith("validation NLL not 0.05 nats below the unigrams' ")
+    floor = done["metrics"]["unigram_nats"]
+    valid = load_characters(bench.characters).flat("valid")
+    train = load_characters(bench.characters).flat("train")
+    seen: dict[int, int] = {}
+    for ids, offsets in (train,):
+        for id_ in ids.tolist():
+            seen[id_] = seen.get(id_, 0) + 1
+        seen[2] = len(offsets) - 1  # an end a line
+    kinds = load_characters(bench.characters).vocabulary - 2  # neither padding nor the start
+    total = sum(seen.values()) + kinds
+    targets = [*valid[0].tolist(), *[2] * (len(valid[1]) - 1)]
+    own = -sum(math.log((seen.get(one, 0) + 1) / total) for one in targets) / len(targets)
+    assert floor == pytest.approx(own, abs=0.02)
+
+
+def test_the_control_starts_as_small_as_l2(bench: Bench) -> None:
+    prepared = load_characters(bench.characters)
+    own = {**SETTINGS, "attention": "dp", "init_scale": 1 / 24}
+    usual, small = language.network(own, prepared), language.network({**own, "small_start": True}, prepared)
+    assert small.description == {**usual.description, "small_start": True}
+    for net, most in ((usual, math.sqrt(6 / 32)), (small, 1 / 24 / math.sqrt(16))):
+        weights = [map_.weight for map_ in net.attention_layers()[0].modules() if hasattr(map_, "weight")]
+        largest = max(float(weight.detach().abs().max()) for weight in weights)
+        assert 0.9 * most < largest <= most
+    with pytest.raises(ValueError, match="small_start: true with 'l2'"):
+        language.network({**own, "attention": "l2", "small_start": True}, prepared)
+
+
 def slow_nll(net: torch.nn.Module, lines: list[list[int]]) -> float:
     """Line by line, character by character, in float64: bos and the line are read, the line and eos predicted."""
     total, count = 0.0, 0

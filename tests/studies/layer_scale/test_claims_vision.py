@@ -374,3 +374,59 @@ def test_class_attention_alone_is_no_comparison(tmp_path):
     assert claim.verdict == "not_run" and claim.missing == (
         "no runs for 24 blocks: class attention - class token from the start",
     )
+
+
+# what a claim of failure, and a comparison of schemes, needs
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "reason"),
+    [
+        ({"embed_dim": 31, "depths": [1, 2, 21, 1]}, 62_500, "31 channels, needs 50% of the published 64"),
+        ({"embed_dim": 64, "depths": [1, 1, 9, 1]}, 62_500, "12 blocks, needs 50% of the published 25"),
+        ({"embed_dim": 64, "depths": [1, 2, 21, 1]}, 6_249, "6,249 steps, needs 10% of the published 62,500"),
+    ],
+)
+@pytest.mark.parametrize("claim", ["dot_product_fails", "layernorm_fails", "alpha_has_a_limit"])
+def test_a_small_network_cannot_contradict_a_failure(tmp_path, claim, settings, steps, reason):
+    more = {"settings": {"network": settings}, "metrics": {"steps_count": steps}}
+    for seed in SEEDS:
+        for variant in (
+            "base",
+            "no_norm",
+            "layer_norm",
+            "dot_product",
+            "alpha_0.1",
+            "alpha_0.3",
+            "alpha_0.4",
+        ):
+            pretend.ablation(tmp_path, variant, 0.6 if variant == "base" else 0.5, seed=seed, **more)
+    found = judged(tmp_path, claim)
+    assert (found.verdict, found.numbers_say) == ("underpowered", "contradicted")
+    assert found.reasons == (reason,)
+
+
+def test_the_steps_of_a_training_that_diverged_are_those_of_the_base(tmp_path):
+    for seed in SEEDS:
+        pretend.ablation(tmp_path, "base", 0.6, seed=seed)
+        pretend.ablation(
+            tmp_path, "dot_product", None, seed=seed, outcome="diverged", metrics={"steps_count": 9}
+        )
+    assert judged(tmp_path, "dot_product_fails").verdict == "reproduced"
+
+
+def test_one_learning_rate_for_all_schemes_is_underpowered(tmp_path):
+    for seed in SEEDS:
+        for variant, value in (("layer_scale_1e-5", 0.7 + 0.01 * seed), ("rezero", 0.6)):
+            labels = {"suite": "residual", "variant": variant, "depth": "24"}
+            pretend.classify(
+                tmp_path,
+                "layer_scale",
+                labels,
+                value,
+                seed=seed,
+                metrics={"rates_count": 1.0 if seed else 3.0},
+            )
+    found = judged(tmp_path, "deeper_is_trainable")
+    assert found.verdict == "underpowered"
+    assert found.reasons == ("learning rate chosen of 1, needs 2 a scheme",)

@@ -42,6 +42,8 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{Q}.examine.activations.*": lambda n: n + 1,
     f"{Q}.examine.*.steps": lambda n: n + 1,
     f"{Q}.examine.*.size": lambda n: n + 1,
+    f"{Q}.examine.*.iterations": lambda n: n + 1,
+    f"{Q}.examine.*.networks": lambda names: [*names, "LipsFormer-Swin-S"],
     f"{Q}.examine.*": lambda values: [*values, 2 * values[-1]],
     f"{Y}.examine.*.eps": lambda eps: eps / 2,
     f"{Y}.examine.*.draws": lambda n: n + 1,

@@ -205,7 +205,10 @@ def test_sets_can_be_left_out_and_thinned(tmp_path: Path, real: Path) -> None:
         ({"val": "elsewhere"}, "elsewhere: no such images here; allowed: RELEARN_MIRROR names"),
         ({"network": {"name": "vit_base_patch16_224"}}, "network: vit_base_patch16_224; allowed: vit_tiny"),
         ({"size": 24}, "size is 24; allowed: 16, of "),
-        ({"average": True}, "average is true; allowed: false, for .*ours.safetensors holds one state"),
+        (
+            {"average": True},
+            "average is true; allowed: false, or averaged.safetensors instead of .*ours.safetensors",
+        ),
         ({"interpolation": "nearest"}, "interpolation is 'nearest'; allowed"),
     ],
 )

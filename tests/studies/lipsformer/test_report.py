@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 
 import pytest
@@ -106,7 +107,7 @@ def test_notes_name_the_counter_examples_and_what_a_theorem_leaves_out(tmp_path)
     assert "norm 36, printed bound 24.16" in notes["theorem_1"]
     for word in ("CenterNorm", "blocks", "modulus"):
         assert word in notes["theorem_2"]
-    assert "depth_wise, 8 channels, kernel 7: norm 1.900" in notes["spectral_init"]
+    assert "2 such convolutions of LipsFormer-Swin-T: norms 1.000 to 1.900" in notes["spectral_init"]
     assert "1.3333 > 1 (erratum Y1)" in notes["layernorm_bound"]
     assert "Y2, reversed: 35.36 > 9.8" in notes["lrsa_bound"]
     assert "beside it: Swin-T: 28.29 M, printed 29 M (rounded up)" in notes["parameter_counts"]
@@ -165,3 +166,51 @@ def test_all_formats_are_written(name, tmp_path):
     known = evidence_of(pretend.study(tmp_path / "runs_of"))
     paths = table_formats.write(ARTEFACTS[name], table.build(ARTEFACTS[name], known), tmp_path)
     assert all(path.stat().st_size for path in paths) and len(paths) >= 3
+
+
+def of_theorem_2(root, *rows):
+    pretend.cases(root, "lipsformer", "theorem_2", rows)
+    return judged(root)["theorem_2"]
+
+
+def test_an_infinite_bound_counts_neither_way(tmp_path):
+    claim = of_theorem_2(
+        tmp_path, pretend.theorem_2("lipsformer", 3.0, 100.0), pretend.theorem_2("lipsformer", 1e9, None)
+    )
+    first = claim.parts[0]
+    assert (first.cases, first.failures, first.verdict) == (1, 0, "reproduced")
+    assert first.notes[-1] == "vacuous: 1 of 2 cases, which count neither way"
+
+
+def test_what_holds_of_an_infinite_bound_alone_is_not_reproduced(tmp_path):
+    claim = of_theorem_2(tmp_path, pretend.theorem_2("network", 3.0, None))
+    assert (claim.parts[0].cases, claim.parts[0].verdict, claim.verdict) == (0, "partial", "partial")
+    assert claim.parts[0].notes[0] == "LipsFormer-Swin-T: product of its blocks' norms 3, kappa 3"
+
+
+@pytest.mark.parametrize(
+    ("name", "study", "protocol"),
+    [
+        ("theorem_1", "lipsformer", "theorem_1"),
+        ("theorem_2", "lipsformer", "theorem_2"),
+        ("spectral_init", "lipsformer", "spectral_start"),
+        ("layernorm_bound", "lrformer", "layer_norm"),
+        ("lrsa_bound", "lrformer", "lrsa"),
+    ],
+)
+def test_small_layers_alone_are_partial(tmp_path, name, study, protocol):
+    """The size is computed from the cases: without one of the published size a claim is not reproduced."""
+    pretend.study(tmp_path / "whole")
+    (folder,) = (tmp_path / "whole/runs" / study / "check_theorems" / protocol).glob("*/cases.csv")
+    with folder.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    small = {"network": "", "dim": 4, "length": 3}
+    shrunk = [{key: small.get(key, value) or None for key, value in row.items()} for row in rows]
+    for row in shrunk:
+        row["holds"], row["printed_holds"] = (
+            int(row["holds"]),
+            None if row["printed_holds"] is None else int(row["printed_holds"]),
+        )
+    pretend.cases(tmp_path / "small", study, protocol, shrunk)
+    assert judged(tmp_path / "whole")[name].verdict == "reproduced"
+    assert judged(tmp_path / "small")[name].verdict == "partial"

@@ -196,7 +196,13 @@ LISTOPS, CURVE, WAY = (
     f"{S}.benchmark_attention.curve",
     f"{S}.train_long_char_lm.evaluation",
 )
-CIFAR, IMAGENET = {f"{S}.images.dataset": "cifar10"}, {f"{S}.images.dataset": "imagenet"}
+CIFAR, IMAGENET = (
+    {f"{S}.images.dataset": "cifar10"},
+    {
+        f"{S}.images.dataset": "imagenet",
+        f"{S}.images.size": 224,
+    },
+)
 PATCH, IMAGES, TESTED = f"{S}.network.patch_size", f"{S}.images.train_per_class", f"{S}.train.test_images"
 LOOKED, ATTACKED, WITHSTOOD = f"{S}.patch_similarity.images", f"{R}.pgd.images", f"{R}.images"
 WITHOUT = {f"{S}.grid.similarity": []}

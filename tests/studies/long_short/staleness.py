@@ -135,6 +135,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{S}.count_params_flops.families", {COUNT, "render"}, ["render"]),  # one less
     (f"{S}.images.dataset", {PREPARE, CLASSIFY, SIMILARITY, WITHSTAND}, ON_DIGITS),
+    (f"{S}.images.size", {CLASSIFY}, SEEN),
     (f"{S}.images.*", {PREPARE}, ON_DIGITS),
     (  # of CvT with long-short attention alone
         f"{S}.network.window",
@@ -142,7 +143,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         [*of_network(CVT), f"{THROUGHPUT}/{CVT}/*"],
     ),
     (f"{S}.train.drop_path", {CLASSIFY}, of_network(*PATCHED)),  # a ResNet has none
-    (f"{S}.train.randaugment_spread", {CLASSIFY}, []),  # of RandAugment, which is not there
+    (f"{S}.train.randaugment_*", {CLASSIFY}, []),  # of RandAugment, which is not there
     (f"{S}.train.own", {CLASSIFY}, of_network("DeiT-S")),
     (f"{S}.network.*", {CLASSIFY, THROUGHPUT}, [*SEEN, f"{THROUGHPUT}/*"]),
     (f"{S}.train.*", {CLASSIFY}, SEEN),

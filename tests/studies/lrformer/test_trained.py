@@ -73,9 +73,9 @@ def test_every_trained_claim_of_the_section_has_a_predicate():
 def test_reproduced_over_all_attentions_and_depths(study):
     found = PREDICATES[CLAIM](study)
     decides = [one for one in found.parts if one.decides]
-    assert len(decides) == 2 * 2 * 2 and not found.missing
+    assert len(decides) == 2 * 2 * 3 and not found.missing
     assert {one.verdict for one in decides} == {"reproduced"}
-    assert len(found.parts) == 4 * (1 + 1 + 1 + len(pretend.SETS) + 1)
+    assert len(found.parts) == 4 * (2 + 2 + 1 + len(pretend.SETS) + 1)
 
 
 def test_the_numbers_are_paired_by_seed_and_set(tmp_path):
@@ -112,7 +112,7 @@ def test_only_sets_that_both_heads_saw_are_compared(tmp_path):
     assert auroc.verdict == "contradicted"
 
 
-def test_a_falling_entropy_contradicts_and_pixels_do_not_decide(tmp_path):
+def test_a_falling_entropy_contradicts_in_features_and_in_pixels(tmp_path):
     falls = [0.5, 0.6, 0.5, 0.4, 0.3, 0.2]
     rises = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     both(tmp_path / "a", features=falls, pixels=rises)
@@ -123,8 +123,11 @@ def test_a_falling_entropy_contradicts_and_pixels_do_not_decide(tmp_path):
     )
     both(tmp_path / "b", features=rises, pixels=falls)
     claim = judged(tmp_path / "b")
-    beside = part(claim, "dot products, 12 blocks: entropy on the way out in pixels")
-    assert claim.verdict == "reproduced" and beside.verdict == "contradicted" and not beside.decides
+    pixels = part(claim, "dot products, 12 blocks: entropy on the way out in pixels")
+    assert claim.verdict == "contradicted" and pixels.verdict == "contradicted" and pixels.decides
+    for space in ("features", "pixels"):
+        dense = part(claim, f"dot products, 12 blocks: entropy on the way out in {space}, dense head")
+        assert not dense.decides
 
 
 def test_a_difference_that_changes_sign_is_a_direction(tmp_path):

@@ -12,6 +12,7 @@ row_sum                Y4, two parallel tokens of 900 numbers: the ∞-norm of a
 scale                  Y5, a fixed draw times t: P is unchanged, and its derivative is that at t = 1 divided by t
 output                 Y5, rows (t, 1), (2t, -1), (0, 2): the derivative of P X is scale-invariant and grows as q/m decreases
 random                 random X and maps over many orders of magnitude
+published              197 tokens of 384 numbers, as the published networks have them: the output alone
 eps                    the draw of ``scale`` with eps > 0: a derivative that is bounded for all X
 =====================  ==================================================================================================
 
@@ -46,7 +47,7 @@ from relearn.maths.lrsa_bounds import (
     score_bound,
 )
 from relearn.measures.attention_cases.exact import exact
-from relearn.measures.lipschitz.jacobian import jacobian
+from relearn.measures.lipschitz.jacobian import jacobian, jacobian_norm
 
 COLUMNS = (
     *("case", "quantity", "norm_kind", "length", "dim", "alpha", "eps", "spread", "q", "m"),
@@ -54,6 +55,8 @@ COLUMNS = (
 )
 ROUNDING = 1e-9
 SAME = 1e-6
+TOKENS, WIDTH = 197, 384  # of DeiT III-S at 224 x 224
+ITERATIONS = 50
 Make = Callable[[int, float, float], nn.Module]
 
 
@@ -79,7 +82,7 @@ def cases(
     """
     if not spreads or spreads[0] != 1:
         raise ValueError(f"spreads: {list(spreads)} (allowed: 1, followed by others)")
-    rows = [*counter_examples(make), *_outputs(make, spreads)]
+    rows = [*counter_examples(make), *_outputs(make, spreads), _published(make, seed)]
     for length in lengths:
         for dim in dims:
             rows += [*_scales(make, length, dim, spreads, seed), *_random(make, length, dim, draws, seed)]
@@ -103,6 +106,13 @@ def counter_examples(make: Make) -> list[dict[str, Any]]:
         row("score", "score", "two", _rows((0.01, 0), (0, 1)), e1, e2, 1.0),
         row("row_sum", "probability", "one", torch.cat([w.T, -1.01 * w.T]), w, -w, 0.5),
     ]
+
+
+def _published(make: Make, seed: int) -> dict[str, Any]:
+    x, wq, wk = _draw(TOKENS, WIDTH, torch.Generator().manual_seed(seed))
+    root = math.sqrt(WIDTH)
+    found = _row(make, "output", "two", x, wq / root, wk / root, math.sqrt(TOKENS))
+    return {"case": "published", "spread": None} | found
 
 
 def _outputs(make: Make, spreads: Sequence[float]) -> Iterator[dict[str, Any]]:
@@ -161,7 +171,7 @@ def _row(
     given: dict[str, Any] = {"alpha": alpha, "q": q, "m": m}
     printed: float | None = None
     if quantity == "output":
-        norm = float(torch.linalg.matrix_norm(jacobian(lambda z: layer(z), x), ord=2))
+        norm = jacobian_norm(layer, x, "two", iterations=ITERATIONS).value  # of large layers from below
         bound = float(output_bound(wq, wk, length=length, **given))
     else:
         look = layer.scores if quantity == "score" else layer.probabilities

@@ -21,7 +21,8 @@ CHUNK = 512  # images at once where no gradient is taken
 def open_images(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], device: str) -> Any:
     """The task of a run (:class:`~relearn.steps.tasks.images.Images` or ``Folder``) with at most ``train_images`` to train on.
 
-    Fewer images are evenly spaced ones, because those of a folder lie class by class.
+    Fewer images are evenly spaced ones, because those of a folder lie class by class. With ``held_out``, a share of the
+    training images, evenly spaced, takes the place of the test images and is not trained on.
 
     Raises:
         ValueError: a task without images.
@@ -34,13 +35,41 @@ def open_images(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], d
         task.images, task.labels = evenly_spaced(task.images, count), evenly_spaced(task.labels, count)
     elif 0 < count < len(task.train):
         task.train = task.train.take(evenly_spaced(torch.arange(len(task.train)), count).tolist())
+    if settings.get("held_out"):
+        _hold_out(task, settings["held_out"])
     return task
+
+
+def _hold_out(task: Any, share: float) -> None:
+    """Test on a share of the training images instead, and train on the others.
+
+    Raises:
+        ValueError: so small a share that no image is held out.
+    """
+    folder = hasattr(task, "train")
+    total = len(task.train) if folder else len(task.images)
+    count = int(share * total)
+    if count < 1:
+        raise ValueError(f"held_out: found {share} of {total} images, allowed: at least one image")
+    held = evenly_spaced(torch.arange(total), count)
+    rest = torch.ones(total, dtype=torch.bool)
+    rest[held] = False
+    kept = rest.nonzero().flatten()
+    if folder:
+        task.tested, task.train = task.train.take(held.tolist()), task.train.take(kept.tolist())
+        task.test_labels = task.tested.labels
+        return
+    task.test_images, task.test_labels = task.images[held].cpu(), task.labels[held].cpu()
+    task.images, task.labels = task.images[kept], task.labels[kept]
 
 
 def describe(settings: Mapping[str, Any], task: Any) -> dict[str, Any]:
     """The keyword arguments of :func:`relearn.models.vision.create` for a run's network on its task's images."""
-    size = task.size if settings["task"] == "folder" else task.images.shape[-1]
-    return {**task.describe(settings["network"]), "size": size}
+    described = task.describe(settings["network"])
+    if settings["task"] == "folder":
+        return {**described, "size": task.size}
+    own, wanted = task.images.shape[-1], settings.get("size")
+    return {**described, "size": wanted or own, **({"resize": True} if wanted else {})}
 
 
 def augmentation(settings: Mapping[str, Any], task: Any) -> Augment | None:

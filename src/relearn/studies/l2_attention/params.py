@@ -97,6 +97,7 @@ class WarmupDepths(Section):
 
 class FixedDepths(Section):
     dp: Depths
+    dp_l2_start: Depths
     l2_tied: Depths
     contractive: Depths
 

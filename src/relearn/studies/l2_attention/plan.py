@@ -10,7 +10,9 @@ from relearn.studies.family import Family, Needs
 from relearn.studies.l2_attention.recipes import FIXED, WARMUP, fixed_recipes, warmup_recipes
 
 STUDY = "l2_attention"
-KINDS = {"attention": "lstm|dp|l2|l2_tied|l2_matched|contractive"}
+KINDS = {"attention": "lstm|dp|dp_l2_start|l2|l2_tied|l2_matched|contractive"}
+CONTROLS = {"dp_l2_start": {"attention": "dp", "small_start": True}}
+"""Kinds that are another one with a different start."""
 LOOKED_AT = ("dp", "l2_tied")
 """Kinds of attention whose layers figures 5, 8 and 10 show: those of the one-layer models of the first recipe."""
 NORMS = {"fig2": "inf", "fig7": "two", "fig8": "inf"}
@@ -76,7 +78,7 @@ def _models(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
         seeds=own["seeds"],
         inputs={"characters": lines.path("characters")},
         settings=lambda attention, layers, recipe: {
-            "attention": attention,
+            **CONTROLS.get(attention, {"attention": attention}),
             "layers": int(layers),
             **sizes,
             "max_length": own["characters"]["max_length"],

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from relearn.data.facts import SIDE
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import Need, transformer
 from relearn.params.types import (
+    EpochCount,
     Heads,
     Layers,
     NotNegative,
@@ -20,6 +20,7 @@ from relearn.params.types import (
     Share,
     Side,
     Unique,
+    Unique0,
     Width,
     ascending,
     unique,
@@ -77,11 +78,25 @@ class Grid(Section):
     class_tokens: ClassTokens
 
 
+class Tuning(Section):
+    """The search for each scheme's learning rate; without rates there is none."""
+
+    rates: Annotated[list[Positive], Unique0, AfterValidator(ascending)]
+    held_out: Annotated[float, Field(gt=0, le=0.5)]
+    epochs: EpochCount
+
+    @check
+    def _rates(self) -> Iterator[Conflict]:
+        if len(self.rates) == 1:
+            yield "rates", f"found {self.rates}, allowed: none, or at least two to choose from"
+
+
 class LayerScale(Section):
     seeds: Seeds
     images: VisionImages
     network: Tokens
     train: TrainDeep
+    tuning: Tuning
     grid: Grid
 
     @check
@@ -99,6 +114,12 @@ class LayerScale(Section):
         yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
 
     @check
+    def _tuning(self) -> Iterator[Conflict]:
+        found, least = self.tuning.epochs, self.train.warmup_epochs
+        if self.tuning.rates and found < least:
+            yield "tuning.epochs", f"found {found}, allowed: at least train.warmup_epochs = {least}"
+
+    @check
     def _test_images(self) -> Iterator[Conflict]:
         yield from self.images.test_conflicts({"train.test_images": self.train.test_images})
 
@@ -107,7 +128,7 @@ class LayerScale(Section):
         """As many tokens as patches and one more, and a feed-forward four times as wide as the stream."""
         grid, sizes = self.grid, self.network
         deepest = max(*grid.depths, grid.drop_paths.depth, grid.class_tokens.depth + grid.class_tokens.layers)
-        length = (SIDE[self.images.dataset] // sizes.patch_size) ** 2 + 1
+        length = (self.images.side // sizes.patch_size) ** 2 + 1
         dim, heads, batch = sizes.dim, sizes.heads, self.train.batch_size
         yield Need(
             ("network", "dim"),

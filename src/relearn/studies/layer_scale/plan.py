@@ -1,4 +1,8 @@
-"""The runs of the study: residual schemes at several depths, drop-path rates, and the layer where the class token enters."""
+"""The runs of the study: residual schemes at several depths, drop-path rates, and the layer where the class token enters.
+
+With `tuning.rates` each of these networks has a learning rate of its own: the one that did best in a shorter training, judged on
+held-out training images.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from relearn.studies import vision
 from relearn.studies.family import Family
 
 NETWORK = "residual_deit_small"
+SUITES = "residual|drop_path|class_token"
 SMALLEST = 1.0e-6
 """The smallest of LayerScale's initial values; `rezero_epsilon` starts there instead of at 0."""
 
@@ -45,25 +50,63 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         warmup = {} if warm else {"warmup_epochs": 0}
         return {"network": network, **vision.recipe(params, "layer_scale", own["train"], **warmup)}
 
+    tuning = own["tuning"]
+
+    def tried(of: str, variant: str, depth: str, rate: str) -> dict[str, Any]:
+        found = settings(of, variant, depth)
+        return {**found, "lr": float(rate), "epochs": tuning["epochs"], "held_out": tuning["held_out"]}
+
+    cells = [
+        *(_cell("residual", name, depth) for name in grid["residuals"] for depth in grid["depths"]),
+        *(_cell("drop_path", name, drop_paths["depth"]) for name in drop_paths["variants"]),
+        *(_cell("class_token", name, class_tokens["depth"]) for name in class_tokens["variants"]),
+    ]
+    tune = Family(
+        study="layer_scale",
+        step="train_vision",
+        scale=scale,
+        folder="tuning/{of}/{variant}/depth{depth}/rate{rate}",
+        cells=[
+            {"of": cell["suite"], "variant": cell["variant"], "depth": cell["depth"], "rate": f"{rate:g}"}
+            for cell in cells
+            for rate in tuning["rates"]
+        ],
+        seeds=own["seeds"][:1],
+        labels={"suite": "tuning"},
+        inputs={"data": vision.images_path(params, scale, "layer_scale")},
+        settings=tried,
+        modules=vision.modules_behind(params, "layer_scale", NETWORK),
+        outputs=vision.TRAINED,
+        needs=vision.training_needs(params, "layer_scale"),
+        constraints={"of": SUITES, "depth": r"\d+", "rate": r"[0-9.e+-]+"},
+    )
+
+    def rates(suite: str, variant: str, depth: str, seed: str) -> list[str]:
+        """The same for every seed: the rates are tried at the first."""
+        return [
+            tune.path(of=suite, variant=variant, depth=depth, rate=f"{rate:g}", seed=own["seeds"][0])
+            for rate in tuning["rates"]
+        ]
+
     train = Family(
         study="layer_scale",
         step="train_vision",
         scale=scale,
         folder="{suite}/{variant}/depth{depth}",
-        cells=[
-            *(_cell("residual", name, depth) for name in grid["residuals"] for depth in grid["depths"]),
-            *(_cell("drop_path", name, drop_paths["depth"]) for name in drop_paths["variants"]),
-            *(_cell("class_token", name, class_tokens["depth"]) for name in class_tokens["variants"]),
-        ],
+        cells=cells,
         seeds=own["seeds"],
-        inputs={"data": vision.images_path(params, scale, "layer_scale")},
+        inputs={"data": vision.images_path(params, scale, "layer_scale"), "rates": rates},
         settings=settings,
         modules=vision.modules_behind(params, "layer_scale", NETWORK),
         outputs=vision.TRAINED,
         needs=vision.training_needs(params, "layer_scale"),
-        constraints={"depth": r"\d+"},
+        constraints={"suite": SUITES, "depth": r"\d+"},
     )
-    return {"prepare_images": vision.prepare_images(params, scale, "layer_scale"), "train_vision": train}
+    return {
+        "prepare_images": vision.prepare_images(params, scale, "layer_scale"),
+        "tune_vision": tune,
+        "train_vision": train,
+    }
 
 
 def _cell(suite: str, variant: str, depth: int) -> dict[str, str]:

@@ -8,15 +8,8 @@ from typing import Any
 from relearn.models.timm_names import NAMES
 
 ABLATED = "LipsFormer-CSwin-T"
-BASE = {
-    "alpha": 0.2,
-    "conv": "D",
-    "drop_path_rate": 0.2,
-    "norm_kind": "center",
-    "similarity": "cosine",
-    "start": "spectral",
-}
-"""The base network of table 3's ablations."""
+BASE = {"conv": "D", "norm_kind": "center", "similarity": "cosine", "start": "spectral"}
+"""The base network of table 3's ablations, beside the numbers that params.yaml has for it (`grid.ablation.base`)."""
 CHANGES: dict[str, dict[str, Any]] = {
     "base": {},
     "warmup": {},
@@ -31,7 +24,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     **{f"drop_{value}": {"drop_path_rate": value} for value in (0.0, 0.1)},
 }
 OF_OURS = {"LipsFormer-": "relearn.models.lipsformer", "CSwin-": "relearn.models.cswin"}
-WORDS = {"T": "tiny", "S": "small", "B": "base"}
+WORDS = {"T": "tiny", "S": "small", "B": "base", "L": "large"}
 TIMM = {"LipsFormer-CSwin": "lipsformer_cswin", "LipsFormer-Swin": "lipsformer_swin", "CSwin": "cswin"}
 
 

@@ -30,7 +30,7 @@ from relearn.params.types import (
     ascending,
     unique,
 )
-from relearn.params.vision import Recipe, VisionImages
+from relearn.params.vision import Betas, Optimised, VisionImages
 
 Network = Literal[
     "Swin-T",
@@ -74,10 +74,27 @@ Paired = Literal[
     "LipsFormer-Swin-T",
     "LipsFormer-Swin-S",
     "LipsFormer-Swin-B",
+    "Swin-L",
+    "LipsFormer-Swin-L",
     "CSwin-T",
+    "CSwin-S",
+    "CSwin-B",
     "LipsFormer-CSwin-T",
+    "LipsFormer-CSwin-S",
+    "LipsFormer-CSwin-B",
 ]
 Timed = Literal["LipsFormer-Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B"]
+Windowed = Literal["LipsFormer-Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B", "LipsFormer-Swin-L"]
+"""Networks whose attention has a bound: that of the cross-shaped windows has a convolution beside it."""
+Started = Literal[
+    "LipsFormer-CSwin-T",
+    "LipsFormer-CSwin-S",
+    "LipsFormer-CSwin-B",
+    "LipsFormer-Swin-T",
+    "LipsFormer-Swin-S",
+    "LipsFormer-Swin-B",
+    "LipsFormer-Swin-L",
+]
 Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
 Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(ascending)]
 Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
@@ -85,7 +102,15 @@ Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
 
 PATCH, CHANNELS = 4, 96
 """Pixels of a side of a patch, and channels of the first stage, of Swin-T and of the networks that follow it."""
-FIRST_STAGE = {"Swin-T": (96, 3), "Swin-S": (96, 3), "Swin-B": (128, 4), "CSwin-T": (64, 2)}
+FIRST_STAGE = {
+    "Swin-T": (96, 3),
+    "Swin-S": (96, 3),
+    "Swin-B": (128, 4),
+    "Swin-L": (192, 6),
+    "CSwin-T": (64, 2),
+    "CSwin-S": (64, 2),
+    "CSwin-B": (96, 4),
+}
 """Channels and heads of the first stage; LipsFormer has those of the network that it follows."""
 
 
@@ -116,17 +141,22 @@ class Theorem1(Widths):
     taus: Positives
     spreads: Positives
     steps: Count
+    networks: Annotated[list[Windowed], Unique0, AfterValidator(unique)]
+    iterations: Count
 
 
 class Theorem2(Widths):
     blocks: Annotated[list[Layers], Unique, AfterValidator(ascending)]
     tau: Positive
     eps: Positives
+    networks: Annotated[list[Windowed], Unique0, AfterValidator(unique)]
+    iterations: Count
 
 
 class SpectralStart(Section):
     channels: Annotated[list[Width], Unique, AfterValidator(ascending)]
     size: Annotated[Side, Field(ge=8)]
+    networks: Annotated[list[Started], Unique0, AfterValidator(unique)]
 
     @forecast
     def _frequencies(self) -> Iterator[Need]:
@@ -161,17 +191,25 @@ class OfSize(Section):
     drop_path: Share
     weight_decay: NotNegative
     average: Share
+    betas: Betas
 
 
 class Sizes(Section):
     T: OfSize
     S: OfSize
     B: OfSize
+    L: OfSize
+
+
+class AblationBase(Section):
+    alpha: Positive
+    drop_path: Share
 
 
 class Ablation(Section):
     epochs: EpochCount
     warmup_epochs: Positive
+    base: AblationBase
     variants: Annotated[list[Variant], Unique0, AfterValidator(unique)]
 
     @check
@@ -220,7 +258,7 @@ class LipsFormer(Section):
     examine: Examine
     images: VisionImages
     network: SizedNetwork
-    train: Recipe
+    train: Optimised
     grid: Grid
     throughput: Throughput
     retest: Retest
@@ -250,6 +288,13 @@ class LipsFormer(Section):
         found, most = self.grid.pairs.warmup_epochs, self.train.epochs
         if found > most:
             yield "grid.pairs.warmup_epochs", f"found {found}, allowed: at most epochs = {most}"
+
+    @check
+    def _averages(self) -> Iterator[Conflict]:
+        """The averaged weights are kept where all sizes have them."""
+        lacking = [name for name, size in self.grid.sizes if not size.average]
+        if self.retest.average and self.retest.networks and lacking:
+            yield "retest.average", f"found true, allowed: false, for grid.sizes.{lacking[0]}.average is 0"
 
     @check
     def _test_images(self) -> Iterator[Conflict]:

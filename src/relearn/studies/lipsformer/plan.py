@@ -38,7 +38,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         cells=[{"protocol": name} for name in own["examine"] if name != "activations"],
         seeds=seeds,
         settings=lambda protocol: {"protocol": protocol, **own["examine"][protocol]},
-        modules=THEOREMS,
+        modules=[*THEOREMS, "relearn.models.lipsformer"],
         outputs={"cases": "cases.csv"},
         needs=theorem_needs,
         constraints={"protocol": "(?!activations)[a-z_0-9]+"},
@@ -85,6 +85,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 def _train(params: Mapping[str, Any], scale: str) -> Family:
     own = params[STUDY]
     grid = own["grid"]
+    averaged = all(size["average"] for size in grid["sizes"].values())
 
     def network_of(suite: str, variant: str) -> tuple[str, dict[str, Any]]:
         return pyramid(ABLATED if suite == "ablation" else variant, own["network"])
@@ -96,9 +97,12 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
             "lr": own["train"]["lr"] * size["lr"],
             "weight_decay": size["weight_decay"],
             "average": size["average"],
+            "betas": size["betas"],
         }
         if suite == "ablation":
-            arguments = {**arguments, **BASE, **CHANGES[variant]}
+            base = grid["ablation"]["base"]
+            numbers = {"alpha": base["alpha"], "drop_path_rate": base["drop_path"]}
+            arguments = {**arguments, **BASE, **numbers, **CHANGES[variant]}
             changed["epochs"] = grid["ablation"]["epochs"]
             if variant == "warmup":
                 changed["warmup_epochs"] = grid["ablation"]["warmup_epochs"]
@@ -107,7 +111,11 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
             if not variant.startswith("LipsFormer-"):
                 changed["warmup_epochs"] = grid["pairs"]["warmup_epochs"]
         recipe = vision.recipe(params, STUDY, own["train"], **changed)
-        return {"network": {"name": name, **arguments}, **recipe}
+        return {
+            "network": {"name": name, **arguments},
+            **recipe,
+            **({"average_file": True} if averaged else {}),
+        }
 
     cells = [{"suite": "ablation", "variant": name} for name in grid["ablation"]["variants"]]
     cells += [{"suite": "pairs", "variant": name} for name in grid["pairs"]["networks"]]
@@ -121,7 +129,7 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
         inputs={"data": vision.images_path(params, scale, STUDY)},
         settings=settings,
         modules=lambda suite, variant: vision.modules_behind(params, STUDY, network_of(suite, variant)[0]),
-        outputs=vision.TRAINED,
+        outputs=vision.TRAINED | (vision.AVERAGED if averaged else {}),
         needs=vision.training_needs(params, STUDY),
         constraints={"suite": "ablation|pairs"},
     )
@@ -141,7 +149,11 @@ def _evaluate_imagenet(params: Mapping[str, Any], scale: str, train: Family) -> 
         folder="{variant}",
         cells=[{"variant": name} for name in own["networks"]],
         seeds=params[STUDY]["seeds"],
-        inputs={"weights": train.files["network"].replace("{suite}", "pairs")},
+        inputs={
+            "weights": train.files["averaged" if own["average"] and own["networks"] else "network"].replace(
+                "{suite}", "pairs"
+            )
+        },
         settings=lambda variant: {
             "network": {"name": name_of(variant)},
             "classes": 1000,

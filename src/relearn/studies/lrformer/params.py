@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from relearn.data.facts import SIDE
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import Need, jacobian, transformer
 from relearn.params.types import (
@@ -29,7 +28,7 @@ from relearn.params.types import (
     ascending,
     unique,
 )
-from relearn.params.vision import Epochs, Optimizer, VisionImages
+from relearn.params.vision import Betas, Epochs, Optimizer, VisionImages
 
 Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
 Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(ascending)]
@@ -66,11 +65,13 @@ class Network(Section):
     patch_size: Side
     start_std: Positive
     position_std: Positive
+    maps: Literal["xavier", "deit"]
     lrsa_alpha: Positive
     gp: Gaussian
 
 
 class Train(Epochs):
+    betas: Betas
     drop_path: Share
     average: Share
 
@@ -86,6 +87,7 @@ class OfDepth(Section):
 class Optimisers(Section):
     depth_6: OfDepth
     depth_12: OfDepth
+    depth_12_pretraining: OfDepth
 
 
 Outliers = Literal["cifar100", "svhn", "corrupted", "gaussian_noise", "uniform_noise", "natural_patches"]
@@ -100,12 +102,14 @@ class Uncertainty(Section):
     ]
 
 
+Variant = Literal["dot_dense", "dot_gp", "lrsa_dense", "lrsa_gp"]
+
+
 class Grid(Section):
     depths: Annotated[list[Literal[6, 12]], Unique0, AfterValidator(ascending)]
     optimisers: Optimisers
-    variants: Annotated[
-        list[Literal["dot_dense", "dot_gp", "lrsa_dense", "lrsa_gp"]], Unique, AfterValidator(unique)
-    ]
+    pretrained: Annotated[list[Variant], Unique0, AfterValidator(unique)]
+    variants: Annotated[list[Variant], Unique, AfterValidator(unique)]
 
 
 class LRFormer(Section):
@@ -135,6 +139,12 @@ class LRFormer(Section):
         )
 
     @check
+    def _pretrained(self) -> Iterator[Conflict]:
+        """What ImageNet's images train is trained on at the same size afterwards."""
+        if self.grid.pretrained and not self.images.size:
+            yield "images.size", "found 0, allowed: at least 1 where grid.pretrained names a network"
+
+    @check
     def _test_images(self) -> Iterator[Conflict]:
         wanted = {"train.test_images": self.train.test_images, "uncertainty.images": self.uncertainty.images}
         yield from self.images.test_conflicts(wanted)
@@ -142,7 +152,7 @@ class LRFormer(Section):
     @forecast
     def _memory(self) -> Iterator[Need]:
         """As many tokens as patches and one more, and a feed-forward four times as wide as the stream."""
-        length = (SIDE[self.images.dataset] // self.network.patch_size) ** 2 + 1
+        length = (self.images.side // self.network.patch_size) ** 2 + 1
         dim, heads = self.network.dim, self.network.heads
         for layers, one in ((6, self.grid.optimisers.depth_6), (12, self.grid.optimisers.depth_12)):
             tensors = transformer(

@@ -11,6 +11,10 @@ from relearn.studies.family import Family, Needs
 
 STUDY = "lrformer"
 ATTENTIONS = {"dot": "dot_product", "lrsa": "lrsa"}
+PRETRAINED = "_pretrained"
+"""Behind the name of a variant that starts from weights pre-trained on ImageNet."""
+DEEP = "12"
+"""Blocks of the networks that table 1 pre-trains."""
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
@@ -20,6 +24,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     cells = [
         {"variant": variant, "depth": str(depth)} for variant in grid["variants"] for depth in grid["depths"]
     ]
+    cells += [{"variant": f"{variant}{PRETRAINED}", "depth": DEEP} for variant in grid["pretrained"]]
 
     def theorem_settings(protocol: str) -> dict[str, Any]:
         found = dict(own["examine"][protocol])
@@ -27,8 +32,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             found["spreads"] = [1.0, *found.pop("scales")]  # the reference for the others comes first
         return {"protocol": protocol, **found}
 
-    def settings(variant: str, depth: str) -> dict[str, Any]:
-        attention, head = variant.split("_")
+    def network_of(variant: str, depth: str) -> dict[str, Any]:
+        attention, head = variant.removesuffix(PRETRAINED).split("_")
         network = {
             "name": f"lrformer_depth{depth}",
             "embed_dim": sizes["dim"],
@@ -36,14 +41,24 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             **{key: sizes[key] for key in ("patch_size", "start_std", "position_std")},
             "drop_path_rate": own["train"]["drop_path"],
             "attention": ATTENTIONS[attention],
+            "attention_maps": sizes["maps"],
             "head": head,
         }
         if attention == "lrsa":
             network["lrsa_alpha"] = sizes["lrsa_alpha"]
         if head == "gp":
             network["gp"] = dict(sizes["gp"])
+        return network
+
+    def settings(variant: str, depth: str) -> dict[str, Any]:
         optimiser = grid["optimisers"][f"depth_{depth}"]
-        return {"network": network, **vision.recipe(params, STUDY, own["train"], **optimiser)}
+        recipe = vision.recipe(params, STUDY, own["train"], **optimiser)
+        return {"network": network_of(variant, depth), **recipe}
+
+    def pretraining(network: str) -> dict[str, Any]:
+        optimiser = grid["optimisers"][f"depth_{DEEP}_pretraining"]
+        recipe = vision.recipe(params, STUDY, own["train"], folder=True, **optimiser)
+        return {"network": network_of(network, DEEP), **recipe}
 
     theorems = Family(
         study=STUDY,
@@ -56,6 +71,25 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs={"cases": "cases.csv"},
         needs=Needs(mem_mb=4000, minutes=60, gpu=0),
     )
+    pretrain = Family(
+        study=STUDY,
+        step="train_vision",
+        scale=scale,
+        folder="pretraining/{network}",  # no variant, so that no claim takes it for one of CIFAR-10
+        cells=[{"network": variant} for variant in grid["pretrained"]],
+        seeds=own["seeds"],
+        inputs={"data": vision.listing_path(scale)},
+        settings=pretraining,
+        modules=["relearn.steps.tasks.folder", *vision.modules_of("lrformer_depth12")],
+        outputs=vision.TRAINED,
+        needs=Needs(mem_mb=12000, minutes=10080, threads=8),
+    )
+
+    def weights(variant: str, depth: str, seed: str) -> list[str]:
+        if not variant.endswith(PRETRAINED):
+            return []
+        return [pretrain.path("network", network=variant.removesuffix(PRETRAINED), seed=seed)]
+
     train = Family(
         study=STUDY,
         step="train_vision",
@@ -63,12 +97,12 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         folder="{variant}/depth{depth}",
         cells=cells,
         seeds=own["seeds"],
-        inputs={"data": vision.images_path(params, scale, STUDY)},
+        inputs={"data": vision.images_path(params, scale, STUDY), "weights": weights},
         settings=settings,
         modules=vision.modules_behind(params, STUDY, "lrformer_depth12"),
         outputs=vision.TRAINED,
         needs=vision.training_needs(params, STUDY),
-        constraints={"depth": r"\d+"},
+        constraints={"variant": "(?!pretraining)[a-z_]+", "depth": r"\d+"},
     )
     evaluate = Family(
         study=STUDY,
@@ -101,6 +135,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     return {
         "prepare_images": vision.prepare_images(params, scale, STUDY),
         "check_theorems": theorems,
+        "pretrain_vision": pretrain,
         "train_vision": train,
         "evaluate_uncertainty": evaluate,
     }

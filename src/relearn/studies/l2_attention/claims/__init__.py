@@ -34,7 +34,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """Reasons: too few seeds, or an attention without a model that is better than the bigram model."""
     seeds = len(comparison.seeds)
     reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
-    floor = bigram(evidence)
+    floor = trained.bigram(evidence)
     if floor is None:
         return [*reasons, "bigram NLL not measured"]
     for attention in dict.fromkeys(name for name, _, _ in comparison.keys):
@@ -43,13 +43,6 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
             found = "not measured" if best is None else f"{best:.3f} nats"
             reasons.append(f"{attention} at {found}, needs less than {floor:.3f}, the bigram NLL")
     return reasons
-
-
-def bigram(evidence: Evidence) -> float | None:
-    """The bigram NLL of the text; of several texts the lowest."""
-    runs = select(evidence.runs, {"step": "prepare_ptb_lines"})
-    known = [value for run in runs if (value := run.metrics.get("bigram_nats")) is not None]
-    return min(known, default=None)
 
 
 def _best(evidence: Evidence, attention: str) -> float | None:

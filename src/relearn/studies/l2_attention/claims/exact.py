@@ -18,6 +18,7 @@ from relearn.report.statistics import log_slope
 FIGURE_2: Where = {"step": "lipschitz_lower_bound", "suite": "fig2", "attention": "l2_tied", "p": "inf"}
 LEAST, MOST, STARTS = 100, 1000, 50  # N and the starts for each N in figure 2
 WITHIN = 0.15  # of the slope of the bound
+GROWTH = 1000  # between the smallest and the largest spread of inputs on which a norm grows without limit
 ROUNDING = 1e-9  # relative; the norms are of float64
 CS = (0.5, 0.7, 0.9)
 INVERTED, LOST = 1e-4, 1e-1  # largest reconstruction error
@@ -219,13 +220,19 @@ def untied_not_lipschitz(evidence: Evidence) -> Finding:
 
 
 def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[Exact], list[str]]:
-    """The cases of one protocol of `check_theorems`. Nothing is trained, so they have full size at every scale."""
+    """The cases of one protocol of `check_theorems`.
+
+    They refute a general statement, which one size of layer does. What has to be whole is the growth: inputs whose spreads lie
+    at least :data:`GROWTH` apart.
+    """
     runs = _with("cases.csv", select(evidence.runs, {"step": "check_theorems", "protocol": protocol}))
     rows = [row for run in runs for row in run.rows("cases.csv")]
     if not rows:
         return [], [f"no runs for {name.partition(':')[0]}"]
     failures = sum(not row["holds"] for row in rows)
-    return [Exact(name, len(rows), failures, True, _folders(runs))], []
+    spreads = [float(row["spread"]) for row in rows if row.get("spread")]
+    whole = bool(spreads) and max(spreads) >= GROWTH * min(spreads)
+    return [Exact(name, len(rows), failures, whole, _folders(runs))], []
 
 
 def same_cost(evidence: Evidence) -> Finding:

@@ -1,7 +1,8 @@
 """train_char_lm: train a character language model with one kind of attention (or an LSTM) and measure its NLL.
 
 Settings: the model: attention (dp | l2 | l2_tied | l2_matched | contractive | lstm), layers, dim, heads, ffn, dropout, norm,
-init_scale, glorot, max_length (characters of the longest line; the network reads one position more, the start symbol);
+init_scale, glorot, small_start (optional, of dp: a control),
+max_length (characters of the longest line; the network reads one position more, the start symbol);
 the recipe: steps, batch_size (lines), schedule (inverse_sqrt | constant), lr or gamma (``lr`` = gamma / sqrt(dim warmup_steps)),
 warmup_steps, betas, adam_eps (default 1e-8), clip_norm (null: no clipping), diverged_above (a loss in nats above which the run ends as
 diverged; without it only a loss that is not finite does so); evaluations (their number, evenly spaced, the last one at the end).
@@ -17,6 +18,9 @@ Metrics: test_nll_best_nats is the lowest test NLL of all evaluations, which kim
 test part; test_nll_nats is the one at the lowest validation NLL. test_bpc_best is test_nll_best_nats in bits. valid_nll_best_nats.
 train_nll_first_nats before the first step, train_nll_nats at the last evaluation. step_s is the mean time of a training step without
 evaluations (CPU time on a CPU, wall time on a GPU, of this process alone).
+
+``not_converged``: the lowest validation NLL is not 0.05 nats below the unigrams' (:data:`LEARNED`), which takes no look at any other
+character; unigram_nats is theirs, of the training on the validation part.
 
 The metrics of a run that diverges are those of its evaluations before. If it diverges before the first one, its start is evaluated, as the
 row of step 0 of the history.
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 TRAIN_LINES = 256
+LEARNED = 0.05
+"""Nats below the unigrams' validation NLL from which on a model has learned something of the text."""
 COLUMNS = ("epoch", "step", "loss", "lr", "valid_nll_nats", "test_nll_nats", "train_nll_nats")
 
 
@@ -48,6 +54,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     from relearn.data.character_batches import CharacterBatches
     from relearn.data.characters import load_characters
+    from relearn.data.ngrams import cross_entropies
     from relearn.methods.token_loss import token_loss, tokens
     from relearn.models import character_lm
     from relearn.steps.csv_rows import write_rows
@@ -107,8 +114,15 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         run.output("history.csv"), COLUMNS, ({name: row.get(name) for name in COLUMNS} for row in history)
     )
     best.copy_to(run.output("weights.safetensors"))
+    found = summary(measured)
+    unigram, _ = cross_entropies(
+        prepared.flat("train"), prepared.flat("valid"), vocabulary=prepared.vocabulary
+    )
+    if ended.outcome == "ok" and found["valid_nll_best_nats"] > unigram - LEARNED:
+        ended.not_converged(f"validation NLL not {LEARNED} nats below the unigrams' {unigram:.3f}")
     metrics = {
-        **summary(measured),
+        **found,
+        "unigram_nats": unigram,
         "train_nll_first_nats": first,
         "steps_count": float(ended.fitted.steps),
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
@@ -140,6 +154,8 @@ def network(
         )
     words = ("attention", "layers", "dim", "heads", "ffn", "dropout", "norm", "init_scale", "glorot")
     sizes = {key: settings[key] for key in words}
+    if settings.get("small_start"):
+        sizes["small_start"] = True
     return create(**sizes, vocabulary=prepared.vocabulary, max_length=settings["max_length"] + 1)
 
 

@@ -18,6 +18,7 @@ from relearn.report.seeds import Sample, difference, level, ratio
 from relearn.report.verdicts import Above, Below
 
 DEEP = (24, 36)  # blocks
+MIN_RATES = 2
 LAYER_SCALE = "layer_scale_"
 RIVALS = ("rezero", "skip_init", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm")
 #: a start that is not 0, and the same from 0
@@ -126,13 +127,20 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons: too few seeds, or a seed without a compared training above chance."""
+    """Reasons: too few seeds, a seed without a compared training above chance, or one learning rate for all schemes.
+
+    The best rates of the schemes differ by factors, and with them who is ahead. So each has to have one of its own, chosen
+    on held-out training images.
+    """
     variants = {}
     for key, _, _ in comparison.keys:
         for name in key.split():
             suite, variant, depth = name.split("/")
             variants[f"{variant} of {depth} blocks"] = place(variant, int(depth), suite)[1]
-    return classified.lacks(comparison, evidence, variants)
+    runs = [run for where in variants.values() for run in classified.trainings(evidence, where)]
+    rates = min((run.metrics.get("rates_count") or 1 for run in runs), default=1)
+    reasons = [] if rates >= MIN_RATES else [f"learning rate chosen of {rates:g}, needs {MIN_RATES} a scheme"]
+    return [*classified.lacks(comparison, evidence, variants), *reasons]
 
 
 def _difference(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from relearn.report.cases import Row, cases
+from relearn.report.cases import Row, cases, counter_example
 from relearn.report.comparisons import Exact, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -21,6 +21,7 @@ WITHIN = 0.03  # of the printed multiply-adds
 NO_OVERLAP = ("linear", "patches", "merging", "point_wise")
 ONE = 1e-4  # what a largest singular value by iteration is short by
 ROUNDING = 1e-9
+BLOCKS = ("lipsformer", "network")  # cases of theorem 2 with the paper's blocks
 
 
 def parameter_counts(evidence: Evidence) -> Finding:
@@ -69,25 +70,33 @@ def theorem_1(evidence: Evidence) -> Finding:
                 lambda row: bool(row["holds"] and row["printed_holds"]),
                 [
                     f"largest share of the printed bound {two.most('norm', 'printed'):.4f},"
-                    f" of the tighter one {two.most('norm', 'tight'):.4f}"
+                    f" of the tighter one {two.most('norm', 'tight'):.4f}",
+                    *_of_networks(two.rows, "norm", "tight"),
                 ],
+                full_size=_of_a_network,
             ),
             q9.part(
                 "p = inf: the printed bound is exceeded (erratum Q9)",
                 lambda row: not row["printed_holds"],
                 counter,
+                full_size=counter_example,
             ),
             inf.part(
                 "p = inf: norm <= the corrected bound",
                 lambda row: bool(row["holds"]),
                 [f"largest share {inf.most('norm', 'corrected'):.4f}"],
+                full_size=_of_a_network,
             ),
         ]
     )
 
 
 def theorem_2(evidence: Evidence) -> Finding:
-    """Blocks as the paper's: the product of their norms is at most e^kappa; every stack obeys the corrected bound."""
+    """Blocks as the paper's: the product of their norms is at most e^kappa; every stack obeys the corrected bound.
+
+    A case whose e^kappa is infinite says nothing of the theorem, and neither holds nor fails. Of the published size are
+    the networks of the paper themselves, at their start.
+    """
     found = cases(evidence, "theorem_2")
     if not found.rows:
         return Finding(missing=["no runs for theorem 2"])
@@ -102,21 +111,43 @@ def theorem_2(evidence: Evidence) -> Finding:
         worst = max(rows, key=lambda row: row["norm"] / row["printed"], default=None)
         if worst is not None:
             notes.append(f"left out: {what}: norm {worst['norm']:.4g}, printed {worst['printed']:.4g}")
+    blocks = type(found)([row for row in found.rows if row["case"] in BLOCKS], found.runs)
+    measured = [
+        f"{row['network']}: product of its blocks' norms {row['product']:.4g}, kappa {row['kappa']:.4g}"
+        for row in blocks.rows
+        if _of_a_network(row)
+    ]
     return Finding(
         [
-            found.where(case="lipsformer").part(
-                "LipsFormer's blocks: product of norms <= e^kappa", _product_below
+            blocks.part(
+                "LipsFormer's blocks: product of norms <= e^kappa",
+                lambda row: row["product"] <= row["printed"] * (1 + ROUNDING),
+                measured,
+                full_size=_of_a_network,
+                vacuous=lambda row: row["printed"] is None,  # infinite
             ),
             found.part(
-                "every stack: product of norms <= corrected bound", lambda row: bool(row["holds"]), notes
+                "every stack: product of norms <= corrected bound",
+                lambda row: bool(row["holds"]),
+                notes,
+                full_size=_of_a_network,
+                vacuous=lambda row: row["corrected"] is None,
             ),
         ]
     )
 
 
-def _product_below(row: Row) -> bool:
-    """An e^kappa that overflows is not a bound that can be exceeded."""
-    return row["printed"] is None or row["product"] <= row["printed"] * (1 + ROUNDING)
+def _of_a_network(row: Row) -> bool:
+    """Whether the case is a layer or the whole of a network of the published size."""
+    return row.get("network") is not None
+
+
+def _of_networks(rows: Sequence[Row], over: str, under: str) -> list[str]:
+    """The largest share in each network of the published size."""
+    found: dict[str, float] = {}
+    for row in filter(_of_a_network, rows):
+        found[row["network"]] = max(found.get(row["network"], 0.0), row[over] / row[under])
+    return [f"{name}: largest share {share:.4g}" for name, share in found.items()]
 
 
 def spectral_init(evidence: Evidence) -> Finding:
@@ -129,17 +160,27 @@ def spectral_init(evidence: Evidence) -> Finding:
     notes = [
         f"{row['case']}, {row['channels']} channels, kernel {row['kernel']}: norm {row['norm']:.3f}"
         for row in over.rows
-        if row["start"] == "flattened"
+        if row["start"] == "flattened" and not _of_a_network(row)
     ]
+    wide = [row for row in over.rows if _of_a_network(row)]
+    if wide:
+        norms = [row["norm"] for row in wide]
+        notes.append(
+            f"{len(wide)} such convolutions of {', '.join(dict.fromkeys(row['network'] for row in wide))}:"
+            f" norms {min(norms):.3f} to {max(norms):.3f}, so not every affine layer starts 1-Lipschitz"
+        )
     return Finding(
         [
             apart.part(
-                "norm 1: linear layers, convolutions without overlap", lambda row: abs(row["norm"] - 1) <= ONE
+                "norm 1: linear layers, convolutions without overlap",
+                lambda row: abs(row["norm"] - 1) <= ONE,
+                full_size=_of_a_network,
             ),
             over.part(
                 "windows that overlap: at most the kernel's side times the flattened norm (erratum Q12)",
                 lambda row: row["norm"] <= row["limit"] * (1 + ROUNDING),
                 notes,
+                full_size=_of_a_network,
             ),
         ]
     )

@@ -15,6 +15,10 @@ from relearn.report.seeds import difference
 from relearn.report.verdicts import Above, Below, Side
 
 BASE = "base"
+WIDTH, DEPTH, STEPS = 64, 25, 62_500
+"""Channels of the first stage and blocks of LipsFormer-CSwin-T (table 4); steps of 100 epochs (table 3) in batches of 2,048."""
+LEAST_WIDTH, LEAST_DEPTH, LEAST_STEPS = 0.5, 0.5, 0.1
+"""Shares of these that a training needs for its not failing to count against a claim that it fails."""
 ALPHAS = {"0.1": "alpha_0.1", "0.2": BASE, "0.3": "alpha_0.3", "0.4": "alpha_0.4"}
 
 
@@ -63,9 +67,43 @@ def alpha_has_a_limit(evidence: Evidence) -> Finding:
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons: too few seeds, or a seed without a training above chance, of the base or of the compared variants."""
+    """Reasons: too few seeds, a seed without a training above chance, or for a claim of failure too small a training.
+
+    That a network of a fraction of the width does not fail within a fraction of the steps says nothing of one that fails
+    at its full width. So the share of trainings that fail needs :data:`LEAST_WIDTH` of the published channels,
+    :data:`LEAST_DEPTH` of the blocks and :data:`LEAST_STEPS` of the steps.
+    """
     names = dict.fromkeys([BASE, *(name for name, _, _ in comparison.keys)])
-    return classified.lacks(comparison, evidence, {name: variant(name) for name in names})
+    reasons = classified.lacks(comparison, evidence, {name: variant(name) for name in names})
+    return reasons if comparison.difference else [*reasons, *_small(evidence, list(names))]
+
+
+def _small(evidence: Evidence, names: Sequence[str]) -> list[str]:
+    """What of the width, the depth and the steps is below its share; a training that diverged was to have those of the base."""
+    runs = [run for name in names for run in classified.trainings(evidence, variant(name))]
+    networks = [run.settings.get("network", {}) for run in runs]
+    found = {
+        "channels": (
+            min((float(one.get("embed_dim", 0)) for one in networks), default=0.0),
+            WIDTH,
+            LEAST_WIDTH,
+        ),
+        "blocks": (
+            min((float(sum(one.get("depths", ()))) for one in networks), default=0.0),
+            DEPTH,
+            LEAST_DEPTH,
+        ),
+        "steps": (
+            max((run.metrics.get("steps_count") or 0.0 for run in runs), default=0.0),
+            STEPS,
+            LEAST_STEPS,
+        ),
+    }
+    return [
+        f"{value:,.0f} {name}, needs {share:.0%} of the published {published:,}"
+        for name, (value, published, share) in found.items()
+        if value < share * published
+    ]
 
 
 def _against(

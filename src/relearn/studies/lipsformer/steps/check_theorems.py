@@ -4,12 +4,15 @@
 protocol          further settings                      columns of cases.csv
 ================  ====================================  ===================================================================
 theorem_1         lengths, dims, heads, taus, spreads,  cosine attention: :mod:`relearn.measures.attention_cases.cosine`
-                  steps
+                  steps, networks, iterations
 theorem_2         blocks, lengths, dims, heads, tau,    residual stacks: :mod:`relearn.measures.attention_cases.residual_stack`
-                  eps
-spectral_start    channels, size                        equation 5: :mod:`relearn.measures.attention_cases.spectral_norms`
+                  eps, networks, iterations
+spectral_start    channels, size, networks              equation 5: :mod:`relearn.measures.attention_cases.spectral_norms`
 activations       pairs, reach, points                  figure 2: :mod:`relearn.measures.attention_cases.activations`
 ================  ====================================  ===================================================================
+
+``networks`` are looked at as a whole, at the published size (:mod:`relearn.measures.attention_cases.whole_networks`); the column
+``network`` names them, and is empty for single layers. ``iterations``: of their norms.
 
 `activations` also writes curves.csv (activation, x, value, slope).
 Metrics: those of :mod:`relearn.steps.theorem_cases`; bound_share_max and printed_share_max, the largest norm over the bound that holds

@@ -3,7 +3,7 @@
 Settings: network ({"name": of timm's registry, …its arguments}), classes, val and v2 (folders of RELEARN_MIRROR with one
 folder per class; null omits the set), real (true: also the ReaL labels for the images of val), size, crop_ratio,
 interpolation (bilinear | bicubic | lanczos), average (true: the moving average of the weights if the checkpoint has
-one; our files have none), batch_size, test_images (of each set, evenly spaced; 0: all).
+one; of ours, a file averaged.safetensors), batch_size, test_images (of each set, evenly spaced; 0: all).
 Inputs: weights, a file of `train_vision` (its header describes the network; the settings must name the same network and
 size) or a checkpoint of the named network; real, a file of labels in the format of ReaL (default: the official one).
 Output: retest.csv (set: val | real | v2, top1_frac, samples).
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 COLUMNS = ("set", "top1_frac", "samples")
+AVERAGED = "averaged.safetensors"  # of `train_vision`
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -71,8 +72,8 @@ def network(settings: dict[str, Any], weights: Path) -> VisionClassifier:
             raise ValueError(f"network: {name}; allowed: {net.description['name']}, which {weights} holds")
         if net.description["size"] != settings["size"]:
             raise ValueError(f"size is {settings['size']}; allowed: {net.description['size']}, of {weights}")
-        if settings["average"]:
-            raise ValueError(f"average is true; allowed: false, for {weights} holds one state")
+        if settings["average"] and weights.name != AVERAGED:
+            raise ValueError(f"average is true; allowed: false, or {AVERAGED} instead of {weights}")
         return net
     return checkpoints.load(
         name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relearn.steps.bound_shares import shares
@@ -17,13 +17,16 @@ File = tuple[str, Sequence[str], list[dict[str, Any]]]
 def theorem_1(settings: Mapping[str, Any], seed: int) -> Examined:
     from relearn.layers.cosine_attention import CosineAttention
     from relearn.measures.attention_cases.cosine import COLUMNS, cases
+    from relearn.measures.attention_cases.whole_networks import attention
 
     def make(dim: int, heads: int, tau: float, eps: float) -> CosineAttention:
         return CosineAttention(dim, heads, tau=tau, eps=eps, project=False, average_heads=False)
 
     names = ("lengths", "dims", "heads", "taus", "spreads", "steps")
     rows = cases(make, **{name: settings[name] for name in names}, seed=seed)
-    return COLUMNS, rows, shares(rows, bound="tight", printed="printed")
+    more = {"spreads": settings["spreads"], "iterations": settings["iterations"], "seed": seed}
+    rows += [row for name, net in _networks(settings, seed) for row in attention(name, net, **more)]
+    return _with_network(COLUMNS, rows), rows, shares(rows, bound="tight", printed="printed")
 
 
 def theorem_2(settings: Mapping[str, Any], seed: int) -> Examined:
@@ -31,6 +34,7 @@ def theorem_2(settings: Mapping[str, Any], seed: int) -> Examined:
     from relearn.layers.cosine_attention import CosineAttention
     from relearn.layers.weighted_residual import WeightedResidual
     from relearn.measures.attention_cases.residual_stack import COLUMNS, Parts, cases
+    from relearn.measures.attention_cases.whole_networks import stack
 
     def attention(dim: int, heads: int, eps: float) -> CosineAttention:
         return CosineAttention(dim, heads, tau=settings["tau"], eps=eps)
@@ -38,11 +42,16 @@ def theorem_2(settings: Mapping[str, Any], seed: int) -> Examined:
     names = ("blocks", "lengths", "dims", "heads", "eps")
     parts = Parts(attention=attention, norm=CenterNorm, join=WeightedResidual)
     rows = cases(parts, **{name: settings[name] for name in names}, seed=seed)
-    return COLUMNS, rows, shares(rows, bound="corrected", printed="printed")
+    rows += [
+        stack(name, net, iterations=settings["iterations"], seed=seed)
+        for name, net in _networks(settings, seed)
+    ]
+    return _with_network(COLUMNS, rows), rows, shares(rows, bound="corrected", printed="printed")
 
 
 def spectral(settings: Mapping[str, Any], seed: int) -> Examined:
     from relearn.measures.attention_cases.spectral_norms import COLUMNS, cases
+    from relearn.measures.attention_cases.whole_networks import affine
     from relearn.methods.spectral_start import spectral_start
 
     def start(layer: nn.Module, number: int, image: Tensor | None) -> None:
@@ -50,8 +59,36 @@ def spectral(settings: Mapping[str, Any], seed: int) -> Examined:
         spectral_start(layer, None, batches, seed=number, operator=image is not None)
 
     rows = cases(start, channels=settings["channels"], size=settings["size"], seed=seed)
+    for name, net in _networks(settings, seed):
+        rows += affine(name, net, size=settings["size"])
     metrics = shares([row | {"one": 1.0} for row in rows], bound="limit", printed="one")
-    return COLUMNS, rows, metrics
+    return _with_network(COLUMNS, rows), rows, metrics
+
+
+def _networks(settings: Mapping[str, Any], seed: int) -> Iterator[tuple[str, nn.Module]]:
+    """The networks of the published size, as they start, by the names of the paper."""
+    from importlib import import_module
+
+    import torch
+
+    import relearn.models.timm_names  # noqa: F401  (enters the names, once timm comes)
+    from relearn.measures.model_counts import NETWORKS
+
+    for name in settings["networks"]:
+        create_model = import_module("timm").create_model
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            net = create_model(NETWORKS[name])
+        yield name, net
+
+
+def _with_network(columns: Sequence[str], rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The columns with that of the network, which is empty for the layers that belong to none."""
+    found = (*columns, "network")
+    for row in rows:
+        for name in found:
+            row.setdefault(name, None)
+    return found
 
 
 def activations(

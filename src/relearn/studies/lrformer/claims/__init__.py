@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from relearn.report.cases import Cases, cases
+from relearn.report.cases import Cases, Row, cases, counter_example
 from relearn.report.comparisons import Comparison, Finding
 from relearn.report.quantities import Evidence
 from relearn.studies.lrformer.claims import trained
 
 COUNTER_EXAMPLES = {"reversed": "Y2", "probability": "Y3", "score": "Y3", "row_sum": "Y4"}
 ROUNDING = 1e-8
+WIDTH, LENGTH = 384, 197
+"""Width and tokens of the published networks: DeiT III-S, patches of 16 on images of 224."""
 
 
 def layernorm_bound(evidence: Evidence) -> Finding:
@@ -33,16 +35,23 @@ def layernorm_bound(evidence: Evidence) -> Finding:
                 "p = inf: norm <= printed",
                 lambda row: row["norm"] <= row["printed"] * (1 + ROUNDING),
                 [share, *step],
+                full_size=_wide,
             ),
             two.part(
                 "p = 2: norm <= max|gamma| / sqrt(eps)",
                 lambda row: row["norm"] <= row["corrected"] * (1 + ROUNDING),
+                full_size=_wide,
             ),
             attained.part(
                 "p = 2, gamma = 1: attained at constant inputs",
                 lambda row: abs(row["norm"] / row["corrected"] - 1) <= ROUNDING,
+                full_size=_wide,
             ),
-            found.part("the exact constants hold, and are attained", lambda row: bool(row["holds"])),
+            found.part(
+                "the exact constants hold, and are attained",
+                lambda row: bool(row["holds"]),
+                full_size=_wide,
+            ),
         ]
     )
 
@@ -64,14 +73,20 @@ def lrsa_bound(evidence: Evidence) -> Finding:
                 "the printed bounds are exceeded on the counter-examples",
                 lambda row: not row["printed_holds"],
                 notes,
+                full_size=counter_example,
             ),
             found.part(
                 "the corrected, conditional bounds hold",
                 lambda row: bool(row["holds"]),
                 [f"largest share {found.most('norm', 'bound'):.4f}"],
+                full_size=lambda row: _wide(row) and row["length"] >= LENGTH,
             ),
         ]
     )
+
+
+def _wide(row: Row) -> bool:
+    return bool(row["dim"] >= WIDTH)
 
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
