@@ -41,6 +41,6 @@ def test_type_checkers_see_the_same_names():
 
 def test_an_unknown_name_is_answered_with_the_names():
     with pytest.raises(
-        AttributeError, match="no attribute 'DeepKnn' .names: AsMultiheadAttention, .*DeepKNN"
+        AttributeError, match=r"no attribute 'DeepKnn' .names: AsMultiheadAttention, .*DeepKNN"
     ):
         _ = relearn.DeepKnn
