@@ -131,12 +131,15 @@ class TrainCharLM(Section):
 OneCost = Literal["full", "long_short", "long_short_window_cache", "long_short_no_cache"]
 
 
+CurveLength = Annotated[int, Field(ge=1, le=1_048_576)]  # linear_cost looks at lengths where the others end
+
+
 class Curve(Causal):
     """The cache of ``full`` and ``long_short`` is as long as the input; others say their own."""
 
     vocabulary: Vocabulary
     attentions: Annotated[list[OneCost], Unique, AfterValidator(unique)]
-    lengths: Annotated[list[Length], Unique, AfterValidator(ascending)]
+    lengths: Annotated[list[CurveLength], Unique, AfterValidator(ascending)]
     batches: Annotated[list[BatchSize], Unique, AfterValidator(ascending)]
     full_longest: Length
     repeats: Count
