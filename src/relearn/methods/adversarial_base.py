@@ -159,5 +159,5 @@ def _freeze(module: nn.Module, found: list[nn.Module]) -> None:
     """Stop the running statistics of a batch normalisation in training mode, and note it in ``found``."""
     norm = isinstance(module, nn.modules.batchnorm._BatchNorm)
     if norm and module.training and module.track_running_stats:
-        module.track_running_stats = False
+        module.track_running_stats = False  # type: ignore[assignment]
         found.append(module)

@@ -83,7 +83,7 @@ def _cell(
     row: Row,
     column: Column,
     evidence: Evidence,
-    values: Mapping[str, list[Value]],
+    values: Mapping[Path, list[Value]],
 ) -> Cell:
     printed = _printed(artefact, row, column, values)
     beside = _published(printed, column)
@@ -159,7 +159,7 @@ def _printed(
     artefact: Artefact,
     row: Row,
     column: Column,
-    values: Mapping[str, list[Value]],
+    values: Mapping[Path, list[Value]],
     member: str = "",
 ) -> dict[str, Value]:
     """What each label says of this cell, or of one victim of it."""

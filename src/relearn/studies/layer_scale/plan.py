@@ -47,7 +47,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "drop_path_rate": rate,
             **scheme,
         }
-        warmup = {} if warm else {"warmup_epochs": 0}
+        warmup: dict[str, Any] = {} if warm else {"warmup_epochs": 0}
         return {"network": network, **vision.recipe(params, "layer_scale", own["train"], **warmup)}
 
     tuning = own["tuning"]

@@ -107,9 +107,9 @@ def mask_reuse(evidence: Evidence) -> Finding:
     Of masks that were run at several radii, those of the better median count: the attack on one mask is stronger than that on fresh
     masks, so that at equal radii the comparison measures the attack. The comparison at the radius of the others is shown beside.
     """
-    sides = {}
+    sides: dict[str, tuple[str, str]] = {}
     for task in _tasks(evidence, FRESH):
-        sides[task] = tuple(_better(evidence, task, arms) for arms in ((OURS, WIDE), (FRESH, FRESH_WIDE)))
+        sides[task] = (_better(evidence, task, (OURS, WIDE)), _better(evidence, task, (FRESH, FRESH_WIDE)))
     words = "FreeLB with shared and with fresh masks"
     main = _apart(evidence, sorted(set(sides.values())), Above(0.0), words, sides)
     equal = _apart(evidence, [(OURS, FRESH)], Above(0.0), words)

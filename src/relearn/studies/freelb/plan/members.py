@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,7 +87,7 @@ def merged_names(task: str) -> list[str]:
     return [name + task.removeprefix("arc") for name in ARC]
 
 
-def ensemble_runs(recipes: list[dict[str, Any]], encoder: str, method: str) -> dict[str, str]:
+def ensemble_runs(recipes: Sequence[Mapping[str, Any]], encoder: str, method: str) -> dict[str, str]:
     """The fine-tuning that an ensemble uses for each task.
 
     Of several, one that starts from another task's network is preferred, and a choice between sentences to their pairs, as in
