@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from relearn.report import complete, published
 from relearn.report.artefacts import Artefact, Column, Row, Where

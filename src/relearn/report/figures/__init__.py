@@ -24,7 +24,7 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
     Raises:
         ValueError: a renderer that does not exist.
     """
-    if artefact.renderer not in renderers:
+    if artefact.renderer is None or artefact.renderer not in renderers:
         allowed = ", ".join(renderers)
         raise ValueError(f"{artefact.id}: found renderer {artefact.renderer}, allowed: {allowed}")
     module = importlib.import_module(renderers[artefact.renderer])
