@@ -41,6 +41,36 @@ images = torch.rand(2, 3, 32, 32)
 assert net(images).shape == (2, 10) and net.features(images).shape == (2, 192)
 ```
 
+What timm's own networks offer, these offer as well:
+
+```python
+import relearn.models.timm_names
+import timm
+import torch
+
+small = dict(img_size=32, patch_size=2, num_classes=10, embed_dim=12, depths=(1, 1), num_heads=(1, 2), window_size=4)
+net = timm.create_model("lipsformer_swin_tiny", **small).eval()
+last, maps = net.forward_intermediates(torch.rand(2, 3, 32, 32))  # channels first
+assert [tuple(one.shape) for one in maps] == [(2, 12, 16, 16), (2, 24, 8, 8)]
+stages = timm.create_model("lipsformer_swin_tiny", features_only=True, **small)
+assert stages.output_fmt == "NHWC"  # as timm's Swin: channels last
+net.set_grad_checkpointing()  # less memory in training
+net.set_input_size(img_size=64)  # the same weights on larger images
+assert net(torch.rand(2, 3, 64, 64)).shape == (2, 10)
+
+deit = timm.create_model("residual_deit_tiny", depth=2, patch_size=8, img_size=32, dynamic_img_size=True, global_pool="avg")
+assert deit(torch.rand(1, 3, 48, 32)).shape == (1, 1000)
+```
+
+- `group_matcher` serves timm's layer-wise learning rates, `reset_classifier(classes, global_pool)` changes the head.
+- `torch.export.export(net, (images,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))` and `torch.compile(net, fullgraph=True)` trace each
+  network as one graph. The networks with windowed long-short attention (`cvt_ls_*`, `vil_*`) export with a fixed batch only.
+- `torch.onnx.export(net, (images,), dynamo=True)` needs `pip install onnxscript`.
+- `net.lipschitz_bound()` bounds LipsFormers and LRFormers: [lipschitz.md](lipschitz.md).
+- Beside a CPU build of torch, pip's torchvision does not load, and `import timm` alone fails with `operator torchvision::nms does not
+  exist`. `import relearn.models.timm_names` or `import relearn.torchvision_ready` before it is enough; the latter also serves
+  `from transformers import ...`.
+
 Numbers below: 1,000 classes, images of 224 x 224; a multiply-add, which papers call FLOPs, is one product with its sum. This page is what
 `python -m relearn.cli.zoo` prints.
 """

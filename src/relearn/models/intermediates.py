@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from relearn.models.timm_parts import checkpoint, feature_take_indices
 
-Indices = int | Sequence[int] | None
+Indices = int | list[int] | None
 
 
 class Intermediates(nn.Module):

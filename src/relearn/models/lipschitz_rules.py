@@ -168,7 +168,7 @@ def _sequential(walk: Walk, module: nn.Sequential, at: At) -> At:
 
 @lipschitz_rule(DotProductAttention, MultiHeadAttention, CrossAttention, Attention, nn.MultiheadAttention)
 def _no_constant(walk: Walk, module: nn.Module, at: At) -> At:
-    raise walk.refuse(module, "it has no Lipschitz constant (kim2020, theorem 3.1; docs/lipschitz.md)")
+    raise walk.refuse(module, "it has no Lipschitz constant on all inputs (kim2020, theorem 3.1)")
 
 
 @lipschitz_rule(L2Attention)
@@ -228,7 +228,7 @@ def _stripes(walk: Walk, module: CrossShapedAttention, at: At) -> At:
     more: dict[str, Any] = dict(tau=module.scale, nu=module.gain, eps=module.eps, p=walk.p, form=walk.form)
     mixing = cosine_bound(wq, wk, wv, length, **more)
     # LePE: a convolution of the normalised values inside each stripe, one per direction
-    kernels = [_wide(one.weight) for one in module.lepe]
+    kernels = [_wide(one.get_parameter("weight")) for one in module.lepe]
     values = _wide(module.qkv.weight)[2 * module.dim :]
     if walk.p == "two":
         local = max(window_bound(one, stripe) for one, stripe in zip(kernels, module.stripes))

@@ -148,12 +148,13 @@ class Pyramid(Bounded, Intermediates):
         for stage, window in zip(self.layers, windows):
             if plan:
                 grid = ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
-            plan += [(block.attention, grid, window) for block in list(stage)[1:]]
+            plan += [(block.attention, grid, window) for block in list(stage.children())[1:]]
         for step in ("check_input_size", "set_input_size"):  # nothing is changed if something does not fit
-            for attention, *wanted in plan:
-                getattr(attention, step)(*wanted)
-        if hasattr(self.patch_embed, "set_input_size"):
-            self.patch_embed.set_input_size(img_size=sides)
+            for attention, where, side in plan:
+                getattr(attention, step)(where, side)
+        stem: Any = self.patch_embed
+        if hasattr(stem, "set_input_size"):
+            stem.set_input_size(img_size=sides)
         self.img_size = sides
 
     @torch.jit.ignore
@@ -184,7 +185,7 @@ class Pyramid(Bounded, Intermediates):
         return state if unfinished else self.norm(state)
 
     def keep_layers(self, count: int) -> None:
-        self.layers = self.layers[:count]
+        self.layers = nn.Sequential(*list(self.layers)[:count])
 
     def drop_head(self) -> None:
         self.reset_classifier(0, "")

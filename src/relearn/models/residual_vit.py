@@ -147,7 +147,9 @@ class ResidualViT(Bounded, Intermediates):
         position_std: float = STD,
     ) -> None:
         super().__init__()
-        words = dict(attention=attention, drop_path=drop_path, class_token=class_token, head=head)
+        words: dict[str, str] = dict(
+            attention=attention, drop_path=drop_path, class_token=class_token, head=head
+        )
         if global_pool is not None:
             words["global_pool"] = global_pool
         for name, word in words.items():
@@ -296,7 +298,7 @@ class ResidualViT(Bounded, Intermediates):
 
     def embed_images(self, x: Tensor) -> Tensor:
         wanted = (self.in_chans, *self.img_size)
-        grid = self.patch_embed.dynamic_feat_size(x.shape[-2:])
+        grid = self.patch_embed.dynamic_feat_size((x.shape[-2], x.shape[-1]))
         if self.dynamic_img_size and x.dim() == 4:
             rows, columns = self.patch_embed.patch_size
             wanted = (self.in_chans, grid[0] * rows, grid[1] * columns)
@@ -316,7 +318,7 @@ class ResidualViT(Bounded, Intermediates):
     def to_map(self, state: Tensor, x: Tensor, norm: bool) -> Tensor:
         tokens = self.norm(state) if norm else state
         patches = tokens[:, 1:] if self.class_token == "from_start" else tokens
-        grid = self.patch_embed.dynamic_feat_size(x.shape[-2:])
+        grid = self.patch_embed.dynamic_feat_size((x.shape[-2], x.shape[-1]))
         return patches.unflatten(1, grid).permute(0, 3, 1, 2).contiguous()
 
     def last_tokens(self, state: Tensor, unfinished: bool) -> Tensor:
@@ -328,7 +330,7 @@ class ResidualViT(Bounded, Intermediates):
         return self.norm(state)
 
     def keep_layers(self, count: int) -> None:
-        self.blocks = self.blocks[:count]
+        self.blocks = nn.Sequential(*list(self.blocks)[:count])
 
     def drop_head(self) -> None:
         self.reset_classifier(0, "")

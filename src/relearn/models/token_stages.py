@@ -194,7 +194,7 @@ class TokenStages(Intermediates):
         self.num_classes = num_classes
         if global_pool is not None:
             self._pool(global_pool)
-        where = self.norm.weight
+        where = next(self.stages.parameters())
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
         self.head.to(where.device, where.dtype)
 
@@ -207,7 +207,8 @@ class TokenStages(Intermediates):
         """
         sides = image_sides(img_size, self.patch_size)
         grid = sides
-        for stage, stride in zip(self.stages, self.strides):
+        stages: list[Any] = list(self.stages)
+        for stage, stride in zip(stages, self.strides):
             grid = -(-grid[0] // stride), -(-grid[1] // stride)
             for block in stage.blocks:
                 whole = getattr(block.attention, "rank", 1) == 0 == block.attention.reach
@@ -251,7 +252,7 @@ class TokenStages(Intermediates):
         return state[0] if unfinished else self.norm(state[0])
 
     def keep_layers(self, count: int) -> None:
-        self.stages = self.stages[:count]
+        self.stages = nn.ModuleList(list(self.stages)[:count])
 
     def drop_head(self) -> None:
         self.head = nn.Identity()
