@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from relearn.params import reading as reader
+from relearn.report.closing import closing_words
 from relearn.studies import parameters
 from relearn.runs import orphan_guard as parents
 from relearn.runs.code_version import code_version
@@ -164,7 +165,9 @@ def stop_helpers():
 
 onsuccess:
     stop_helpers()
+    print(*closing_words(Path(ROOT)), sep="\n", file=sys.stderr)
 
 
 onerror:
     stop_helpers()
+    print(f"the same command goes on where this one stopped; logs: {ROOT}/logs", file=sys.stderr)
