@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import torch
@@ -214,3 +215,18 @@ def test_a_method_that_is_not_known_gives_one_line(runs):
         runs.initialise("gradinit2", "gradinitt", GRADINIT)
     assert "\n" not in str(caught.value)
     assert not (runs.root / "gradinit2/record.json").exists()
+
+
+def test_seconds_are_of_the_processor_and_not_of_the_wall(runs, monkeypatch):
+    """A busy machine must not make an initialisation dear."""
+
+    def slow(*_):
+        def method(model, loss, batches, *, seed, **_):
+            time.sleep(0.5)
+            return Initialised()
+
+        return method
+
+    monkeypatch.setattr(relearn.methods, "load", slow)
+    runs.initialise("waiting", "lsuv", {"tolerance": 0.1, "iterations": 1})
+    assert record.read(runs.root / "waiting")["metrics"]["initialise_s"] < 0.25
