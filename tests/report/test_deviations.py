@@ -14,6 +14,8 @@ from relearn.params import reading as params
 from relearn.report import deviations as page
 from relearn.studies import parameters
 
+from .conftest import FOLDERS
+
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = page.read(ROOT / "params/paper.yaml")
 AT_PAPER = parameters.load(ROOT / "params.yaml", scale="paper")
@@ -161,3 +163,21 @@ def test_no_row_of_the_page_of_scale_small_is_longer_than_a_reader_can_read() ->
     """One row had 22,080 characters: all fine-tunings of chapter 3."""
     loaded = parameters.load(ROOT / "params.yaml", scale="small")
     assert max(map(len, page.markdown(loaded, PAPER).splitlines())) < 2000
+
+
+def test_what_no_parameter_shows_stands_on_the_page_and_names_settings_that_exist() -> None:
+    found = page.methods(FOLDERS)
+    own = {one.id for one in found if one.study == "poisoning"}
+    assert {"masks", "pixel_std", "checkpoint", "precision", "batch_statistics", "coefficients"} <= own
+    text = page.markdown(AT_PAPER, PAPER, found)
+    _, _, below = text.partition("## What else differs from the texts")
+    for one in found:
+        assert f"| {one.study}: {one.id.replace('_', ' ')} | {one.published} |" in below.replace("\\|", "|")
+        assert not one.setting or f"{one.setting}: {page.shown(PAPER.values[one.setting])}" in below
+
+
+def test_an_entry_without_what_is_published_is_refused(tmp_path: Path) -> None:
+    for entry in ("{here: Adam}", "{published: a, here: b, there: c}"):
+        (tmp_path / "deviations.yaml").write_text(f"solver: {entry}\n")
+        with pytest.raises(ValueError, match=r"deviations\.yaml: solver: found .*, allowed: published, here"):
+            page.methods({"any": tmp_path})

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from relearn.report import analysis, artefacts, claims, cost, coverage, page, table
+from relearn.report.deviations import Method
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
 
@@ -209,6 +210,14 @@ def test_additions_are_marked(make_page):
     assert "addition.robustness <small>(addition)</small>" in made
     total = coverage.total(make_page[1]["coverages"])
     assert f"{total[0]} of {total[1]}. Additions" in made.replace("\n", " ")
+
+
+def test_what_no_parameter_shows_stands_below_the_deviations(make_page):
+    one = Method("poisoning", "pixel_std", "as <printed>", "as measured", "0.2", "poisoning.craft.targets")
+    made = make_page[0](other_deviations=[one])
+    assert "<td>poisoning: pixel std</td><td>as &lt;printed&gt;</td><td>as measured</td>" in made
+    assert "<code>poisoning.craft.targets</code>" in made
+    assert "What else differs from the texts" not in make_page[0]()
 
 
 def test_unknown_deviations_say_why(make_page):

@@ -17,6 +17,7 @@ from relearn.report.statistics import (
     clustered_argmax,
     clustered_mean,
     clustered_share,
+    crossed_mean,
     expanded_level,
     mean_spread,
     wilson,
@@ -213,3 +214,27 @@ def test_one_cluster_of_different_shares_and_impossible_ones():
     for shares in ([1.2], [-0.1]):
         with pytest.raises(ValueError, match="clustered_share: found shares"):
             clustered_share(shares, ["a"])
+
+
+def test_members_of_both_factors_are_drawn():
+    """Four columns that differ and rows that do not: only drawing columns shows the spread."""
+    rows, columns = np.repeat(range(20), 4), np.tile(range(4), 20)
+    values = np.tile([0.0, 0.1, 0.2, 0.3], 20)
+    fixed, crossed = clustered_mean(values, rows), crossed_mean(values, rows, columns)
+    assert fixed.high - fixed.low == 0.0
+    half = stats.t.ppf(0.975, 3) * np.std([0.0, 0.1, 0.2, 0.3], ddof=1) / 2
+    assert crossed.estimate == pytest.approx(0.15)
+    assert crossed.high - 0.15 == pytest.approx(half, rel=0.35) and crossed.high > 0.25
+    assert crossed_mean(values, rows, ["one"] * 80).high == math.inf
+    with pytest.raises(ValueError, match="found 2 values, 1 members"):
+        crossed_mean([1.0, 2.0], "ab", "a")
+
+
+def test_argmax_with_columns_that_disagree():
+    values = np.array([[0.4, 0.3], [0.4, 0.3], [0.4, 0.3], [0.1, 0.5]] * 20)  # victim 3 prefers the second
+    targets, victims = np.repeat(range(20), 4), np.tile(range(4), 20)
+    best, certain = clustered_argmax(values, targets)
+    assert (best, certain.tolist()) == (1, [0.0, 1.0])
+    _, shares = clustered_argmax(values, targets, crossed=victims)
+    assert shares.sum() == pytest.approx(1)
+    assert shares[0] == pytest.approx(0.75**4, abs=0.02)  # victim 3 is not drawn: the first is ahead

@@ -127,7 +127,7 @@ def _whole(
     sections = {name: claims.Section(part.PREDICATES, part.power) for name, part in parts.items()}
     judged = claims.judge_all(claims.load(folders), evidence, sections)
     explained = analysis.explain(judged, analysis.load(folders), scale)
-    deviations, why = _deviations(args.params, values, new / "deviations.md")
+    deviations, why, others = _deviations(args.params, values, folders, new / "deviations.md")
     settings = _settings(args.params, folders, new / "settings.md")
     text = {
         "claims.md": claims_formats.markdown(judged, scale) + analysis.markdown(explained),
@@ -145,6 +145,7 @@ def _whole(
             coverages=coverages,
             deviations=deviations,
             no_deviations=why,
+            other_deviations=others,
             errata=errata.load(folders),
             explained=explained,
             settings=settings,
@@ -158,21 +159,25 @@ def _whole(
 
 
 def _deviations(
-    params: Path, values: dict[str, Any], target: Path
-) -> tuple[list[tuple[str, ...]] | None, str]:
-    """Rows for the page, and deviations.md; without the published settings beside the parameters, why not."""
+    params: Path, values: dict[str, Any], folders: Mapping[str, Path], target: Path
+) -> tuple[list[tuple[str, ...]] | None, str, list[Any]]:
+    """Rows for the page, why there are none, and what no value shows; and deviations.md.
+
+    There are no rows without the published settings beside the parameters.
+    """
     from relearn.report import deviations
 
     paper = params.parent / "params" / "paper.yaml"
+    others = deviations.methods(folders)
     if not paper.is_file():
         why = f"Not known: there is no {paper.name} with the published settings."
         target.write_text(f"{why}\n", encoding="utf-8", newline="\n")
-        return None, why
+        return None, why, others
     published = deviations.read(paper)
-    target.write_text(deviations.markdown(values, published), encoding="utf-8", newline="\n")
+    target.write_text(deviations.markdown(values, published, others), encoding="utf-8", newline="\n")
     rows = deviations.deviations(values, published)
     shown = deviations.shown
-    return [(row.key, shown(row.value), shown(row.published), row.source) for row in rows], ""
+    return [(row.key, shown(row.value), shown(row.published), row.source) for row in rows], "", others
 
 
 def _settings(params: Path, folders: Mapping[str, Path], target: Path) -> list[Any]:

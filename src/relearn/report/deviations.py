@@ -6,12 +6,14 @@ of deviations, so nobody keeps a second list by hand.
 
 A list of mappings (the fine-tunings of a study) is compared item by item and key by key. Items belong together by their ``encoder`` and
 ``name``, where they have them, else by their place; an item that one side lacks is one deviation.
+
+What no parameter can show (a solver, masks, a start) stands in ``deviations.yaml`` of a study's ``reported`` folder.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +33,35 @@ class Deviation(NamedTuple):
     value: Any
     published: Any
     source: str
+
+
+class Method(NamedTuple):
+    """One deviation that is no value of params.yaml; ``setting`` is the key that comes nearest to changing it, if any."""
+
+    study: str
+    id: str
+    published: str
+    here: str
+    released: str = ""
+    setting: str = ""
+
+
+def methods(folders: Mapping[str, Path]) -> list[Method]:
+    """The entries of each study's ``deviations.yaml``, in the order of the studies; a study without the file has none.
+
+    Raises:
+        ValueError: naming file and entry, for a missing or an unknown key.
+    """
+    found = []
+    needed = {"published", "here"}
+    for study, folder in folders.items():
+        path = folder / "deviations.yaml"
+        for name, entry in (yaml_file.read(path) if path.is_file() else {}).items():
+            if not isinstance(entry, Mapping) or not needed <= set(entry) <= {*Method._fields[2:]}:
+                allowed = ", ".join(Method._fields[2:])
+                raise ValueError(f"{path}: {name}: found {entry}, allowed: {allowed} (the first two always)")
+            found.append(Method(study, name, **entry))
+    return found
 
 
 @dataclass(frozen=True)
@@ -106,8 +137,8 @@ def _items(value: Any) -> dict[str, Mapping[str, Any]] | None:
     return dict(zip(names, value))
 
 
-def markdown(params: Mapping[str, Any], published: Published) -> str:
-    """The page ``deviations.md``: the deviations, then the values that the papers do not state."""
+def markdown(params: Mapping[str, Any], published: Published, others: Sequence[Method] = ()) -> str:
+    """The page ``deviations.md``: values that differ, what else does, then the values that the papers do not state."""
     rows = deviations(params, published)
     scale = params.get("scale", "?")
     lines = [f"# Deviations from the published settings, scale {scale}", ""]
@@ -121,6 +152,20 @@ def markdown(params: Mapping[str, Any], published: Published) -> str:
         ]
     else:
         lines.append(f"None: all {len(published.values)} values are those of params/paper.yaml.")
+    if others:
+        values = _leaves(params)
+        lines += ["", "## What else differs from the texts", ""]
+        lines += ["| study | published | here | the authors' code | setting |", "|---|---|---|---|---|"]
+        lines += [
+            _row(
+                f"{one.study}: {one.id.replace('_', ' ')}",
+                one.published,
+                one.here,
+                one.released,
+                f"{one.setting}: {shown(values.get(one.setting, ABSENT))}" if one.setting else "",
+            )
+            for one in others
+        ]
     ours = {key: source for key, source in published.sources.items() if source.startswith(NOT_STATED)}
     if ours:
         values = _leaves(params)

@@ -14,6 +14,7 @@ from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
 from relearn.report.coverage import Coverage, total
+from relearn.report.deviations import Method
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
@@ -37,12 +38,14 @@ def html(
     errata: Mapping[str, Any],
     explained: Sequence[Explained] = (),
     settings: Sequence[SettingsTable] = (),
+    other_deviations: Sequence[Method] = (),
 ) -> str:
     """The page. Every text is escaped; links are relative to ``root``, which holds the figures already.
 
     Args:
         deviations: key, value here, published value, source; None where they are not known, and
             ``no_deviations`` says why.
+        other_deviations: what no parameter shows, as :func:`relearn.report.deviations.methods` has it.
         explained: the judged claims that did not come out, each with what is written about it.
         settings: the papers' tables that hold settings.
     """
@@ -65,6 +68,7 @@ def html(
         coverages=coverages,
         deviations=deviations,
         no_deviations=no_deviations,
+        other_deviations=other_deviations,
         errata=_by_paper(errata),
         explained=explained,
         none_written=NONE_WRITTEN,

@@ -310,6 +310,15 @@ def test_k_rule_doubts_when_targets_disagree(judge_study):
     assert caption.startswith("caption range [0.4, 2]: estimate inside")
 
 
+def test_k_rule_doubts_when_victims_disagree(judge_study):
+    def answer(self, attack, defence, victim, target, k):
+        return 5, 19, 0.6 if k == (200 if victim == "ResNet18" else 50) else 0.3
+
+    claim = judge_study("best_k_is_1_to_2_class_sizes", removed=answer, **KNN)
+    assert claim.main.interval.estimate == 1.0
+    assert (claim.verdict, claim.main.interval.high) == ("direction", 4.0)
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [

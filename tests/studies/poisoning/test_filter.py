@@ -47,6 +47,9 @@ def test_a_random_defence_draws_anew_for_each_target(chain):
     assert (~keep).sum(1).tolist() == [20, 20, 20] and not torch.equal(keep[0], keep[1])
     control = load_file(chain.path("evicted/kept.safetensors"))["control"][0]
     assert torch.equal(control, keep)  # the same draws, target by target
+    poisons = "craft/poisons.safetensors"
+    chain.step("filter", "evicted_other", settings, {"victim": "other"}, **inputs, poisons=poisons)
+    assert not torch.equal(load_file(chain.path("evicted_other/kept.safetensors"))["keep"][0], keep)
 
 
 def test_the_control_is_the_clean_set_behind_the_same_filter(chain):

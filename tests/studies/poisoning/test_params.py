@@ -10,6 +10,7 @@ from relearn.models import MODELS
 from relearn.params.reading import ParamsError
 from relearn.studies import parameters
 from relearn.studies.poisoning import params, params_studies
+from relearn.studies.poisoning.plan import plan
 from relearn.studies.poisoning.plan.poisons import FORM_OF, METHOD_OF, entry_of
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -52,3 +53,40 @@ def test_the_pool_may_be_all_fine_tuning_images_but_the_targets() -> None:
     found = problems(prepare={"pool_per_class": 50}, **others)
     assert len(found) == 1
     assert "at most pool_per_class - fine_tune_per_class = 0" in found[0]
+
+
+def test_attacks_on_a_known_victim_are_crafted_with_its_weights_in_the_ball_of_the_others() -> None:
+    values = parameters.load(CHECKOUT / "params.yaml", scale="small")
+    families = plan(values, "small")
+    victim = values["poisoning"]["studies"]["white_box"]["victim"]
+    for name in ("feature_collision", "convex_polytope", "bullseye_polytope"):
+        known, unknown = (families["craft"].settings_of(attack=one) for one in (f"white_box_{name}", name))
+        assert known["eps"] == unknown["eps"] and known["attack"] == unknown["attack"] == name
+        (weights,) = families["craft"].inputs_of(seed="0", attack=f"white_box_{name}")["substitutes"]
+        assert f"/victim/{victim}-drop0/" in weights
+        cell = {"setting": "transfer", "attack": f"white_box_{name}", "defence": "none", "victim": victim}
+        assert families["train"].settings_of(**cell)["knowledge"] == "white_box"
+        assert families["train"].paths(**cell)
+
+
+def test_every_scale_on_cifar10_attacks_the_published_targets() -> None:
+    for scale in ("small", "medium", "paper"):
+        own = parameters.load(CHECKOUT / "params.yaml", scale=scale)["poisoning"]
+        assert own["prepare"]["pool_start"] == 4800 and own["craft"]["poisons"] == 5
+        assert (own["craft"]["poison_class"], own["craft"]["target_class"]) == (8, 6)
+    assert parameters.load(CHECKOUT / "params.yaml", scale="paper")["poisoning"]["craft"]["targets"] == 50
+
+
+def test_what_the_public_code_does_can_be_reached() -> None:
+    released = {
+        "craft": {"attacks": {"convex_polytope": {"target_dropout": "fixed"}}},
+        "filter": {"deep_knn": {"label_ties": "smallest", "include_self": True}},
+        "train": {"transfer": {"train_mode": True, "milestones": []}},
+    }
+    assert problems(**released) == []
+    values = parameters.load(CHECKOUT / "params.yaml", overrides={"poisoning": released})
+    families = plan(values, "mini")
+    knn = {"setting": "transfer", "attack": "convex_polytope", "defence": "deep_knn", "victim": "ResNet18"}
+    assert families["craft"].settings_of(attack="convex_polytope")["target_dropout"] == "fixed"
+    assert families["filter"].settings_of(**knn)["label_ties"] == "smallest"
+    assert families["train"].settings_of(**knn)["train_mode"] is True

@@ -131,7 +131,7 @@ class Networks:
             modules=network_modules,
             labels={"architecture": architecture_of},
             outputs={"weights": "weights.safetensors"},
-            needs=Needs(mem_mb=6000, minutes=240),
+            needs=Needs(mem_mb=6000, minutes=1440),  # DPN92, 300 epochs
         )
 
     def weights(self, role: str, names: Iterable[str]) -> list[str]:

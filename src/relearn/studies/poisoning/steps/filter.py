@@ -13,6 +13,7 @@ the target class is cut to, its first ones, without and with the replication of 
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         draws = "seed" in defence().get_params()
         twins = clean.expand(targets, *clean.shape) if draws else clean[None]
         answers = [
-            _each(defence, arguments, run.seed, t).fit_predict(x, labels)
+            _each(defence, arguments, f"{run.labels.get('victim', '')}/{run.seed}/{t}").fit_predict(x, labels)
             for sets in (features[:targets], twins)
             for t, x in enumerate(sets)
         ]
@@ -143,8 +144,8 @@ def _imbalance(detector, settings: dict, features, labels):
     return np.stack(keeps), np.stack(presents), extra, tensors
 
 
-def _each(defence, arguments: dict, seed: int, target: int):
-    """The detector of one target: a random one draws anew for each, the others are the same every time."""
+def _each(defence, arguments: dict, whose: str):
+    """The detector of one target: a random one draws anew for each victim, seed and target, the others are the same."""
     if "seed" in defence().get_params():
-        return defence(**arguments, seed=1000 * seed + target)
+        return defence(**arguments, seed=zlib.crc32(whose.encode()))
     return defence(**arguments)
