@@ -139,3 +139,26 @@ def test_the_maps_may_start_as_deits(residual):
     for scheme in ("fixup", "t_fixup"):
         with pytest.raises(ValueError, match="maps: 'deit' with residual"):
             made(scheme, maps="deit")
+
+
+@pytest.mark.parametrize("kind", ["xavier", "deit"])
+def test_both_attentions_start_alike_where_they_are_compared(kind: str) -> None:
+    """The deviation of each map: that of Xavier's uniform entries, or DeiT's."""
+    from relearn.models.residual_vit import ResidualViT
+
+    sizes = dict(img_size=8, patch_size=4, in_chans=1, num_classes=3, embed_dim=48, depth=2, num_heads=3)
+    spread = (2 / 96) ** 0.5 if kind == "xavier" else 0.05
+    for attention in ("dot_product", "lrsa"):
+        torch.manual_seed(0)
+        net = ResidualViT(**sizes, attention=attention, attention_maps=kind, start_std=0.05)
+        layer = net.blocks[1].attn
+        if attention == "lrsa":
+            maps = [getattr(layer, name).weight for name in ("q", "k", "v", "out")]
+        else:
+            maps = [*layer.qkv.weight.chunk(3), layer.proj.weight]
+        for weight in maps:
+            assert float(weight.detach().std()) == pytest.approx(spread, rel=0.05)
+        mlp = float(net.blocks[1].mlp.fc1.weight.detach().std())  # the rest stays DeiT's
+        assert mlp == pytest.approx(0.05, rel=0.05)
+    with pytest.raises(ValueError, match=r"attention_maps: 'he' \(allowed: None, xavier, deit\)"):
+        ResidualViT(**sizes, attention_maps="he")

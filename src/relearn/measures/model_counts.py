@@ -14,9 +14,10 @@ Results of the comparison:
   or one norm per block less (19,712) it would be 37.
 * Swin-T, CSwin-T and CSwin-B are printed as in their own papers, rounded up: 28.3, 22.3 and 77.4 as 29, 23
   and 78.
-* LipsFormer-Swin-L++ has its printed 526 M only with a linear layer for the 21,841 classes of ImageNet-22K
-  (526.95, truncated and not rounded); with the 1,000 classes of the other rows it has 478.9 M. Its released settings are for
-  ImageNet-22K.
+* LipsFormer-Swin-L++ is printed with 526 M and not determined by the text, which names no number of classes for it. With a linear
+  layer for the 21,841 classes of ImageNet-22K, for which its released settings are, it has 526.95 M in configuration D of the
+  convolutions, which all other rows have and which rounds to 527, and 525.57 M in configuration C, which section 4.2.1 describes
+  and which rounds to 526. With 1,000 classes it has 478.9 M.
 * Swin-L is printed with 190.7 M. The network has 196.5 M; its multiply-adds agree. We found no explanation of 190.7.
 """
 
@@ -56,6 +57,34 @@ NETWORKS = {
     "LipsFormer-Swin-L++": "lipsformer_swin_large_plus_plus",
 }
 """Network as printed → its name in timm."""
+RIVALS: dict[str, tuple[str, int]] = {
+    "RegNetY-4G": ("regnety_040", 224),
+    "RegNetY-8G": ("regnety_080", 224),
+    "RegNetY-16G": ("regnety_160", 224),
+    "EffNet-B4": ("efficientnet_b4", 380),
+    "EffNet-B5": ("efficientnet_b5", 456),
+    "EffNet-B7": ("efficientnet_b7", 600),
+    "ConvNeXt-T": ("convnext_tiny", 224),
+    "ConvNeXt-S": ("convnext_small", 224),
+    "ConvNeXt-B": ("convnext_base", 224),
+    "DeiT-S": ("deit_small_patch16_224", 224),
+    "DeiT-B": ("deit_base_patch16_224", 224),
+    "TNT-T": ("tnt_s_legacy_patch16_224", 224),
+    "TNT-B": ("tnt_b_patch16_224", 224),
+    "CvT-13": ("cvt_13", 224),
+    "CvT-21": ("cvt_21", 224),
+    "NesT-T": ("nest_tiny", 224),
+    "NesT-S": ("nest_small", 224),
+    "NesT-B": ("nest_base", 224),
+    "XCiT-S12": ("xcit_small_12_p16_224", 224),
+    "XCiT-S24": ("xcit_small_24_p16_224", 224),
+    "XCiT-M24": ("xcit_medium_24_p16_224", 224),
+    "CrossViT-15": ("crossvit_15_240", 240),
+    "CrossViT-18": ("crossvit_18_240", 240),
+    "ViT-S (DeiT III)": ("deit3_small_patch16_224", 224),
+    "ViT-B (DeiT III)": ("deit3_base_patch16_224", 224),
+}
+"""Further networks of table 2 that timm or this package offers → name there, side of the images for which it is made."""
 _UP = "printed as in the network's own paper, rounded up"
 PUBLISHED: dict[str, Published] = {
     "Swin-T": Published("29", "4.5", _UP),
@@ -73,7 +102,9 @@ PUBLISHED: dict[str, Published] = {
     "LipsFormer-Swin-B": Published("96", "17.0"),
     "LipsFormer-Swin-L": Published("214", "37.7"),
     "LipsFormer-Swin-L++": Published(
-        "526", None, "printed with 21,841 classes (526.9), cut; 478.9 with 1,000 classes"
+        "526",
+        None,
+        "open: 526.95 with 21,841 classes, 525.57 with configuration C and as many, 478.9 with 1,000",
     ),
 }
 """Network → millions of parameters, giga multiply-adds at 224 x 224 (qi2023, tables 2, 4, 5, 7), and the reason for a difference."""

@@ -29,7 +29,8 @@ class Row:
     names the sweep that the row runs over; ``reference`` filters the runs that it is drawn against.
     ``published`` is its name in the published file where that is not the title. ``best_over`` is a label: of
     the runs that differ in it, the group with the best mean counts, as where a paper reports its best setting;
-    best of the quantity ``best_by``, or of the column's own.
+    best of the quantity ``best_by``, or of the column's own. ``absent`` says why no run can fill the row ("not built
+    here"): its cells are published cells all the same.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Row:
     published: str | None = None
     best_over: str | None = None
     best_by: str | None = None
+    absent: str = ""
 
     def applies(self, column: str) -> bool:
         return self.only is None or column in self.only

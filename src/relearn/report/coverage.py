@@ -3,13 +3,14 @@
 A cell is one row, one column and one victim (and one k or class size, where a figure sweeps them); of a
 picture or a curve, one panel or line; of a grid, one row and one column, whatever the number of seeds: a run
 that diverged without a number is a result there, as in the published tables. What this version does not
-measure counts as defined. An addition of ours is counted by itself and marked: its cells are no published cells.
+measure counts as defined, and so does what nobody builds here, which is counted by itself as well.
+An addition of ours is counted by itself and marked: its cells are no published cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from relearn.report import complete
 from relearn.report.artefacts import Artefact, Column, Row, Where
@@ -18,13 +19,16 @@ from relearn.report.runs import Run, select
 
 FIELDS = (
     *("artefact", "scale", "cells_measured", "cells_defined", "share_frac"),
-    *("methods_measured", "methods_defined", "methods_missing", "addition", "aggregate"),
+    *("methods_measured", "methods_defined", "methods_missing", "addition", "aggregate", "cells_absent"),
 )
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Counts of one artefact; ``missing`` names the methods (rows) without a single measured cell."""
+    """Counts of one artefact; ``missing`` names the methods (rows) without a single measured cell.
+
+    ``absent`` are the defined cells of rows that no run of ours can fill, by the words that say why.
+    """
 
     artefact: str
     measured: int
@@ -33,17 +37,19 @@ class Coverage:
     missing: tuple[str, ...]
     addition: bool = False
     aggregate: str = "mean"
+    absent: Mapping[str, int] = field(default_factory=dict)
 
     def line(self) -> str:
         lacking = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
         ours = "addition, " if self.addition else ""
         ours += "" if self.aggregate == "mean" else f"{self.aggregate}s, "
-        return f"{self.artefact}: {ours}{self.measured} of {self.defined} cells measured{lacking}"
+        gone = "".join(f", {count} {words}" for words, count in self.absent.items())
+        return f"{self.artefact}: {ours}{self.measured} of {self.defined} cells measured{gone}{lacking}"
 
     def row(self, scale: str) -> list[object]:
         share = self.measured / self.defined if self.defined else None
         methods = (self.methods - len(self.missing), self.methods, "; ".join(self.missing))
-        own = (int(self.addition), self.aggregate)
+        own = (int(self.addition), self.aggregate, sum(self.absent.values()))
         return [self.artefact, scale, self.measured, self.defined, share, *methods, *own]
 
 
@@ -51,17 +57,21 @@ def cover(artefact: Artefact, evidence: Evidence) -> Coverage:
     """Count the cells of one artefact; rows outside the published grid do not count."""
     measured = defined = 0
     missing = []
+    absent: dict[str, int] = {}
     # a row that no column applies to shows printed numbers of other papers alone
     rows = [row for row in artefact.rows if row.in_grid and row.only != ()]
     for row in rows:
         columns = [column.of(row) for column in artefact.columns if row.applies(column.id)]
         found = sum(_measured(artefact, row, column, evidence) for column in columns)
         # without published members (an expanded addition) a row is its own
-        defined += len(columns) * max(len(artefact.members), 1) * _steps(artefact, row)
+        cells = len(columns) * max(len(artefact.members), 1) * _steps(artefact, row)
+        defined += cells
         measured += found
-        if not found:
+        if row.absent:
+            absent[row.absent] = absent.get(row.absent, 0) + cells - found
+        elif not found:
             missing.append(row.title)
-    marks = (artefact.addition, artefact.aggregate)
+    marks = (artefact.addition, artefact.aggregate, absent)
     return Coverage(artefact.id, measured, defined, len(rows), tuple(missing), *marks)
 
 

@@ -5,6 +5,8 @@ name@argument                   what it is
 ==============================  ======================================================================================
 ``millions@<metric>``           a metric that counts, in millions
 ``parameters@<model>@<input>``  parameters in millions, of counts.csv; of an input's name its first word counts
+``counted@<column>@<row>``      a column of counts.csv in the row of this network, in millions or in 10^9 (multiply_adds)
+``first@<metric>@<metric>``     the first of these metrics that the record has
 ``flops@<model>@<input>``       multiply-adds in 10^9, of counts.csv
 ``longest@<column>@<name>@<n>`` the greatest length that cost.csv has a number of, for this attention and batch
 ``setting@<key>@<default>``     the number that the settings hold under this key, at whatever depth
@@ -84,6 +86,16 @@ def _counted(run: Run, arguments: list[str], *, column: str, over: float) -> flo
     return float(values[0]) / over if values else None
 
 
+def _of_network(run: Run, arguments: list[str]) -> float | None:
+    column, network = arguments
+    values = [row[column] for row in rows_of(run, "counts.csv", network=network) if row[column] is not None]
+    return float(values[0]) / (1e9 if column == "multiply_adds" else 1e6) if values else None
+
+
+def _first(run: Run, arguments: list[str]) -> float | None:
+    return next((value for name in arguments if (value := run.metrics.get(name)) is not None), None)
+
+
 def _longest(run: Run, arguments: list[str]) -> float | None:
     column, attention, batch = arguments
     rows = rows_of(run, "cost.csv", attention=attention, batch=batch)
@@ -129,6 +141,8 @@ KINDS: dict[str, Callable[..., float | None]] = {
     "millions": _millions,
     "parameters": partial(_counted, column="parameters_count", over=1e6),
     "flops": partial(_counted, column="flops_count", over=1e9),
+    "counted": _of_network,
+    "first": _first,
     "longest": _longest,
     "setting": _setting,
     "seconds": _seconds,

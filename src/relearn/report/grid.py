@@ -114,7 +114,7 @@ def text(cell: Cell) -> str:
     if cell.status == "diverged":
         return f"diverged ({cell.diverged})"
     if cell.status != "measured":
-        return LACKING[cell.status]
+        return cell.row.absent if cell.status == "absent" else LACKING[cell.status]
     unit = cell.column.unit
     spread = "" if cell.spread is None else f" ± {number(cell.spread, unit, beside=cell.mean)}"
     ends = ((cell.diverged, "diverged"), (cell.stalled, "not converged"))

@@ -15,7 +15,7 @@ from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.runs import Run
 from relearn.report.statistics import mean_spread, median_spread, wilson
 
-STATUSES = ("measured", "diverged", "not_run", "not_applicable", "no_value")
+STATUSES = ("measured", "diverged", "absent", "not_run", "not_applicable", "no_value")
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ def _cell(
     folders = tuple(run.folder for run in runs)
     if not trials:
         status = "not_run" if not runs else "diverged" if diverged else "no_value"
+        status = "absent" if not runs and row.absent else status
         return Cell(
             row,
             column,

@@ -43,7 +43,7 @@ def number(value: float | None, unit: str, signed: bool = False) -> str:
 def text(cell: Cell) -> str:
     """``mean ± spread (n)``, or why there is no number."""
     if cell.status != "measured":
-        return LACKING[cell.status]
+        return cell.row.absent if cell.status == "absent" else LACKING[cell.status]
     spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.column.unit)}"
     lost = f" [{cell.diverged} diverged]" if cell.diverged else ""
     return f"{number(cell.mean, cell.column.unit)}{spread} ({len(cell.members)}){lost}"

@@ -15,6 +15,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         [f"{EXAMINE}/*/seed1", f"{Q}/train_vision/*/seed1", f"{Q}/evaluate_imagenet/*/seed1", "render"],
     ),
     (f"{Q}.count.networks", {COUNT, "render"}, [f"{COUNT}/Swin-S/*", "render"]),
+    (f"{Q}.count.rivals", {COUNT}, [f"{COUNT}/rivals/*", "render"]),
     *(
         (f"{Q}.examine.{name}.*", {EXAMINE}, [f"{EXAMINE}/{name}/*", "render"])
         for name in ("theorem_1", "theorem_2", "spectral_start", "activations")
@@ -36,6 +37,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{Q}.seeds": lambda seeds: [*seeds, 1],
     f"{Y}.seeds": lambda seeds: [*seeds, 1],
     f"{Q}.count.networks": lambda names: [*names, "Swin-S"],
+    f"{Q}.count.rivals": lambda names: names[:-1],
     f"{Q}.examine.*.heads": lambda n: n // 2,
     f"{Q}.examine.*.dims": lambda values: [*values, 2 * values[-1]],
     f"{Q}.examine.*.tau": lambda tau: tau / 2,

@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 import pytest
 
-from relearn.measures.model_counts import COLUMNS, NETWORKS, PUBLISHED
+from relearn.measures.model_counts import COLUMNS, NETWORKS, PUBLISHED, RIVALS
 from relearn.models.timm_names import NAMES
 from relearn.runs import record
-from relearn.studies.lipsformer.params import Network
+from relearn.studies.lipsformer.params import Network, Rival
 from relearn.studies.lipsformer.steps import count_params_flops as count
 
 
@@ -56,3 +56,19 @@ def test_the_largest_network_has_the_classes_of_imagenet_22k(tmp_path: Path) -> 
 def test_another_network_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="network is 'ViT-S'; allowed: Swin-T, "):
         step(tmp_path / "refused", "ViT-S")
+
+
+def test_rivals_are_counted_in_one_run_at_the_size_of_their_images(tmp_path: Path) -> None:
+    """Two of them, against table 2: 19 M and 4.2 G, which EfficientNet's authors count at 380 pixels, and 20 M and 4.5 G."""
+    assert set(RIVALS) == set(get_args(Rival))
+    settings = {"networks": ["EffNet-B4", "CvT-13"]}
+    what: dict[str, Any] = {"study": "lipsformer", "paper": "qi2023", "step": "count", "scale": "mini"}
+    with record.Run(tmp_path, **what, labels={"network": "rivals"}, seed=0, settings=settings) as one:
+        count.run(one, settings, {}, "cpu", "fp32")
+    with (tmp_path / "counts.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["network"]: row for row in csv.DictReader(file)}
+    for name, millions, giga in (("EffNet-B4", 19, 4.2), ("CvT-13", 20, 4.5)):
+        assert float(rows[name]["parameters"]) / 1e6 == pytest.approx(millions, abs=0.5)
+        assert float(rows[name]["multiply_adds"]) / 1e9 == pytest.approx(giga, rel=0.05)
+    with pytest.raises(ValueError, match="networks: found 'NAT-T'; allowed: RegNetY-4G"):
+        count.run(one, {"networks": ["NAT-T"]}, {}, "cpu", "fp32")

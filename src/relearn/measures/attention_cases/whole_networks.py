@@ -87,7 +87,7 @@ def attention(
         first = False
 
 
-def stack(name: str, net: nn.Module, *, iterations: int, seed: int) -> dict[str, Any]:
+def stack(name: str, net: Any, *, iterations: int, seed: int) -> dict[str, Any]:
     """The row of theorem 2 for ``net``: ``layers`` of merges and ``blocks``, behind ``patch_embed``."""
     net = prepared(net)
     image = torch.randn(1, net.in_chans, *net.img_size, generator=torch.Generator().manual_seed(seed))
@@ -198,7 +198,7 @@ def _parts(net: Any) -> tuple[list[Any], list[float], list[float], list[float]]:
     return maps, constants, alphas, others
 
 
-def _maps_of(stage: nn.Module) -> Iterator[nn.Module]:
+def _maps_of(stage: nn.Module) -> Iterator[Any]:
     """The merge of a stage, if it has one, and its blocks."""
     for child in stage.children():
         if isinstance(child, nn.Sequential | nn.ModuleList):
@@ -217,4 +217,4 @@ def _norm_of(layer: Any) -> float:
 def _bound_of(layer: nn.Linear | nn.Conv2d) -> float:
     """The norm of an affine map, or with overlapping windows the kernel's side times that of its flattened weights."""
     flattened = largest_singular_value(layer.weight.detach().flatten(1), tolerance=FINE)
-    return flattened if flattened_is_exact(layer) else layer.kernel_size[0] * flattened  # type: ignore[operator]
+    return flattened if flattened_is_exact(layer) else layer.weight.shape[-1] * flattened

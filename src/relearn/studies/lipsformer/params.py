@@ -49,6 +49,34 @@ Network = Literal[
     "LipsFormer-Swin-L",
     "LipsFormer-Swin-L++",
 ]
+Rival = Literal[
+    "RegNetY-4G",
+    "RegNetY-8G",
+    "RegNetY-16G",
+    "EffNet-B4",
+    "EffNet-B5",
+    "EffNet-B7",
+    "ConvNeXt-T",
+    "ConvNeXt-S",
+    "ConvNeXt-B",
+    "DeiT-S",
+    "DeiT-B",
+    "TNT-T",
+    "TNT-B",
+    "CvT-13",
+    "CvT-21",
+    "NesT-T",
+    "NesT-S",
+    "NesT-B",
+    "XCiT-S12",
+    "XCiT-S24",
+    "XCiT-M24",
+    "CrossViT-15",
+    "CrossViT-18",
+    "ViT-S (DeiT III)",
+    "ViT-B (DeiT III)",
+]
+"""Networks of table 2 that are counted and not trained; the others of its rivals are in no package here."""
 Variant = Literal[
     "base",
     "warmup",
@@ -116,6 +144,7 @@ FIRST_STAGE = {
 
 class NetworkCounts(Section):
     networks: Annotated[list[Network], Unique, AfterValidator(unique)]
+    rivals: Annotated[list[Rival], Unique0, AfterValidator(unique)]
 
 
 class Widths(Section):

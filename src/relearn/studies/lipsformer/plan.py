@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.studies import vision
 from relearn.studies.family import Family, Needs
-from relearn.studies.lipsformer.networks import ABLATED, BASE, CHANGES, modules_of_counted, pyramid
+from relearn.studies.lipsformer.networks import ABLATED, BASE, CHANGES, RIVALS, modules_of_counted, pyramid
 
 STUDY = "lipsformer"
 THEOREMS = ["relearn.studies.lipsformer.steps.theorems"]
@@ -16,16 +16,16 @@ THEOREMS = ["relearn.studies.lipsformer.steps.theorems"]
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs; activations, whose runs write one file more, are a family of their own."""
     own = params[STUDY]
-    seeds, train = own["seeds"], _train(params, scale)
+    seeds, train, rivals = own["seeds"], _train(params, scale), own["count"]["rivals"]
     theorem_needs = Needs(mem_mb=4000, minutes=60, gpu=0)
     count = Family(
         study=STUDY,
         step="count_params_flops",
         scale=scale,
         folder="{network}",
-        cells=[{"network": name} for name in own["count"]["networks"]],
+        cells=[{"network": name} for name in [*own["count"]["networks"], *([RIVALS] if rivals else [])]],
         seeds=seeds[:1],
-        settings=lambda network: {"network": network},
+        settings=lambda network: {"networks": rivals} if network == RIVALS else {"network": network},
         modules=modules_of_counted,
         outputs={"counts": "counts.csv"},
         needs=Needs(mem_mb=4000, minutes=30, gpu=0),

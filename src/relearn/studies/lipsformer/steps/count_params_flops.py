@@ -1,9 +1,11 @@
 """count_params_flops: parameters and multiply-adds of a network at its published size, compared with the printed numbers (qi2023).
 
-Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`. No inputs. The network is built on torch's
+Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`, or networks, names of ``RIVALS`` there, each
+counted at the size of its own images. No inputs. The network is built on torch's
 meta device, with 1,000 classes but for LipsFormer-Swin-L++, whose printed number is for ImageNet-22K.
-Output: counts.csv, one row with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, a missing value an empty cell).
-Metrics: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga.
+Output: counts.csv, one row a network
+with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, a missing value an empty cell).
+Metrics, of a single network: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     import relearn.models.timm_names  # noqa: F401  (enters the names, once timm comes)
     from relearn.measures.model_counts import COLUMNS, NETWORKS, model_counts
 
+    create_model = import_module("timm").create_model
+    if names := settings.get("networks"):
+        _rivals(run, names, create_model)
+        return
     network = settings["network"]
     if network not in NETWORKS:
         raise ValueError(f"network is {network!r}; allowed: {', '.join(NETWORKS)}")
-    create_model = import_module("timm").create_model
     classes = CLASSES.get(network, 1000)
     build = partial(create_model, NETWORKS[network], num_classes=classes)
     rows = model_counts({network: build})
@@ -41,4 +46,23 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
             "multiply_adds_giga": products / 1e9,
         },
         notes=[f"{classes:,} classes, images of 224 x 224; a multiply-add is one product with its sum"],
+    )
+
+
+def _rivals(run: Any, names: list[str], create_model: Any) -> None:
+    from functools import partial
+
+    from relearn.measures.model_counts import COLUMNS, RIVALS, model_counts
+
+    if odd := [name for name in names if name not in RIVALS]:
+        raise ValueError(f"networks: found {odd[0]!r}; allowed: {', '.join(RIVALS)}")
+    rows = []
+    for name in names:
+        timm_name, side = RIVALS[name]
+        sized = {"img_size": side} if timm_name.startswith("cvt_") else {}
+        rows += model_counts({name: partial(create_model, timm_name, **sized)}, images=(3, side, side))
+    write_rows(run.output("counts.csv"), COLUMNS, rows)
+    run.finish(
+        {"networks_count": len(rows)},
+        notes=["1,000 classes, images of the network's own size; a multiply-add is one product with its sum"],
     )
