@@ -81,8 +81,8 @@ RIVALS: dict[str, tuple[str, int]] = {
     "XCiT-M24": ("xcit_medium_24_p16_224", 224),
     "CrossViT-15": ("crossvit_15_240", 240),
     "CrossViT-18": ("crossvit_18_240", 240),
-    "ViT-S (DeiT III)": ("deit3_small_patch16_224", 224),
-    "ViT-B (DeiT III)": ("deit3_base_patch16_224", 224),
+    "DeiT-III-S": ("deit3_small_patch16_224", 224),
+    "DeiT-III-B": ("deit3_base_patch16_224", 224),
 }
 """Further networks of table 2 that timm or this package offers → name there, side of the images for which it is made."""
 _UP = "printed as in the network's own paper, rounded up"

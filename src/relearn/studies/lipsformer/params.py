@@ -73,8 +73,8 @@ Rival = Literal[
     "XCiT-M24",
     "CrossViT-15",
     "CrossViT-18",
-    "ViT-S (DeiT III)",
-    "ViT-B (DeiT III)",
+    "DeiT-III-S",
+    "DeiT-III-B",
 ]
 """Networks of table 2 that are counted and not trained; the others of its rivals are in no package here."""
 Variant = Literal[
