@@ -39,6 +39,6 @@ def test_numbers_by_hand(page: str) -> None:
 
 def test_examples_run() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         exec(compile(block, "model-zoo.md", "exec"), {})

@@ -48,7 +48,9 @@ import relearn.models.timm_names
 import timm
 import torch
 
-small = dict(img_size=32, patch_size=2, num_classes=10, embed_dim=12, depths=(1, 1), num_heads=(1, 2), window_size=4)
+small = dict(
+    img_size=32, patch_size=2, num_classes=10, embed_dim=12, depths=(1, 1), num_heads=(1, 2), window_size=4
+)
 net = timm.create_model("lipsformer_swin_tiny", **small).eval()
 last, maps = net.forward_intermediates(torch.rand(2, 3, 32, 32))  # channels first
 assert [tuple(one.shape) for one in maps] == [(2, 12, 16, 16), (2, 24, 8, 8)]
@@ -58,7 +60,9 @@ net.set_grad_checkpointing()  # less memory in training
 net.set_input_size(img_size=64)  # the same weights on larger images
 assert net(torch.rand(2, 3, 64, 64)).shape == (2, 10)
 
-deit = timm.create_model("residual_deit_tiny", depth=2, patch_size=8, img_size=32, dynamic_img_size=True, global_pool="avg")
+deit = timm.create_model(
+    "residual_deit_tiny", depth=2, patch_size=8, img_size=32, dynamic_img_size=True, global_pool="avg"
+)
 assert deit(torch.rand(1, 3, 48, 32)).shape == (1, 1000)
 ```
 
