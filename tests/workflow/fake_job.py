@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 TRAINED = ["history.csv", "layers.csv", "alphas.csv", "model.safetensors"]
 ARTEFACTS = {  # beside the record and the trials; the names of a step mean the same in every study
@@ -74,13 +75,15 @@ COSTS = {"curve": "cost.csv", "latency": "latency.csv"}
 TRIALS = ("craft", "filter", "train", "evaluate_networks", "feature_plane", "toy_example")
 
 
-def artefacts(step: str, labels: dict[str, str]) -> list[str]:
+def artefacts(step: str, labels: dict[str, str], settings: dict[str, Any]) -> list[str]:
     """What a run leaves beside its record and its trials."""
     names = list(ARTEFACTS[step])
     if step == "train" and labels["attack"] == "clean" and labels["setting"] != "end_to_end":
         names.append("features.safetensors")
     if step == "benchmark_attention":
         names.append(COSTS[labels["protocol"]])
+    if settings.get("average_file"):
+        names.append("averaged.safetensors")
     if labels.get("protocol") == "activations":
         names.append("curves.csv")
     return names
@@ -118,7 +121,7 @@ def step(args: argparse.Namespace) -> None:
         code_version=args.code,
     )
     with run:
-        for name in artefacts(args.step, labels):
+        for name in artefacts(args.step, labels, args.settings):
             run.output(name).write_bytes(content(name, text))
         with_trials = args.step in TRIALS
         run.finish({"test_accuracy_frac": 0.5}, trials=(["target"], [[text]]) if with_trials else None)

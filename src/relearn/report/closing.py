@@ -17,8 +17,10 @@ def closing_words(root: Path) -> list[str]:
     if not (claims.exists() and page.exists()):
         return []
     found = json.loads(claims.read_text())
-    judged = [claim for claim in found["claims"] if claim.get("kind") != "check"]
+    judged = [claim for claim in found.get("claims", ()) if claim.get("kind") != "check"]
     verdicts = Counter(claim["verdict"].replace("_", " ") for claim in judged)
+    if not judged:
+        return []
     counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     return [
         f"{len(judged)} claims at scale {found['scale']}: {counted}",
