@@ -240,6 +240,24 @@ def test_an_import_of_a_module_takes_all_of_it(house: Path, all_of_it: str) -> N
     assert "plain" in changed(house, lambda: edit(house, "maths.py", "UNUSED * x", "-UNUSED * x"))
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("methods/apart.py", "return 1", "return 2"),  # a definition
+        ("methods/apart.py", "from math import", "from cmath import"),  # a name from elsewhere
+        ("maths.py", "UNUSED * x", "-UNUSED * x"),  # a name from the package
+    ],
+)
+def test_a_function_that_looks_names_up_takes_all_of_its_module(
+    house: Path, name: str, old: str, new: str
+) -> None:
+    text = "def one():\n    return 1\n\n\ndef pick(name):\n    return globals()[name]\n"
+    imports = "from math import sin\n\nfrom relearn.maths import unused\n\n\n"
+    (house / "methods/apart.py").write_text(imports + text)
+    (house / "steps/plain.py").write_text("from relearn.methods.apart import pick\n")
+    assert changed(house, lambda: edit(house, name, old, new)) - {"run"} == {"plain"}
+
+
 def test_two_swapped_definitions_are_other_code(house: Path) -> None:
     def swap() -> None:
         text = (house / "maths.py").read_text()
@@ -325,6 +343,21 @@ def test_an_unknown_module_is_an_error(house: Path, wrong: str) -> None:
     with pytest.raises(ValueError, match="no module") as caught:
         code_version(wrong, root=house)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from relearn.runs.record import write",
+        "from relearn.runs import record",
+        "from relearn import runs",
+        "import relearn.runs.record",
+    ],
+)
+@pytest.mark.parametrize("new", ["return None", "return path\n\n\nprint()"])  # a definition and an effect
+def test_plumbing_that_is_imported_counts_nowhere(house: Path, line: str, new: str) -> None:
+    (house / "steps/plain.py").write_text(line + "\n")
+    assert changed(house, lambda: edit(house, "runs/record.py", "return path", new)) == set()
 
 
 @pytest.mark.parametrize("name", ["relearn.runs.record", "relearn.cli"])
