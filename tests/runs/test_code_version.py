@@ -258,6 +258,34 @@ def test_a_function_that_looks_names_up_takes_all_of_its_module(
     assert changed(house, lambda: edit(house, name, old, new)) - {"run"} == {"plain"}
 
 
+@pytest.mark.parametrize("name", ["Base", "sqrt", "NETWORKS"])  # of the package, of elsewhere, a registry
+def test_a_name_that_a_module_hands_on_takes_nothing_else_of_it(house: Path, name: str) -> None:
+    (house / "models/__init__.py").write_text(
+        "from math import sqrt\n\nfrom relearn.models.base import Base\n\n"
+        'NETWORKS = {"one": "relearn.methods.one:score"}\n\n\ndef other():\n    return 1\n'
+    )
+    (house / "steps/plain.py").write_text(f"from relearn.models import {name}\n")
+    assert "plain" not in changed(house, lambda: edit(house, "models/__init__.py", "return 1", "return 2"))
+
+
+def test_a_package_may_import_its_own_modules(house: Path) -> None:
+    edit(house, "methods/__init__.py", "METHODS", "from relearn.methods import apart\n\nMETHODS")
+    (house / "steps/plain.py").write_text("from relearn.methods import apart\n")
+    assert changed(house, lambda: edit(house, "methods/apart.py", "5", "6")) == {"plain"}
+
+
+def test_what_an_imported_module_does_counts_though_nobody_reads_it(house: Path) -> None:
+    edit(house, "maths.py", "import functools", "import functools\nfrom relearn.methods import apart")
+    assert changed(house, lambda: edit(house, "methods/apart.py", "5", "5\nprint()")) == ALL
+
+
+def test_what_a_call_at_import_imports_counts_with_what_that_does(house: Path) -> None:
+    """``two.score`` imports ``apart`` in its body, and nobody else does."""
+    (house / "steps/__init__.py").write_text("from relearn.methods.two import score\n\nscore(1, 2)\n")
+    assert "relearn.methods.apart" in closure(["relearn.steps.plain"], root=house)
+    assert changed(house, lambda: edit(house, "methods/apart.py", "5", "5\nprint()")) == set(STEPS)
+
+
 def test_two_swapped_definitions_are_other_code(house: Path) -> None:
     def swap() -> None:
         text = (house / "maths.py").read_text()
@@ -354,10 +382,15 @@ def test_an_unknown_module_is_an_error(house: Path, wrong: str) -> None:
         "import relearn.runs.record",
     ],
 )
-@pytest.mark.parametrize("new", ["return None", "return path\n\n\nprint()"])  # a definition and an effect
-def test_plumbing_that_is_imported_counts_nowhere(house: Path, line: str, new: str) -> None:
+def test_plumbing_that_is_imported_counts_nowhere(house: Path, line: str) -> None:
+    """Neither its definitions nor what it does when it is imported."""
     (house / "steps/plain.py").write_text(line + "\n")
-    assert changed(house, lambda: edit(house, "runs/record.py", "return path", new)) == set()
+
+    def change() -> None:
+        edit(house, "runs/record.py", "return path", "return None\n\n\nprint()")
+        (house / "runs/__init__.py").write_text("print()\n")
+
+    assert changed(house, change) == set()
 
 
 @pytest.mark.parametrize("name", ["relearn.runs.record", "relearn.cli"])
