@@ -157,6 +157,9 @@ ALL = {"run", "small", "plain", "classes"}  # all that import maths
         # a step counts whole
         ("steps/small.py", "score(x, 0)", "score(x, 1)", {"small"}),
         ("steps/plain.py", "norm\n", "norm\n\n\ndef more():\n    pass\n", {"plain"}),
+        ("steps/plain.py", "norm\n", "norm\nfrom math import sqrt\n", {"plain"}),
+        # another Python
+        ("maths.py", "import functools", "from __future__ import division\nimport functools", ALL),
     ],
 )
 def test_an_edit_reaches_the_runs_that_reach_it(
@@ -286,6 +289,21 @@ def test_what_a_call_at_import_imports_counts_with_what_that_does(house: Path) -
     assert changed(house, lambda: edit(house, "methods/apart.py", "5", "5\nprint()")) == set(STEPS)
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "old"),
+    [
+        ("from relearn.methods.apart import f", "maths.py", "x * x"),  # f may read any name of the star
+        ("from relearn.methods.apart import *", "methods/apart.py", "norm(x)"),
+    ],
+)
+def test_a_star_import_counts_in_the_module_that_has_it(house: Path, line: str, name: str, old: str) -> None:
+    (house / "methods/apart.py").write_text(
+        "from relearn.maths import *\n\n\ndef f(x):\n    return norm(x)\n"
+    )
+    (house / "steps/plain.py").write_text(line + "\n")
+    assert "plain" in changed(house, lambda: edit(house, name, old, f"-{old}"))
+
+
 def test_two_swapped_definitions_are_other_code(house: Path) -> None:
     def swap() -> None:
         text = (house / "maths.py").read_text()
@@ -366,7 +384,9 @@ def test_the_order_of_modules_does_not_matter_and_their_set_does(house: Path) ->
     assert set(code_version(one, root=house)) <= set("0123456789abcdef")
 
 
-@pytest.mark.parametrize("wrong", ["relearn.methods.gone", "methods.one", "torch.nn", "relearn..one", ""])
+@pytest.mark.parametrize(
+    "wrong", ["relearn.methods.gone", "methods.one", "torch.nn", "relearn..maths", "relearn.", ""]
+)
 def test_an_unknown_module_is_an_error(house: Path, wrong: str) -> None:
     with pytest.raises(ValueError, match="no module") as caught:
         code_version(wrong, root=house)
