@@ -117,6 +117,16 @@ def test_unfinished_runs_are_told_with_what_serves_them(capsys: pytest.CaptureFi
     ]
 
 
+def test_the_last_step_is_the_greatest_of_all_curves(capsys: pytest.CaptureFixture[str]) -> None:
+    killed = run("killed")
+    killed.__enter__()
+    for step in (3, 12):
+        killed.log(step, loss=0.5)
+    killed.log(7, accuracy_frac=0.5)  # evaluated less often
+    killed._lock.__exit__(None, None, None)
+    assert ", last step 12; begins anew" in said(capsys)[1][0]
+
+
 def test_while_a_job_lives_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
     torn = done("torn")
     (torn / "record.json").write_text("{")

@@ -155,6 +155,17 @@ def test_argmax_shares_against_all_draws_of_three_clusters():
     assert shares.sum() == pytest.approx(1)
 
 
+def test_argmax_weighs_clusters_of_unequal_size_by_their_trials():
+    """Nine trials of one target prefer the first column, one trial each of two targets the second."""
+    values = np.array([[1.0, 0.0]] * 9 + [[0.0, 1.0]] * 2)
+    clusters = [0] * 9 + [1, 2]
+    best, shares = clustered_argmax(values, clusters, resamples=200_000)
+    truth = np.zeros(2)
+    for drawn in itertools.product(range(3), repeat=3):
+        truth[np.argmax(np.concatenate([values[np.equal(clusters, one)] for one in drawn]).mean(0))] += 1 / 27
+    assert best == 0 and shares == pytest.approx(truth, abs=0.005)
+
+
 def test_argmax_of_a_dominant_column_is_certain_and_of_equal_columns_the_first():
     lead = np.array([[0.1, 0.5], [0.2, 0.9]])
     assert clustered_argmax(lead, "ab")[1].tolist() == [0.0, 1.0]

@@ -157,6 +157,9 @@ ALL = {"run", "small", "plain", "classes"}  # all that import maths
         # a step counts whole
         ("steps/small.py", "score(x, 0)", "score(x, 1)", {"small"}),
         ("steps/plain.py", "norm\n", "norm\n\n\ndef more():\n    pass\n", {"plain"}),
+        ("steps/plain.py", "norm\n", "norm\nfrom math import sqrt\n", {"plain"}),
+        # another Python
+        ("maths.py", "import functools", "from __future__ import division\nimport functools", ALL),
     ],
 )
 def test_an_edit_reaches_the_runs_that_reach_it(
@@ -240,6 +243,67 @@ def test_an_import_of_a_module_takes_all_of_it(house: Path, all_of_it: str) -> N
     assert "plain" in changed(house, lambda: edit(house, "maths.py", "UNUSED * x", "-UNUSED * x"))
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("methods/apart.py", "return 1", "return 2"),  # a definition
+        ("methods/apart.py", "from math import", "from cmath import"),  # a name from elsewhere
+        ("maths.py", "UNUSED * x", "-UNUSED * x"),  # a name from the package
+    ],
+)
+def test_a_function_that_looks_names_up_takes_all_of_its_module(
+    house: Path, name: str, old: str, new: str
+) -> None:
+    text = "def one():\n    return 1\n\n\ndef pick(name):\n    return globals()[name]\n"
+    imports = "from math import sin\n\nfrom relearn.maths import unused\n\n\n"
+    (house / "methods/apart.py").write_text(imports + text)
+    (house / "steps/plain.py").write_text("from relearn.methods.apart import pick\n")
+    assert changed(house, lambda: edit(house, name, old, new)) - {"run"} == {"plain"}
+
+
+@pytest.mark.parametrize("name", ["Base", "sqrt", "NETWORKS"])  # of the package, of elsewhere, a registry
+def test_a_name_that_a_module_hands_on_takes_nothing_else_of_it(house: Path, name: str) -> None:
+    (house / "models/__init__.py").write_text(
+        "from math import sqrt\n\nfrom relearn.models.base import Base\n\n"
+        'NETWORKS = {"one": "relearn.methods.one:score"}\n\n\ndef other():\n    return 1\n'
+    )
+    (house / "steps/plain.py").write_text(f"from relearn.models import {name}\n")
+    assert "plain" not in changed(house, lambda: edit(house, "models/__init__.py", "return 1", "return 2"))
+
+
+def test_a_package_may_import_its_own_modules(house: Path) -> None:
+    edit(house, "methods/__init__.py", "METHODS", "from relearn.methods import apart\n\nMETHODS")
+    (house / "steps/plain.py").write_text("from relearn.methods import apart\n")
+    assert changed(house, lambda: edit(house, "methods/apart.py", "5", "6")) == {"plain"}
+
+
+def test_what_an_imported_module_does_counts_though_nobody_reads_it(house: Path) -> None:
+    edit(house, "maths.py", "import functools", "import functools\nfrom relearn.methods import apart")
+    assert changed(house, lambda: edit(house, "methods/apart.py", "5", "5\nprint()")) == ALL
+
+
+def test_what_a_call_at_import_imports_counts_with_what_that_does(house: Path) -> None:
+    """``two.score`` imports ``apart`` in its body, and nobody else does."""
+    (house / "steps/__init__.py").write_text("from relearn.methods.two import score\n\nscore(1, 2)\n")
+    assert "relearn.methods.apart" in closure(["relearn.steps.plain"], root=house)
+    assert changed(house, lambda: edit(house, "methods/apart.py", "5", "5\nprint()")) == set(STEPS)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "old"),
+    [
+        ("from relearn.methods.apart import f", "maths.py", "x * x"),  # f may read any name of the star
+        ("from relearn.methods.apart import *", "methods/apart.py", "norm(x)"),
+    ],
+)
+def test_a_star_import_counts_in_the_module_that_has_it(house: Path, line: str, name: str, old: str) -> None:
+    (house / "methods/apart.py").write_text(
+        "from relearn.maths import *\n\n\ndef f(x):\n    return norm(x)\n"
+    )
+    (house / "steps/plain.py").write_text(line + "\n")
+    assert "plain" in changed(house, lambda: edit(house, name, old, f"-{old}"))
+
+
 def test_two_swapped_definitions_are_other_code(house: Path) -> None:
     def swap() -> None:
         text = (house / "maths.py").read_text()
@@ -320,11 +384,33 @@ def test_the_order_of_modules_does_not_matter_and_their_set_does(house: Path) ->
     assert set(code_version(one, root=house)) <= set("0123456789abcdef")
 
 
-@pytest.mark.parametrize("wrong", ["relearn.methods.gone", "methods.one", "torch.nn", "relearn..one", ""])
+@pytest.mark.parametrize(
+    "wrong", ["relearn.methods.gone", "methods.one", "torch.nn", "relearn..maths", "relearn.", ""]
+)
 def test_an_unknown_module_is_an_error(house: Path, wrong: str) -> None:
     with pytest.raises(ValueError, match="no module") as caught:
         code_version(wrong, root=house)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from relearn.runs.record import write",
+        "from relearn.runs import record",
+        "from relearn import runs",
+        "import relearn.runs.record",
+    ],
+)
+def test_plumbing_that_is_imported_counts_nowhere(house: Path, line: str) -> None:
+    """Neither its definitions nor what it does when it is imported."""
+    (house / "steps/plain.py").write_text(line + "\n")
+
+    def change() -> None:
+        edit(house, "runs/record.py", "return path", "return None\n\n\nprint()")
+        (house / "runs/__init__.py").write_text("print()\n")
+
+    assert changed(house, change) == set()
 
 
 @pytest.mark.parametrize("name", ["relearn.runs.record", "relearn.cli"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from pathlib import Path
@@ -141,6 +142,16 @@ def test_each_stage_asks_for_every_record_that_it_may_make(
     for job in plan:
         files = asked[target(stages[job.study or "render"])]
         assert {job.record} <= files if job.record else set(job.outputs) <= files, job.outputs[0]
+
+
+@pytest.mark.parametrize("plot", [one for entry in dvc.PLOTS for one in entry.values()])
+def test_a_plot_names_columns_of_its_file(plot: dict[str, Any]) -> None:
+    """In the published files, which the renderers of today's columns wrote."""
+    for file, column in plot["y"].items():
+        published = CHECKOUT / file.replace("results/${scale}", "results/published/mini")
+        with published.open(newline="", encoding="utf-8") as table:
+            assert {plot["x"], column} <= set(next(csv.reader(table)))
+        assert (CHECKOUT / plot["template"]).is_file()
 
 
 def test_nothing_is_sent_anywhere() -> None:

@@ -485,3 +485,43 @@ def test_identical_runs_are_called_so(tmp_path):
     pretend.several(tmp_path, "rte", vanilla=0.6, freelb=0.8, yopo_3=0.8)
     notes = judged(tmp_path, "yopo_not_better").main.notes
     assert "identical in 3 of 3 seeds" in notes
+
+
+def test_the_order_of_seeds_and_runs_is_theirs_and_not_that_of_a_set(tmp_path):
+    """A set of 8, 1 and 2 gives 8 first."""
+    scores = {8: 0.1, 1: 0.5, 2: 0.4}
+    one, other = (Sample(name, scores, tuple(f"runs/{name}/seed{s}" for s in scores)) for name in "ab")
+    expected = [("a", 1, 0), ("a", 2, 0), ("a", 8, 0), ("b", 1, 0), ("b", 2, 0), ("b", 8, 0)]
+    found = medians.difference("d", one, other, Above(0.0))
+    several = medians.most("m", {"t": (one, other)}, Above(0.0))
+    assert list(found.keys) == list(several.keys) == expected
+    assert list(medians.best("x", [one, other]).values) == [1, 2, 8]
+    claim = judged(pretend.Chapter().write(tmp_path), "yopo_not_better")
+    assert claim.runs == sorted({run for part in claim.parts for run in part.runs})
+    assert len(claim.runs) > 20  # of so many a set has hardly ever the same order
+
+
+def notes_of(claim, begin):
+    return [note for note in part(claim, begin).notes if not note.startswith("paired")]
+
+
+def test_notes_are_of_the_methods_that_are_compared(tmp_path):
+    scores = {
+        "vanilla": 0.6,
+        "freelb": 0.8,
+        "freelb_fresh": 0.7,
+        "pgd": 0.75,
+        "free_at": 0.65,
+        "yopo_2": 0.72,
+    }
+    pretend.several(tmp_path, "cola", **scores)
+    increases_of(tmp_path, ("cola",), freelb=1e-4, pgd=2e-4, vanilla=3e-4)
+    pretend.several(tmp_path, "cola", vanilla=0.6)
+    found = judged(tmp_path)
+    said = {name: f"{name}: median {100 * score:.1f}%" for name, score in scores.items()}
+    rivals = [said[name] for name in ("vanilla", "freelb", "pgd", "free_at")]
+    assert notes_of(found["freelb_beats_pgd"], "cola: freelb - the better")[:4] == rivals
+    for claim, other in (("mask_reuse", "freelb_fresh"), ("yopo_not_better", "yopo_2")):
+        assert notes_of(found[claim], "cola: ") == [said["vanilla"], said["freelb"], said[other]]
+    expected = ["freelb: 0.0001 nats", "vanilla: 0.0003 nats", said["freelb"], said["vanilla"]]
+    assert notes_of(found["smallest_max_increase"], "cola, radii of pgd: freelb - vanilla") == expected

@@ -120,6 +120,10 @@ def test_the_batch_is_that_of_mean_length() -> None:
     lines = CharacterBatches(Ragged.of([[5] * n for n in lengths]), batch_size=2)
     rows = clock.mean_rows(lines)
     assert sorted(lengths[row] for row in rows) == [5, 6]
+    # by the longest line of each, as padding has it: 30, 32, 34, 60, mean 39; by the shortest it would be 31 and 32
+    uneven = [1, 30, 31, 32, 33, 34, 35, 60]
+    rows = clock.mean_rows(CharacterBatches(Ragged.of([[5] * n for n in uneven]), batch_size=2))
+    assert sorted(uneven[row] for row in rows) == [33, 34]
     long = CharacterBatches(Ragged.of([[5] * n for n in (1, 1, 1, 1, 30)]), batch_size=2)
     assert len(clock.mean_rows(long)) == 2
     few = CharacterBatches(Ragged.of([[5] * n for n in (1, 3)]), batch_size=8)

@@ -140,3 +140,15 @@ def test_the_attack_raises_the_loss_of_the_stored_network(chain, evaluated):
         clean = float(cross_entropy(net(images[:30].float() / 255), labels[:30]))
     last = chain.path("robustness/loss_curves.csv").read_text().splitlines()[-1]
     assert float(last.split(",")[-1]) > clean
+
+
+def test_progress_counts_every_attack_and_corruption_once(chain, monkeypatch):
+    from relearn.runs import console
+
+    seen = []
+    monkeypatch.setattr(console.Progress, "__call__", lambda self, done, total: seen.append((done, total)))
+    few = {**ROBUSTNESS, "pgd": {**PGD, "images": 2}}
+    few["corruptions"] = {"images": 2, "names": list(NAMES[:2])}
+    chain.step("evaluate_networks", "progress", few, **INPUTS)
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert {total for _, total in seen} == {len(seen)}

@@ -52,6 +52,20 @@ def test_a_random_defence_draws_anew_for_each_target(chain):
     assert not torch.equal(load_file(chain.path("evicted_other/kept.safetensors"))["keep"][0], keep)
 
 
+def test_a_single_row_has_the_columns_of_many(chain, read_trials):
+    """One target behind a defence without a sweep."""
+    one = {**chain.trials, "targets": 1}
+    data = {"data": "prepare/data.safetensors"}
+    nets = ["substitute/weights.safetensors"]
+    chain.step("craft", "one_target", {**chain.craft, "targets": 1}, **data, substitutes=nets)
+    inputs = {**data, "victim": "victim/weights.safetensors", "poisons": "one_target/poisons.safetensors"}
+    settings = {**one, "defence": "random_eviction", "fraction": 0.1}
+    chain.step("filter", "one_row", settings, **inputs)
+    (row,) = read_trials(chain.path("one_row"))
+    (other, *_) = read_trials(chain.path("filter"))
+    assert list(row) == list(other) and row["chosen"] == "1" and row["k"] == ""
+
+
 def test_the_control_is_the_clean_set_behind_the_same_filter(chain):
     data = load_prepared(chain.path("prepare/data.safetensors"))
     images, labels = data.fine_tune()
