@@ -104,6 +104,12 @@ def test_paper_yaml_leaves_nothing_to_the_default_scale() -> None:
     assert set(stated) == set(BASE) - {"scale"}
 
 
+@pytest.mark.parametrize("file", ["params.yaml", "params/small.yaml", "params/medium.yaml"])
+def test_lines_can_be_read_without_scrolling(file: str) -> None:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    assert [number for number, line in enumerate(lines, 1) if len(line) > 120] == []
+
+
 @pytest.mark.parametrize("attack", PAPER["craft"]["attacks"])
 def test_an_attack_takes_its_section_and_defaults_to_the_published_values(attack: str) -> None:
     """Of several runs of one method the plain one has the defaults; eq. 2.1 has no box, and no value for mu."""

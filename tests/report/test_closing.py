@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from relearn.report import claims_formats
+from relearn.report.claims import Claim
 from relearn.report.closing import closing_words
 
 
-def test_it_counts_the_claims_by_verdict_and_names_the_report(tmp_path: Path) -> None:
-    verdicts = ["reproduced", "not_run", "reproduced", "contradicted"]
-    claims = {"scale": "mini", "claims": [{"verdict": word} for word in verdicts]}
-    (tmp_path / "claims.json").write_text(json.dumps(claims))
+def claim(name: str, verdict: str) -> Claim:
+    said = {"source": "somewhere", "says": "something", "predicate": "a > b"}
+    return Claim(section="poisoning", id=name, kind="trained", verdict=verdict, **said)
+
+
+def test_it_repeats_the_count_of_the_claims_page_and_names_the_report(tmp_path: Path) -> None:
+    claims = [claim("one", "not_run"), claim("two", "not_run"), claim("three", "underpowered")]
+    (tmp_path / "claims.md").write_text(claims_formats.markdown(claims, "mini"))
     assert closing_words(tmp_path) == []  # there is no report yet
     (tmp_path / "report.html").touch()
     first, report, _ = closing_words(tmp_path)
-    assert first == "4 claims at scale mini: 2 reproduced, 1 not run, 1 contradicted"
+    assert first.startswith("3 claims: ") and "2 not run" in first and "1 underpowered" in first
     assert report == f"report: {tmp_path / 'report.html'}"
+    (tmp_path / "claims.md").write_text("torn")
+    assert closing_words(tmp_path) == []

@@ -27,7 +27,7 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
     with Progress("train end to end") as progress:
         for t in range(state["done"], sets):
 
-            def told(done: int, steps: int, before: int = t) -> None:
+            def report(done: int, steps: int, before: int = t) -> None:
                 progress(before * steps + done, sets * steps)
 
             images = given.poisoned(t)
@@ -39,9 +39,9 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
                 training_mode=settings["train_mode"],
                 seed=run.seed,
                 precision=precision,
-                progress=told,
+                progress=report,
             )
-            _told(state, fitted)
+            _note_divergence(state, fitted)
             learned = predictions(tuned, images) == given.labels
             right = float((predictions(tuned, test_images) == test_labels).float().mean())
             attacked = [t] if given.poisons is not None else range(len(trials.target_index))
@@ -117,19 +117,19 @@ def heads_in_train_mode(
             precision=precision,
             progress=progress,
         )
-        _told(state, fitted)
+        _note_divergence(state, fitted)
         return tuned, kept > 0
 
     count = len(trials.target_index) * len(variants)
     with Progress("train heads") as progress:
         for done in range(state["done"], count):
 
-            def told(step: int, steps: int, before: int = done) -> None:
+            def report(step: int, steps: int, before: int = done) -> None:
                 progress(before * steps + step, count * steps)
 
             t, v = done // len(variants), done % len(variants)
             weights = None if keep is None else keep[:, min(t, keep.shape[1] - 1), v]
-            tuned, kept = trained(given.poisoned(t), weights, told)
+            tuned, kept = trained(given.poisoned(t), weights, report)
             learned = predictions(tuned, given.poisoned(t)) == labels
             found = int(predictions(tuned, trials.target_images[t : t + 1]))
             success = succeeded(found, settings["poison_class"]) and t not in given.rejected
@@ -167,7 +167,7 @@ def heads_in_train_mode(
     finish(run, state["rows"], given, state["outcome"], state["outcome_step"])
 
 
-def _told(state: dict[str, Any], fitted: Any) -> None:
+def _note_divergence(state: dict[str, Any], fitted: Any) -> None:
     """Remember the first divergence."""
     if fitted.outcome != "ok" and state["outcome"] == "ok":
         state["outcome"], state["outcome_step"] = fitted.outcome, fitted.outcome_step

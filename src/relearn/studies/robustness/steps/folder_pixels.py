@@ -65,7 +65,7 @@ def crop_mode_of(protocol: Mapping[str, Any]) -> str:
     return str(protocol.get("crop_mode", CENTER))
 
 
-def told(
+def protocol_of(
     images: Listing,
     protocol: Mapping[str, Any],
     name: str,

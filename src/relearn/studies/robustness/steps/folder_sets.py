@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.studies.robustness.steps.folder_pixels import Bad, pixels, sound, told
+from relearn.studies.robustness.steps.folder_pixels import Bad, pixels, protocol_of, sound
 from relearn.studies.robustness.steps.image_sets import Row, answers, counted, spread
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _part(
 
     free, bound = answers(net, batches(), precision=precision, mask=one.mask)
     kept = sound(images, faults, one.name, found.bad)
-    y, how = torch.cat(labels), told(kept, protocol, one.name, one.source, len(faults), digests)
+    y, how = torch.cat(labels), protocol_of(kept, protocol, one.name, one.source, len(faults), digests)
     if one.mask is not None:
         found.rows.append(counted(one.name, bound == y, how.masked(f"{len(one.mask)} classes")))
         found.rows.append(counted(f"{one.name}_unmasked", free == y, how))

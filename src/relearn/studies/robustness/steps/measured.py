@@ -209,7 +209,7 @@ def _base(net, settings, sets, test, named: str, count: int) -> Base:
     faults: dict[int, str] = {}
     batches = list(folder_pixels.pixels(images, settings["protocol"], name, faults))
     kept = folder_pixels.sound(images, faults, name, [])
-    protocol = folder_pixels.told(kept, settings["protocol"], name, f"set {name}", len(faults))
+    protocol = folder_pixels.protocol_of(kept, settings["protocol"], name, f"set {name}", len(faults))
     return Base(
         torch.cat([pixels for pixels, _ in batches]), torch.cat([labels for _, labels in batches]), protocol
     )
