@@ -5,6 +5,8 @@ In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained networ
 works element by element, so one optimiser over a stack of T × V heads and the sum of their losses is *equivalent* to T × V separate
 trainings (tested in tests/methods/test_transfer.py), at the cost of one batched matrix product per step.
 
+Sets that are equal after filtering are trained on once (:mod:`relearn.methods.equal_sets`).
+
 Samples dropped by a defence have weight zero. All heads see the samples in the same order; a batch's loss is the mean over the samples
 that its head keeps, and a batch without kept samples contributes nothing.
 """
@@ -17,6 +19,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from relearn.methods.equal_sets import arrange
 from relearn.methods.fit import fit
 
 
@@ -115,16 +118,18 @@ def fine_tune(
         found = f"features {tuple(features.shape)}, labels {tuple(labels.shape)}, keep {tuple(keep.shape)}"
         raise ValueError(f"{found}: allowed are (n, T, d), (n,), (n, T, V)")
     classes, variants = head.out_features, keep.shape[2]
+    distinct = arrange(features, keep.to(features.dtype))
     if reset_head:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             head = nn.Linear(width, classes).to(features.device)
-    weight = head.weight.detach().to(features.dtype).expand(sets, variants, classes, width)
-    bias = cast(Tensor, head.bias).detach().to(features.dtype).expand(sets, variants, classes)
+    shape = distinct.keep.shape[1:]
+    weight = head.weight.detach().to(features.dtype).expand(*shape, classes, width)
+    bias = cast(Tensor, head.bias).detach().to(features.dtype).expand(*shape, classes)
     heads = Heads(weight, bias)
     fitted = fit(
         heads,
-        (features, labels, keep.to(features.dtype)),
+        (features[:, distinct.sets.to(features.device)], labels, distinct.keep),
         loss=weighted_loss,
         optimizer="adam",
         epochs=epochs,
@@ -137,4 +142,7 @@ def fine_tune(
         log=log,
         progress=progress,
     )
-    return heads.eval(), fitted.outcome, fitted.outcome_step
+    place = distinct.place.flatten().to(features.device)
+    weight = heads.weight.detach().flatten(0, 1)[place].unflatten(0, (sets, variants))
+    bias = heads.bias.detach().flatten(0, 1)[place].unflatten(0, (sets, variants))
+    return Heads(weight, bias).eval(), fitted.outcome, fitted.outcome_step
