@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from relearn.report import analysis, artefacts, claims, cost, coverage, page, table
 from relearn.report.deviations import Method
+from relearn.report.layout import Layout
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
 
@@ -92,10 +95,36 @@ def test_nothing_is_loaded_from_elsewhere(make_page):
     reader.feed(made)
     assert "script" not in reader.tags and "link" not in reader.tags
     assert not re.search(r"https?://", made)
-    pictures = [link for link in reader.links if link.startswith("data:image/png;base64,")]
-    assert len(pictures) == sum(artefact.kind == "figure" for artefact in make_page[1]["artefacts"]) == 10
-    others = [link for link in reader.links if link not in pictures and not link.startswith("#")]
+    others = [link for link in reader.links if not link.startswith("#")]
     assert others and all(not link.startswith("/") for link in others)
+
+
+def pictures(made: str) -> list[str]:
+    return re.findall(r'<img alt="[^"]*" src="([^"]*)"', made)
+
+
+def test_figures_lie_beside_the_page(make_page, root):
+    shown = pictures(make_page[0]())
+    assert len(shown) == sum(artefact.kind == "figure" for artefact in make_page[1]["artefacts"]) == 10
+    assert all((root / path).read_bytes() == b"a picture of " + Path(path).stem.encode() for path in shown)
+
+
+def test_a_page_on_request_holds_its_figures(make_page):
+    html, parts = make_page
+    beside, inside = pictures(html()), pictures(html(layout=Layout(embedded=True)))
+    assert len(inside) == len(beside) == 10
+    for path, picture in zip(beside, inside):
+        kind, _, data = picture.partition(",")
+        assert kind == "data:image/png;base64"
+        assert base64.b64decode(data) == (parts["root"] / path).read_bytes()
+
+
+def test_a_published_page_links_no_folder_of_a_run(make_page):
+    reader = Balance()
+    reader.feed(make_page[0](layout=Layout(published=True)))
+    others = {link.partition("#")[0] for link in reader.links if not link.startswith(("#", "figures/"))}
+    assert others == {"tables.md", "tables.csv", "figures.csv"}
+    assert "runs/poisoning/train/" in make_page[0](layout=Layout(published=True))
 
 
 def styles(made: str) -> stylesheet.Rules:

@@ -28,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--artefact", action="append", metavar="ID", help="only the files of this table or figure"
     )
+    parser.add_argument(
+        "--self-contained",
+        action="store_true",
+        help="report.html holds its figures; without, it refers to them",
+    )
     parser.add_argument("--strict", action="store_true", help="status 1 where a cell is not measured")
 
 
@@ -121,6 +126,7 @@ def _whole(
         summary,
         table_formats,
     )
+    from relearn.report.layout import Layout
 
     scale, folders = args.scale, {study.name: study.reported for study in studies}
     parts = {study.name: study.part("claims") for study in studies}
@@ -149,6 +155,7 @@ def _whole(
             errata=errata.load(folders),
             explained=explained,
             settings=settings,
+            layout=Layout(embedded=args.self_contained),
         ),
     }
     for name, content in text.items():

@@ -1,8 +1,7 @@
-"""report.html: everything the records say, in one file that opens without a network."""
+"""report.html: everything the records say; it opens without a network, and needs its figures beside it or holds them."""
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
 from relearn.report.coverage import Coverage, total
 from relearn.report.deviations import Method
+from relearn.report.layout import PIPELINE, Layout
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
@@ -39,6 +39,7 @@ def html(
     explained: Sequence[Explained] = (),
     settings: Sequence[SettingsTable] = (),
     other_deviations: Sequence[Method] = (),
+    layout: Layout = PIPELINE,
 ) -> str:
     """The page. Every text is escaped; links are relative to ``root``, which holds the figures already.
 
@@ -48,6 +49,7 @@ def html(
         other_deviations: what no parameter shows, as :func:`relearn.report.deviations.methods` has it.
         explained: the judged claims that did not come out, each with what is written about it.
         settings: the papers' tables that hold settings.
+        layout: where the figures and the linked files lie.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -63,7 +65,7 @@ def html(
         problems=problems,
         tally=tally(claims),
         claims=_sections(claims),
-        chapters=_chapters(artefacts, root, tables, covered),
+        chapters=_chapters(artefacts, root, tables, covered, layout),
         lacking=[*table_formats.LACKING.values(), table_formats.NO_NUMBER],
         coverages=coverages,
         deviations=deviations,
@@ -75,6 +77,7 @@ def html(
         settings=settings,
         total=total(coverages),
         costs=cost.per_step(runs),
+        link=layout.run,
     )
 
 
@@ -83,6 +86,7 @@ def _chapters(
     root: Path,
     tables: Mapping[str, Sequence[Cell]],
     covered: Mapping[str, Coverage],
+    layout: Layout,
 ) -> list[dict[str, Any]]:
     """The artefacts by chapter, in the order of their definition; additions of ours come last."""
     names = sorted(dict.fromkeys(one.category for one in artefacts), key=lambda name: name == ADDITIONS)
@@ -91,25 +95,22 @@ def _chapters(
         own = [one for one in artefacts if one.category == name]
         measured, defined = total([covered[one.id] for one in own])
         said = f"{measured} of {defined} published cells measured" if defined else ""
-        shown = [_artefact(one, root, tables, covered[one.id]) for one in own]
+        shown = [_artefact(one, root, tables, covered[one.id], layout) for one in own]
         anchor = "-".join(re.findall(r"\w+", name.lower()))
         made.append({"title": name, "id": anchor, "coverage": said, "artefacts": shown})
     return made
 
 
 def _artefact(
-    artefact: Artefact, root: Path, tables: Mapping[str, Sequence[Cell]], coverage: Coverage
+    artefact: Artefact, root: Path, tables: Mapping[str, Sequence[Cell]], coverage: Coverage, layout: Layout
 ) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": artefact.id, "title": artefact.title, "caption": artefact.told}
     shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
     if artefact.kind == "table":
         header, lines = table_formats.shown(artefact, tables[artefact.id])
         shown["caption"] = table_formats.told(artefact, tables[artefact.id])
-        stems = [f"tables/{artefact.id}{kind}" for kind in (".csv", f".{artefact.over}s.csv", ".tex")]
-        return {**shown, "header": header, "lines": lines, "picture": "", "files": stems}
-    picture = (root / "figures" / f"{artefact.id}.png").read_bytes()
-    stems = [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]
-    return {**shown, "picture": base64.b64encode(picture).decode("ascii"), "files": stems}
+        return {**shown, "header": header, "lines": lines, "picture": "", "files": layout.files(artefact)}
+    return {**shown, "picture": layout.picture(root, artefact.id), "files": layout.files(artefact)}
 
 
 def _by_paper(errata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
