@@ -96,6 +96,27 @@ def test_resumed_in_the_middle_of_an_epoch_bit_for_bit(tmp_path, kind, every, af
         assert torch.equal(a, b), name
 
 
+@pytest.mark.parametrize("at", [1, 3, 5, 6, 10, 13, 14])
+@pytest.mark.parametrize("history_steps", [None, 3])
+def test_an_interruption_loses_no_step(tmp_path, at, history_steps):
+    """A signal is obeyed in the call of `progress`: the step that it ends is in the checkpoint, whatever the spacing."""
+    whole = network(0)
+    truth = train(whole, "tensors", history_steps=history_steps)
+
+    def interrupted(done: int, _: int) -> None:
+        if done == at:
+            raise SystemExit(143)
+
+    options = dict(checkpoint_steps=100, checkpoint_every=100, history_steps=history_steps)
+    with pytest.raises(SystemExit):
+        train(network(0), "tensors", Stop(tmp_path, None), progress=interrupted, **options)
+    assert Checkpoint(tmp_path).load()["steps"] == at
+    resumed = network(99)
+    assert train(resumed, "tensors", Stop(tmp_path, None), **options) == truth
+    for a, b in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
 def test_the_comparison_can_fail(tmp_path):
     """Negative control: a checkpoint whose generators are lost resumes to something else."""
 

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn.methods import fit_state
+from relearn.methods.acceleration import compiled
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
 from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixels, rows, share
 from relearn.methods.ema import EMA
@@ -154,7 +155,8 @@ def fit(
         evaluate_average: as ``evaluate``, with the averaged weights in ``model``; its results are added to the row as ``ema_…``.
         history_steps: steps per row of the history; by default one row per epoch.
         log: called for every row as ``log(step, loss=…, lr=…, …)``.
-        progress: called once per step as ``progress(done, all)``.
+        progress: called once per step as ``progress(done, all)``. An exception from it ends the training after saving its state, if
+            there is a checkpoint and a single process.
         checkpoint: training resumes from its state if it has one; saved every ``checkpoint_every`` epochs, and every
             ``checkpoint_steps`` steps.
         processes: :mod:`relearn.methods.parallel` for data parallel training, None for one process.
@@ -280,6 +282,7 @@ def fit(
             mean.restore(state)
         if parallel:
             stack.enter_context(parallel.synchronised(model, device))
+        stack.enter_context(compiled(model))
         model.train(training_mode)
         while not over() and fitted.outcome == "ok":
             # Seeded by (seed, epoch), so a resumed run draws the same numbers as an uninterrupted one.
@@ -317,7 +320,14 @@ def fit(
                 if mean:
                     mean.update(fitted.steps)
                 if progress and rank == 0:
-                    progress(fitted.steps, length)
+                    try:
+                        progress(fitted.steps, length)
+                    except BaseException:  # an interruption between two steps loses no step
+                        if checkpoint and not parallel and not diverged():
+                            if history_steps and fitted.steps % history_steps == 0 and not over():
+                                close(epoch + done / per_epoch, False)
+                            save()
+                        raise
                 if fitted.steps % check_every == 0 and diverged():
                     break
                 if steps is not None and fitted.steps >= steps:

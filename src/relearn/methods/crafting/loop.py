@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from relearn.methods.acceleration import compiled
 from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
 from relearn.methods.crafting.evaluation import evaluate, usable
 from relearn.methods.crafting.networks import (
@@ -135,6 +136,9 @@ def craft(
         stack.enter_context(seeded(seed, targets.device))
         for net in substitutes:
             stack.enter_context(dropout_active(net, dropout))
+            if precision == "bf16":
+                net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            stack.enter_context(compiled(net, "features"))
         masks = target_dropout if dropout else "off"
         target_side = TargetSide(objective, substitutes, targets, masks, precision, parts)
         if checkpoint is not None and (saved := checkpoint.load()) is not None:
