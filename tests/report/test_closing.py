@@ -22,5 +22,11 @@ def test_it_repeats_the_count_of_the_claims_page_and_names_the_report(tmp_path: 
     first, report, _ = closing_words(tmp_path)
     assert first.startswith("3 claims: ") and "2 not run" in first and "1 underpowered" in first
     assert report == f"report: {tmp_path / 'report.html'}"
+    (tmp_path / "claims.json").write_text(claims_formats.as_json(claims, "mini"))
+    header = "artefact,cells_measured,cells_defined,addition"
+    (tmp_path / "coverage.csv").write_text(f"{header}\na,3,4,0\nb,0,5,0\nc,7,7,1\n")
+    assert closing_words(tmp_path)[1] == (
+        "not run: 2 claims (poisoning/one, poisoning/two); 3 of 9 published cells have a number"
+    )
     (tmp_path / "claims.md").write_text("torn")
     assert closing_words(tmp_path) == []

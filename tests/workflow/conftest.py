@@ -28,6 +28,7 @@ PARTS = (
     ".dvcignore",
     ".dvc/config",
     "src/relearn",
+    "src/snakemake_logger_plugin_relearn",
 )
 
 # A small grid: every kind of run is there, few of each; one network is attacked in every study, the other in one.

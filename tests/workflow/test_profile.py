@@ -19,6 +19,13 @@ HALVES = [
 REFUSED = "relearn poisoning split_overlap: "
 
 
+def full_log(scratch: Scratch, said: str) -> str:
+    """Snakemake's own log, which the last line of what it said names."""
+    last = said.splitlines()[-1]
+    assert last.startswith("full log: .snakemake/log/"), said
+    return (scratch.root / last.removeprefix("full log: ")).read_text()
+
+
 def documented() -> list[str]:
     """Every command line of README and docs that starts with snakemake, the Makefile's and those of DVC's stages."""
     pages = [
@@ -56,7 +63,9 @@ def test_every_documented_command_has_the_settings_of_a_profile(
 def test_snakemake_alone_uses_the_profile_and_all_cores(scratch: Scratch) -> None:
     done = scratch.run("snakemake", *HALVES)
     assert USED in done.stderr
-    assert re.search(rf"^Provided cores: {available_cpu_count()}\b", done.stderr, re.MULTILINE)
+    assert re.search(
+        rf"^Provided cores: {available_cpu_count()}\b", full_log(scratch, done.stderr), re.MULTILINE
+    )
     assert scratch.ran() == {"prepare_images": 1, "split_overlap": 3}
 
 
@@ -71,13 +80,23 @@ def test_a_failed_job_stops_no_other_and_its_printed_command_can_be_pasted(scrat
     program.chmod(0o755)
     done = scratch.run("snakemake", "--cores", "1", "--", *HALVES, ok=False)
     assert done.returncode != 0
-    assert done.stderr.count("Error in rule poisoning_split_overlap:") == 3  # one after the other
-    command = re.search(r"\n    shell:\n        (.*)\n        \(command exited", done.stderr)
-    log = re.search(
-        r"\nLogfile (results/mini/logs/poisoning/split_overlap/\S+\.log):\n=+\n([\s\S]*?)\n=+\n", done.stderr
+    failed = re.findall(
+        r"^FAILED: (poisoning/split_overlap digits \w+_half), after \d+\.\d s\n  error: (.*)\n"
+        r"  log: (results/mini/logs/poisoning/split_overlap/\S+\.log)\n  again, this job alone: (snakemake .*)$",
+        done.stderr,
+        re.MULTILINE,
     )
-    assert command and log and (scratch.root / log[1]).exists()
+    assert len(failed) == 3  # one after the other
+    assert "3 failed: poisoning/split_overlap digits" in done.stderr and "1 of 4 jobs done" in done.stderr
+    name, error, log, again = failed[0]
+    assert error.startswith(f"{REFUSED}results/mini/runs/poisoning/prepare_images/")
+    assert error in (scratch.root / log).read_text()
+    # Snakemake's own log has the whole command of the job, and it can be pasted.
+    full = full_log(scratch, done.stderr)
+    assert full.count("Error in rule poisoning_split_overlap:") == 3
+    command = re.search(r"\n    shell:\n        (.*)\n        \(command exited", full)
+    assert command is not None
     pasted = scratch.run("bash", "-c", command[1], ok=False)
-    line = pasted.stderr.splitlines()[-1]
-    assert pasted.returncode == 2 and line.startswith(f"{REFUSED}results/mini/runs/poisoning/prepare_images/")
-    assert line in done.stderr and line.removeprefix(REFUSED) in log[2]
+    assert pasted.returncode == 2 and pasted.stderr.splitlines()[-1].startswith(REFUSED)
+    repeated = scratch.run("bash", "-c", again, ok=False)
+    assert repeated.returncode != 0 and f"FAILED: {name}, " in repeated.stderr and error in repeated.stderr

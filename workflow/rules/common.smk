@@ -12,6 +12,7 @@ from relearn.runs import orphan_guard as parents
 from relearn.runs.code_version import code_version
 from relearn.methods import DEFENCES
 from relearn.runs.record import canonical
+from snakemake_logger_plugin_relearn import foresee
 from relearn.studies.study import load as load_study
 
 parents.announce()  # a job ends when this process is gone
@@ -135,6 +136,7 @@ include: "warm.smk"
 
 
 onstart:
+    foresee(workflow.dag)
     # Jobs never open MLflow: this one process imports their spools while they run.
     Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
     Path(TRACKER_STOP).unlink(missing_ok=True)
@@ -165,9 +167,9 @@ def stop_helpers():
 
 onsuccess:
     stop_helpers()
-    print(*closing_words(Path(ROOT)), sep="\n", file=sys.stderr)
+    logger.info("\n".join(closing_words(Path(ROOT))))
 
 
 onerror:
     stop_helpers()
-    print(f"the same command goes on where this one stopped; logs: {ROOT}/logs", file=sys.stderr)
+    logger.info(f"the same command goes on where this one stopped; logs of the jobs: {ROOT}/logs")

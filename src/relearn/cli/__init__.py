@@ -69,7 +69,10 @@ def _step(study: Study, argv: list[str]) -> int:
         done = warm_client.start(argv, args.threads)
         return run_step(study, args) if done is None else done
 
-    return exits.guarded(f"{study.name} {name}", call)
+    from relearn.runs import console
+
+    with console.to_log_alone(args.log):
+        return exits.guarded(f"{study.name} {name}", call)
 
 
 def _parser(words: list[str], module: str) -> argparse.ArgumentParser:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from pathlib import Path
 
 COUNTED = re.compile(r"^\d+ claims: .*$", re.MULTILINE)
 """The line of claims.md that counts the claims by verdict."""
+NAMED = 5
 
 
 def closing_words(root: Path) -> list[str]:
@@ -19,4 +22,29 @@ def closing_words(root: Path) -> list[str]:
     counted = (
         COUNTED.search(claims.read_text(encoding="utf-8")) if claims.exists() and page.exists() else None
     )
-    return [counted[0], f"report: {page}", "runs: `make ui` opens MLflow"] if counted else []
+    if not counted:
+        return []
+    return [
+        counted[0],
+        *_lacking(root),
+        f"report: {page}",
+        "`make report` opens it; `make ui` opens the runs in MLflow",
+    ]
+
+
+def _lacking(root: Path) -> list[str]:
+    """What has no number: claims by name, published cells counted."""
+    try:
+        claims = json.loads((root / "claims.json").read_text(encoding="utf-8"))["claims"]
+        with (root / "coverage.csv").open(encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["addition"] == "0"]
+        measured, defined = (
+            sum(int(row[f"cells_{kind}"]) for row in rows) for kind in ("measured", "defined")
+        )
+    except (OSError, ValueError, KeyError):
+        return []
+    unrun = [f"{one['section']}/{one['id']}" for one in claims if one["verdict"] == "not_run"]
+    names = ", ".join(unrun[:NAMED]) + (" …" if len(unrun) > NAMED else "")
+    return [
+        f"not run: {len(unrun)} claims{f' ({names})' if unrun else ''}; {measured} of {defined} published cells have a number"
+    ]

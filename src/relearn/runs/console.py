@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 import traceback
@@ -13,6 +14,8 @@ from typing import Any, TextIO
 from relearn.runs import interrupt
 
 INTERVAL_S = 10.0
+WRITE_TO = "RELEARN_JOBS_WRITE_TO"
+"""Variable of the environment: where it is "log", a job with a log file writes there alone."""
 
 
 class Progress:
@@ -85,6 +88,13 @@ def tee(log: Path | None) -> Iterator[None]:
     if log is None:
         yield
         return
+    if os.environ.get(WRITE_TO) == "log":  # stdout and stderr are the log already
+        try:
+            yield
+        except BaseException:
+            traceback.print_exc()
+            raise
+        return
     log.parent.mkdir(parents=True, exist_ok=True)
     out, err = sys.stdout, sys.stderr
     with log.open("w", encoding="utf-8") as file:
@@ -96,3 +106,28 @@ def tee(log: Path | None) -> Iterator[None]:
             raise
         finally:
             sys.stdout, sys.stderr = out, err
+
+
+@contextlib.contextmanager
+def to_log_alone(log: Path | None) -> Iterator[None]:
+    """Where whoever started this job asks for it, let all that the block writes go to ``log``, and nothing to the terminal.
+
+    The descriptors are turned, not only Python's streams, so that what libraries and child processes say is there as well.
+    """
+    if log is None or os.environ.get(WRITE_TO) != "log":
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(b"")
+    streams, kept = (sys.stdout, sys.stderr), [os.dup(1), os.dup(2)]
+    with log.open("a", encoding="utf-8", buffering=1) as file:
+        try:
+            sys.stdout = sys.stderr = file
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+            yield
+        finally:
+            sys.stdout, sys.stderr = streams
+            for number, descriptor in zip((1, 2), kept):
+                os.dup2(descriptor, number)
+                os.close(descriptor)

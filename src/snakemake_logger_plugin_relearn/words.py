@@ -1,0 +1,79 @@
+"""The words for a job, for what went wrong in it, and for what Snakemake itself refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+LABELS = 60  # characters
+ERROR = 300
+CALL = re.compile(r"\s*relearn (\w+) (\w+) --settings ")
+FRAME = re.compile(
+    r'^(?:\w+(?: in rule \w+)? in file ".*", line \d+:|  File ".*", line \d+, in .*)$', re.MULTILINE
+)
+
+
+def step_of(rule: str, command: str | None) -> str:
+    """``<study>/<step>``, or the rule's name where its command is no run."""
+    found = CALL.match(command or "")
+    return "/".join(found.groups()) if found else rule
+
+
+def name_of(step: str, wildcards: Mapping[str, str]) -> str:
+    """A job in one line: its step and its labels, cut in the middle where they are long."""
+    labels = [f"seed {value}" if key == "seed" else str(value) for key, value in (wildcards or {}).items()]
+    text = " ".join(labels)
+    if len(text) > LABELS:
+        text = f"{text[: LABELS // 2 - 2]} … {text[-(LABELS // 2 - 2) :]}"
+    return f"{step} {text}".rstrip()
+
+
+def error_of(logs: Sequence[str]) -> str:
+    """The last line of a failed job's log: it says why the job failed."""
+    for log in logs:
+        path = Path(log)
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+            found = [line.strip() for line in lines if line.strip()]
+            if found:
+                return found[-1][:ERROR]
+    return "it ended without a word; was it killed? (see the kernel's messages, and `relearn recover`)"
+
+
+def refusal(text: str) -> str:
+    """Snakemake's report of an error without the places in rule files: what a person can act on, in one line.
+
+    The class of the error stays in front where it says more than that a value is wrong.
+    """
+    kind = re.match(r"\w+", text)
+    rest = " ".join(FRAME.sub("", text).split())
+    known = kind is not None and kind[0].endswith(("Exception", "Error")) and kind[0] not in PLAIN
+    if known and kind is not None and not rest.startswith(kind[0]):
+        rest = f"{kind[0]}: {rest}"
+    return rest if len(rest) <= 2 * ERROR else f"{rest[: 2 * ERROR]} …"
+
+
+PLAIN = ("ValueError", "ParamsError", "FileNotFoundError", "WorkflowError", "RuleException")
+
+
+def by_study(stats: Mapping[str, int], studies: Sequence[str]) -> str:
+    """How many jobs each study has: ``poisoning 190, gradinit 220, render 1``.
+
+    Args:
+        stats: Snakemake's count of jobs by rule, ``total`` among them.
+        studies: their names.
+    """
+    counts: dict[str, int] = {}
+    for rule, count in stats.items():
+        study = next((name for name in studies if rule.startswith(f"{name}_")), None)
+        if study or rule == "render":
+            name = study or rule
+            counts[name] = counts.get(name, 0) + count
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def lines_of(value: Any) -> list[str]:
+    """The lines of a message."""
+    return str(value).strip("\n").split("\n")

@@ -1,0 +1,219 @@
+"""Snakemake's log records in, lines for a person out."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from snakemake_logger_plugin_relearn import foresight, story
+from snakemake_logger_plugin_relearn.story import JOBS_WRITE_TO, Story
+
+WALL = ", ".join(f"results/mini/runs/{n}/record.json" for n in range(300))
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Engine:
+    """What Snakemake logs, on a clock that stands still until it is told."""
+
+    def __init__(self, stream: io.StringIO, **settings: Any) -> None:
+        values = dict(quiet=None, dryrun=False, stdout=False, verbose=False, debug_dag=False)
+        values |= dict(printshellcmds=False, show_failed_logs=True, nocolor=True)
+        self.stream, self.now = stream, 0.0
+        self.story = Story(SimpleNamespace(**{**values, **settings}), stream, lambda: self.now)
+
+    def log(self, message: str | None, level: int = logging.INFO, **fields: Any) -> None:
+        record = logging.makeLogRecord({"msg": str(message), "levelno": level, **fields})
+        self.story.tell(record)
+
+    def plan(self, **stats: int) -> None:
+        self.log("Building DAG of jobs...")
+        self.log("Provided cores: 1", event=LogEvent.RESOURCES_INFO, cores=1)
+        self.log(
+            "Job stats:\n" + WALL, event=LogEvent.RUN_INFO, stats={**stats, "total": sum(stats.values())}
+        )
+
+    def begin(self, number: int, rule: str = "poisoning_train", log: str = "a.log", **labels: str) -> None:
+        study, _, step = rule.partition("_")
+        command = f"relearn {study} {step} --settings '{{}}' --input x {WALL}" if step else None
+        self.log(
+            "Rule",
+            event=LogEvent.JOB_INFO,
+            jobid=number,
+            rule_name=rule,
+            input=[WALL],
+            output=[f"results/mini/runs/{number}/record.json"],
+            log=[log],
+            wildcards=labels,
+            reason=f"Missing output files: {WALL}; Code has changed since last execution",
+            shellcmd=command,
+        )
+        self.log(command, event=LogEvent.SHELLCMD, shellcmd=command)
+
+    def finish(self, number: int, at: float) -> None:
+        self.now = at
+        self.log(f"Finished jobid: {number}", event=LogEvent.JOB_FINISHED, job_id=number)
+        self.log(None, event=LogEvent.PROGRESS, done=1, total=4)
+
+    def fail(self, number: int, log: str, rule: str = "poisoning_train") -> None:
+        study, _, step = rule.partition("_")
+        self.log(
+            f'RuleException:\nCalledProcessError in file "run.smk", line 9:\nCommand {WALL} returned 2',
+            logging.ERROR,
+            event=LogEvent.ERROR,
+            exception="RuleException",
+        )
+        self.log(
+            f"Error in rule {rule}",
+            logging.ERROR,
+            event=LogEvent.JOB_ERROR,
+            jobid=number,
+            rule_name=rule,
+            log=[f"{log} (check log file(s) for error details)"],
+            shellcmd=f"relearn {study} {step} --settings '{{}}'",
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Engine]:
+    monkeypatch.setenv(JOBS_WRITE_TO, "terminal")  # given back afterwards
+    monkeypatch.setattr(foresight, "FORECAST", {})
+    monkeypatch.setattr(story, "FORECAST", {})
+    monkeypatch.setattr("sys.argv", ["snakemake", "--cores", "all", "--config", "scale=small", "poisoning"])
+    return lambda stream=None, **settings: Engine(stream or io.StringIO(), **settings)
+
+
+def test_a_job_is_one_line_with_the_time_left_and_nothing_of_the_wall(engine: Callable[..., Engine]) -> None:
+    run = engine()
+    run.plan(poisoning_train=2, gradinit_learn=1, render=1, all=1)
+    run.begin(1, attack="convex_polytope", seed="0")
+    run.finish(1, 10.0)
+    run.begin(2, attack="clean", seed="1")
+    run.finish(2, 20.0)
+    run.begin(9, "all")
+    run.finish(9, 20.0)
+    assert run.lines == [
+        "4 jobs: poisoning 2, gradinit 1, render 1",
+        "1 of 4  poisoning/train convex_polytope seed 0  10.0 s  (about 30 s left)",
+        "2 of 4  poisoning/train clean seed 1  10.0 s  (about 20 s left)",
+    ]
+
+
+def test_long_labels_are_cut_and_the_line_stays_short(engine: Callable[..., Engine]) -> None:
+    run = engine()
+    run.plan(poisoning_train=1)
+    run.begin(1, variant="x" * 300, seed="7")
+    run.finish(1, 1.0)
+    assert len(run.lines[-1]) < 120 and run.lines[-1].endswith("seed 7  1.0 s")
+
+
+def test_a_failure_names_the_job_its_error_its_log_and_the_command_that_goes_on(
+    engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    log = tmp_path / "one.log"
+    log.write_text(f"Traceback\n  {WALL}\nrelearn poisoning train: data.csv: torn or edited\n\n")
+    run = engine()
+    run.plan(poisoning_train=3, all=1)
+    run.begin(1, log=str(log), seed="0")
+    run.now = 2.5
+    run.fail(1, str(log))
+    run.log("Removing output files of failed job poisoning_train since they might be corrupted:\n" + WALL)
+    run.begin(2, seed="1")
+    run.finish(2, 5.0)
+    run.log("Exiting because a job execution failed. Look below for error messages", logging.ERROR)
+    run.log(f"Complete log(s): {Path.cwd() / 'x/full.log'}")
+    run.log(
+        "WorkflowError:\nAt least one job did not complete successfully.",
+        logging.ERROR,
+        event=LogEvent.ERROR,
+        exception="WorkflowError",
+    )
+    again = "snakemake --config scale=small -- results/mini/runs/1/record.json"
+    assert run.lines[1:] == [
+        "FAILED: poisoning/train seed 0, after 2.5 s",
+        "  error: relearn poisoning train: data.csv: torn or edited",
+        f"  log: {log}",
+        f"  again, this job alone: {again}",
+        "1 of 3  poisoning/train seed 1  2.5 s  (about 10 s left)",
+        "1 failed: poisoning/train seed 0",
+        "1 of 3 jobs done, 1 not run (most read what those make)",
+        "full log: x/full.log",
+    ]
+
+
+def test_a_job_that_was_killed_has_no_last_word(engine: Callable[..., Engine], tmp_path: Path) -> None:
+    run = engine()
+    run.plan(poisoning_train=1)
+    run.begin(1)
+    run.fail(1, str(tmp_path / "missing.log"))
+    assert "  error: it ended without a word; was it killed?" in run.stream.getvalue()
+
+
+def test_a_refusal_of_the_parameters_is_one_line_without_frames(engine: Callable[..., Engine]) -> None:
+    run = engine()
+    text = (
+        'ValueError in file "/a/workflow/rules/common.smk", line 17:\n'
+        "params.yaml:3: poisoning.seeds: found 0,\n  allowed: a list\n"
+        '  File "/a/workflow/rules/common.smk", line 17, in <module>\n'
+        '  File "/a/src/relearn/params/reading.py", line 80, in load'
+    )
+    run.log(text, logging.ERROR, event=LogEvent.ERROR, exception="ValueError")
+    assert run.lines == ["snakemake: params.yaml:3: poisoning.seeds: found 0, allowed: a list"]
+
+
+def test_an_error_that_is_no_refusal_keeps_its_class(engine: Callable[..., Engine]) -> None:
+    run = engine()
+    text = f"IncompleteFilesException:\nThe files below seem to be incomplete. {WALL}"
+    run.log(text, logging.ERROR, event=LogEvent.ERROR, exception="IncompleteFilesException")
+    (line,) = run.lines
+    assert line.startswith("snakemake: IncompleteFilesException: The files below seem to be incomplete.")
+    assert len(line) < 650
+
+
+def test_a_dry_run_names_the_first_jobs_and_the_reasons_without_files(engine: Callable[..., Engine]) -> None:
+    run = engine(dryrun=True, stdout=True)
+    run.log("Job stats:\ntotal 30", event=LogEvent.RUN_INFO, stats={"total": 30})
+    for number in range(30):
+        run.begin(number, seed=str(number))
+    run.log("Job stats:\ntotal 30", event=LogEvent.RUN_INFO, stats={"total": 30})
+    text = run.stream.getvalue()
+    assert text.count("total 30") == 1 and WALL not in text
+    assert "  poisoning/train seed 3: missing output files, code has changed since last execution\n" in text
+    assert len(run.lines) == 2 + story.LISTED + 1
+
+
+def test_on_a_terminal_the_foot_says_what_runs_and_goes_at_the_end(engine: Callable[..., Engine]) -> None:
+    run = engine(Terminal())
+    run.plan(poisoning_train=2)
+    run.begin(1, seed="0")
+    run.finish(1, 4.0)
+    run.begin(2, seed="1")
+    assert run.story._foot() == "1 of 2 jobs · about 10 s left · now: poisoning/train seed 1"
+    run.story.end()
+    assert run.stream.getvalue().endswith("\r\x1b[K")
+    assert "\r\x1b[K1 of 2  poisoning/train seed 0  4.0 s\n" in run.stream.getvalue()
+
+
+def test_quiet_and_verbose_are_obeyed(engine: Callable[..., Engine]) -> None:
+    quiet = engine(quiet=["all"])
+    quiet.plan(poisoning_train=1)
+    assert quiet.lines == []
+    verbose = engine(verbose=True)
+    verbose.log("Building DAG of jobs...")
+    assert verbose.lines == ["Building DAG of jobs..."]
