@@ -66,6 +66,7 @@ SHARED_METHODS = {
         ".crafting",
         ".detector",
         ".dropout_masks",
+        ".equal_sets",
         ".neighbours",
         ".pgd",
         ".initialised",
