@@ -20,7 +20,23 @@ use rule run as l2_attention_prepare_ptb_lines with:
         **words_of(L2_ATTENTION["prepare_ptb_lines"]),
 
 
-# Character language models, one for each kind of attention, depth and recipe.
+# Every recipe of a model, with one seed; the best is trained with every seed below.
+use rule run as l2_attention_tune_char_lm with:
+    input:
+        **inputs_of(L2_ATTENTION["tune_char_lm"]),
+    output:
+        **L2_ATTENTION["tune_char_lm"].files,
+    log:
+        L2_ATTENTION["tune_char_lm"].log,
+    wildcard_constraints:
+        **L2_ATTENTION["tune_char_lm"].constraints,
+    resources:
+        **needs_of(L2_ATTENTION["tune_char_lm"]),
+    params:
+        **words_of(L2_ATTENTION["tune_char_lm"]),
+
+
+# Character language models, one for each kind of attention, depth and schedule.
 use rule run as l2_attention_train_char_lm with:
     input:
         **inputs_of(L2_ATTENTION["train_char_lm"]),

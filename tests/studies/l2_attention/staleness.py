@@ -36,11 +36,19 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{L}.network.heads", {TRAIN} | LOOKING, MODELS),
     (f"{L}.network.*", {TRAIN}, MODELS),
     (f"{L}.train.*", {TRAIN}, MODELS),
-    (f"{L}.warmup.gamma", {TRAIN, "render"}, ["render"]),  # one less
+    (  # one recipe more is tried, so another may be chosen
+        f"{L}.warmup.gamma",
+        {TRAIN, "render"} | LOOKING,
+        [f"{TRAIN}/tuning/*/warmup_g4_*", f"{TRAIN}/*/warmup_chosen/*", *LOOKS, "render"],
+    ),
     (f"{L}.warmup.*", {TRAIN, "render"} | LOOKING, [f"{TRAIN}/*/warmup_*", *LOOKS, "render"]),
     (f"{L}.fixed.*", {TRAIN, "render"}, [f"{TRAIN}/*/fixed_*", "render"]),
     *(
-        (f"{L}.depths.warmup.{kind}", {TRAIN, "render"}, [f"{TRAIN}/{kind}/{new}/warmup_*", "render"])
+        (
+            f"{L}.depths.warmup.{kind}",
+            {TRAIN, "render"},
+            [f"{TRAIN}/{tuned}{kind}/{new}/warmup_*" for tuned in ("", "tuning/")] + ["render"],
+        )
         for new, kinds in ((2, ("lstm", "dp", "l2_tied")), (3, ("l2", "l2_matched", "contractive")))
         for kind in kinds
     ),
@@ -84,7 +92,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{L}.*.heads": lambda n: n // 2,
     f"{L}.*.dim": lambda n: 2 * n,
     f"{L}.train.betas": lambda betas: [betas[0], 0.99],
-    f"{L}.warmup.gamma": lambda values: values[:-1],
+    f"{L}.warmup.gamma": lambda values: [*values, 4.0],
     f"{L}.warmup.warmup_steps": lambda values: [values[0] + 1],
     f"{L}.*.dropout": lambda values: [0.1],
     f"{L}.fixed.lr": lambda values: [values[0] / 2],
@@ -100,6 +108,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
 QUICK = {
     f"{L}.characters.test_sentences",
     f"{L}.network.dim",
+    f"{L}.warmup.gamma",
     f"{L}.warmup.dropout",
     f"{L}.depths.fixed.dp",
     f"{L}.figure_7.lengths",

@@ -341,3 +341,29 @@ def test_what_does_not_fit_is_refused_in_one_line(bench: Bench, changes: dict, w
     with pytest.raises(ValueError, match=words) as error:
         language.run(None, {**SETTINGS, **changes}, inputs, "cpu", "fp32")
     assert "\n" not in str(error.value)
+
+
+def test_the_recipe_of_the_lowest_validation_nll_is_taken(bench: Bench) -> None:
+    """Three were tried, one diverged at once; the chosen run equals the one that was tried, but for its seed."""
+    shared = {key: value for key, value in SETTINGS.items() if key not in language.TUNED} | {"steps": 20}
+    tried = {
+        "slow": {"schedule": "constant", "lr": 1e-6, "warmup_steps": 0, "dropout": 0.0},
+        "best": {"schedule": "constant", "lr": 1e-2, "warmup_steps": 0, "dropout": 0.1},
+        "lost": {"schedule": "inverse_sqrt", "gamma": 1e12, "warmup_steps": 1, "dropout": 0.0},
+    }
+    labels = {"attention": "l2_tied", "layers": "1", "recipe": "tuning"}
+    data = ("--input", "characters", str(bench.characters))
+    found = {
+        name: bench.step("train_char_lm", f"tuning/{name}", shared | own, labels | {"tried": name}, *data)
+        for name, own in tried.items()
+    }
+    assert found["lost"]["outcome"] == "diverged"
+    records = [str(bench.runs / f"tuning/{name}/record.json") for name in tried]
+    labels |= {"recipe": "warmup_chosen"}
+    done = bench.step("train_char_lm", "chosen", shared, labels, *data, "--input", "tuning", *records)
+    assert done["notes"][0] == (
+        "recipe: schedule constant, lr 0.01, warmup_steps 0, dropout 0.1; the best of 3 on the validation lines"
+    )
+    first = found["best"]["metrics"]["train_nll_first_nats"]
+    assert done["metrics"]["train_nll_first_nats"] == first  # the same start
+    assert {row["lr"] for row in bench.history("chosen")} == {"0.01"}

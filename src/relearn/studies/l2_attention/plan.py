@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.data.text_lines import text_module_of
 from relearn.studies.family import Family, Needs
-from relearn.studies.l2_attention.recipes import FIXED, WARMUP, fixed_recipes, warmup_recipes
+from relearn.studies.l2_attention.recipes import WARMUP, recipes_of, trained_name
 
 STUDY = "l2_attention"
 KINDS = {"attention": "lstm|dp|dp_l2_start|l2|l2_tied|l2_matched|contractive"}
@@ -24,16 +24,21 @@ SIZES = {
 }
 """Protocol to the settings that it takes."""
 TIMED = ("dp", "l2", "l2_tied", "contractive")
+MODEL = {"weights": "weights.safetensors", "history": "history.csv"}
+TRAINING = Needs(mem_mb=8000, minutes=1440)
+DEEP = {**KINDS, "layers": r"\d+"}
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs by step."""
     own = params[STUDY]
     lines = _lines(own, scale)
-    models = _models(own, scale, lines)
+    tuning = _tuning(own, scale, lines)
+    models = _models(own, scale, lines, tuning)
     trained = [kind for kind in LOOKED_AT if own["depths"]["warmup"][kind]]
     return {
         "prepare_ptb_lines": lines,
+        "tune_char_lm": tuning,
         "train_char_lm": models,
         "lipschitz_lower_bound": _ascents(own, scale, models, trained),
         "invert_residual": _inversions(own, scale, models, trained),
@@ -59,10 +64,47 @@ def _lines(own: Mapping[str, Any], scale: str) -> Family:
     )
 
 
-def _models(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
-    recipes = {WARMUP: warmup_recipes(own["warmup"]), FIXED: fixed_recipes(own["fixed"])}
-    named = {name: recipe for group in recipes.values() for name, recipe in group.items()}
-    sizes = {key: own["network"][key] for key in ("dim", "heads", "ffn", "norm", "init_scale", "glorot")}
+def _tuning(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
+    """Every recipe of a group that has several, with the first seed; no run where there is nothing to choose."""
+    named = {name: recipe for group in recipes_of(own).values() for name, recipe in group.items()}
+    return Family(
+        study=STUDY,
+        step="train_char_lm",
+        scale=scale,
+        folder="tuning/{attention}/{layers}/{tried}",
+        cells=[
+            {"attention": attention, "layers": str(layers), "tried": name}
+            for group, recipes in recipes_of(own).items()
+            if len(recipes) > 1
+            for attention, depths in own["depths"][group].items()
+            for layers in depths
+            for name in recipes
+        ],
+        seeds=own["seeds"][:1],
+        labels={"recipe": "tuning"},
+        inputs={"characters": lines.path("characters")},
+        settings=lambda attention, layers, tried: {**_model(own, attention, layers), **named[tried]},
+        outputs=MODEL,
+        needs=TRAINING,
+        constraints=DEEP,
+    )
+
+
+def _models(own: Mapping[str, Any], scale: str, lines: Family, tuning: Family) -> Family:
+    groups = {trained_name(group, recipes): (group, recipes) for group, recipes in recipes_of(own).items()}
+
+    def tried(attention: str, layers: str, recipe: str, seed: str) -> list[str]:
+        """The records between which a run chooses: the same for every seed."""
+        _, recipes = groups[recipe]
+        if len(recipes) == 1:
+            return []
+        first = own["seeds"][0]
+        return [tuning.path(attention=attention, layers=layers, tried=name, seed=first) for name in recipes]
+
+    def settings(attention: str, layers: str, recipe: str) -> dict[str, Any]:
+        recipes = list(groups[recipe][1].values())
+        return {**_model(own, attention, layers), **(recipes[0] if len(recipes) == 1 else {})}
+
     return Family(
         study=STUDY,
         step="train_char_lm",
@@ -70,26 +112,29 @@ def _models(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
         folder="{attention}/{layers}/{recipe}",
         cells=[
             {"attention": attention, "layers": str(layers), "recipe": name}
-            for group, names in recipes.items()
+            for name, (group, _) in groups.items()
             for attention, depths in own["depths"][group].items()
             for layers in depths
-            for name in names
         ],
         seeds=own["seeds"],
-        inputs={"characters": lines.path("characters")},
-        settings=lambda attention, layers, recipe: {
-            **CONTROLS.get(attention, {"attention": attention}),
-            "layers": int(layers),
-            **sizes,
-            "max_length": own["characters"]["max_length"],
-            **own["train"],
-            "clip_norm": None,
-            **named[recipe],
-        },
-        outputs={"weights": "weights.safetensors", "history": "history.csv"},
-        needs=Needs(mem_mb=8000, minutes=1440),
-        constraints={**KINDS, "layers": r"\d+"},
+        inputs={"characters": lines.path("characters"), "tuning": tried},
+        settings=settings,
+        outputs=MODEL,
+        needs=TRAINING,
+        constraints=DEEP,
     )
+
+
+def _model(own: Mapping[str, Any], attention: str, layers: str) -> dict[str, Any]:
+    """Settings of a model and its training, without those of a recipe."""
+    return {
+        **CONTROLS.get(attention, {"attention": attention}),
+        "layers": int(layers),
+        **{key: own["network"][key] for key in ("dim", "heads", "ffn", "norm", "init_scale", "glorot")},
+        "max_length": own["characters"]["max_length"],
+        **own["train"],
+        "clip_norm": None,
+    }
 
 
 def _ascents(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
@@ -250,7 +295,7 @@ def _size(own: Mapping[str, Any], weights: str, section: Mapping[str, Any]) -> d
 
 def _network(own: Mapping[str, Any], models: Family) -> Any:
     """The trained model whose first layer a run takes; none where weights are drawn or given."""
-    recipe = next(iter(warmup_recipes(own["warmup"])))
+    recipe = trained_name(WARMUP, recipes_of(own)[WARMUP])
 
     def path(attention: str, weights: str, seed: str, **_: str) -> list[str]:
         if weights != "trained":

@@ -1,4 +1,8 @@
-"""The recipes of the character models. A name states the rates, so that a table can show the best of several as one line."""
+"""The recipes of the character models.
+
+A group of several recipes is tuned in two stages: each recipe is trained with the first seed, and the one with the lowest
+validation NLL is trained with every seed under the name ``<group>_chosen``. A group of one recipe needs no choice.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 WARMUP, FIXED = "warmup", "fixed"
+
+
+def recipes_of(own: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Group of recipes → name → its settings, from the study's section of params.yaml. A name states the rates."""
+    return {WARMUP: warmup_recipes(own["warmup"]), FIXED: fixed_recipes(own["fixed"])}
+
+
+def trained_name(group: str, recipes: Mapping[str, Any]) -> str:
+    """The name under which a group is trained with every seed: its only recipe, or the one that is chosen."""
+    return next(iter(recipes)) if len(recipes) == 1 else f"{group}_chosen"
 
 
 def warmup_recipes(grid: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

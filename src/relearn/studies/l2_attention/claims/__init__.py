@@ -50,6 +50,6 @@ def _best(evidence: Evidence, attention: str) -> float | None:
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in select(evidence.runs, {"step": "train_char_lm", "attention": attention}):
         value = run.metrics.get(METRIC)
-        if value is not None:
+        if value is not None and run.labels["recipe"] != "tuning":
             groups[run.labels["layers"], run.labels["recipe"]].append(float(value))
     return min((sum(values) / len(values) for values in groups.values()), default=None)

@@ -6,7 +6,8 @@ max_length (characters of the longest line; the network reads one position more,
 the recipe: steps, batch_size (lines), schedule (inverse_sqrt | constant), lr or gamma (``lr`` = gamma / sqrt(dim warmup_steps)),
 warmup_steps, betas, adam_eps (default 1e-8), clip_norm (null: no clipping), diverged_above (a loss in nats above which the run ends as
 diverged; without it only a loss that is not finite does so); evaluations (their number, evenly spaced, the last one at the end).
-Input: characters.
+Inputs: characters; tuning, optional: records of trainings of the same model with other recipes. The schedule, the rate, the warm-up
+and the dropout are then those of the record with the lowest validation NLL, a diverged training included.
 Output: history.csv (epoch, step, loss, lr, valid_nll_nats, test_nll_nats, train_nll_nats), weights.safetensors (the network with
 the lowest validation NLL, see relearn.models.files).
 
@@ -29,7 +30,7 @@ row of step 0 of the history.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ NEEDS_TORCH = True
 TRAIN_LINES = 256
 LEARNED = 0.05
 """Nats below the unigrams' validation NLL from which on a model has learned something of the text."""
+TUNED = ("schedule", "gamma", "lr", "warmup_steps", "dropout")
+"""What the recipes differ in."""
 COLUMNS = ("epoch", "step", "loss", "lr", "valid_nll_nats", "test_nll_nats", "train_nll_nats")
 
 
@@ -63,6 +66,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.trained.train import train
 
     prepared = load_characters(inputs["characters"][0])
+    notes = []
+    if tried := inputs.get("tuning"):
+        settings = {**settings, **chosen_recipe(tried)}
+        words = ", ".join(f"{key} {settings[key]}" for key in TUNED if key in settings)
+        notes.append(f"recipe: {words}; the best of {len(tried)} on the validation lines")
     recipe = {
         **settings,
         "lr": _peak(settings),
@@ -133,9 +141,19 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         metrics,
         **ended.finish(),
         notes=[
+            *notes,
             f"{prepared.dataset}: NLL of {len(parts['valid'])} valid and {len(parts['test'])} test lines, ends of lines counted",
         ],
     )
+
+
+def chosen_recipe(records: Sequence[Path]) -> dict[str, Any]:
+    """The settings :data:`TUNED` of the record with the lowest validation NLL; of equal ones the first."""
+    import json
+
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in records]
+    best = min(found, key=lambda record: float(record["metrics"]["valid_nll_best_nats"]))
+    return {key: best["settings"][key] for key in TUNED if key in best["settings"]}
 
 
 def network(

@@ -1,0 +1,52 @@
+"""Two stages: every recipe with one seed, the chosen one with all; where there is one recipe, there is nothing to choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relearn.studies import parameters
+from relearn.studies.l2_attention.plan import plan
+
+ROOT = Path(__file__).parents[3]
+PAPER = plan(parameters.load(ROOT / "params.yaml", scale="paper"), "paper")
+
+
+def test_every_recipe_is_tried_once_and_the_best_is_trained_with_every_seed() -> None:
+    tuning, models = PAPER["tune_char_lm"], PAPER["train_char_lm"]
+    own = {"attention": "dp", "layers": "3"}
+    assert len(tuning.paths(**own)) == 7 * 4 * 3  # gamma, warm-up, dropout
+    found = [run for run in models.runs if run["attention"] == "dp" and run["layers"] == "3"]
+    assert found == [{**own, "recipe": "warmup_chosen", "seed": seed} for seed in "012"]
+    for seed in "012":
+        given = models.inputs_of(**own, recipe="warmup_chosen", seed=seed)
+        assert given["tuning"] == tuning.paths(**own)  # all at the first seed
+    assert len(models.inputs_of(**own | {"layers": "10"}, recipe="fixed_chosen", seed="0")["tuning"]) == 9
+
+
+def test_a_tried_recipe_and_the_chosen_one_differ_in_the_recipe_alone() -> None:
+    tried = {"attention": "dp_l2_start", "layers": "8", "tried": "fixed_lr0.0002_d0.1"}
+    chosen = {"attention": "dp_l2_start", "layers": "8", "recipe": "fixed_chosen"}
+    own = {"schedule": "constant", "lr": 2.0e-4, "warmup_steps": 0, "dropout": 0.1}
+    models = PAPER["train_char_lm"].settings_of(**chosen)
+    assert PAPER["tune_char_lm"].settings_of(**tried) == {**models, **own}
+    assert (
+        PAPER["tune_char_lm"].labels_of(**tried)["recipe"] == "tuning"
+    )  # which no table and no claim selects
+
+
+def test_figures_5_8_and_10_look_at_the_chosen_model() -> None:
+    given = PAPER["attention_outputs"].inputs_of(attention="dp", weights="trained", seed="0")
+    assert given["network"] == PAPER["train_char_lm"].paths(
+        "weights", attention="dp", layers="1", recipe="warmup_chosen", seed="0"
+    )
+
+
+@pytest.mark.parametrize("scale", ["mini", "small", "medium"])
+def test_one_recipe_is_not_tuned(scale: str) -> None:
+    families = plan(parameters.load(ROOT / "params.yaml", scale=scale), scale)
+    assert not families["tune_char_lm"].runs
+    for cell in families["train_char_lm"].cells:
+        assert "tuning" not in families["train_char_lm"].inputs_of(**cell, seed="0")
+        assert "dropout" in families["train_char_lm"].settings_of(**cell)
