@@ -41,8 +41,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "steps": {*MATHEMATICS, "runs", "torchvision_schema"},
     "studies": {"params", "data", "models"},
     A_STUDY: {*MATHEMATICS, "runs", "params", "report", "steps", "studies", "torchvision_schema"},
+    # what the plans will cost; torch only to count networks and to calibrate
+    "forecast": {"studies", "runs", "data"},
     # the command line, which reaches the studies through STUDIES
-    "cli": {*MATHEMATICS, "runs", "params", "tracking", "report", "steps", "studies", "torchvision_schema"},
+    "cli": {
+        *(*MATHEMATICS, "runs", "params", "tracking", "report", "steps", "studies", "forecast"),
+        "torchvision_schema",
+    },
     "__main__": {"cli"},
 }
 # From these rooms only these files, which import no torch.

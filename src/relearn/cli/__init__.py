@@ -24,7 +24,7 @@ from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
     *("render", "track", "ui", "jobs", "adopt", "recover"),
-    *("setups", "code", "validate", "dvc", "warm", "robustness"),
+    *("setups", "code", "validate", "plan", "dvc", "warm", "robustness"),
 )
 
 

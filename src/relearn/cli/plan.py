@@ -1,0 +1,77 @@
+"""relearn plan: what would run at a scale, why, and what it costs; without starting anything.
+
+For each study and step: jobs to do, done and stale with the reason, CPU hours (GPU hours with --device), wall time here, memory,
+disk, the longest chain, and the data sets with where to get them. Every cost is a forecast with its range: four of five should
+fall inside. docs/forecast.md says how it is made and how far it was off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything"
+    )
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument("--study", action="append", default=[], help="show this study alone; may be repeated")
+    parser.add_argument(
+        "--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by their published peak"
+    )
+    parser.add_argument("--cores", type=int, help="cores of this machine that jobs may use; default: all")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure this machine, in less than a minute, for all later forecasts",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    from relearn.forecast import machine, summary, text
+    from relearn.studies import parameters
+    from relearn.studies.study import load
+
+    if args.cores is not None and args.cores < 1:
+        raise ValueError(f"--cores: found {args.cores}, allowed: at least 1")
+    for study in args.study:
+        load(study)
+    params = parameters.load("params.yaml", scale=args.scale)
+    if args.calibrate:
+        return calibrate(params)
+    on = machine.here(args.cores) if args.device == "cpu" else machine.device(args.device)
+    found = summary.forecast(params, args.target, on=on, studies=args.study)
+    if args.json:
+        import json
+
+        print(json.dumps(text.plain(found, params["scale"], on), indent=1))
+    else:
+        print(text.page(found, params["scale"], on), end="")
+    return 0
+
+
+def calibrate(params: dict) -> int:
+    """Measure this machine, and count the networks of the plan that nobody has counted yet."""
+    from relearn.forecast import calibrate as measure
+    from relearn.forecast import counting, counts, machine, planned
+    from relearn.studies.study import load
+    from relearn.studies.work import Net, work_of
+
+    found = measure.calibrate()
+    print(f"{machine.keep(found)}: written; {text_of(found)}")
+    works = (work_of(load(job.study).part("work").WORK, job) for job in planned.jobs_of(params).values())
+    nets = [one.net for work in works if work for one in work.passes if isinstance(one.net, Net)]
+    new = counting.count_missing(nets, lambda line: print(f"not counted: {line}", file=sys.stderr))
+    if new:
+        counts.keep(new, counts.own_file())
+        print(f"{counts.own_file()}: {len(new)} networks counted")
+    return 0
+
+
+def text_of(found) -> str:
+    return (
+        f"{found.name}: {found.convolutions / 1e9:.0f} GFLOP/s in convolutions, {found.products / 1e9:.0f} in products, "
+        f"{found.bandwidth / 1e9:.1f} GB/s, {found.calls / 1e3:.0f} thousand calls a second, {found.start_s:.2f} s a start"
+    )

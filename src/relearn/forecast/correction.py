@@ -1,0 +1,156 @@
+r"""Seconds of jobs: the model, corrected by the runs that have been made.
+
+A run that was made with the same settings is its own forecast. Otherwise the model's seconds m are multiplied by a ratio of
+sums over records of the same kind,
+
+.. math:: r = \sum_i y_i / \sum_i m_i
+
+of this scale where there are :data:`ENOUGH`, otherwise of all scales; with too few of one kind, those of the step, then all.
+A step without a formula takes the median of its records.
+
+The range of one job is :math:`r\,m\,e^{\pm 1.28 s}`, where s is the standard deviation of :math:`\log(y_i / m_i)` and at least
+:data:`FLOOR`. The errors of n jobs average out but for what they share: s² becomes s²/n + t², with t = :data:`SHARED` for
+records of this scale and :data:`ELSEWHERE` for those of other scales or machines.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from relearn.forecast.amount import Amount
+from relearn.forecast.evidence import Row
+from relearn.forecast.machine import Machine
+
+ENOUGH = 3
+FLOOR, SHARED, ELSEWHERE = 0.10, 0.15, 0.40
+QUANTILE = 1.28
+"""Of the normal distribution: four runs of five lie within."""
+
+
+class Forecast(NamedTuple):
+    """CPU or device seconds of one job.
+
+    Attributes:
+        seconds: the forecast.
+        spread: standard deviation of its logarithm that jobs do not share.
+        shared: the part that jobs of its step share.
+        basis: what it rests on: ``run``, ``scale``, ``other scales``, ``model`` or ``median``.
+    """
+
+    seconds: float
+    spread: float
+    shared: float
+    basis: str
+
+
+class Ratio(NamedTuple):
+    value: float
+    spread: float
+    shared: float
+    basis: str
+
+
+class Correction:
+    """The corrected model of one machine and scale.
+
+    Args:
+        machine: with its rates.
+        efficiencies: factors of its five terms.
+        rows: every run that counts as evidence.
+        scale: of the jobs to come.
+        same_runs: whether a run with the same settings is its own forecast.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        efficiencies: Sequence[float],
+        rows: Iterable[Row],
+        scale: str,
+        same_runs: bool = True,
+    ) -> None:
+        self.machine, self.efficiencies, self.scale = machine, efficiencies, scale
+        self.rows = [] if machine.gpus else list(rows)
+        self.made = {row.run: row for row in self.rows} if same_runs else {}
+        self.ratios = self._ratios()
+        self.medians = self._medians()
+
+    def model(self, amount: Amount) -> float:
+        """Seconds before any correction."""
+        terms = self.machine.terms(amount)
+        factors = (1.0,) * 5 if self.machine.gpus else self.efficiencies
+        return sum(factor * term for factor, term in zip(factors, terms, strict=True))
+
+    def of(self, study: str, step: str, kind: str, run: str, amount: Amount | None) -> Forecast | None:
+        """The forecast of one job; None for a step of which nothing is known."""
+        if run in self.made:
+            return Forecast(self.made[run].cpu_s, FLOOR, SHARED, "run")
+        ratio = self._ratio(study, step, kind)
+        if amount is not None:
+            return Forecast(ratio.value * self.model(amount), ratio.spread, ratio.shared, ratio.basis)
+        for scale in (self.scale, ""):
+            if found := self.medians.get((scale, study, step)):
+                shared = SHARED if scale else math.log(3)
+                return Forecast(found[0], found[1], shared, "median")
+        return None
+
+    def _ratio(self, study: str, step: str, kind: str) -> Ratio:
+        keys = [(study, step, kind), (study, step), (step,)]
+        for key in keys:
+            for scale in (self.scale, ""):
+                if ratio := self.ratios.get((scale, *key)):
+                    return ratio
+        log = math.log(self.machine.spread) / QUANTILE
+        return Ratio(1.0, log, log, "model")
+
+    def _ratios(self) -> dict[tuple[str, ...], Ratio]:
+        pairs: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+        for row in self.rows:
+            if row.amount is None or row.cpu_s <= 0:
+                continue
+            pair = row.cpu_s, self.model(row.amount)
+            for key in ((row.study, row.step, row.kind), (row.study, row.step), (row.step,)):
+                pairs[("", *key)].append(pair)
+                if row.scale == self.scale:
+                    pairs[(row.scale, *key)].append(pair)
+        return {
+            key: _ratio_of(found, bool(key[0]))
+            for key, found in pairs.items()
+            if len(found) >= ENOUGH or not key[0]
+        }
+
+    def _medians(self) -> dict[tuple[str, str, str], tuple[float, float]]:
+        found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        for row in self.rows:
+            if row.cpu_s > 0:
+                found[("", row.study, row.step)].append(row.cpu_s)
+                if row.scale == self.scale:
+                    found[(row.scale, row.study, row.step)].append(row.cpu_s)
+        return {key: (statistics.fmean(many), _log_spread(many)) for key, many in found.items()}
+
+
+def _ratio_of(pairs: Sequence[tuple[float, float]], here: bool) -> Ratio:
+    value = sum(measured for measured, _ in pairs) / sum(model for _, model in pairs)
+    spread = _log_spread([measured / model for measured, model in pairs])
+    return Ratio(value, spread, SHARED if here else ELSEWHERE, "scale" if here else "other scales")
+
+
+def _log_spread(values: Sequence[float]) -> float:
+    logs = [math.log(value) for value in values]
+    return max(FLOOR, statistics.stdev(logs) if len(logs) > 1 else ELSEWHERE)
+
+
+def total(forecasts: Iterable[Forecast]) -> tuple[float, float, float]:
+    """The sum of forecasts, and its low and high end."""
+    many = list(forecasts)
+    middle = sum(one.seconds for one in many)
+    if not middle:
+        return 0.0, 0.0, 0.0
+    own = math.sqrt(sum((one.seconds * one.spread) ** 2 for one in many)) / middle
+    shared = sum(one.seconds * one.shared for one in many) / middle
+    factor = math.exp(QUANTILE * math.hypot(own, shared))
+    return middle, middle / factor, middle * factor

@@ -1,0 +1,117 @@
+"""Count the operations of a network's forward pass on torch's meta device: shapes without numbers, so any size is cheap."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from relearn.forecast import counts
+from relearn.studies.work import Counts, Net
+
+SAMPLES = 2
+"""Samples of the counted batch: batch normalisation refuses one."""
+
+
+class Counter(TorchDispatchMode):
+    """Adds up what every operation below it computes and moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = self.products = self.moved = self.calls = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if (
+            func is torch.ops.aten._local_scalar_dense.default
+        ):  # a check of the values, which there are none of
+            return False if args[0].dtype == torch.bool else 0.0 if args[0].is_floating_point() else 0
+        if func is torch.ops.aten.nonzero.default:  # as if one were marked
+            return args[0].new_empty(1, args[0].dim(), dtype=torch.int64)
+        out = func(*args, **kwargs)
+        if func.is_view or func.namespace == "prim":
+            return out
+        known = flop_registry.get(func._overloadpacket)
+        if known is not None:
+            done = known(*args, **kwargs, out_val=out)
+            if "convolution" in func.name():
+                self.convolutions += done
+            else:
+                self.products += done
+        tensors = [one for one in tree_leaves((args, kwargs, out)) if isinstance(one, torch.Tensor)]
+        self.moved += sum(one.numel() * one.element_size() for one in tensors)
+        self.calls += 1
+        return out
+
+
+def count(net: Net) -> Counts:
+    """The operations of one sample in one forward pass in training mode.
+
+    Raises:
+        ValueError: the network cannot be built or run without numbers; one line.
+    """
+    module, _, name = net.build.partition(":")
+    build: Callable[..., torch.nn.Module] = getattr(import_module(module), name)
+    fault = ""
+    # Some layers ask for the type of their device, which "meta" does not have: fake tensors of the CPU have no numbers either.
+    for without_numbers in (lambda: torch.device("meta"), FakeTensorMode):
+        try:
+            with warnings.catch_warnings(), without_numbers():
+                warnings.simplefilter("ignore")
+                model = build(**net.arguments).train()
+                inputs = sample(net.shape)
+                weights = sum(one.numel() for one in model.parameters())
+                with torch.no_grad(), Counter() as counter:
+                    model(*arguments(model, inputs))
+            break
+        except Exception as error:  # a model may do anything at all
+            fault = f"{net.build}: {dict(net.arguments)}: {str(error).splitlines()[0]}"
+    else:
+        raise ValueError(fault)
+    each = 4.0 * weights  # the weights are read once, however many samples there are
+    return Counts(
+        convolutions=counter.convolutions / SAMPLES,
+        products=counter.products / SAMPLES,
+        moved=max(0.0, counter.moved - each) / SAMPLES,
+        calls=counter.calls,
+        weights=float(weights),
+    )
+
+
+def sample(shape: tuple[int, ...]) -> torch.Tensor:
+    if len(shape) == 1:
+        return torch.zeros(SAMPLES, *shape, dtype=torch.int64)
+    return torch.zeros(SAMPLES, *shape)
+
+
+def arguments(model: torch.nn.Module, inputs: torch.Tensor) -> list[torch.Tensor]:
+    """What the model's forward needs beside the samples: nothing, or a mask of tokens that all count."""
+    needed = [
+        one
+        for one in inspect.signature(model.forward).parameters.values()
+        if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    return [inputs, torch.ones_like(inputs, dtype=torch.bool)][: max(1, len(needed))]
+
+
+def count_missing(nets: Iterable[Net], say: Callable[[str], None]) -> dict[str, Counts]:
+    """Count each network that the table lacks; one that cannot be counted is named and left out."""
+    found: dict[str, Counts] = {}
+    known = counts.table()
+    for net in nets:
+        name = counts.key(net)
+        if name in known or name in found:
+            continue
+        try:
+            found[name] = count(net)
+        except ValueError as error:
+            say(str(error)[:300])
+    return found

@@ -1,0 +1,69 @@
+"""The table of counted networks: what one sample's forward pass takes, by the network's description.
+
+The package has the networks of the four scales as they are in params.yaml. What a user adds is counted once, by
+``relearn plan --calibrate``, and kept below the cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import astuple
+from functools import cache
+from pathlib import Path
+
+from relearn.runs.atomic_files import canonical, write
+from relearn.studies.work import Counts, Net
+
+SHIPPED = Path(__file__).with_name("counts.json")
+
+
+def key(net: Net) -> str:
+    """12 hex digits that stand for a network and the shape of its samples."""
+    described = {"build": net.build, "arguments": dict(net.arguments), "shape": list(net.shape)}
+    return hashlib.sha256(canonical(described).encode()).hexdigest()[:12]
+
+
+def own_file() -> Path:
+    """Where this user's counts are kept."""
+    from relearn.data.cache import cache_folder
+
+    return cache_folder() / "forecast" / "counts.json"
+
+
+@cache
+def table() -> dict[str, Counts]:
+    """Every counted network, the user's own after the shipped ones."""
+    return {**_read(SHIPPED), **_read(own_file())}
+
+
+def of(net: Net | Counts) -> Counts | None:
+    """The counts of a network; None for one that nobody has counted yet."""
+    return net if isinstance(net, Counts) else table().get(key(net))
+
+
+def keep(found: Mapping[str, Counts], path: Path) -> None:
+    """Add counts to a file, sorted by key."""
+    rows = {name: [_short(value) for value in astuple(one)] for name, one in {**_read(path), **found}.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(f' "{name}": {json.dumps(rows[name])}' for name in sorted(rows))
+    write(path, f"{{\n{lines}\n}}\n".encode())
+    table.cache_clear()
+
+
+def _read(path: Path) -> dict[str, Counts]:
+    try:
+        rows = json.loads(path.read_bytes())
+        return {name: Counts(*row) for name, row in rows.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError, OSError) as error:
+        raise ValueError(
+            f"{path}: found {error}, allowed: the table that `relearn plan --calibrate` writes"
+        ) from None
+
+
+def _short(value: float) -> float | int:
+    """Four digits are more than a forecast needs."""
+    return int(value) if value == int(value) and value < 1e6 else float(f"{value:.4g}")

@@ -1,0 +1,133 @@
+"""What runs took that have been made: the shipped table, and the records of this checkout.
+
+A row has the amount of work behind its cost, so that it says something about other sizes of the same step. The table is made
+from the published records by ``relearn plan --evidence``; the file also has the efficiencies that fit it best
+(:mod:`relearn.forecast.fitting`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from relearn.forecast.amount import Amount, amount_of
+from relearn.runs.atomic_files import canonical, write
+from relearn.studies.study import load
+from relearn.studies.work import Job, work_of
+
+SHIPPED = Path(__file__).with_name("evidence.json")
+FORMER = Path(__file__).with_name("former_steps.json")
+"""Study and step, with the label that tells where one step has become several, as older records call them → today's step."""
+
+
+class Row(NamedTuple):
+    """One run that was made.
+
+    Attributes:
+        scale, study, step: of the run, named as today.
+        kind: of its work; rows of one kind are as far from the model as each other.
+        run: the run id.
+        settings: 8 hex digits of its settings.
+        cpu_s, wall_s: of the job, without imports; on a GPU the device's time stands for both.
+        memory_mb: most resident memory.
+        machine: name of the processor or GPU.
+        amount: None where the step has no formula.
+    """
+
+    scale: str
+    study: str
+    step: str
+    kind: str
+    run: str
+    settings: str
+    cpu_s: float
+    wall_s: float
+    memory_mb: int
+    machine: str
+    amount: Amount | None
+
+
+def row_of(record: Mapping[str, Any], job: Job) -> Row:
+    """What a record says about the cost of its job."""
+    cost, made = record["cost"], record["machine"]
+    kind, amount = work_behind(job)
+    gpu = made["device"].startswith("cuda")
+    cpu_s = cost["device_s"] if gpu and cost.get("device_s") else cost["cpu_s"]
+    memory = round((cost.get("peak_memory_bytes") or 0) / 1e6)
+    name = made["device_name"] if gpu else made["cpu"]
+    who = job.scale, job.study, job.step, kind, record["run"], settings_key(job.settings)
+    return Row(*who, cpu_s or 0.0, cost["wall_s"] or 0.0, memory, name, amount)
+
+
+def settings_key(settings: Mapping[str, Any]) -> str:
+    """8 hex digits that stand for a step's settings."""
+    return hashlib.sha256(canonical(dict(settings)).encode()).hexdigest()[:8]
+
+
+def work_behind(job: Job) -> tuple[str, Amount | None]:
+    """The kind and the amount of a job's work."""
+    work = work_of(load(job.study).part("work").WORK, job)
+    return ("", None) if work is None else (work.kind, amount_of(work))
+
+
+def published(folder: Path) -> Iterator[Row]:
+    """The rows of all records below ``folder``/runs."""
+    former = json.loads(FORMER.read_bytes())
+    book: dict[str, Job] = {}
+    records = {}
+    for file in sorted((folder / "runs").rglob("record.json")):
+        record = json.loads(file.read_bytes())
+        place = file.parent.relative_to(folder).as_posix()
+        made = f"results/{record['scale']}/{place}"
+        book[made] = job_of(record, made, book, former)
+        records[made] = record
+    for made, record in records.items():
+        yield row_of(record, book[made])
+
+
+def job_of(
+    record: Mapping[str, Any], folder: str, book: Mapping[str, Job], former: Mapping[str, str] | None = None
+) -> Job:
+    """The job that a record describes."""
+    named = f"{record['study']}/{record['step']}"
+    part = record["settings"].get("protocol") or next(iter(record["labels"].values()), "")
+    known = former or {}
+    return Job(
+        study=record["study"],
+        step=known.get(f"{named}/{part}", known.get(named, record["step"])),
+        scale=record["scale"],
+        seed=record["seed"],
+        labels=record["labels"],
+        settings=record["settings"],
+        folder=folder,
+        inputs={name: [one["path"] for one in many] for name, many in record["inputs"].items()},
+        book=book,
+    )
+
+
+@cache
+def shipped() -> tuple[tuple[float, ...], list[Row]]:
+    """The efficiencies and the rows of the shipped table."""
+    found = json.loads(SHIPPED.read_bytes())
+    rows = [Row(*row[:-1], row[-1] and Amount(*row[-1])) for row in found["rows"]]
+    return tuple(found["efficiencies"]), rows
+
+
+def keep(rows: Iterable[Row], efficiencies: Sequence[float], path: Path = SHIPPED) -> None:
+    """Write the table, a line for each run."""
+    lines = [
+        json.dumps([*row[:6], *map(_short, row[6:8]), *row[8:10], row[10] and [*map(_short, row[10])]])
+        for row in rows
+    ]
+    head = json.dumps([round(one, 4) for one in efficiencies])
+    text = ",\n".join(f"  {line}" for line in lines)
+    write(path, f'{{\n "efficiencies": {head},\n "rows": [\n{text}\n ]\n}}\n'.encode())
+    shipped.cache_clear()
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,78 @@
+"""Every job of the studies' plans at one scale, without the engine."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from relearn.studies import STUDIES
+from relearn.studies.family import Family
+from relearn.studies.study import load
+from relearn.studies.work import Job
+
+
+def jobs_of(params: Mapping[str, Any], studies: Iterable[str] = STUDIES) -> dict[str, Job]:
+    """The jobs by folder, in the order of the studies and of their plans.
+
+    Args:
+        params: all parameters, with their ``scale``.
+        studies: names.
+    """
+    book: dict[str, Job] = {}
+    for study in studies:
+        plan: Mapping[str, Family] = load(study).part("plan").plan(params, params["scale"])
+        for family in plan.values():
+            module = load(study).steps[family.step]
+            for run in family.runs:
+                cell = {name: value for name, value in run.items() if name != "seed"}
+                folder = posixpath.dirname(family.path(**run))
+                book[folder] = Job(
+                    study=study,
+                    step=family.step,
+                    scale=params["scale"],
+                    seed=int(run.get("seed", 0)),
+                    labels=family.labels_of(**cell),
+                    settings=family.settings_of(**cell),
+                    folder=folder,
+                    inputs=family.inputs_of(**run),
+                    outputs=tuple(family.outputs.values()),
+                    modules=(module, *family.modules_of(**cell)),
+                    needs=family.needs,
+                    book=book,
+                )
+    return book
+
+
+def behind(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]:
+    """The jobs that targets ask for and all that these read, in the order of the plan.
+
+    Args:
+        book: of all jobs.
+        targets: a study, ``study/step``, or a file or folder below ``results/``; none, or ``all``: everything.
+
+    Raises:
+        ValueError: a target that no job has.
+    """
+    wanted: set[str] = set()
+    for target in targets or ("all",):
+        found = [folder for folder, job in book.items() if asked(job, target.rstrip("/"))]
+        if not found:
+            raise ValueError(
+                f"target: found {target}, allowed: all, a study ({', '.join(STUDIES)}), study/step, or a file or folder of a run"
+            )
+        wanted.update(found)
+    waiting = list(wanted)
+    while waiting:
+        before = [job.folder for job in book[waiting.pop()].before if job.folder not in wanted]
+        wanted.update(before)
+        waiting += before
+    return [job for folder, job in book.items() if folder in wanted]
+
+
+def asked(job: Job, target: str) -> bool:
+    """Whether a job is meant by a target."""
+    if target in ("all", job.study, f"{job.study}/{job.step}"):
+        return True
+    inside = job.folder == target or job.folder.startswith(f"{target}/")
+    return inside or any(target == f"{job.folder}/{name}" for name in ("record.json", *job.outputs))

@@ -1,0 +1,49 @@
+"""The forecast of single jobs, for whoever shows how long the rest will take."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from relearn.forecast import evidence, machine
+from relearn.forecast.correction import Correction
+from relearn.forecast.state import run_of
+from relearn.studies.work import Job
+
+
+def job_seconds(jobs: Iterable[Job]) -> dict[str, float]:
+    """See :func:`relearn.forecast.job_seconds`."""
+    found: dict[str, float] = {}
+    for job in jobs:
+        kind, amount = evidence.work_behind(job)
+        cost = _correction(job.scale).of(job.study, job.step, kind, run_of(job), amount)
+        if cost is not None:
+            found[job.folder] = cost.seconds
+    return found
+
+
+def expected_seconds(study: str, step: str, settings: Mapping[str, Any]) -> float | None:
+    """See :func:`relearn.forecast.expected_seconds`."""
+    for key in ((study, step, evidence.settings_key(settings)), (study, step)):
+        if key in _means():
+            return _means()[key]
+    return None
+
+
+@cache
+def _correction(scale: str) -> Correction:
+    efficiencies, rows = evidence.shipped()
+    return Correction(machine.here(), efficiencies, rows, scale)
+
+
+@cache
+def _means() -> dict[tuple[str, ...], float]:
+    """Mean CPU seconds of runs with equal settings, and of each step."""
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for row in evidence.shipped()[1]:
+        for key in ((row.study, row.step, row.settings), (row.study, row.step)):
+            found[key].append(row.cpu_s)
+    return {key: statistics.fmean(many) for key, many in found.items()}

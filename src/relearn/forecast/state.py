@@ -1,0 +1,123 @@
+"""Which planned jobs are done, to do, or stale, and why: the same questions as the engine asks, without the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from relearn.runs.code_version import code_version
+from relearn.runs.record_file import NAME, run_id
+from relearn.studies.work import Job
+
+DONE, TO_DO, STALE = "done", "to do", "stale"
+
+
+class State(NamedTuple):
+    """What is to happen to one job: ``done``, ``to do`` or ``stale``, and the reason in a few words."""
+
+    what: str
+    why: str = ""
+
+
+version_of = cache(code_version)  # many jobs share their modules
+
+
+def run_of(job: Job) -> str:
+    """The run id that the job's record will bear."""
+    return run_id(job.study, job.step, job.labels, job.scale, job.seed, job.settings)
+
+
+def states(
+    jobs: Iterable[Job], records: Mapping[str, Mapping[str, Any]], version: Callable[..., str] = version_of
+) -> dict[str, State]:
+    """The state of each job by folder.
+
+    Args:
+        jobs: each after those whose files it reads, as plans have them, or in any order.
+        records: by folder, as :func:`records_of` reads them.
+        version: code version of modules.
+    """
+    found: dict[str, State] = {}
+
+    def settle(job: Job) -> State:
+        if job.folder not in found:
+            before = [settle(one) for one in job.before]
+            found[job.folder] = _state(job, records, before, version)
+        return found[job.folder]
+
+    for job in jobs:
+        settle(job)
+    return found
+
+
+def _state(
+    job: Job, records: Mapping[str, Mapping[str, Any]], before: Iterable[State], version: Callable[..., str]
+) -> State:
+    record = records.get(job.folder)
+    if record is None:
+        return State(TO_DO)
+    if "fault" in record:
+        return State(TO_DO, record["fault"])
+    gone = [name for name in job.outputs if not os.path.exists(f"{job.folder}/{name}")]
+    if gone:
+        return State(TO_DO, f"{gone[0]} is gone")
+    if record["run"] != run_of(job):
+        return State(STALE, _changed(job, record))
+    if record["code"]["version"] != version(*job.modules):
+        return State(STALE, "code")
+    if any(one.what != DONE for one in before):
+        return State(STALE, "its inputs are made anew")
+    recorded = {one["path"]: one["sha256"] for many in record["inputs"].values() for one in many}
+    asked = {path for paths in job.inputs.values() for path in paths}
+    if asked != set(recorded):
+        return State(STALE, "other inputs")
+    for one in job.before:
+        made = records.get(one.folder, {})
+        for name, output in made.get("outputs", {}).items():
+            if recorded.get(f"{one.folder}/{name}", output["sha256"]) != output["sha256"]:
+                return State(STALE, f"input {name} has changed")
+        if made.get("time", 0.0) > record["time"]:
+            return State(STALE, "an input is newer")
+    return State(DONE)
+
+
+def _changed(job: Job, record: Mapping[str, Any]) -> str:
+    """The first setting that differs."""
+    was, now = flat(record["settings"]), flat(job.settings)
+    for key in sorted({*was, *now}):
+        if was.get(key, "none") != now.get(key, "none"):
+            return f"setting {key}: {was.get(key, 'none')} is now {now.get(key, 'none')}"
+    return "labels"
+
+
+def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Settings with dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{above}{key}.")
+        else:
+            found[f"{above}{key}"] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def records_of(jobs: Iterable[Job]) -> dict[str, dict[str, Any]]:
+    """The records of the jobs that have one, with the file's ``time``; a torn one has a ``fault`` instead."""
+    found: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        path = Path(job.folder, NAME)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue
+        try:
+            record = json.loads(content)
+            found[job.folder] = {**record, "time": path.stat().st_mtime}
+            record["run"], record["code"]["version"], record["inputs"]
+        except (ValueError, KeyError, TypeError):
+            found[job.folder] = {"fault": "its record cannot be read: see `relearn recover`"}
+    return found

@@ -1,0 +1,157 @@
+"""The forecast of a plan: each job with its state and its cost, and their sums by step, by study and for the whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from relearn.forecast import evidence, machine, planned
+from relearn.forecast.amount import Amount
+from relearn.forecast.correction import Correction, Forecast, total
+from relearn.forecast.footprint import Footprint, footprint
+from relearn.forecast.schedule import Schedule, schedule
+from relearn.forecast.state import DONE, STALE, TO_DO, State, records_of, run_of, states
+from relearn.studies.work import Job
+
+
+class Planned(NamedTuple):
+    """One job: its state, and what it will take; ``cost`` is None where nothing is known of its step."""
+
+    job: Job
+    state: State
+    cost: Forecast | None
+    amount: Amount | None
+    footprint: Footprint
+
+
+@dataclass
+class Part:
+    """Jobs that are summed up: those of a step, of a study, or all.
+
+    Args:
+        name: of the step or study.
+        jobs: all of them.
+        cores: on which they would run.
+    """
+
+    name: str
+    jobs: Sequence[Planned]
+    cores: int
+    start_s: float = 0.0
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> list[Planned]:
+        """Those that are not done."""
+        return [one for one in self.jobs if one.state.what != DONE]
+
+    def count(self, what: str) -> int:
+        return sum(one.state.what == what for one in self.jobs)
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why jobs are stale, or to do again."""
+        return Counter(one.state.why for one in self.jobs if one.state.why)
+
+    @property
+    def seconds(self) -> tuple[float, float, float]:
+        """CPU or device seconds of what is to do: middle, low, high."""
+        return total(one.cost for one in self.waiting if one.cost)
+
+    @property
+    def unknown(self) -> int:
+        """Jobs to do of which no cost is known; they are in no sum."""
+        return sum(one.cost is None for one in self.waiting)
+
+    @property
+    def schedule(self) -> Schedule:
+        seconds = {
+            one.job.folder: (one.cost.seconds if one.cost else 0.0) + self.start_s for one in self.waiting
+        }
+        return schedule([one.job for one in self.waiting], seconds, self.cores)
+
+    @property
+    def memory_mb(self) -> float:
+        """Main memory of the largest jobs side by side, MB."""
+        largest = sorted((one.footprint.memory_mb for one in self.waiting), reverse=True)
+        return sum(largest[: self.cores])
+
+    @property
+    def disk_mb(self) -> float:
+        return sum(one.footprint.disk_mb for one in self.waiting)
+
+    @property
+    def measured(self) -> float:
+        """Share of the seconds to come that rest on a run of the same scale."""
+        near = sum(
+            one.cost.seconds for one in self.waiting if one.cost and one.cost.basis in ("run", "scale")
+        )
+        return near / (self.seconds[0] or 1.0)
+
+
+def forecast(
+    params: Mapping[str, Any],
+    targets: Sequence[str] = (),
+    *,
+    on: machine.Machine | None = None,
+    studies: Iterable[str] = (),
+) -> Part:
+    """The whole plan at one scale, or what targets ask for.
+
+    Args:
+        params: all parameters with their ``scale``.
+        targets: see :func:`relearn.forecast.planned.behind`.
+        on: the machine; None: this one.
+        studies: sum up these alone.
+    """
+    on = on or machine.here()
+    jobs = planned.behind(planned.jobs_of(params), targets)
+    records = records_of(jobs)
+    known = states(jobs, records)
+    wanted = set(studies)
+    jobs = [job for job in jobs if not wanted or job.study in wanted]
+    fixed = correction(params["scale"], on, records, jobs)
+    found = [planned_job(job, known[job.folder], fixed) for job in jobs]
+    return summed(found, on)
+
+
+def correction(
+    scale: str,
+    on: machine.Machine,
+    records: Mapping[str, Mapping[str, Any]] | None = None,
+    jobs: Sequence[Job] = (),
+) -> Correction:
+    """The model of a machine, corrected by the shipped table and by this checkout's own records."""
+    efficiencies, rows = evidence.shipped()
+    own = []
+    for job in jobs:
+        record = (records or {}).get(job.folder, {})
+        if "cost" in record:
+            own.append(evidence.row_of(record, job))
+    newer = {row.run for row in own}
+    return Correction(on, efficiencies, [*(row for row in rows if row.run not in newer), *own], scale)
+
+
+def planned_job(job: Job, state: State, fixed: Correction) -> Planned:
+    kind, amount = evidence.work_behind(job)
+    run = run_of(job)
+    cost = fixed.of(job.study, job.step, kind, run, amount)
+    return Planned(job, state, cost, amount, footprint(job, fixed.rows))
+
+
+def summed(jobs: Sequence[Planned], on: machine.Machine) -> Part:
+    """All jobs, with a part for each study, which has one for each step."""
+    cores = on.gpus or on.cores
+    whole = Part("all", jobs, cores, on.start_s)
+    for study in dict.fromkeys(one.job.study for one in jobs):
+        mine = [one for one in jobs if one.job.study == study]
+        part = Part(study, mine, cores, on.start_s)
+        for step in dict.fromkeys(one.job.step for one in mine):
+            part.parts.append(Part(step, [one for one in mine if one.job.step == step], cores, on.start_s))
+        whole.parts.append(part)
+    return whole
+
+
+__all__ = ["DONE", "STALE", "TO_DO", "Part", "Planned", "forecast"]

@@ -1,0 +1,109 @@
+"""A forecast for a reader, and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relearn.forecast.machine import Machine
+from relearn.forecast.state import DONE, STALE, TO_DO
+from relearn.forecast.summary import Part
+
+COLUMNS = ("", "to do", "stale", "done", "hours", "range", "wall", "chain", "memory", "disk", "measured")
+
+
+def page(whole: Part, scale: str, on: Machine) -> str:
+    """The printed table with its totals, then the longest chain."""
+    unit = "GPU" if on.gpus else "CPU"
+    lines = [
+        f"scale {scale} on {on.name}, {on.gpus or on.cores} {unit if on.gpus else 'cores'} ({on.source})",
+        "",
+    ]
+    head = [*COLUMNS[:4], f"{unit} time", *COLUMNS[5:]]
+    rows = [row for part in whole.parts for row in [cells(part), *(cells(one, "  ") for one in part.parts)]]
+    lines += aligned([head, *rows, cells(whole)])
+    chain = whole.schedule.chain
+    if chain:
+        names = " > ".join(f"{job.study}/{job.step}" for job in chain)
+        lines += ["", f"longest chain: {duration(whole.schedule.chain_s)}: {names}"]
+    for why, count in whole.reasons.most_common(8):
+        lines.append(f"{count} because: {why}")
+    if whole.unknown:
+        lines.append(f"{whole.unknown} jobs of which no cost is known are in no sum")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def cells(part: Part, indent: str = "") -> list[str]:
+    """One row of the table."""
+    middle, low, high = part.seconds
+    plan = part.schedule
+    waiting = bool(part.waiting)
+    return [
+        f"{indent}{part.name}",
+        *(str(part.count(what) or "") for what in (TO_DO, STALE, DONE)),
+        duration(middle) if waiting else "",
+        f"{duration(low)} - {duration(high)}" if waiting else "",
+        duration(plan.wall_s) if waiting else "",
+        duration(plan.chain_s) if waiting else "",
+        size(part.memory_mb) if waiting else "",
+        size(part.disk_mb) if waiting else "",
+        f"{part.measured:.0%}" if waiting else "",
+    ]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Names to the left, numbers to the right, two blanks between."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+def duration(seconds: float) -> str:
+    """Two digits and their unit."""
+    for limit, each, unit in (
+        (100, 1, "s"),
+        (6000, 60, "min"),
+        (360_000, 3600, "h"),
+        (float("inf"), 86400, "days"),
+    ):
+        if seconds < limit:
+            return f"{seconds / each:.2g} {unit}" if seconds / each < 10 else f"{seconds / each:.0f} {unit}"
+    raise AssertionError
+
+
+def size(megabytes: float) -> str:
+    """MB or GB of 10^3 or 10^9 bytes."""
+    return f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:.0f} MB"
+
+
+def plain(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
+    """The same as values: seconds, MB, counts."""
+    found = numbers(whole)
+    found["studies"] = {
+        part.name: {**numbers(part), "steps": {one.name: numbers(one) for one in part.parts}}
+        for part in whole.parts
+    }
+    machine = {"name": on.name, "cores": on.cores, "gpus": on.gpus, "source": on.source}
+    return {"scale": scale, "machine": machine, **found}
+
+
+def numbers(part: Part) -> dict[str, Any]:
+    middle, low, high = part.seconds
+    plan = part.schedule
+    return {
+        "jobs": {"to_do": part.count(TO_DO), "stale": part.count(STALE), "done": part.count(DONE)},
+        "reasons": dict(part.reasons),
+        "seconds": {"forecast": round(middle, 2), "low": round(low, 2), "high": round(high, 2)},
+        "wall_s": round(plan.wall_s, 2),
+        "chain_s": round(plan.chain_s, 2),
+        "chain": [job.folder for job in plan.chain],
+        "memory_mb": round(part.memory_mb),
+        "disk_mb": round(part.disk_mb, 2),
+        "measured_share": round(part.measured, 3),
+        "unknown_jobs": part.unknown,
+    }

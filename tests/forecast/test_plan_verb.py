@@ -1,0 +1,69 @@
+"""`relearn plan` in this checkout: what it shows, what it costs, what it does not load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from relearn import cli
+from relearn.forecast import planned
+from relearn.studies import STUDIES, parameters
+from relearn.studies.study import load
+from relearn.studies.work import Job
+
+
+@pytest.fixture(scope="module")
+def mini() -> dict[str, Job]:
+    return planned.jobs_of(parameters.load("params.yaml", scale="mini"))
+
+
+def test_every_study_states_the_work_of_steps_that_it_has() -> None:
+    for study in STUDIES:
+        formulas = load(study).part("work").WORK
+        assert formulas and set(formulas) <= set(load(study).steps), study
+
+
+def test_a_target_brings_what_it_reads(mini: dict[str, Job]) -> None:
+    found = planned.behind(mini, ["robustness"])
+    assert {job.study for job in found} == {"robustness", "long_short"}
+    assert {job.step for job in found if job.study == "long_short"} == {"prepare_images", "train_vision"}
+    (one,) = planned.behind(mini, ["lrformer/prepare_images"])
+    assert planned.behind(mini, [f"{one.folder}/record.json"]) == [one]
+    with pytest.raises(ValueError, match="target: found nothing, allowed: all, a study"):
+        planned.behind(mini, ["nothing"])
+
+
+def test_the_page_in_little_time_and_without_torch() -> None:
+    program = (
+        "import sys, time; from relearn import cli; status = cli.main(['plan', '--scale', 'mini']); "
+        "loaded = [name for name in ('torch', 'snakemake', 'pandas', 'numpy') if name in sys.modules]; "
+        "print(status, loaded, time.process_time())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    *page, last = done.stdout.splitlines()
+    status, loaded, seconds = last.split(" ")
+    assert (status, loaded) == ("0", "[]")
+    assert float(seconds) < 3.0
+    (total,) = [line for line in page if line.startswith("all ")]
+    assert "GB" in total
+
+
+def test_json_has_the_sums_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "--scale", "small", "--study", "lrformer", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["studies"]) == {"lrformer"}
+    steps = found["studies"]["lrformer"]["steps"]
+    assert sum(step["seconds"]["forecast"] for step in steps.values()) == pytest.approx(
+        found["seconds"]["forecast"], abs=0.1
+    )
+    assert found["seconds"]["low"] < found["seconds"]["forecast"] < found["seconds"]["high"]
+    assert found["chain_s"] <= found["wall_s"] * 1.001
+
+
+def test_a_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "--device", "abacus"]) == 2
+    assert "--device: found abacus, allowed: cpu" in capsys.readouterr().err
+    assert cli.main(["plan", "--cores", "0"]) == 2
