@@ -24,6 +24,7 @@ from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
     *("render", "track", "ui", "jobs", "adopt", "recover"),
+    *("scoreboard", "power"),
     *("setups", "code", "validate", "dvc", "warm", "robustness"),
 )
 
