@@ -20,6 +20,7 @@ FIELDS = (
     *(
         "study",
         "claim",
+        "kind",
         "verdict",
         "provisional",
         "comparison",
@@ -39,6 +40,7 @@ CAPTION = (
     "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture. Exact claims, and "
     "claims without a stated effect or without a run, show the verdict alone."
 )
+AXIS = "distance from the claim's bound, in claimed effects"
 REACH = 3.0
 """The axis ends at so many claimed effects on both sides."""
 MARKS = {
@@ -70,7 +72,8 @@ def points(claims: Iterable[Claim], designs: Mapping[str, Mapping[str, Design]])
 def _point(claim: Claim, design: Design | None) -> dict[str, Any]:
     main = claim.main
     found: dict[str, Any] = dict.fromkeys(FIELDS)
-    found |= {"study": claim.section, "claim": claim.id, "verdict": claim.verdict}
+    named = {"study": claim.section, "claim": claim.id, "kind": claim.kind, "verdict": claim.verdict}
+    found |= named
     found |= {"provisional": int(claim.provisional), "shown": formats.effect(main) or formats.word(claim)}
     if not isinstance(main, Comparison):
         return found
@@ -99,54 +102,28 @@ def _finite(value: float) -> float | None:
 
 def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
     """The figure: a line a claim under the name of its study."""
-    from matplotlib.lines import Line2D
-
     studies = list(dict.fromkeys(point["study"] for point in plotted))
     lines = len(plotted) + len(studies)
     with style.styled():
-        figure = style.empty_figure(WIDTH, 1.5 + LINE * lines)
+        figure = style.empty_figure(WIDTH, 2.4 + LINE * lines)
         axes = figure.subplots()
         axes.axvline(0.0, color=style.INK, linewidth=0.9)
         axes.axvline(1.0, color=style.INK, linewidth=0.9, linestyle=(0, (4, 3)))
-        at, labels = 0, []
+        labels: list[str] = []
         for study in studies:
-            axes.text(
-                -0.62,
-                at,
-                study,
-                transform=axes.get_yaxis_transform(),
-                weight="bold",
-                va="center",
-                fontsize=8.5,
-            )
-            at += 1
+            labels.append(study)
             for point in (point for point in plotted if point["study"] == study):
-                _line(axes, at, point)
-                labels.append((at, point["claim"]))
-                at += 1
-        axes.set(
-            xlim=(-REACH, REACH),
-            ylim=(lines - 0.4, -0.6),
-            xlabel="distance from the claim's bound, in claimed effects",
-        )
-        axes.set_yticks([place for place, _ in labels], [name for _, name in labels], fontsize=7.5)
+                _line(axes, len(labels), point)
+                labels.append(point["claim"])
+        axes.set(xlim=(-REACH, REACH), ylim=(lines - 0.4, -0.6), xlabel=AXIS)
+        axes.set_yticks(range(lines), labels, fontsize=7.5)
+        for label in axes.get_yticklabels():
+            label.set_fontweight("bold" if label.get_text() in studies else "normal")
         axes.tick_params(axis="y", length=0, pad=16)
         axes.grid(axis="y", visible=False)
         axes.set_title("against the claim  ◄   │   ►  for the claim", fontsize=9, loc="center")
-        there = [point["verdict"] for point in plotted]
-        handles = [
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                markersize=6,
-                label=f"{words.shown(word)}: {there.count(word)}",
-                **_mark(word),
-            )
-            for word in words.MEANINGS
-            if word in there
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
+        entries = [_entry(word, plotted) for word in words.MEANINGS if _counted(word, plotted)]
+        figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=7.5)
     return figure
 
 
@@ -170,6 +147,19 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
             axes.plot([edge], [at], marker=arrow, color=colour, markersize=4.5, clip_on=False)
     if abs(point["distance"]) <= REACH:
         axes.plot([point["distance"]], [at], linestyle="", markersize=5, **mark)
+
+
+def _counted(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:
+    """Claims with this verdict; checks of theorems are no claims."""
+    return sum(point["verdict"] == verdict and point["kind"] != "check" for point in plotted)
+
+
+def _entry(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> Any:
+    """The legend's line of a verdict: its mark, the word, how many claims, and its meaning."""
+    from matplotlib.lines import Line2D
+
+    label = f"{words.shown(verdict)} ({_counted(verdict, plotted)}): {words.MEANINGS[verdict]}"
+    return Line2D([], [], linestyle="", markersize=6, label=label, **_mark(verdict))
 
 
 def _mark(verdict: str) -> dict[str, Any]:
