@@ -42,6 +42,7 @@ publish:  ## copy results without weights to results/published, of scale mini or
 	mkdir -p results/published/$(SCALE) && find results/published/$(SCALE) -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
 	cd results/$(SCALE) && cp -r tables figures claims.md claims.json coverage.csv deviations.md settings.md metrics.json report.html ../published/$(SCALE)/
 	cd results/$(SCALE) && find runs '(' -name '*.json' -o -name '*.csv' -o -name gallery.safetensors ')' | tar -cf - -T - | tar -xf - -C ../published/$(SCALE)
+	$(BIN)/relearn scoreboard
 
 clean:  ## remove what the pipeline made, not what is published
 	rm -rf results/mini results/small results/medium results/paper

@@ -20,6 +20,7 @@ rule render:
         *shown("figures", "figure", "png"),
         rendered(f"{ROOT}/tables/{{id}}.{{kind}}", id=EVERY["tables"], kind=["md", "tex"]),
         rendered(f"{ROOT}/figures/{{id}}.{{kind}}", id=EVERY["figures"], kind=["pdf", "csv"]),
+        rendered(f"{ROOT}/figures/claims_forest.{{kind}}", kind=["png", "pdf", "csv"]),
         report(rendered(f"{ROOT}/claims.md"), caption="../report/claims.rst", category="claims"),
         rendered(f"{ROOT}/{{name}}", name=["claims.json", "coverage.csv", "deviations.md", "settings.md"]),
         metrics=f"{ROOT}/metrics.json",

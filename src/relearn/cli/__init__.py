@@ -24,7 +24,8 @@ from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
     *("render", "track", "ui", "jobs", "adopt", "recover"),
-    *("setups", "code", "validate", "plan", "dvc", "warm", "robustness"),
+    *("scoreboard", "plan", "power"),
+    *("setups", "code", "validate", "dvc", "warm", "robustness"),
 )
 
 

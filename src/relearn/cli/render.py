@@ -116,28 +116,38 @@ def _whole(
     coverages: Sequence[Any],
 ) -> None:
     """Claims, coverage, deviations, the small file of metrics, and the page that shows them all."""
+    from functools import partial
+
+    from relearn.params.places import place
     from relearn.report import (
         analysis,
         claims,
+        claims_beside,
         claims_formats,
         coverage,
+        designs,
         errata,
         page,
         summary,
         table_formats,
     )
+    from relearn.report.figures import claims_forest
     from relearn.report.layout import Layout
 
     scale, folders = args.scale, {study.name: study.reported for study in studies}
     parts = {study.name: study.part("claims") for study in studies}
     sections = {name: claims.Section(part.PREDICATES, part.power) for name, part in parts.items()}
     judged = claims.judge_all(claims.load(folders), evidence, sections)
+    planned = designs.load(folders)
+    where = partial(place, path=args.params, scale=scale)
+    beside = claims_beside.build(judged, runs, planned, values, where)
+    claims_forest.write(judged, planned, new / "figures")
     explained = analysis.explain(judged, analysis.load(folders), scale)
     deviations, why, others = _deviations(args.params, values, folders, new / "deviations.md")
     settings = _settings(args.params, folders, new / "settings.md")
     text = {
-        "claims.md": claims_formats.markdown(judged, scale) + analysis.markdown(explained),
-        "claims.json": claims_formats.as_json(judged, scale),
+        "claims.md": claims_formats.markdown(judged, scale, beside) + analysis.markdown(explained),
+        "claims.json": claims_formats.as_json(judged, scale, beside),
         "coverage.csv": table_formats.csv_text(coverage.FIELDS, coverage.table(coverages, scale)),
         "metrics.json": summary.metrics(scale, judged, coverages, tables),
         "report.html": page.html(

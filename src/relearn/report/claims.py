@@ -26,6 +26,8 @@ class Section:
 
 
 KEYS = {"kind", "source", "says", "predicate"}
+FORMERLY = "formerly"
+"""Optional: the claim's name in results that were published before it was renamed."""
 KINDS = ("exact", "trained", "check")
 
 
@@ -105,8 +107,8 @@ def load(folders: Mapping[str, Path]) -> dict[str, dict[str, dict[str, str]]]:
         path = folder / "claims.yaml"
         claims[study] = yaml_file.read(path)
         for name, entry in claims[study].items():
-            if set(entry) != KEYS or entry["kind"] not in KINDS:
-                allowed = f"{', '.join(sorted(KEYS))}; kind one of {', '.join(KINDS)}"
+            if set(entry) - {FORMERLY} != KEYS or entry["kind"] not in KINDS:
+                allowed = f"{', '.join(sorted(KEYS))}, perhaps {FORMERLY}; kind one of {', '.join(KINDS)}"
                 raise ValueError(f"{path}: {name}: found {entry}, allowed: {allowed}")
     return claims
 
@@ -133,7 +135,7 @@ def judge_all(
             else:
                 finding = Finding(missing=["no predicate in this version" if not predicate else "no runs"])
             power = partial(_power, study, known)
-            fields: dict[str, Any] = {**entry, **judge(finding, power)}
+            fields: dict[str, Any] = {key: entry[key] for key in KEYS} | judge(finding, power)
             judged.append(Claim(section=section, id=name, **fields))
     return judged
 

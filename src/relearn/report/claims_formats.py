@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relearn.report import verdict_words as words
 from relearn.report.claims import Claim, tally
+from relearn.report.claims_beside import Beside, Key
 from relearn.report.comparisons import Comparison, Exact
 from relearn.report.verdicts import CODES, Within
 
@@ -82,8 +84,12 @@ def remarks(claim: Claim) -> list[str]:
     return lines + [f"missing: {item}" for item in claim.missing]
 
 
-def markdown(claims: Sequence[Claim], scale: str) -> str:
-    """All claims: a table a section, then what stands behind each claim that has a verdict."""
+def markdown(claims: Sequence[Claim], scale: str, beside: Mapping[Key, Beside] | None = None) -> str:
+    """All claims: a table a section, then what stands behind each claim that has a verdict.
+
+    Args:
+        beside: by study and claim, lines on its design and on what would decide it.
+    """
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
     checks = [claim for claim in claims if claim.kind == "check"]
     head = f"{len(claims) - len(checks)} claims{f': {counts}' if counts else ''}."
@@ -91,7 +97,9 @@ def markdown(claims: Sequence[Claim], scale: str) -> str:
         several = f"{len(checks)} checks of theorems" if len(checks) > 1 else "a check of a theorem"
         head += f" Not among them: {several}."
     lines = [f"# Claims, scale {scale}", "", head, ""]
-    lines += ["docs/verdicts.md defines the verdicts.", ""]
+    provisional = any(claim.provisional for claim in claims)
+    lines += [words.markdown((claim.verdict for claim in claims), provisional), ""]
+    lines += ["docs/verdicts.md says how the intervals are made and what a verdict needs.", ""]
     for section in dict.fromkeys(claim.section for claim in claims):
         group = [claim for claim in claims if claim.section == section]
         lines += [f"## {section}", ""]
@@ -114,11 +122,12 @@ def markdown(claims: Sequence[Claim], scale: str) -> str:
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
         for claim in group:
-            lines += _details(claim)
+            more = (beside or {}).get((claim.section, claim.id), Beside())
+            lines += _details(claim, more.lines)
     return "\n".join(lines)
 
 
-def _details(claim: Claim) -> list[str]:
+def _details(claim: Claim, more: Sequence[str]) -> list[str]:
     lines = [
         f"### {claim.id}: {word(claim)}",
         "",
@@ -132,6 +141,7 @@ def _details(claim: Claim) -> list[str]:
             f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({aside}{method})"
         )
         lines += [f"  - {note}" for note in part.notes]
+    lines += [f"- {line}" for line in more]
     if claim.runs:
         lines += ["", f"<details><summary>{len(claim.runs)} runs</summary>", ""]
         lines += [f"- [{run}]({run}/record.json)" for run in claim.runs]
@@ -139,8 +149,12 @@ def _details(claim: Claim) -> list[str]:
     return [*lines, ""]
 
 
-def as_json(claims: Sequence[Claim], scale: str) -> str:
-    return json.dumps({"scale": scale, "claims": [_plain(claim) for claim in claims]}, indent=1) + "\n"
+def as_json(claims: Sequence[Claim], scale: str, beside: Mapping[Key, Beside] | None = None) -> str:
+    """The same as raw numbers, with the meaning of the verdicts."""
+    plain = [
+        _plain(claim) | dict((beside or {}).get((claim.section, claim.id), Beside()).data) for claim in claims
+    ]
+    return json.dumps({"scale": scale, "words": words.MEANINGS, "claims": plain}, indent=1) + "\n"
 
 
 def _plain(claim: Claim) -> dict[str, Any]:
@@ -153,6 +167,8 @@ def _plain(claim: Claim) -> dict[str, Any]:
         "provisional": claim.provisional,
         "apart": claim.apart,
         "n": claim.count(),
+        "shown": effect(claim.main),
+        "claimed_side": claimed(claim.main),
         **(_part(claim.main) if claim.main else {}),
         "parts": [{**_part(part), "runs": list(part.runs)} for part in claim.parts],
         "reasons": list(claim.reasons),

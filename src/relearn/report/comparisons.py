@@ -11,10 +11,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relearn.report.quantities import Key, Trial
-from relearn.report.statistics import Interval, clustered_mean, clustered_share, crossed_mean
+from relearn.report.statistics import (
+    Interval,
+    clustered_mean,
+    clustered_share,
+    crossed_mean,
+    effective_trials,
+)
 from relearn.report.verdicts import MIN_VICTIMS, Side, verdict
 
 DIFFERENCE = (-1.0, 1.0)  # of two yes-or-no outcomes
+
+
+@dataclass(frozen=True)
+class Units:
+    """The independent numbers that an interval is made of, for asking how many of them would decide.
+
+    Args:
+        per: what each is of: ``seeds``, ``targets`` or ``samples``.
+        values: one number a unit; of a ratio its logarithm; of shares the unit's share.
+        statistic: of the values: ``mean``, ``median`` or ``share``.
+        trials: of shares, the outcomes behind all of them.
+        effective: of shares, how many independent outcomes these are worth.
+    """
+
+    per: str
+    values: tuple[float, ...]
+    statistic: str = "mean"
+    trials: float = 0.0
+    effective: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -23,7 +48,7 @@ class Comparison:
 
     ``decides`` is False for what is shown beside the claim and does not judge it; ``role`` is that of the
     networks whose accuracy must suffice. ``over`` is what the interval is drawn over: targets, or seeds, where
-    a trial is a whole training and the keys are (network, seed, 0).
+    a trial is a whole training and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
     """
 
     name: str
@@ -39,6 +64,7 @@ class Comparison:
     decides: bool = True
     role: str = "victim"
     over: str = "targets"
+    units: Units | None = None
 
     @property
     def verdict(self) -> str:
@@ -136,6 +162,7 @@ def paired_difference(
         difference=True,
         decides=decides,
         role=role,
+        units=Units("targets", _means(differences, targets)),
     )
 
 
@@ -152,10 +179,21 @@ def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str]
         return None
     keys = tuple(sorted(attacks))
     values = [sum(trial.value for trial in attacks[key]) / len(attacks[key]) for key in keys]
-    interval = clustered_share(values, [target for _, _, target in keys])
+    targets = [target for _, _, target in keys]
+    interval = clustered_share(values, targets)
     method = "Clopper-Pearson over attacks, targets as clusters"
     runs = _runs(trial for key in keys for trial in attacks[key])
-    return Comparison(name, interval, claimed, "fraction", method, keys, runs, tuple(notes))
+    effective = effective_trials(values, targets)[1]
+    units = Units("targets", _means(values, targets), "share", len(values), effective)
+    return Comparison(name, interval, claimed, "fraction", method, keys, runs, tuple(notes), units=units)
+
+
+def _means(values: Sequence[float], targets: Sequence[int]) -> tuple[float, ...]:
+    """The mean of each target, in the order of the targets."""
+    found: dict[int, list[float]] = {}
+    for value, target in zip(values, targets):
+        found.setdefault(target, []).append(value)
+    return tuple(sum(found[target]) / len(found[target]) for target in sorted(found))
 
 
 def _runs(trials: Iterable[Trial]) -> tuple[str, ...]:

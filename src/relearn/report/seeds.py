@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relearn.report.artefacts import Where
-from relearn.report.comparisons import Comparison
+from relearn.report.comparisons import Comparison, Units
 from relearn.report.quantities import Evidence, quantity
-from relearn.report.statistics import Interval, clustered_share, student_mean
+from relearn.report.statistics import Interval, clustered_share, effective_trials, student_mean
 from relearn.report.verdicts import Side
 
 
@@ -78,10 +78,13 @@ def difference(
     seeds = sorted(left.values.keys() & right.values.keys())
     if not seeds:
         return None
-    interval = student_mean([left.values[seed] - right.values[seed] for seed in seeds])
+    values = [left.values[seed] - right.values[seed] for seed in seeds]
     method = "difference paired by seed; Student's t over seeds"
+    units = Units("seeds", tuple(values))
     both = (left, right)
-    return comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes)
+    return comparison(
+        name, student_mean(values), claimed, unit, method, both, seeds, role, decides, notes, units
+    )
 
 
 def ratio(
@@ -95,11 +98,13 @@ def ratio(
     )
     if not seeds:
         return None
-    logs = student_mean([math.log(left.values[seed] / right.values[seed]) for seed in seeds])
+    values = [math.log(left.values[seed] / right.values[seed]) for seed in seeds]
+    logs = student_mean(values)
     interval = Interval(math.exp(logs.estimate), _exp(logs.low), _exp(logs.high))
     method = "ratio paired by seed; Student's t over seeds, of its logarithm"
+    units = Units("seeds", tuple(values))
     both = (left, right)
-    return comparison(name, interval, claimed, "ratio", method, both, seeds, "", decides, notes)
+    return comparison(name, interval, claimed, "ratio", method, both, seeds, "", decides, notes, units)
 
 
 def average(
@@ -108,9 +113,12 @@ def average(
     """Mean over seeds of what is no share; None without a seed."""
     if not one.values:
         return None
-    interval = student_mean(list(one.values.values()))
+    values = tuple(one.values.values())
     method = "mean over seeds; Student's t"
-    return comparison(name, interval, claimed, unit, method, (one,), list(one.values), role, True, notes)
+    seeds, units = list(one.values), Units("seeds", values)
+    return comparison(
+        name, student_mean(values), claimed, unit, method, (one,), seeds, role, True, notes, units
+    )
 
 
 def level(
@@ -138,12 +146,15 @@ def level(
     if units is not None or set(shares) <= {0.0, 1.0}:
         interval = clustered_share(shares, list(one.values), units or 1.0)
         method = "share over seeds; Clopper-Pearson"
+        effective = effective_trials(shares, list(one.values), units or 1.0)[1]
+        behind = Units("seeds", tuple(shares), "share", len(shares) * (units or 1.0), effective)
     else:
         ends = student_mean(shares)
         interval = Interval(ends.estimate, max(0.0, ends.low), min(1.0, ends.high))
         method = "mean over seeds; Student's t"
+        behind = Units("seeds", tuple(shares))
     return comparison(
-        name, interval, claimed, "fraction", method, (one,), list(one.values), role, True, notes
+        name, interval, claimed, "fraction", method, (one,), list(one.values), role, True, notes, behind
     )
 
 
@@ -158,6 +169,7 @@ def comparison(
     role: str,
     decides: bool,
     notes: Sequence[str],
+    units: Units | None = None,
 ) -> Comparison:
     """An interval over seeds with the trainings behind it: those of the samples at these seeds."""
     keys = dict.fromkeys((one.network, seed, 0) for one in samples for seed in seeds)
@@ -175,6 +187,7 @@ def comparison(
         decides=decides,
         role=role,
         over="seeds",
+        units=units,
     )
 
 

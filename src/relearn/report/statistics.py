@@ -91,6 +91,16 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
     Raises:
         ValueError: no shares, lengths that differ, a share outside [0, 1], or units that are not positive.
     """
+    p, trials = effective_trials(shares, clusters, units)
+    if trials == 0:
+        return Interval(p, 0.0, 1.0)
+    return clopper_pearson(p * trials, trials)
+
+
+def effective_trials(
+    shares: Sequence[float], clusters: Sequence[Hashable], units: float = 1.0
+) -> tuple[float, float]:
+    """The mean p and the effective number of trials n* of :func:`clustered_share`; n* is 0 where nothing can be said."""
     from scipy import stats
 
     values = np.asarray(shares, dtype=float)
@@ -101,7 +111,7 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
     n, groups = counts.sum(), len(counts)
     p = min(1.0, float(sums.sum() / n))
     if groups < 2 and 0 < p < 1:
-        return Interval(p, 0.0, 1.0)
+        return p, 0.0
     variance = float(((sums[:, 0] - counts * p) ** 2).sum()) / n**2 * groups / max(groups - 1, 1)
     trials = float(n * units)
     independent = groups == len(values) and bool(
@@ -110,7 +120,7 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
     if variance > 1e-18 and not independent:
         few = _z(CONFIDENCE) / float(stats.t.ppf(0.5 + CONFIDENCE / 2, groups - 1))
         trials = min(trials, p * (1 - p) / variance * few**2)
-    return clopper_pearson(p * trials, trials)
+    return p, trials
 
 
 def mean_spread(values: Sequence[float]) -> tuple[float, float | None]:

@@ -31,7 +31,7 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
     points = module.points(artefact, evidence)
     folder.mkdir(parents=True, exist_ok=True)
     return [
-        _write_points(points, module.FIELDS, folder / f"{artefact.id}.csv"),
+        write_points(points, module.FIELDS, folder / f"{artefact.id}.csv"),
         *save(module.draw(artefact, points), folder / artefact.id),
     ]
 
@@ -47,7 +47,8 @@ def save(figure: Any, stem: Path) -> list[Path]:
     return [png, pdf]
 
 
-def _write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: Path) -> Path:
+def write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: Path) -> Path:
+    """What is plotted as CSV: a line a point, nothing for None."""
     import csv
 
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from relearn.report.comparisons import Comparison
+from relearn.report.comparisons import Comparison, Units
 from relearn.report.seeds import Sample, comparison
 from relearn.report.statistics import RESAMPLES, SEED, Interval, expanded_level, student_mean
 from relearn.report.verdicts import Side
@@ -43,8 +43,11 @@ def difference(
         values, lambda drawn: np.subtract(*np.moveaxis(np.median(drawn, axis=1), -1, 0)), paired, 1
     )
     method = f"difference of medians; {METHOD}"
-    notes = [*notes, paired_note(values[:, 0] - values[:, 1], unit)]
-    return comparison(name, interval, claimed, unit, method, (left, right), seeds, role, decides, notes)
+    apart = values[:, 0] - values[:, 1]
+    notes = [*notes, paired_note(apart, unit)]
+    units = Units("seeds", tuple(map(float, apart)), "median")
+    both = (left, right)
+    return comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes, units)
 
 
 def paired_note(apart: np.ndarray, unit: str) -> str:
@@ -92,7 +95,10 @@ def most(
     interval = _drawn(values, statistic, [student_mean(column) for column in values.T], rank)
     method = f"median of differences paired by seed, the {rank}. largest of {len(pairs)}; {METHOD}"
     notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, values.T))]
-    return comparison(name, interval, claimed, unit, method, samples, seeds, role, decides, notes)
+    # the task whose median decides is the one that more seeds have to settle
+    decisive = np.argsort(np.median(values, axis=0))[-rank]
+    units = Units("seeds", tuple(map(float, values[:, decisive])), "median")
+    return comparison(name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units)
 
 
 def _drawn(values: np.ndarray, statistic: Statistic, wider: Sequence[Interval], rank: int) -> Interval:

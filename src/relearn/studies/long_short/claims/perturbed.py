@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relearn.report import classified
 from relearn.report.artefacts import Where
-from relearn.report.comparisons import Comparison
+from relearn.report.comparisons import Comparison, Units
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import student_mean
 from relearn.report.verdicts import Below
@@ -55,11 +55,11 @@ def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
             found.setdefault(sample, []).append(ours.values[seed][sample] - theirs.values[seed][sample])
     if not found:
         return None
-    interval = student_mean([sum(found[sample]) / len(found[sample]) for sample in sorted(found)])
+    values = [sum(found[sample]) / len(found[sample]) for sample in sorted(found)]
     both = (ours, theirs)
     return Comparison(
         name,
-        interval,
+        student_mean(values),
         Below(0.0),
         "fraction",
         METHOD,
@@ -69,4 +69,5 @@ def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
         difference=True,
         role=classified.STEP,
         over="seeds",
+        units=Units("samples", tuple(values)),
     )

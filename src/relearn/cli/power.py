@@ -1,0 +1,86 @@
+"""relearn power: for every claim that is not decided, how many seeds, targets or samples would decide it, and the cost.
+
+It reads the records of a scale: those of results/<scale>, or the published ones where there are none.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relearn.report.claims import Claim
+    from relearn.report.runs import Run
+
+NEEDS_TORCH = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("claim", nargs="?", help="one claim; default: every claim that is not decided")
+    parser.add_argument("--scale", help="default: the scale in params.yaml")
+    parser.add_argument("--root", type=Path, help="folder whose runs/ is read")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print them.
+
+    Raises:
+        ValueError: an unknown claim or scale, or no records.
+    """
+    from relearn.params.places import place
+    from relearn.report import claim_cost, designs, undecided, undecided_formats
+    from relearn.studies import parameters
+    from relearn.studies.study import all_studies
+
+    values = parameters.load(args.params, args.scale)
+    scale = values["scale"]
+    judged, runs = judge(scale, args.root)
+    wanted = [claim for claim in judged if args.claim in (None, claim.id)]
+    if not wanted:
+        from relearn.params.messages import guess
+
+        meant = guess(args.claim, [claim.id for claim in judged])
+        hint = f", nearest: {meant}" if meant else ""
+        raise ValueError(f"claim: found {args.claim}{hint}; allowed: an id of claims.md")
+    folders = {study.name: study.reported for study in all_studies()}
+    found = undecided.all_of(
+        wanted,
+        designs.load(folders),
+        claim_cost.Ancestry(runs),
+        partial(place, path=args.params, scale=scale),
+    )
+    for claim in wanted:
+        one = found.get((claim.section, claim.id))
+        said = undecided_formats.lines(one) if one else ["decided, or without chance"] * bool(args.claim)
+        if said:
+            print(f"{claim.section} {claim.id}: {claim.verdict.replace('_', ' ')}", *said, sep="\n  ")
+    if not args.claim:
+        print(f"{len(found)} of {len(judged)} claims are not decided at scale {scale}")
+    return 0
+
+
+def judge(scale: str, root: Path | None = None) -> tuple[list[Claim], list[Run]]:
+    """The claims of a scale judged from its records, and these.
+
+    Raises:
+        ValueError: no sound record.
+    """
+    from relearn.report import claims, runs
+    from relearn.report.quantities import Evidence
+    from relearn.studies.study import all_studies
+
+    own = Path("results", scale)
+    root = root or (own if (own / "runs").is_dir() else Path("results", "published", scale))
+    found, problems = runs.load(root, scale)
+    if not found:
+        first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
+        raise ValueError(f"--root {root}: no sound record of scale {scale}{first}")
+    studies = all_studies()
+    parts = {study.name: study.part("claims") for study in studies}
+    sections = {name: claims.Section(part.PREDICATES, part.power) for name, part in parts.items()}
+    evidence = {study.name: Evidence(run for run in found if run.study == study.name) for study in studies}
+    entries = claims.load({study.name: study.reported for study in studies})
+    return claims.judge_all(entries, evidence, sections), found

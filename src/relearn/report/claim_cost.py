@@ -1,0 +1,72 @@
+"""What the runs behind a claim cost, with all runs whose files they read: in all, and for one unit more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from relearn.report.claims import Claim
+from relearn.report.runs import Run
+
+ROOT = "runs/"  # a run's folder, relative to the results root, begins with it
+
+
+class Ancestry:
+    """The runs of one scale by folder, and which runs' files each of them reads."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self.runs = {run.folder: run for run in runs}
+
+    def behind(self, folders: Iterable[str]) -> list[Run]:
+        """These runs and all that they rest on, each once, by folder; those that are not there are left out."""
+        found: dict[str, Run] = {}
+        ahead = [folder for folder in folders if folder in self.runs]
+        while ahead:
+            folder = ahead.pop()
+            if folder not in found:
+                found[folder] = self.runs[folder]
+                ahead += [one for one in self._reads(found[folder]) if one in self.runs]
+        return [found[folder] for folder in sorted(found)]
+
+    @staticmethod
+    def _reads(run: Run) -> Iterable[str]:
+        for files in (run.record.get("inputs") or {}).values():
+            for file in files:
+                _, mark, tail = str(file["path"]).rpartition(f"/{ROOT}")
+                if mark:
+                    yield f"{ROOT}{tail.rpartition('/')[0]}"
+
+
+def cpu_s(runs: Iterable[Run]) -> float:
+    """CPU seconds of all runs together."""
+    return sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
+
+
+def device_s(runs: Iterable[Run]) -> float:
+    """Seconds of an accelerator of all runs together; 0 where none was used."""
+    return sum(float(run.record["cost"].get("device_s") or 0.0) for run in runs)
+
+
+def of(claim: Claim, ancestry: Ancestry) -> dict[str, float]:
+    """CPU and device seconds, and the number of runs, behind a claim."""
+    runs = ancestry.behind(claim.runs)
+    return {"runs": len(runs), "cpu_s": round(cpu_s(runs), 3), "device_s": round(device_s(runs), 3)}
+
+
+def per_unit(unit: str, have: int, runs: Sequence[Run]) -> tuple[float, str]:
+    """CPU seconds of one unit, and what that number is.
+
+    * seeds: everything behind the claim over its number of seeds;
+    * targets: the runs whose trials name a target, over the number of targets; networks are not trained again;
+    * samples: everything once, as another test set makes every run anew that reads it, whatever its size.
+    """
+    if unit == "targets":
+        attacked = [run for run in runs if _names_targets(run)]
+        return cpu_s(attacked) / max(have, 1), "a target: crafting, filters and fine-tuning"
+    if unit == "samples":
+        return cpu_s(runs), "all runs once more: they read the test set"
+    return cpu_s(runs) / max(have, 1), "a seed: its runs and what they read"
+
+
+def _names_targets(run: Run) -> bool:
+    outputs: Mapping[str, object] = run.record.get("outputs") or {}
+    return "trials.csv" in outputs and bool(run.trials) and "target" in run.trials[0]

@@ -1,0 +1,95 @@
+"""A claim's design beside what came of it: planned and achieved half-width, and the settings that deviate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from relearn.report.claims import Claim
+from relearn.report.comparisons import Comparison
+from relearn.report.designs import Design, Measure, planned_half_width
+
+
+def half_width(part: Comparison) -> float | None:
+    """Half the width of a comparison's interval, of a ratio that of its logarithm; None without ends."""
+    low, high = part.interval.low, part.interval.high
+    if part.unit == "ratio" and part.difference:
+        low, high = (math.log(end) if 0 < end < math.inf else math.inf for end in (low, high))
+    half = (high - low) / 2
+    return half if math.isfinite(half) else None
+
+
+def widths(design: Design, claim: Claim) -> list[tuple[str, Measure, float | None, float | None]]:
+    """Each deciding comparison with its measure, planned and achieved half-width."""
+    found = []
+    for part in claim.parts:
+        if (
+            isinstance(part, Comparison)
+            and part.decides
+            and (measure := design.measure(part.name, part.unit))
+        ):
+            found.append((part.name, measure, planned_half_width(measure, design.n), half_width(part)))
+    return found
+
+
+def deviations(design: Design, values: Mapping[str, Any]) -> list[str]:
+    """``gradinit.seeds: [0, 1], designed [0, 1, 2, 3]`` for each setting in force that is not the design's."""
+    found = []
+    for key, designed in design.settings.items():
+        value = at(values, key)
+        if value != designed:
+            found.append(f"{key}: {value}, designed {designed}")
+    return found
+
+
+def at(values: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key path.
+
+    Raises:
+        KeyError: no such path.
+    """
+    value: Any = values
+    for name in key.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            raise KeyError(key)
+        value = value[name]
+    return value
+
+
+def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -> list[str]:
+    """The design as people read it; at another scale than its own, that it is not this scale's."""
+    if scale != design.scale:
+        return []
+    found = [
+        f"design: {design.compares} {design.n} {design.unit}, {design.cost_cpu_h:g} CPU h ({design.cost_from})",
+        f"free settings: {design.chosen}",
+    ]
+    for name, _, planned, achieved in widths(design, claim):
+        found.append(f"half-width of {name}: planned {_number(planned)}, achieved {_number(achieved)}")
+    found += [f"deviates from the design: {line}" for line in deviations(design, values)]
+    found += [f"the design needs: {line}" for line in design.needs]
+    return found
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.3g}"
+
+
+def plain(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, Any]:
+    """As claims.json has it."""
+    return {
+        "scale": design.scale,
+        "compares": design.compares,
+        "chosen": design.chosen,
+        "unit": design.unit,
+        "n": design.n,
+        "cost_cpu_h": design.cost_cpu_h,
+        "half_widths": [
+            {"comparison": name, "planned": planned, "achieved": achieved}
+            for name, _, planned, achieved in widths(design, claim)
+        ],
+        "deviates": deviations(design, values),
+        "needs": list(design.needs),
+        "undecidable": design.undecidable,
+    }

@@ -1,0 +1,176 @@
+"""The design of each trained claim: what is compared at which settings and sizes, fixed before the runs.
+
+The designs lie in ``designs.yaml`` of each study's ``reported`` folder, by claim, for one scale (``scale:`` at the top).
+A measure is one number that decides the claim: its ``claimed`` value is the effect that the source states, or the
+smallest that would matter; ``sd`` is the standard deviation of one unit's effect in a pilot, so that n units give a
+half-width. A claimed ratio and its deviation: the ratio itself, and the deviation of its logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from relearn.report import yaml_file
+
+FILE = "designs.yaml"
+UNITS = ("seeds", "targets", "samples", "checkpoints")
+"""What n counts: trainings from different seeds, attacked images, test samples, or released networks."""
+REQUIRED = ("compares", "chosen", "unit", "n", "vary", "measures", "settings", "cost")
+OPTIONAL = ("needs", "undecidable")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One deciding number of a claim.
+
+    Args:
+        claimed: value that the source states, or the smallest of interest; None: the middle of a claimed range.
+        source: where that value is from.
+        part: pattern of the comparisons' names that it is about.
+        unit: unit of the comparisons that it is about; "" for any.
+        sd: standard deviation of one unit's value in the pilot; None where no pilot has shown one.
+        pilot: which records show it.
+        trials: of a share, how many yes-or-no outcomes one unit holds; None for a mean.
+    """
+
+    source: str
+    claimed: float | None = None
+    part: str = "*"
+    unit: str = ""
+    sd: float | None = None
+    pilot: str = ""
+    trials: float | None = None
+
+    def about(self, name: str, unit: str) -> bool:
+        """Whether a comparison of this name and unit is measured by it."""
+        return fnmatchcase(name, self.part) and self.unit in ("", unit)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What decides one claim at one scale.
+
+    Args:
+        compares: the two sides and how they are paired.
+        chosen: how rates, radii and other free settings of each side are chosen.
+        unit: one of UNITS; ``n`` counts these.
+        vary: key path of params.yaml that sets n.
+        settings: key paths of params.yaml with the values that the design needs.
+        cost: CPU hours, and where that number is from.
+        needs: settings or steps that do not exist yet.
+        undecidable: why no affordable n decides the claim; "" where one does.
+    """
+
+    claim: str
+    scale: str
+    compares: str
+    chosen: str
+    unit: str
+    n: int
+    vary: str
+    measures: tuple[Measure, ...]
+    settings: Mapping[str, Any]
+    cost_cpu_h: float
+    cost_from: str
+    needs: tuple[str, ...] = ()
+    undecidable: str = ""
+
+    def measure(self, name: str, unit: str) -> Measure | None:
+        """The first measure about a comparison of this name and unit."""
+        return next((one for one in self.measures if one.about(name, unit)), None)
+
+    def half_widths(self) -> list[tuple[Measure, float | None]]:
+        """The planned half-width of each measure's 95% interval; None where no pilot has shown a spread."""
+        return [(one, planned_half_width(one, self.n)) for one in self.measures]
+
+
+def planned_half_width(measure: Measure, n: int) -> float | None:
+    r"""Half the width of the interval that n units give: :math:`t_{0.975,n-1}\, s/\sqrt n`, of shares the exact one.
+
+    Of a ratio it is that of the logarithm.
+    """
+    from scipy import stats
+
+    from relearn.report.statistics import clopper_pearson
+
+    if measure.trials is not None and measure.claimed is not None:
+        ends = clopper_pearson(measure.claimed * n * measure.trials, n * measure.trials)
+        return (ends.high - ends.low) / 2
+    if measure.sd is None or n < 2:
+        return None
+    return float(stats.t.ppf(0.975, n - 1)) * measure.sd / math.sqrt(n)
+
+
+def load(folders: Mapping[str, Path]) -> dict[str, dict[str, Design]]:
+    """Every study's designs by claim; a study without the file has none.
+
+    Raises:
+        ValueError: naming file, claim and key, with what was found and what is allowed.
+    """
+    found: dict[str, dict[str, Design]] = {}
+    for study, folder in folders.items():
+        path = folder / FILE
+        raw = dict(yaml_file.read(path) or {}) if path.is_file() else {}
+        scale = raw.pop("scale", None)
+        if raw and not isinstance(scale, str):
+            raise ValueError(f"{path}: scale: found {scale}, allowed: the scale that the designs are for")
+        found[study] = {claim: _design(f"{path}: {claim}", claim, str(scale), raw[claim]) for claim in raw}
+    return found
+
+
+def _design(at: str, claim: str, scale: str, raw: Any) -> Design:
+    _keys(at, raw, REQUIRED, OPTIONAL)
+    if raw["unit"] not in UNITS:
+        raise ValueError(f"{at}.unit: found {raw['unit']}, allowed: {', '.join(UNITS)}")
+    if not isinstance(raw["n"], int) or raw["n"] < 1:
+        raise ValueError(f"{at}.n: found {raw['n']}, allowed: a whole number above 0")
+    if not raw["measures"]:
+        raise ValueError(f"{at}.measures: found none, allowed: at least one")
+    if not isinstance(raw["settings"], dict):
+        raise ValueError(
+            f"{at}.settings: found {raw['settings']}, allowed: key paths of params.yaml with values"
+        )
+    _keys(f"{at}.cost", raw["cost"], ("cpu_h", "from"), ())
+    measures = tuple(_measure(f"{at}.measures[{k}]", one) for k, one in enumerate(raw["measures"]))
+    said = {key: " ".join(str(raw[key]).split()) for key in ("compares", "chosen")}
+    return Design(
+        claim=claim,
+        scale=scale,
+        unit=raw["unit"],
+        n=raw["n"],
+        vary=str(raw["vary"]),
+        measures=measures,
+        settings=raw["settings"],
+        cost_cpu_h=float(raw["cost"]["cpu_h"]),
+        cost_from=str(raw["cost"]["from"]),
+        needs=tuple(map(str, raw.get("needs", ()))),
+        undecidable=" ".join(str(raw.get("undecidable", "")).split()),
+        **said,
+    )
+
+
+def _measure(at: str, raw: Any) -> Measure:
+    known = [field.name for field in fields(Measure)]
+    _keys(at, raw, ("source",), [name for name in known if name != "source"])
+    for name in ("sd", "trials"):
+        if raw.get(name) is not None and not raw[name] > 0:
+            raise ValueError(f"{at}.{name}: found {raw[name]}, allowed: a number above 0")
+    if raw.get("sd") is not None and not raw.get("pilot"):
+        raise ValueError(f"{at}.pilot: missing, allowed: the records that show this spread")
+    return Measure(**raw)
+
+
+def _keys(at: str, raw: Any, required: Any, optional: Any) -> None:
+    if not isinstance(raw, dict):
+        raise ValueError(f"{at}: found {raw}, allowed: {', '.join(required)}")
+    for name in required:
+        if name not in raw:
+            raise ValueError(f"{at}.{name}: missing, allowed: {', '.join([*required, *optional])}")
+    for name in raw:
+        if name not in (*required, *optional):
+            raise ValueError(f"{at}.{name}: unknown, allowed: {', '.join([*required, *optional])}")

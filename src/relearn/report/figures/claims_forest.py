@@ -1,0 +1,172 @@
+"""The forest plot of a scale's claims: every claim by study, with its verdict, its effect and its interval on one axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.report import claims_formats as formats
+from relearn.report import distance
+from relearn.report import verdict_words as words
+from relearn.report.claims import Claim
+from relearn.report.comparisons import Comparison
+from relearn.report.designs import Design
+from relearn.report.figures import save, style, write_points
+
+NAME = "claims_forest"
+FIELDS = (
+    *(
+        "study",
+        "claim",
+        "kind",
+        "verdict",
+        "provisional",
+        "comparison",
+        "effect",
+        "low",
+        "high",
+        "unit",
+        "bound",
+        "claimed",
+    ),
+    *("distance", "distance_low", "distance_high", "shown"),
+)
+CAPTION = (
+    "Every claim with its verdict. The axis is the distance of the effect from the claim's bound, divided by the effect that the "
+    "source states or, where it states none, by the smallest effect of interest of the claim's design: 0 is the bound, 1 the claimed "
+    "effect, and an interval wholly right of 0 reproduces the claim. A ratio is taken by its logarithm; of a claimed range 1 is the "
+    "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture. Exact claims, and "
+    "claims without a stated effect or without a run, show the verdict alone."
+)
+AXIS = "distance from the claim's bound, in claimed effects"
+REACH = 3.0
+"""The axis ends at so many claimed effects on both sides."""
+MARKS = {
+    "reproduced": ("o", "#029E73", True),
+    "direction": (">", "#0173B2", True),
+    "inconclusive": ("D", "#949494", True),
+    "identical": ("s", "#949494", False),
+    "contradicted": ("X", "#D55E00", True),
+    "partial": ("h", "#029E73", False),
+    "underpowered": ("o", "#7a7a7a", False),
+    "not_run": ("_", "#949494", True),
+}
+"""Marker, colour and filling of each verdict: no two differ in colour alone."""
+WIDTH, LINE = 7.2, 0.172  # inches
+
+
+def write(claims: Sequence[Claim], designs: Mapping[str, Mapping[str, Design]], folder: Path) -> list[Path]:
+    """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plotted = points(claims, designs)
+    return [write_points(plotted, FIELDS, folder / f"{NAME}.csv"), *save(draw(plotted), folder / NAME)]
+
+
+def points(claims: Iterable[Claim], designs: Mapping[str, Mapping[str, Design]]) -> list[dict[str, Any]]:
+    """One point a claim: what FIELDS names; None where there is no effect, or no axis for it."""
+    return [_point(claim, designs.get(claim.section, {}).get(claim.id)) for claim in claims]
+
+
+def _point(claim: Claim, design: Design | None) -> dict[str, Any]:
+    main = claim.main
+    found: dict[str, Any] = dict.fromkeys(FIELDS)
+    named = {"study": claim.section, "claim": claim.id, "kind": claim.kind, "verdict": claim.verdict}
+    found |= named
+    found |= {"provisional": int(claim.provisional), "shown": formats.effect(main) or formats.word(claim)}
+    if not isinstance(main, Comparison):
+        return found
+    measure = design.measure(main.name, main.unit) if design else None
+    ends = main.interval
+    found |= {"comparison": main.name, "effect": ends.estimate, "unit": main.unit, "bound": str(main.claimed)}
+    found |= {
+        "low": _finite(ends.low),
+        "high": _finite(ends.high),
+        "claimed": measure.claimed if measure else None,
+    }
+    axis = distance.scale(main, measure)
+    if axis:
+        low, high = axis.interval(ends.low, ends.high)
+        found |= {
+            "distance": axis.of(ends.estimate),
+            "distance_low": _finite(low),
+            "distance_high": _finite(high),
+        }
+    return found
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
+    """The figure: a line a claim under the name of its study."""
+    studies = list(dict.fromkeys(point["study"] for point in plotted))
+    lines = len(plotted) + len(studies)
+    with style.styled():
+        figure = style.empty_figure(WIDTH, 2.4 + LINE * lines)
+        axes = figure.subplots()
+        axes.axvline(0.0, color=style.INK, linewidth=0.9)
+        axes.axvline(1.0, color=style.INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        labels: list[str] = []
+        for study in studies:
+            labels.append(study)
+            for point in (point for point in plotted if point["study"] == study):
+                _line(axes, len(labels), point)
+                labels.append(point["claim"])
+        axes.set(xlim=(-REACH, REACH), ylim=(lines - 0.4, -0.6), xlabel=AXIS)
+        axes.set_yticks(range(lines), labels, fontsize=7.5)
+        for label in axes.get_yticklabels():
+            label.set_fontweight("bold" if label.get_text() in studies else "normal")
+        axes.tick_params(axis="y", length=0, pad=16)
+        axes.grid(axis="y", visible=False)
+        axes.set_title("against the claim  ◄   │   ►  for the claim", fontsize=9, loc="center")
+        entries = [_entry(word, plotted) for word in words.MEANINGS if _counted(word, plotted)]
+        figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=7.5)
+    return figure
+
+
+def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
+    mark = _mark(point["verdict"])
+    beside = axes.get_yaxis_transform()
+    axes.plot([-0.025], [at], transform=beside, clip_on=False, linestyle="", markersize=5, **mark)
+    axes.text(1.015, at, point["shown"], transform=beside, va="center", fontsize=6.6, color=style.MUTED)
+    if point["distance"] is None:
+        return
+    colour = mark["color"]
+    ends = [
+        infinite if point[name] is None else point[name]
+        for name, infinite in (("distance_low", -math.inf), ("distance_high", math.inf))
+    ]
+    low, high = (min(max(end, -REACH), REACH) for end in ends)
+    axes.plot([low, high], [at, at], color=colour, linewidth=1.6, solid_capstyle="butt")
+    for end, arrow in ((ends[0], "<"), (ends[1], ">")):
+        if abs(end) > REACH:
+            edge = math.copysign(REACH, end)
+            axes.plot([edge], [at], marker=arrow, color=colour, markersize=4.5, clip_on=False)
+    if abs(point["distance"]) <= REACH:
+        axes.plot([point["distance"]], [at], linestyle="", markersize=5, **mark)
+
+
+def _counted(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:
+    """Claims with this verdict; checks of theorems are no claims."""
+    return sum(point["verdict"] == verdict and point["kind"] != "check" for point in plotted)
+
+
+def _entry(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> Any:
+    """The legend's line of a verdict: its mark, the word, how many claims, and its meaning."""
+    from matplotlib.lines import Line2D
+
+    label = f"{words.shown(verdict)} ({_counted(verdict, plotted)}): {words.MEANINGS[verdict]}"
+    return Line2D([], [], linestyle="", markersize=6, label=label, **_mark(verdict))
+
+
+def _mark(verdict: str) -> dict[str, Any]:
+    marker, colour, filled = MARKS[verdict]
+    return {
+        "marker": marker,
+        "color": colour,
+        "markerfacecolor": colour if filled else "white",
+        "markeredgewidth": 1.2,
+    }

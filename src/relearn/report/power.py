@@ -1,0 +1,123 @@
+r"""How many units decide a claim: power of a paired mean, of equivalence, and of a share, at 95% confidence.
+
+A comparison is decided for the claim when its whole interval lies on the claimed side. With a true effect at distance
+:math:`\delta` from the claimed bound and a standard deviation :math:`\sigma` of one unit's value that happens with
+probability
+
+.. math:: P\big(T_{n-1}(\delta\sqrt n/\sigma) > t_{0.975,\,n-1}\big)
+
+where :math:`T_\nu(\lambda)` has the noncentral t distribution. A median of normal values needs :math:`\pi/2` times as
+many. Everything is in float64 and without chance; the tests compare with simulations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from relearn.report.statistics import CONFIDENCE
+
+POWER = 0.8
+MOST = 1_000_000
+"""Units beyond which no number is looked for."""
+MEDIAN = math.pi / 2
+"""Variance of a median of normal values relative to that of their mean, for many of them."""
+
+
+def of_mean(n: float, distance: float, sd: float, confidence: float = CONFIDENCE) -> float:
+    """Power of Student's interval over n paired values to exclude the bound.
+
+    Args:
+        n: number of values, at least 2; it need not be whole.
+        distance: of the true effect from the bound, on the claimed side, in units of the effect.
+        sd: standard deviation of one value, above 0.
+    """
+    from scipy import stats
+
+    critical = stats.t.ppf(0.5 + confidence / 2, n - 1)
+    return float(stats.nct.sf(critical, n - 1, distance * math.sqrt(n) / sd))
+
+
+def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFIDENCE) -> float:
+    r"""Power to have the whole interval inside :math:`\pm` margin around the true effect.
+
+    .. math:: \int P(|\bar x| + t\, s/\sqrt n \le m \mid s)\, p(s)\, ds
+    """
+    from scipy import integrate, stats
+
+    freedom = n - 1
+    critical = float(stats.t.ppf(0.5 + confidence / 2, freedom))
+    error = sd / math.sqrt(n)
+
+    def inside(chi_square: float) -> float:
+        half = critical * error * math.sqrt(chi_square / freedom)
+        room = (margin - half) / error
+        within = 2 * stats.norm.cdf(room) - 1 if room > 0 else 0.0
+        return float(within * stats.chi2.pdf(chi_square, freedom))
+
+    most = (
+        freedom * (margin / (critical * error)) ** 2
+    )  # beyond it the interval alone is wider than the range
+    top = min(most, float(stats.chi2.ppf(1 - 1e-12, freedom)))
+    middle = [float(stats.chi2.ppf(level, freedom)) for level in (1e-9, 0.5)]
+    points = [point for point in middle if point < top]
+    return float(integrate.quad(inside, 0.0, top, points=points or None, limit=200)[0])
+
+
+def of_share(n: int, share: float, bound: float, confidence: float = CONFIDENCE) -> float:
+    """Power of the interval of Clopper and Pearson over n trials to exclude a bound below (or above) the true share."""
+    return float(_of_shares(np.array([n]), share, bound, confidence)[0])
+
+
+def _of_shares(n: np.ndarray, share: float, bound: float, confidence: float = CONFIDENCE) -> np.ndarray:
+    from scipy import stats
+
+    if share < bound:
+        share, bound = 1 - share, 1 - bound
+    # fewest successes whose lower end reaches the bound: P(X >= k | bound) <= half of what the interval leaves out
+    fewest = stats.binom.isf((1 - confidence) / 2, n, bound) + 1
+    return np.asarray(stats.binom.sf(fewest - 1, n, share))
+
+
+def units_for_mean(distance: float, sd: float, power: float = POWER) -> int | None:
+    """Fewest values (at least 2) with this power for a mean; None beyond MOST or where the distance is not above 0."""
+    return _fewest(lambda n: of_mean(n, distance, sd), power) if distance > 0 else None
+
+
+def units_for_equivalence(margin: float, sd: float, power: float = POWER) -> int | None:
+    """Fewest values with this power for equivalence; None beyond MOST or where the margin is not above 0."""
+    return _fewest(lambda n: of_equivalence(n, margin, sd), power) if margin > 0 else None
+
+
+def trials_for_share(share: float, bound: float, power: float = POWER, most: int = 100_000) -> int | None:
+    """Fewest trials from which on the power of a share stays at this value; None beyond ``most``.
+
+    Counts are whole, so that the power rises in a saw-tooth; each larger n up to twice the answer has it, too.
+    """
+    if share == bound:
+        return None
+    top = 64
+    while top <= most:
+        counts = np.arange(2, top + 1)
+        short = counts[_of_shares(counts, share, bound) < power]
+        last = int(short[-1]) if len(short) else 1
+        if last < top // 2:
+            return last + 1
+        top *= 2
+    return None
+
+
+def _fewest(power_at: Callable[[int], float], wanted: float) -> int | None:
+    """Smallest n from 2 with this power, by doubling and halving; power grows with n."""
+    high = 2
+    while power_at(high) < wanted:
+        high *= 2
+        if high > MOST:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_at(middle) >= wanted else (middle, high)
+    return max(2, high)

@@ -1,0 +1,234 @@
+"""The scoreboard: every claim at every scale, read from the ``claims.json`` that `relearn render` writes.
+
+A row is a claim, as the studies' ``claims.yaml`` lists them, so that a claim without any run has a row, too. A scale whose
+claims were judged before a claim was renamed is read by the claim's former name (key ``formerly``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relearn.report import verdict_words as words
+
+SCALES = ("mini", "small", "medium", "paper")
+FIELDS = (
+    *("study", "claim", "kind", "says", "source", "scale", "verdict", "provisional"),
+    *("effect", "low", "high", "unit", "n", "cpu_h", "shown"),
+)
+CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contradicted": "fails"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One claim at one scale.
+
+    Args:
+        verdict: as in claims.json.
+        effect: estimate; ``low`` and ``high`` are the ends of its 95% interval, None where there are none.
+        shown: the effect as a reader sees it, with its interval.
+        n: targets, victims, seeds or cases in words.
+        cpu_h: CPU hours of the runs that decide it and of those that they read; None where not recorded.
+    """
+
+    verdict: str
+    provisional: bool
+    effect: float | None
+    low: float | None
+    high: float | None
+    unit: str
+    shown: str
+    n: str
+    cpu_h: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim with its cell at each scale that was judged."""
+
+    study: str
+    claim: str
+    kind: str
+    says: str
+    source: str
+    cells: Mapping[str, Cell]
+
+    def word(self, scale: str) -> str:
+        """The verdict in words; a check of a theorem holds or fails."""
+        cell = self.cells.get(scale)
+        if cell is None:
+            return "not judged"
+        if self.kind == "check" and cell.verdict in CHECKED:
+            return f"check: {CHECKED[cell.verdict]}"
+        return words.shown(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
+
+
+def files(results: Path) -> dict[str, Path]:
+    """By scale, the claims.json in force: the published one, or that of ``results/<scale>`` where it is newer."""
+    found = {}
+    for scale in SCALES:
+        both = (results / "published" / scale / "claims.json", results / scale / "claims.json")
+        there = [path for path in both if path.is_file()]
+        if there:
+            found[scale] = max(there, key=lambda path: path.stat().st_mtime_ns)
+    return found
+
+
+def rows(
+    claims: Mapping[str, Mapping[str, Mapping[str, str]]], judged: Mapping[str, Mapping[str, Any]]
+) -> list[Row]:
+    """A row a claim, in the order of the studies.
+
+    Args:
+        claims: as :func:`relearn.report.claims.load` gives them: study, claim, then its texts.
+        judged: by scale, the content of its claims.json.
+    """
+    by_name = {
+        scale: {(one["section"], one["id"]): one for one in content["claims"]}
+        for scale, content in judged.items()
+    }
+    made = []
+    for study, entries in claims.items():
+        for name, entry in entries.items():
+            known = [name, *([entry["formerly"]] if "formerly" in entry else [])]
+            cells = {}
+            for scale, found in by_name.items():
+                one = next((found[study, each] for each in known if (study, each) in found), None)
+                if one is not None:
+                    cells[scale] = _cell(one)
+            made.append(Row(study, name, entry["kind"], entry["says"], entry["source"], cells))
+    return made
+
+
+def load(results: Path, claims: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[Row]:
+    """The rows from the files below ``results``.
+
+    Raises:
+        ValueError: a claims.json that cannot be read.
+    """
+    judged = {}
+    for scale, path in files(results).items():
+        try:
+            judged[scale] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}; render it again: relearn render --scale {scale}") from None
+    return rows(claims, judged)
+
+
+def _cell(one: Mapping[str, Any]) -> Cell:
+    cost = one.get("cost") or {}
+    return Cell(
+        verdict=one["verdict"],
+        provisional=bool(one.get("provisional")),
+        effect=one.get("effect"),
+        low=one.get("low"),
+        high=one.get("high"),
+        unit=one.get("unit", ""),
+        shown=_shown(one),
+        n=_count(one.get("n") or {}),
+        cpu_h=cost["cpu_s"] / 3600 if cost.get("cpu_s") is not None else None,
+    )
+
+
+def _shown(one: Mapping[str, Any]) -> str:
+    effect, cases = one.get("effect"), (one.get("n") or {}).get("cases")
+    if effect is None:
+        return ""
+    if cases is not None:
+        return f"{round(cases * (1 - effect))} of {cases} cases hold"
+    if "shown" in one:
+        return str(one["shown"])
+    ends = [f"{end:.3g}" if end is not None else "none" for end in (one.get("low"), one.get("high"))]
+    return f"{effect:.3g} [{', '.join(ends)}] {one.get('unit', '')}".rstrip()
+
+
+def _count(count: Mapping[str, int]) -> str:
+    if "targets" in count:
+        return f"{count['targets']} targets x {count['victims']} victims"
+    if "seeds" in count:
+        return f"{count['seeds']} seed" + "s" * (count["seeds"] != 1)
+    return f"{count['cases']} cases" if "cases" in count else ""
+
+
+def table(board: Sequence[Row]) -> list[list[Any]]:
+    """A line per claim and judged scale, for the CSV file; FIELDS names the columns."""
+    lines = []
+    for row in board:
+        for scale, cell in row.cells.items():
+            hours = None if cell.cpu_h is None else round(cell.cpu_h, 4)
+            said = [
+                row.study,
+                row.claim,
+                row.kind,
+                row.says,
+                row.source,
+                scale,
+                cell.verdict,
+                int(cell.provisional),
+            ]
+            lines.append([*said, cell.effect, cell.low, cell.high, cell.unit, cell.n, hours, cell.shown])
+    return lines
+
+
+def scales_of(board: Iterable[Row]) -> list[str]:
+    """The scales that some claim was judged at, from small to large."""
+    there = {scale for row in board for scale in row.cells}
+    return [scale for scale in SCALES if scale in there]
+
+
+def counts(board: Sequence[Row], scale: str) -> dict[str, int]:
+    """How many claims have each verdict at a scale, the strongest first; checks of theorems are no claims."""
+    said = [row.cells[scale].verdict for row in board if row.kind != "check" and scale in row.cells]
+    return {word: said.count(word) for word in words.MEANINGS if word in said}
+
+
+def markdown(board: Sequence[Row]) -> str:
+    """The whole board: a table a study, and the words below; a column for each of the four scales."""
+    lines = ["# Scoreboard", "", *_summary(board), ""]
+    lines += ["A cell: verdict; effect with its 95% interval; n; CPU hours of the runs behind it.", ""]
+    for study in dict.fromkeys(row.study for row in board):
+        lines += [
+            f"## {study}",
+            "",
+            f"| claim | says | {' | '.join(SCALES)} |",
+            "|" + " --- |" * (2 + len(SCALES)),
+        ]
+        for row in (row for row in board if row.study == study):
+            cells = [f"`{row.claim}`", row.says, *(_told(row, scale) for scale in SCALES)]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    provisional = any(cell.provisional for row in board for cell in row.cells.values())
+    said = {cell.verdict for row in board for cell in row.cells.values()}
+    return "\n".join([*lines, words.markdown(said, provisional), ""])
+
+
+def short(board: Sequence[Row]) -> str:
+    """The short form for the README: the claims by verdict at each scale, and the words."""
+    there = scales_of(board)
+    said = {word for scale in there for word in counts(board, scale)}
+    lines = [f"| verdict | {' | '.join(there)} | meaning |", "|---|" + "---:|" * len(there) + "---|"]
+    for word, meaning in words.explained(said):
+        numbers = [str(counts(board, scale).get(word.replace(" ", "_"), 0)) for scale in there]
+        lines.append(f"| {word} | {' | '.join(numbers)} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _summary(board: Sequence[Row]) -> list[str]:
+    """A line a scale: the claims by verdict."""
+    lines = []
+    for scale in SCALES:
+        found = counts(board, scale)
+        told = ", ".join(f"{count} {words.shown(word)}" for word, count in found.items())
+        lines.append(f"- {scale}: {f'{sum(found.values())} claims: {told}' if found else 'not run'}")
+    return lines
+
+
+def _told(row: Row, scale: str) -> str:
+    cell = row.cells.get(scale)
+    if cell is None or cell.verdict == "not_run":
+        return "not run"
+    cost = f"{cell.cpu_h:.2g} CPU h" if cell.cpu_h else ""
+    return "; ".join(part for part in (row.word(scale), cell.shown, cell.n, cost) if part)

@@ -1,0 +1,243 @@
+"""What would decide a claim that is not decided: how many seeds, targets or samples, what they cost, and the line to change.
+
+The number is for the claimed effect, or the smallest of interest that the claim's design states: if the truth is that
+effect, so many units give a verdict "reproduced" with a power of 80%. The spread of one unit is that of the records where
+they have three units or more, otherwise that of the pilot which the design cites.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relearn.report import claim_cost, distance, power
+from relearn.report.claims import Claim
+from relearn.report.comparisons import Comparison, Units
+from relearn.report.designs import Design, Measure
+from relearn.report.statistics import mean_spread
+from relearn.report.verdict_words import DECIDED
+from relearn.report.verdicts import Within
+
+AFFORDABLE_CPU_H = 10.0
+"""CPU hours that the runs of one study may cost; beyond them a claim counts as not decidable here."""
+GPU_RATIO = 50.0
+"""CPU seconds that one second of a GPU replaces. An assumption: these networks are small, and no GPU was measured."""
+ENOUGH = 3
+"""Units whose spread is taken from the records."""
+COUNTS = re.compile(r"(\d+) (seeds?|targets|victims|pairs of target and victim), needs (\d+)")
+"""A reason of ``underpowered`` that more units mend; the others are about the models."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """One deciding comparison: how many units it has and needs.
+
+    Args:
+        need: None where no number can be said, for the reason in ``why``.
+        sd: standard deviation of one unit's value (of a ratio: of its logarithm).
+        sd_from: ``these records``, or the pilot.
+        claimed: the value for which ``need`` holds, and its source.
+    """
+
+    comparison: str
+    unit: str
+    have: int
+    need: int | None
+    sd: float | None
+    sd_from: str
+    claimed: float | None
+    source: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """What would decide one claim.
+
+    Args:
+        needs: of each comparison that does not yet hold.
+        least: units that the rule for ``underpowered`` asks for.
+        cpu_s: additional CPU seconds here; None without runs or without a number of units.
+        cost_of: what one unit of that cost is.
+        blocked: reasons of ``underpowered`` that more units do not mend.
+        place: file and line that set the number of units.
+        hopeless: why no affordable number decides it; "" where one does.
+    """
+
+    study: str
+    claim: str
+    verdict: str
+    unit: str
+    needs: tuple[Need, ...] = ()
+    least: int = 1
+    cpu_s: float | None = None
+    cost_of: str = ""
+    blocked: tuple[str, ...] = ()
+    place: str = ""
+    hopeless: str = ""
+
+    @property
+    def need(self) -> int | None:
+        """Units that decide every comparison with the stated power; None where one of them has no number."""
+        numbers = [one.need for one in self.needs]
+        return max([self.least, *(n for n in numbers if n)]) if numbers and all(numbers) else None
+
+    @property
+    def have(self) -> int:
+        return min((one.have for one in self.needs), default=0)
+
+    @property
+    def gpu_s(self) -> float | None:
+        """Seconds of one GPU, a forecast with GPU_RATIO."""
+        return None if self.cpu_s is None else self.cpu_s / GPU_RATIO
+
+
+def of(
+    claim: Claim, design: Design | None, ancestry: claim_cost.Ancestry, place: Callable[[str], str]
+) -> Undecided | None:
+    """What would decide a trained claim; None for one that is decided, or that is exact.
+
+    Args:
+        claim: as judged.
+        design: its design, which has the claimed effects and the pilots' spreads.
+        ancestry: the runs of the scale.
+        place: from a key path to the file and line that set it.
+    """
+    if claim.kind != "trained" or (claim.verdict in DECIDED and not claim.provisional):
+        return None
+    if claim.verdict in DECIDED or not claim.parts:
+        return _missing(claim, design, place)
+    open_parts = [
+        part
+        for part in claim.parts
+        if isinstance(part, Comparison) and part.decides and part.verdict != "reproduced" and _by_chance(part)
+    ]
+    needs = tuple(_need(part, design) for part in open_parts)
+    unit = needs[0].unit if needs else _unit(claim)
+    least = max((_least(reason, unit, claim) for reason in claim.reasons), default=1)
+    blocked = tuple(reason for reason in claim.reasons if not _least(reason, unit, claim))
+    at = place(design.vary) if design else ""
+    one = Undecided(claim.section, claim.id, claim.verdict, unit, needs, least, blocked=blocked, place=at)
+    have = one.have if needs else claim.count().get(unit, 0)
+    runs = ancestry.behind(claim.runs)
+    each, cost_of = claim_cost.per_unit(unit, have, runs)
+    need = one.need if needs else least
+    cost = None if need is None or not runs else _additional(unit, have, need, each)
+    return replace(one, cpu_s=cost, cost_of=cost_of, hopeless=_hopeless(design, need, unit, cost))
+
+
+def _least(reason: str, unit: str, claim: Claim) -> int:
+    """Units that a reason of ``underpowered`` asks for; 0 where more of them do not mend it."""
+    found = COUNTS.fullmatch(reason)
+    if found is None:
+        return 0
+    if found[2].startswith("pairs") and unit == "targets":
+        return math.ceil(int(found[3]) / max(1, claim.count().get("victims", 1)))
+    return int(found[3]) if found[2].rstrip("s") == unit.rstrip("s") else 0
+
+
+def _unit(claim: Claim) -> str:
+    """What the claim's deciding comparison is drawn over."""
+    main = claim.main
+    return main.over if isinstance(main, Comparison) else "seeds"
+
+
+def _by_chance(part: Comparison) -> bool:
+    """Whether the comparison has a spread at all: a counted number has none."""
+    return part.units is not None or part.method.startswith("argmax")
+
+
+def _additional(unit: str, have: int, need: int, each: float) -> float:
+    if unit == "samples":
+        return each
+    # all targets of an attack are crafted in one run, so a larger number makes that run anew
+    return each * (need if unit == "targets" else max(0, need - have))
+
+
+def _missing(claim: Claim, design: Design | None, place: Callable[[str], str]) -> Undecided:
+    unit = design.unit if design else "seeds"
+    one = Undecided(claim.section, claim.id, claim.verdict, unit, blocked=tuple(claim.missing))
+    return replace(one, place=place(design.vary), hopeless=design.undecidable) if design else one
+
+
+def _hopeless(design: Design | None, need: int | None, unit: str, cost: float | None) -> str:
+    if design and design.undecidable:
+        return design.undecidable
+    if cost is not None and cost > AFFORDABLE_CPU_H * 3600:
+        return f"not decidable below {AFFORDABLE_CPU_H:g} CPU hours: {need} {unit} cost {cost / 3600:.3g} CPU hours"
+    return ""
+
+
+def _need(part: Comparison, design: Design | None) -> Need:
+    measure = design.measure(part.name, part.unit) if design else None
+    if part.units is None:
+        said = "no power is computed for the position of a maximum"
+        return Need(part.name, part.over, len(part.pairs), None, None, "", None, "", said)
+    sd, sd_from = _spread(part.units, measure)
+    claimed = measure.claimed if measure else None
+    source = measure.source if measure else ""
+    if claimed is None and isinstance(part.claimed, Within):
+        source = source or f"truth in the middle of the claimed range {part.claimed}"
+    need, why = _number(part, part.units, measure, sd)
+    have = len(part.units.values)
+    return Need(part.name, part.units.per, have, need, sd, sd_from, claimed, source, why)
+
+
+def _spread(units: Units, measure: Measure | None) -> tuple[float | None, str]:
+    sd = mean_spread(units.values)[1]
+    if sd is not None and sd > 1e-12 and len(units.values) >= ENOUGH:
+        return sd, f"these records, {len(units.values)} {units.per}"
+    if measure and measure.sd is not None:
+        return measure.sd, measure.pilot
+    if sd is not None and sd > 1e-12:
+        return sd, f"these records, {len(units.values)} {units.per} only"
+    return None, ""
+
+
+def _number(
+    part: Comparison, units: Units, measure: Measure | None, sd: float | None
+) -> tuple[int | None, str]:
+    """Units that the comparison needs, or why none can be said."""
+    axis = distance.scale(part, measure)
+    if axis is None:
+        return None, "neither the claim nor its design states an effect to look for"
+    side = part.claimed
+    if units.statistic == "share" and not isinstance(side, Within):
+        return _share(side.threshold, units, measure)
+    if sd is None:
+        return None, f"{len(units.values)} {units.per} show no spread, and no pilot is known"
+    if isinstance(side, Within):
+        need = power.units_for_equivalence(axis.unit, sd)
+    else:
+        need = power.units_for_mean(axis.unit, sd)
+    if need is not None and units.statistic == "median":
+        need = math.ceil(need * power.MEDIAN)
+    return need, "" if need else f"more than {power.MOST:,} {units.per}"
+
+
+def _share(bound: float, units: Units, measure: Measure | None) -> tuple[int | None, str]:
+    """Units whose outcomes, at the records' design effect, show a share beyond its bound."""
+    assert measure is not None and measure.claimed is not None
+    trials = power.trials_for_share(measure.claimed, bound)
+    if trials is None:
+        return None, f"a share of {measure.claimed:g} is too near its bound {bound:g}"
+    effect = units.trials / units.effective if units.effective > 0 else 1.0
+    each = units.trials / len(units.values)
+    return math.ceil(trials * max(1.0, effect) / each), ""
+
+
+def all_of(
+    claims: Sequence[Claim],
+    designs: Mapping[str, Mapping[str, Design]],
+    ancestry: claim_cost.Ancestry,
+    place: Callable[[str], str],
+) -> dict[tuple[str, str], Undecided]:
+    """By study and claim, what would decide each claim that is not decided."""
+    found = {}
+    for claim in claims:
+        one = of(claim, designs.get(claim.section, {}).get(claim.id), ancestry, place)
+        if one:
+            found[claim.section, claim.id] = one
+    return found

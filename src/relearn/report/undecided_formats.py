@@ -1,0 +1,72 @@
+"""What would decide a claim, as lines that a person reads and as plain data for claims.json."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from relearn.report.power import POWER
+from relearn.report.undecided import GPU_RATIO, Need, Undecided
+
+
+def duration(seconds: float) -> str:
+    """``42 s``, ``3.5 min`` or ``12 h``."""
+    for size, name in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def headline(one: Undecided) -> str:
+    """How many units, at what cost, and where to set them: one line."""
+    if one.hopeless:
+        return one.hopeless
+    if not one.needs:
+        if one.cpu_s is None:
+            return f"{'; '.join(one.blocked)}{_at(one)}"
+        more = "" if one.least == 1 else f"; the rule asks for {_units(one.least, one.unit)}{_cost(one)}"
+        return f"every comparison holds{more}{_at(one)}"
+    if one.need is None:
+        return f"no number of {one.unit} can be said: {next(need.why for need in one.needs if need.why)}"
+    if one.need <= one.have:
+        return f"{_units(one.have, one.unit)} would be enough for the claimed effect; it did not show"
+    return f"{_units(one.need, one.unit)} decide it at {100 * POWER:.0f}% power, {one.have} are there{_cost(one)}{_at(one)}"
+
+
+def lines(one: Undecided) -> list[str]:
+    """The headline, then each comparison, then what more units do not mend."""
+    found = [f"to decide it: {headline(one)}"]
+    found += [f"{need.comparison}: {_needed(need)}" for need in one.needs]
+    if one.cpu_s is not None or one.needs:
+        found += [f"more {one.unit} do not mend: {reason}" for reason in one.blocked]
+    return found
+
+
+def _units(number: int, unit: str) -> str:
+    return f"{number} {unit.removesuffix('s') if number == 1 else unit}"
+
+
+def _cost(one: Undecided) -> str:
+    if one.cpu_s is None or one.gpu_s is None:
+        return ""
+    return (
+        f"; {duration(one.cpu_s)} of CPU time here (records; {one.cost_of}), "
+        f"{duration(one.gpu_s)} of one GPU (forecast: {GPU_RATIO:g} times as fast as a CPU thread)"
+    )
+
+
+def _at(one: Undecided) -> str:
+    return f"; set in {one.place}" if one.place else ""
+
+
+def _needed(need: Need) -> str:
+    if need.need is None:
+        return need.why
+    effect = f"a claimed {need.claimed:g}" if need.claimed is not None else "the claim"
+    spread = f", spread {need.sd:.3g} ({need.sd_from})" if need.sd is not None else ""
+    return f"{_units(need.need, need.unit)} for {effect} ({need.source}){spread}; has {need.have}"
+
+
+def plain(one: Undecided) -> dict[str, Any]:
+    """As claims.json has it."""
+    return {**asdict(one), "need": one.need, "have": one.have, "gpu_s": one.gpu_s, "said": headline(one)}

@@ -1,0 +1,91 @@
+"""Power and numbers of units, against simulations of the intervals that the claims use and against known values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from relearn.report import power
+from relearn.report.statistics import clopper_pearson, expanded_level, student_mean
+
+DRAWS = 20_000
+
+
+def intervals(n: int, mean: float, sd: float) -> tuple[np.ndarray, np.ndarray]:
+    """Student's 95% intervals of many samples of n normal values, in float64."""
+    values = np.random.default_rng(5).normal(mean, sd, (DRAWS, n))
+    half = stats.t.ppf(0.975, n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)
+    return values.mean(axis=1) - half, values.mean(axis=1) + half
+
+
+def test_the_simulated_interval_is_the_one_of_the_claims() -> None:
+    values = np.random.default_rng(5).normal(0.3, 2.0, (DRAWS, 7))[11]
+    ours = student_mean(list(values))
+    low, high = (ends[11] for ends in intervals(7, 0.3, 2.0))
+    assert (ours.low, ours.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(("n", "distance", "sd"), [(3, 1.0, 0.5), (8, 0.7, 1.0), (25, 0.45, 0.7)])
+def test_power_of_a_mean_is_the_share_of_intervals_beyond_the_bound(
+    n: int, distance: float, sd: float
+) -> None:
+    low, _ = intervals(n, 10.0 + distance, sd)  # the bound is 10
+    assert power.of_mean(n, distance, sd) == pytest.approx((low > 10.0).mean(), abs=0.012)
+
+
+@pytest.mark.parametrize(
+    ("n", "margin", "sd"), [(4, 1.0, 0.4), (5, 0.02, 0.016), (12, 0.5, 0.5), (30, 0.5, 0.9)]
+)
+def test_power_of_equivalence_is_the_share_of_intervals_inside(n: int, margin: float, sd: float) -> None:
+    low, high = intervals(n, 0.0, sd)
+    inside = ((low > -margin) & (high < margin)).mean()
+    assert power.of_equivalence(n, margin, sd) == pytest.approx(inside, abs=0.012)
+
+
+@pytest.mark.parametrize(("n", "share", "bound"), [(72, 1.0, 0.95), (200, 0.99, 0.97), (50, 0.2, 0.4)])
+def test_power_of_a_share_is_the_sum_over_counts(n: int, share: float, bound: float) -> None:
+    chances = stats.binom.pmf(np.arange(n + 1), n, share)
+    above = share > bound
+    excluded = [
+        (ends.low >= bound if above else ends.high <= bound)
+        for ends in (clopper_pearson(count, n) for count in range(n + 1))
+    ]
+    assert power.of_share(n, share, bound) == pytest.approx(float(chances[excluded].sum()), abs=1e-12)
+
+
+def test_always_takes_72_trainings_without_an_exception() -> None:
+    assert power.trials_for_share(1.0, 0.95) == 72
+
+
+def test_the_fewest_units_have_the_power_and_one_less_has_not() -> None:
+    for distance, sd in ((0.1, 0.162), (1.0, 1.0), (5.0, 0.1)):
+        n = power.units_for_mean(distance, sd)
+        assert n is not None and power.of_mean(n, distance, sd) >= power.POWER
+        assert n == 2 or power.of_mean(n - 1, distance, sd) < power.POWER
+    n = power.units_for_equivalence(0.02, 0.016)
+    assert n is not None and power.of_equivalence(n, 0.02, 0.016) >= power.POWER > power.of_equivalence(
+        n - 1, 0.02, 0.016
+    )
+
+
+def test_textbook_number_for_a_paired_t_test() -> None:
+    # d = 0.5, two-sided 5%, 80% power: 34 pairs in every table of the paired t test
+    assert power.units_for_mean(0.5, 1.0) == 34
+
+
+def test_no_number_where_there_is_no_distance_or_too_many_are_needed() -> None:
+    assert power.units_for_mean(0.0, 1.0) is None
+    assert power.units_for_mean(1e-6, 1.0) is None
+    assert power.trials_for_share(0.9500001, 0.95, most=2_000) is None
+    assert power.trials_for_share(0.95, 0.95) is None
+
+
+def test_a_median_needs_about_half_as_many_again() -> None:
+    # the interval of medians in the claims: percentiles of a bootstrap over seeds, at expanded levels
+    n, distance, sd = 25, 0.5, 0.7
+    rng = np.random.default_rng(3)
+    picks = rng.integers(0, n, (1_000, n))
+    level = expanded_level(n)
+    hits = [np.quantile(np.median(rng.normal(distance, sd, n)[picks], axis=1), level) > 0 for _ in range(300)]
+    assert power.of_mean(n / power.MEDIAN, distance, sd) == pytest.approx(np.mean(hits), abs=0.08)

@@ -1,0 +1,146 @@
+"""The scoreboard: which file counts, what a cell says, and the block of a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn import cli
+from relearn.cli import scoreboard as verb
+from relearn.report import scoreboard, table_formats
+
+CLAIMS = {
+    "first": {
+        "renamed": {"kind": "trained", "source": "a1", "says": "x | y", "predicate": "p", "formerly": "old"},
+        "counted": {"kind": "exact", "source": "a2", "says": "all hold", "predicate": "p"},
+    },
+    "second": {"theorem": {"kind": "check", "source": "b", "says": "q", "predicate": "p"}},
+}
+
+
+def judged(section: str, name: str, verdict: str, **more: Any) -> dict[str, Any]:
+    return {"section": section, "id": name, "verdict": verdict, "n": {}, **more}
+
+
+def write(root: Path, folder: str, *claims: dict[str, Any], age: float = 0) -> None:
+    path = root / folder / "claims.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"claims": list(claims)}))
+    os.utime(path, (1e9 - age, 1e9 - age))
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    effect = {"effect": 0.1, "low": None, "high": 0.2, "unit": "nats", "cost": {"cpu_s": 7200.0}}
+    write(
+        tmp_path,
+        "published/mini",
+        judged("first", "renamed", "direction", **{**effect, "n": {"seeds": 3}}, provisional=True),
+        judged("first", "counted", "contradicted", effect=0.25, n={"cases": 8}),
+        judged("second", "theorem", "reproduced", effect=0.0, n={"cases": 5}),
+    )
+    write(tmp_path, "published/small", judged("first", "old", "reproduced", n={"targets": 20, "victims": 4}))
+    return tmp_path
+
+
+def test_a_row_a_claim_and_a_cell_a_scale(results: Path) -> None:
+    board = scoreboard.load(results, CLAIMS)
+    assert [row.claim for row in board] == ["renamed", "counted", "theorem"]
+    first, second, third = board
+    assert first.cells["mini"].shown == "0.1 [none, 0.2] nats" and first.cells["mini"].cpu_h == 2.0
+    assert first.word("mini") == "direction (provisional)" and first.word("paper") == "not judged"
+    assert second.cells["mini"].shown == "6 of 8 cases hold"
+    assert third.word("mini") == "check: holds"
+
+
+def test_a_claim_is_found_by_its_former_name(results: Path) -> None:
+    cell = scoreboard.load(results, CLAIMS)[0].cells["small"]
+    assert (cell.verdict, cell.n) == ("reproduced", "20 targets x 4 victims")
+
+
+@pytest.mark.parametrize(("age", "word"), [(-10, "contradicted"), (10, "direction")])
+def test_own_results_count_where_they_are_newer(results: Path, age: float, word: str) -> None:
+    write(results, "mini", judged("first", "renamed", "contradicted"), age=age)
+    assert scoreboard.load(results, CLAIMS)[0].cells["mini"].verdict == word
+
+
+def test_the_csv_has_a_line_for_each_claim_and_scale(results: Path) -> None:
+    board = scoreboard.load(results, CLAIMS)
+    lines = list(
+        csv.DictReader(io.StringIO(table_formats.csv_text(scoreboard.FIELDS, scoreboard.table(board))))
+    )
+    assert [(one["claim"], one["scale"], one["verdict"]) for one in lines] == [
+        ("renamed", "mini", "direction"),
+        ("renamed", "small", "reproduced"),
+        ("counted", "mini", "contradicted"),
+        ("theorem", "mini", "reproduced"),
+    ]
+    assert (lines[0]["effect"], lines[0]["low"], lines[0]["cpu_h"], lines[0]["provisional"]) == (
+        "0.1",
+        "",
+        "2.0",
+        "1",
+    )
+
+
+def test_checks_are_not_counted_and_words_are_explained(results: Path) -> None:
+    board = scoreboard.load(results, CLAIMS)
+    assert scoreboard.counts(board, "mini") == {"direction": 1, "contradicted": 1}
+    whole = scoreboard.markdown(board)
+    assert "- mini: 2 claims: 1 direction, 1 contradicted\n" in whole and "- paper: not run\n" in whole
+    assert "x \\| y" in whole and "| contradicted | the whole interval lies on the other side" in whole
+    assert "direction (provisional); 0.1 [none, 0.2] nats; 3 seeds; 2 CPU h" in whole
+    short = scoreboard.short(board)
+    assert (
+        short.startswith("| verdict | mini | small | meaning |\n")
+        and "| reproduced | 0 | 1 | the whole" in short
+    )
+
+
+def test_the_verb_writes_both_files_and_the_block_of_a_page(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = results / "page.md"
+    page.write_text(f"before\n{verb.BEGIN}\nold\n{verb.END}\nafter\n")
+    monkeypatch.setattr("relearn.report.claims.load", lambda _: CLAIMS)
+    assert cli.main(["scoreboard", "--results", str(results), "--page", str(page)]) == 0
+    assert {path.name for path in (results / "published").glob("score*")} == {
+        "scoreboard.csv",
+        "scoreboard.md",
+    }
+    text = page.read_text()
+    assert text.startswith(f"before\n{verb.BEGIN}\n| verdict |") and text.endswith(f"{verb.END}\nafter\n")
+    assert "\nold\n" not in text
+    assert (
+        cli.main(["scoreboard", "--results", str(results), "--page", str(page)]) == 0
+        and page.read_text() == text
+    )
+
+
+@pytest.mark.parametrize("fault", ["nothing", "torn", "page"])
+def test_what_cannot_be_read_is_one_line(
+    results: Path, fault: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relearn.report.claims.load", lambda _: CLAIMS)
+    arguments = ["scoreboard", "--results", str(results)]
+    if fault == "nothing":
+        arguments[-1] = str(results / "elsewhere")
+    elif fault == "torn":
+        (results / "published/mini/claims.json").write_text("{")
+    else:
+        (results / "page.md").write_text("no marks")
+        arguments += ["--page", str(results / "page.md")]
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr().err
+    expected = {
+        "nothing": "found no claims.json",
+        "torn": "render it again: relearn render --scale mini",
+        "page": "found no marks",
+    }
+    assert expected[fault] in said and said.count("\n") == 1
