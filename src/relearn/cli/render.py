@@ -15,7 +15,12 @@ from relearn.studies.study import Study, all_studies
 
 NEEDS_TORCH = False
 ROOT = Path("results")
-PAGE = ("report.html.j2", "parts.html.j2", "report.css", "report.js")  # what report.html is made of, beside the modules
+PAGE = (
+    "report.html.j2",
+    "parts.html.j2",
+    "report.css",
+    "report.js",
+)  # what report.html is made of, beside the modules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -76,29 +76,33 @@ def html(
     )
     shown = [studies.view(one, material) for one in about]
     counts = tally(claims)
-    return environment().get_template(TEMPLATE).render(
-        scale=scale,
-        scale_words=words.SCALES.get(scale, ""),
-        runs=len(runs),
-        day=cost.last_day(runs),
-        versions=cost.versions(runs),
-        machines=cost.machines(runs),
-        cost=cost.summed(runs),
-        problems=problems,
-        tally=_by_verdict(counts),
-        counted=sum(counts.values()),
-        **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
-        checks=[claim_view(one) for one in claims if one.kind == "check"],
-        forest=layout.picture(root, FOREST) if (root / "figures" / f"{FOREST}.png").is_file() else "",
-        link=layout.run,
-        studies=shown,
-        shared_deviations=studies.shared_deviations(about, deviations),
-        no_deviations=no_deviations if deviations is None else "",
-        none_written=NONE_WRITTEN,
-        emptiness=words.EMPTINESS,
-        numbers=words.NUMBERS,
-        coverages=coverages,
-        total=total(coverages),
+    return (
+        environment()
+        .get_template(TEMPLATE)
+        .render(
+            scale=scale,
+            scale_words=words.SCALES.get(scale, ""),
+            runs=len(runs),
+            day=cost.last_day(runs),
+            versions=cost.versions(runs),
+            machines=cost.machines(runs),
+            cost=cost.summed(runs),
+            problems=problems,
+            tally=_by_verdict(counts),
+            counted=sum(counts.values()),
+            **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
+            checks=[claim_view(one) for one in claims if one.kind == "check"],
+            forest=layout.picture(root, FOREST) if (root / "figures" / f"{FOREST}.png").is_file() else "",
+            link=layout.run,
+            studies=shown,
+            shared_deviations=studies.shared_deviations(about, deviations),
+            no_deviations=no_deviations if deviations is None else "",
+            none_written=NONE_WRITTEN,
+            emptiness=words.EMPTINESS,
+            numbers=words.NUMBERS,
+            coverages=coverages,
+            total=total(coverages),
+        )
     )
 
 
@@ -111,7 +115,13 @@ def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     shown = []
     for name, count in found.items():
         some = counts.get(f"{name} (provisional)", 0)
-        shown.append((name, count, words.VERDICTS[name] + (f". {some} of them provisional: {words.PROVISIONAL}" if some else "")))
+        shown.append(
+            (
+                name,
+                count,
+                words.VERDICTS[name] + (f". {some} of them provisional: {words.PROVISIONAL}" if some else ""),
+            )
+        )
     return shown
 
 
@@ -120,9 +130,16 @@ def environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=PackageLoader("relearn", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("relearn", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     made.filters.update(
-        formulas=formulas.markup, words=names.words, hours=cost.hours, label=names.label, mebibytes=cost.mebibytes
+        formulas=formulas.markup,
+        words=names.words,
+        hours=cost.hours,
+        label=names.label,
+        mebibytes=cost.mebibytes,
     )
     return made

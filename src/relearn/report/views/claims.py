@@ -22,7 +22,9 @@ def view(claim: Claim) -> dict[str, Any]:
         "claimed": formats.claimed(claim.main),
         "n": formats.numbers(claim),
         "remarks": formats.remarks(claim),
-        "parts": [f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts],
+        "parts": [
+            f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts
+        ],
         "counted": f"{_several(len(claim.parts), 'comparison')}, {_several(len(claim.runs), 'run')}",
     }
 

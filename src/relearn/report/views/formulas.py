@@ -8,9 +8,23 @@ from html import escape
 from markupsafe import Markup
 
 GREEK = {
-    **{"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "eps": "ε", "epsilon": "ε", "eta": "η"},
-    **{"kappa": "κ", "lambda": "λ", "mu": "μ", "nu": "ν", "phi": "φ", "pi": "π", "rho": "ρ"},
-    **{"sigma": "σ", "tau": "τ", "theta": "θ"},
+    "alpha": "α",
+    "beta": "β",
+    "gamma": "γ",
+    "delta": "δ",
+    "eps": "ε",
+    "epsilon": "ε",
+    "eta": "η",
+    "kappa": "κ",
+    "lambda": "λ",
+    "mu": "μ",
+    "nu": "ν",
+    "phi": "φ",
+    "pi": "π",
+    "rho": "ρ",
+    "sigma": "σ",
+    "tau": "τ",
+    "theta": "θ",
 }
 SIGNS = {"&lt;=": "≤", "&gt;=": "≥", "-&gt;": "→", "+-": "±"}
 LETTERS = r"(?<![A-Za-z])(?:sum|max|min|prod|Lip|[A-Za-z]{1,2}|[Ͱ-Ͽ]{1,2})~?"

@@ -80,7 +80,12 @@ def view(about: About, material: Material) -> dict[str, Any]:
 
 def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str, Any]:
     """A table or a figure, with the files that hold its numbers."""
-    shown = {"id": one.id, "heading": names.heading(one.id, one.title), "title": one.title, "caption": one.told}
+    shown: dict[str, Any] = {
+        "id": one.id,
+        "heading": names.heading(one.id, one.title),
+        "title": one.title,
+        "caption": one.told,
+    }
     shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
     shown["files"] = material.layout.files(one)
     if one.kind == "table":
@@ -90,7 +95,10 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
         beside = tables.has_published(header)
         return {
             **shown,
-            **{"caption": table_formats.told(one, cells), "header": heads, "lines": rows, "beside": beside},
+            "caption": table_formats.told(one, cells),
+            "header": heads,
+            "lines": rows,
+            "beside": beside,
             "picture": "",
         }
     size = _size(material.root / "figures" / f"{one.id}.png")

@@ -35,4 +35,3 @@ SCALES = {
     "medium": "public data sets and published networks with fewer epochs, made for one GPU",
     "paper": "the published protocol",
 }
-
