@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -15,13 +16,23 @@ from relearn.report.deviations import Method
 from relearn.report.layout import Layout
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
+from relearn.report.views import words
+from relearn.report.views.studies import About
 
 from . import stylesheet
 from .conftest import FOLDERS, SECTIONS, chapter
 
 TEXT = analysis.Analysis("2026-11-20", "1234567", "reproduced", "scale", "Too few targets.", "Scale medium.")
 NASTY = "<script>alert(1)</script> & \"quoted\" 'single'"
-VOID = {"meta", "br", "img"}
+VOID = {"meta", "br", "img", "link"}
+ABOUT = [
+    About(
+        name, title, f"zhu2022, chapter {number}", "C. Zhu. A dissertation. 2022.", "https://example.org/zhu"
+    )
+    for name, title, number in (("poisoning", "Poisons", 2), ("gradinit", "Starts", 4))
+]
+ERRATUM = ("paper", "place", "printed", "corrected", "counter_example", "status")
+DARK = "@media (prefers-color-scheme: dark)"
 
 
 class Balance(HTMLParser):
@@ -31,11 +42,15 @@ class Balance(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.links: list[str] = []
-        self.tags: set[str] = set()
+        self.tags: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: list[str] = []
 
     def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
+        self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("href", "src")]
+        self.loaded += [value for name, value in attrs if name == "src" or (tag == "link" and name == "href")]
+        self.ids += [value for name, value in attrs if name == "id"]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -57,6 +72,7 @@ def make_page(root, evidence):
         "scale": "mini",
         "root": root,
         "runs": evidence.runs,
+        "about": ABOUT,
         "problems": [],
         "artefacts": list(defined.values()),
         "tables": tables,
@@ -66,10 +82,9 @@ def make_page(root, evidence):
         "no_deviations": "",
         "explained": analysis.explain(judged, {("best_k_is_1_to_2_class_sizes", "mini"): TEXT}, "mini"),
         "errata": {
-            "Z1": {k: k for k in ("paper", "place", "printed", "corrected", "counter_example", "status")}
+            "poisoning": {"Z1": {k: k for k in ERRATUM} | {"tests": {"corrected": "tests/a.py::test_b"}}}
         },
     }
-    parts["errata"]["Z1"]["tests"] = {"corrected": "tests/a.py::test_b"}
     return lambda **changes: page.html(**{**parts, **changes}), parts
 
 
@@ -89,14 +104,65 @@ def test_the_page_is_whole(make_page):
         assert text in made
 
 
-def test_nothing_is_loaded_from_elsewhere(make_page):
-    made = make_page[0]()
+def read(made: str) -> Balance:
     reader = Balance()
     reader.feed(made)
-    assert "script" not in reader.tags and "link" not in reader.tags
-    assert not re.search(r"https?://", made)
-    others = [link for link in reader.links if not link.startswith("#")]
+    assert not reader.open
+    return reader
+
+
+def test_nothing_is_loaded_from_elsewhere(make_page):
+    made = make_page[0]()
+    reader = read(made)
+    assert reader.tags.count("script") == 1 and reader.tags.count("link") == 1
+    assert [one for one in reader.loaded if one != "data:,"] == pictures(made)
+    assert not any(":" in one for one in pictures(made)) and "@import" not in made and "url(" not in made
+    # the only addresses of the page are links to the publications
+    assert set(re.findall(r"https?://[^\"<]*", made)) == {"https://example.org/zhu"}
+    others = [link for link in reader.links if not link.startswith("#") and ":" not in link]
     assert others and all(not link.startswith("/") for link in others)
+
+
+def test_every_link_within_the_page_has_its_place_and_ids_are_unique(make_page):
+    reader = read(make_page[0]())
+    assert len(reader.ids) == len(set(reader.ids))
+    inside = {link[1:] for link in reader.links if link.startswith("#")}
+    assert inside and inside <= set(reader.ids)
+
+
+def test_headings_nest(make_page):
+    levels = [int(tag[1]) for tag in read(make_page[0]()).tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_the_first_screen_says_what_holds(make_page):
+    html, parts = make_page
+    made = html()
+    first = made[made.index("<header>") : made.index("</header>")]
+    counts = claims.tally(parts["claims"])
+    found = {word: int(count) for count, word in re.findall(r'verdict \w+">(\d+) ([\w ]+)</span>', first)}
+    assert sum(found.values()) == sum(counts.values())
+    assert all(counts[word.replace(" ", "_")] <= count for word, count in found.items() if word in counts)
+    for word in found:
+        assert words.VERDICTS[word.replace(" ", "_")].replace("'", "&#39;") in first
+    for part in ("Runs", "Cost", "Machine", "Commit", "Coverage", "CPU time", words.SCALES["mini"]):
+        assert part in first
+    assert "claims_forest" not in made
+    (parts["root"] / "figures" / "claims_forest.png").write_bytes(b"a picture of claims_forest")
+    try:
+        assert pictures(html())[0] == "figures/claims_forest.png"
+    finally:
+        (parts["root"] / "figures" / "claims_forest.png").unlink()
+
+
+def test_tables_have_captions_heads_of_rows_and_columns_and_scroll_alone(make_page):
+    made = make_page[0]()
+    for one in re.findall(r"<table.*?</table>", made, re.DOTALL):
+        assert "<caption>" in one
+        assert all("scope=" in head for head in re.findall(r"<th[ >][^>]*", one))
+    opened = re.findall(r'<div class="wide" tabindex="0" role="region" aria-label="[^"]+"><table', made)
+    assert len(opened) == made.count("<table")
 
 
 def pictures(made: str) -> list[str]:
@@ -105,14 +171,17 @@ def pictures(made: str) -> list[str]:
 
 def test_figures_lie_beside_the_page(make_page, root):
     shown = pictures(make_page[0]())
-    assert len(shown) == sum(artefact.kind == "figure" for artefact in make_page[1]["artefacts"]) == 10
+    figures = {one.id for one in make_page[1]["artefacts"] if one.kind == "figure"}
+    assert len(figures) == 10
+    ran = [one.artefact for one in make_page[1]["coverages"] if one.artefact in figures and one.measured]
+    assert {Path(path).stem for path in shown} == set(ran) and len(shown) == len(ran) == 9
     assert all((root / path).read_bytes() == b"a picture of " + Path(path).stem.encode() for path in shown)
 
 
 def test_a_page_on_request_holds_its_figures(make_page):
     html, parts = make_page
     beside, inside = pictures(html()), pictures(html(layout=Layout(embedded=True)))
-    assert len(inside) == len(beside) == 10
+    assert len(inside) == len(beside) == 9
     for path, picture in zip(beside, inside):
         kind, _, data = picture.partition(",")
         assert kind == "data:image/png;base64"
@@ -122,7 +191,8 @@ def test_a_page_on_request_holds_its_figures(make_page):
 def test_a_published_page_links_no_folder_of_a_run(make_page):
     reader = Balance()
     reader.feed(make_page[0](layout=Layout(published=True)))
-    others = {link.partition("#")[0] for link in reader.links if not link.startswith(("#", "figures/"))}
+    beside = [link for link in reader.links if ":" not in link and not link.startswith(("#", "figures/"))]
+    others = {link.partition("#")[0] for link in beside}
     assert others == {"tables.md", "tables.csv", "figures.csv"}
     assert "runs/poisoning/train/" in make_page[0](layout=Layout(published=True))
 
@@ -141,10 +211,41 @@ def test_the_style_sheet_is_one_that_a_browser_reads_whole(make_page):
     assert families.split(", ") == ["system-ui", "-apple-system", '"Segoe UI"', "sans-serif"]
     assert (body["margin"], body["color"], body["background"]) == ("0 auto", "var(--ink)", "var(--paper)")
     used = set(re.findall(r"var\((--[a-z]+)\)", str(rules)))
-    assert used == rules[":root"].keys()
-    assert rules["@media print details"] == {"display": "none"}
-    for word in ("reproduced", "direction", "inconclusive", "contradicted", "underpowered", "partial"):
+    assert used == rules[":root"].keys() == rules[f"{DARK} :root"].keys()
+    for word in words.VERDICTS:
         assert rules[f".{word}"].keys() == {"background", "color"}
+
+
+@pytest.mark.parametrize("above", ["", f"{DARK} "])
+def test_every_text_has_the_contrast_that_people_need(make_page, above):
+    """WCAG AA: 4.5 to 1 for text of this size, light and dark."""
+    rules = styles(make_page[0]())
+    colours = rules[f"{above}:root"]
+
+    def resolved(value: str) -> str:
+        return colours[value.removeprefix("var(").removesuffix(")")]
+
+    pairs = [
+        (colours[ink], colours[paper])
+        for ink in ("--ink", "--muted", "--link")
+        for paper in ("--paper", "--soft")
+    ]
+    pairs += [
+        (resolved(rules[f".{w}"]["color"]), resolved(rules[f".{w}"]["background"])) for w in words.VERDICTS
+    ]
+    assert min(contrast(*pair) for pair in pairs) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    shares = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +268,7 @@ def test_a_broken_style_sheet_is_found(make_page, old, new):
 def test_the_words_about_underpowered_claims_hold_for_every_study(make_page):
     """The numbers of one study's rule are in the small print below its claims, and nowhere else."""
     made = make_page[0]()
-    intro = made[made.index('<h2 id="claims">') : made.index("<h3>")]
+    intro = made[made.index('<section id="reading">') : made.index('<section id="poisoning">')]
     assert "underpowered" in intro and not re.search(r"\d", re.sub(r"<[^>]*>|95%", "", intro))
 
 
@@ -178,32 +279,36 @@ def test_links_lead_to_runs(make_page, root):
     assert runs and all((root / link).is_file() for link in runs)
 
 
-def test_errata_stand_under_their_papers_in_the_order_of_the_file(make_page):
+def test_errata_stand_in_the_section_of_their_study_in_the_order_of_the_file(make_page):
     html, parts = make_page
-    one = parts["errata"]["Z1"]
+    one = parts["errata"]["poisoning"]["Z1"]
     entries = {
-        name: {**one, "paper": paper, "place": f"place of {name}"}
-        for name, paper in (("Z9", "zhu2022"), ("K1", "kim2020"), ("Z2", "zhu2022"))
+        study: {name: {**one, "place": f"place of {name}", "printed": f"eps^2 <= {name}"} for name in some}
+        for study, some in (("poisoning", ("Z9", "Z2")), ("gradinit", ("Z4",)))
     }
     made = html(errata=entries)
-    made = made[made.index('<h2 id="errata">') : made.index('<h2 id="cost">')]
-    order = ["zhu2022", "place of Z9", "place of Z2", "kim2020", "place of K1"]
-    assert [made.count(text) for text in order] == [1] * 5
+    order = [
+        *('<section id="poisoning">', 'id="erratum-Z9"', "place of Z9", 'id="erratum-Z2"', "place of Z2"),
+        *('<section id="gradinit">', 'id="erratum-Z4"', "place of Z4", '<section id="coverage">'),
+    ]
+    assert [made.count(text) for text in order] == [1] * len(order)
     assert sorted(order, key=made.index) == order
-    assert (
-        "<th colspan" not in html(errata={})[html(errata={}).index('<h2 id="errata">') :].split("</table>")[0]
-    )
+    assert "ε<sup>2</sup> ≤ Z9" in made
+    assert "erratum-" not in html(errata={}) and "Errata" not in html(errata={})
 
 
 def test_tables_of_settings_are_shown(make_page):
     one = Setting(NASTY, "epochs", "300", "", "not in params", ("a.b",), "why")
-    made = make_page[0](settings=[SettingsTable("a.table6", "Training", (one,))])
-    reader = Balance()
-    reader.feed(made)
-    assert not reader.open and "script" not in reader.tags and "#settings" in reader.links
-    assert "0 equal, 0 differs, 1 not in params." in made
+    made = make_page[0](settings={"gradinit": [SettingsTable("a.table6", "Training", (one,))]})
+    assert read(made).tags.count("script") == 1
+    assert "0 equal, 0 differs, 1 not in params" in made
     assert "<td>epochs</td><td>300</td><td>-</td><td>not in params</td><td>a.b; why</td>" in made
-    assert 'id="settings"' not in make_page[0]()
+    assert (
+        made.index('<section id="gradinit">')
+        < made.index("Table 6: Training")
+        < made.index('<section id="coverage">')
+    )
+    assert "Printed settings" not in make_page[0]()
 
 
 @pytest.mark.parametrize("place", ["title", "claim", "problem", "deviation", "erratum", "analysis"])
@@ -216,13 +321,12 @@ def test_no_text_becomes_markup(make_page, place):
         "problem": {"problems": [NASTY]},
         "deviation": {"deviations": [(NASTY, NASTY, "", "")]},
         "analysis": {"explained": [analysis.Explained(claim, replace(TEXT, text=NASTY, experiment=NASTY))]},
-        "erratum": {"errata": {"Z1": {**parts["errata"]["Z1"], "printed": NASTY}}},
+        "erratum": {
+            "errata": {"poisoning": {"Z1": {**parts["errata"]["poisoning"]["Z1"], "printed": NASTY}}}
+        },
     }[place]
     made = html(**changes)
-    assert "<script>" not in made and "&lt;script&gt;" in made
-    reader = Balance()
-    reader.feed(made)
-    assert not reader.open
+    assert read(made).tags.count("script") == 1 and "<script>alert" not in made and "&lt;script&gt;" in made
 
 
 def test_claims_that_did_not_come_out_are_explained_or_said_not_to_be(make_page):
@@ -231,7 +335,7 @@ def test_claims_that_did_not_come_out_are_explained_or_said_not_to_be(make_page)
     made = html(explained=[analysis.Explained(contradicted, TEXT), analysis.Explained(contradicted, None)])
     assert "Too few targets." in made and "2026-11-20, commit 1234567" in made
     assert analysis.NONE_WRITTEN in made
-    assert "Every judged claim came out." in html(explained=[])
+    assert "did not come out" in made and "did not come out" not in html(explained=[])
 
 
 def test_additions_are_marked(make_page):
@@ -244,7 +348,8 @@ def test_additions_are_marked(make_page):
 def test_what_no_parameter_shows_stands_below_the_deviations(make_page):
     one = Method("poisoning", "pixel_std", "as <printed>", "as measured", "0.2", "poisoning.craft.targets")
     made = make_page[0](other_deviations=[one])
-    assert "<td>poisoning: pixel std</td><td>as &lt;printed&gt;</td><td>as measured</td>" in made
+    shown = '<th scope="row">pixel std</th><td>as &lt;printed&gt;</td><td>as measured</td>'
+    assert shown in made.replace("\n", "")
     assert "<code>poisoning.craft.targets</code>" in made
     assert "What else differs from the texts" not in make_page[0]()
 
@@ -268,23 +373,41 @@ def test_the_day_is_that_of_the_runs(evidence):
     assert cost.last_day([]) == "no runs"
 
 
-def test_chapters_stand_apart_and_additions_last(make_page, gradinit, root):
+def test_costs_are_shown_in_the_unit_that_a_person_counts_in(evidence):
+    assert [cost.hours(s) for s in (0, 3.21, 45, 600, 5400)] == ["0 s", "3.2 s", "45 s", "10 min", "1.5 h"]
+    found = cost.summed(evidence.runs)
+    steps = cost.per_step(evidence.runs)
+    assert found.runs == len(evidence.runs) == sum(one.runs for one in steps)
+    assert found.cpu_s == pytest.approx(sum(one.cpu_s for one in steps))
+    assert found.peak_memory_bytes == max(one.peak_memory_bytes for one in steps)
+
+
+def test_studies_stand_apart_with_their_additions_behind_the_papers_own(make_page, gradinit):
     html, parts = make_page
     grids = {name: one for name, one in chapter("gradinit").items() if one.kind == "table"}
     cells = {name: table.build(one, gradinit) for name, one in grids.items()}
     both = [*parts["artefacts"], *grids.values()]
     counted = [*parts["coverages"], *(coverage.cover(one, gradinit) for one in grids.values())]
     made = html(artefacts=both, tables={**parts["tables"], **cells}, coverages=counted)
-    heads = re.findall(r'<h[23] id="([^"]+)"', made)
-    places = [heads.index(name) for name in ("chapter-2-poisoning", "chapter-4-gradinit", "additions")]
+    read(made)
+    places = [made.index(f'<section id="{name}">') for name in ("poisoning", "gradinit", "coverage")]
     assert places == sorted(places)
-    assert (
-        places[0] < heads.index("zhu2022.table2.2") < places[1] < heads.index("zhu2022.table4.4") < places[2]
-    )
-    assert all(heads.index(name) > places[2] for name in heads if name.startswith("addition."))
+    for name, low, high in (("zhu2022.table2.2", 0, 1), ("zhu2022.table4.4", 1, 2)):
+        assert places[low] < made.index(f'<h4 id="{name}">') < places[high]
+    assert '<h4 id="zhu2022.table2.2">Table 2.2: ' in made
+    tables = re.findall(r'<h4 id="([^"]+\.table[^"]*|addition[^"]*)"', made[places[0] : places[1]])
+    ours = [name.startswith("addition.") for name in tables]
+    assert True in ours and not ours[0]
     measured, defined = coverage.total([coverage.cover(one, gradinit) for one in grids.values()])
-    assert f"{measured} of {defined} published cells measured." in made
-    assert "29.1 ± 1.5 (4)" in made  # what the paper prints, with its spread
-    reader = Balance()
-    reader.feed(made)
-    assert not reader.open
+    assert f"{measured} of {defined} published cells measured" in made[places[1] :]
+    assert "paper 29.1 ± 1.5 (4)" in made  # what the paper prints, with its spread
+
+
+def test_what_has_no_run_is_named_and_not_shown(make_page):
+    html, parts = make_page
+    first, silent = parts["artefacts"][0], "zhu2022.fig2.10"  # which the fake study does not run
+    none = [replace(parts["coverages"][0], measured=0), *parts["coverages"][1:]]
+    for made, shown in ((html(), True), (html(coverages=none), False)):
+        named = made[made.index("without a run at this scale") :].split("</ul>")[0]
+        assert f'id="{silent}"' not in made and "Figure 2.10: " in named
+        assert (f'id="{first.id}"' in made) is shown and (first.title in named) is not shown

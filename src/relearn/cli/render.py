@@ -15,6 +15,12 @@ from relearn.studies.study import Study, all_studies
 
 NEEDS_TORCH = False
 ROOT = Path("results")
+PAGE = (
+    "report.html.j2",
+    "parts.html.j2",
+    "report.css",
+    "report.js",
+)  # what report.html is made of, beside the modules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,6 +151,7 @@ def _whole(
     explained = analysis.explain(judged, analysis.load(folders), scale)
     deviations, why, others = _deviations(args.params, values, folders, new / "deviations.md")
     settings = _settings(args.params, folders, new / "settings.md")
+    entries = {name: errata.load({name: folder}) for name, folder in folders.items()}
     text = {
         "claims.md": claims_formats.markdown(judged, scale, beside) + analysis.markdown(explained),
         "claims.json": claims_formats.as_json(judged, scale, beside),
@@ -155,6 +162,7 @@ def _whole(
             root=new,
             runs=runs,
             problems=problems,
+            about=about(studies),
             artefacts=list(defined.values()),
             tables=tables,
             claims=judged,
@@ -162,7 +170,7 @@ def _whole(
             deviations=deviations,
             no_deviations=why,
             other_deviations=others,
-            errata=errata.load(folders),
+            errata=entries,
             explained=explained,
             settings=settings,
             layout=Layout(embedded=args.self_contained),
@@ -197,14 +205,30 @@ def _deviations(
     return [(row.key, shown(row.value), shown(row.published), row.source) for row in rows], "", others
 
 
-def _settings(params: Path, folders: Mapping[str, Path], target: Path) -> list[Any]:
-    """The papers' tables of settings for the page, and settings.md; none without the published settings."""
+def _settings(params: Path, folders: Mapping[str, Path], target: Path) -> dict[str, list[Any]]:
+    """Each study's printed settings for the page, and settings.md; none without the published settings."""
     from relearn.report import deviations, settings_page
 
     paper = params.parent / "params" / "paper.yaml"
-    tables = settings_page.load(folders, deviations.read(paper)) if paper.is_file() else []
-    target.write_text(settings_page.markdown(tables), encoding="utf-8", newline="\n")
-    return tables
+    published = deviations.read(paper) if paper.is_file() else None
+    found = {
+        name: settings_page.load({name: folder}, published) if published else []
+        for name, folder in folders.items()
+    }
+    together = [table for tables in found.values() for table in tables]
+    target.write_text(settings_page.markdown(together), encoding="utf-8", newline="\n")
+    return found
+
+
+def about(studies: Sequence[Study]) -> list[Any]:
+    """The studies with their publications, as pages name them."""
+    from relearn.report.views.studies import About
+    from relearn.studies.publications import PUBLICATIONS
+
+    return [
+        About(one.name, one.title, one.source, PUBLICATIONS[one.paper].cited, PUBLICATIONS[one.paper].url)
+        for one in studies
+    ]
 
 
 def artefact_ids(study: Study) -> dict[str, list[str]]:
@@ -218,15 +242,17 @@ def artefact_ids(study: Study) -> dict[str, list[str]]:
 
 
 def code_of_report() -> str:
-    """Version of all that the report is made with: modules, and the page's template and style sheet."""
+    """Version of all that the report is made with: modules, and the page's templates, style sheet and script."""
     from relearn.runs.atomic_files import digest
     from relearn.runs.code_version import code_version
 
     report = Path(__file__).resolve().parents[1] / "report"
-    own = [f"relearn.report.{path.stem}" for path in sorted(report.glob("*.py")) if path.stem != "__init__"]
+    own = [
+        ".".join(["relearn", "report", *path.relative_to(report).with_suffix("").parts])
+        for path in sorted([*report.glob("*.py"), *report.glob("views/*.py")])
+        if path.stem != "__init__"
+    ]
     studies = all_studies()
     modules = [*own, *(f"relearn.studies.{study.name}.claims" for study in studies)]
     modules += [module for study in studies for module in study.figures.values()]
-    return " ".join(
-        [code_version(*modules), *(digest(report / name) for name in ("report.html.j2", "report.css"))]
-    )
+    return " ".join([code_version(*modules), *(digest(report / name) for name in PAGE)])

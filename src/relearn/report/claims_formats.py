@@ -11,6 +11,7 @@ from relearn.report import verdict_words as words
 from relearn.report.claims import Claim, tally
 from relearn.report.claims_beside import Beside, Key
 from relearn.report.comparisons import Comparison, Exact
+from relearn.report.statistics import Interval
 from relearn.report.verdicts import CODES, Within
 
 SHOWN = {"bleu": "BLEU", "nats": "nats"}  # units that an effect names
@@ -24,20 +25,29 @@ def effect(part: Comparison | Exact | None) -> str:
         return f"{part.cases - part.failures} of {part.cases} cases hold"
     ends = part.interval
     if part.unit != "fraction":
-        numbers = [f"{end:.3g}" if math.isfinite(end) else "none" for end in (ends.low, ends.high)]
-        return f"{ends.estimate:.3g} [{', '.join(numbers)}] {SHOWN.get(part.unit, '')}".rstrip()
+        return _with_interval(ends, "g", 1, SHOWN.get(part.unit, ""), part)
     if not part.difference:
-        return f"{_hundredths(ends.estimate)} [{_hundredths(ends.low)}, {_hundredths(ends.high)}] %"
+        return _with_interval(ends, ".1f", 100, "%", part)
     # a margin of one point needs the second decimal
     form = "+.2f" if isinstance(part.claimed, Within) else "+.1f"
-    estimate, low, high = (_hundredths(end, form) for end in (ends.estimate, ends.low, ends.high))
-    return f"{estimate} [{low}, {high}] points"
+    return _with_interval(ends, form, 100, "points", part)
 
 
-def _hundredths(value: float, form: str = ".1f") -> str:
+def _with_interval(ends: Interval, form: str, factor: float, unit: str, part: Comparison) -> str:
+    """``estimate [low, high] unit``; one seed has no interval, and an end may be open."""
+    estimate, low, high = (_number(factor * end, form) for end in (ends.estimate, ends.low, ends.high))
+    if not math.isfinite(ends.low) and not math.isfinite(ends.high):
+        why = "one seed, no interval" if len(part.seeds) == 1 else "no interval"
+        return f"{estimate} {unit}".rstrip() + f" ({why})"
+    return f"{estimate} [{low}, {high}] {unit}".rstrip()
+
+
+def _number(value: float, form: str) -> str:
     if not math.isfinite(value):
-        return "none"
-    text = format(100 * value, form)
+        return "∞" if value > 0 else "-∞"
+    if form.endswith("g"):  # three digits, and no exponent before a million
+        return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    text = format(value, form)
     return text if float(text) else format(0.0, form)  # no minus nought
 
 

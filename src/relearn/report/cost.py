@@ -10,7 +10,7 @@ from relearn.report.runs import Run
 
 @dataclass(frozen=True)
 class StepCost:
-    """Sums over the runs of one step; the peak is the greatest of any run."""
+    """Sums over the runs of one step (or of all: step ""); the peak is the greatest of any run."""
 
     step: str
     runs: int
@@ -20,22 +20,36 @@ class StepCost:
     peak_memory_bytes: float
 
 
+def summed(runs: Sequence[Run]) -> StepCost:
+    """All runs together."""
+    return _cost("", runs)
+
+
+def hours(seconds: float) -> str:
+    """``3.2 h``, ``12 min`` or ``45 s``: the unit in which a person counts so much."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:,.1f} h"
+    if seconds >= 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s" if seconds >= 10 or not seconds else f"{seconds:.1f} s"
+
+
+def mebibytes(count: float) -> str:
+    return f"{count / 2**20:,.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
+
+
 def per_step(runs: Sequence[Run]) -> list[StepCost]:
     """One line a step, in the order in which the steps began."""
     steps: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: str(run.record["cost"]["started"])):
         steps.setdefault(run.step, []).append(run)
-    return [
-        StepCost(
-            step,
-            len(group),
-            _sum(group, "wall_s"),
-            _sum(group, "cpu_s"),
-            _sum(group, "device_s"),
-            max(float(run.record["cost"].get("peak_memory_bytes") or 0.0) for run in group),
-        )
-        for step, group in steps.items()
-    ]
+    return [_cost(step, group) for step, group in steps.items()]
+
+
+def _cost(step: str, group: Sequence[Run]) -> StepCost:
+    peaks = (float(run.record["cost"].get("peak_memory_bytes") or 0.0) for run in group)
+    sums = (_sum(group, "wall_s"), _sum(group, "cpu_s"), _sum(group, "device_s"))
+    return StepCost(step, len(group), *sums, max(peaks, default=0.0))
 
 
 def _sum(runs: Sequence[Run], name: str) -> float:

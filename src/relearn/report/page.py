@@ -1,14 +1,15 @@
-"""report.html: everything the records say; it opens without a network, and needs its figures beside it or holds them."""
+"""report.html: what holds at one scale, then a section for each study.
+
+It opens without a network, and needs its figures beside it or holds them.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.report import claims_formats as formats
-from relearn.report import cost, table_formats
+from relearn.report import cost
 from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
@@ -18,9 +19,14 @@ from relearn.report.layout import PIPELINE, Layout
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
+from relearn.report.views import formulas, names, studies, words
+from relearn.report.views.claims import view as claim_view
+from relearn.report.views.studies import About
 
-TEMPLATE = "report.html.j2"  # beside this file, with report.css
-ADDITIONS = "Additions"  # the category of what no paper shows
+TEMPLATE = "report.html.j2"  # beside this file, with parts.html.j2, report.css and report.js
+FOREST = "claims_forest"  # the figure of all effects, shown where there is one
+
+ENDS = ("reproduced", "contradicted")  # the verdicts of the page's first sentence
 
 
 def html(
@@ -29,117 +35,111 @@ def html(
     root: Path,
     runs: Sequence[Run],
     problems: Sequence[str],
+    about: Sequence[About],
     artefacts: Sequence[Artefact],
     tables: Mapping[str, Sequence[Cell]],
     claims: Sequence[Claim],
     coverages: Sequence[Coverage],
     deviations: Sequence[Sequence[str]] | None,
     no_deviations: str,
-    errata: Mapping[str, Any],
+    errata: Mapping[str, Mapping[str, Any]],
     explained: Sequence[Explained] = (),
-    settings: Sequence[SettingsTable] = (),
+    settings: Mapping[str, Sequence[SettingsTable]] | None = None,
     other_deviations: Sequence[Method] = (),
     layout: Layout = PIPELINE,
 ) -> str:
-    """The page. Every text is escaped; links are relative to ``root``, which holds the figures already.
+    """The page. Every text is escaped; figures and data are linked relative to ``root``, which holds them already.
 
     Args:
+        about: the studies in the order in which they are shown.
         deviations: key, value here, published value, source; None where they are not known, and
             ``no_deviations`` says why.
-        other_deviations: what no parameter shows, as :func:`relearn.report.deviations.methods` has it.
+        errata: study to its entries by id.
         explained: the judged claims that did not come out, each with what is written about it.
-        settings: the papers' tables that hold settings.
+        settings: study to those tables of its publication that hold settings.
+        other_deviations: what no parameter shows, as :func:`relearn.report.deviations.methods` has it.
         layout: where the figures and the linked files lie.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("relearn", "report")
-    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(TEMPLATE)
-    covered = {coverage.artefact: coverage for coverage in coverages}
-    return template.render(
-        scale=scale,
-        runs=len(runs),
-        day=cost.last_day(runs),
-        versions=cost.versions(runs),
-        machines=cost.machines(runs),
-        problems=problems,
-        tally=tally(claims),
-        claims=_sections(claims),
-        chapters=_chapters(artefacts, root, tables, covered, layout),
-        lacking=[*table_formats.LACKING.values(), table_formats.NO_NUMBER],
+    material = studies.Material(
+        root=root,
+        runs=runs,
+        artefacts=artefacts,
+        tables=tables,
+        claims=claims,
         coverages=coverages,
         deviations=deviations,
-        no_deviations=no_deviations,
-        other_deviations=other_deviations,
-        errata=_by_paper(errata),
+        errata=errata,
         explained=explained,
-        none_written=NONE_WRITTEN,
-        settings=settings,
-        total=total(coverages),
-        costs=cost.per_step(runs),
-        link=layout.run,
+        settings=settings or {},
+        other_deviations=other_deviations,
+        layout=layout,
+    )
+    shown = [studies.view(one, material) for one in about]
+    counts = tally(claims)
+    return (
+        environment()
+        .get_template(TEMPLATE)
+        .render(
+            scale=scale,
+            scale_words=words.SCALES.get(scale, ""),
+            runs=len(runs),
+            day=cost.last_day(runs),
+            versions=cost.versions(runs),
+            machines=cost.machines(runs),
+            cost=cost.summed(runs),
+            problems=problems,
+            tally=_by_verdict(counts),
+            counted=sum(counts.values()),
+            **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
+            checks=[claim_view(one) for one in claims if one.kind == "check"],
+            forest=layout.picture(root, FOREST) if (root / "figures" / f"{FOREST}.png").is_file() else "",
+            link=layout.run,
+            studies=shown,
+            shared_deviations=studies.shared_deviations(about, deviations),
+            no_deviations=no_deviations if deviations is None else "",
+            none_written=NONE_WRITTEN,
+            emptiness=words.EMPTINESS,
+            numbers=words.NUMBERS,
+            coverages=coverages,
+            total=total(coverages),
+        )
     )
 
 
-def _chapters(
-    artefacts: Sequence[Artefact],
-    root: Path,
-    tables: Mapping[str, Sequence[Cell]],
-    covered: Mapping[str, Coverage],
-    layout: Layout,
-) -> list[dict[str, Any]]:
-    """The artefacts by chapter, in the order of their definition; additions of ours come last."""
-    names = sorted(dict.fromkeys(one.category for one in artefacts), key=lambda name: name == ADDITIONS)
-    made = []
-    for name in names:
-        own = [one for one in artefacts if one.category == name]
-        measured, defined = total([covered[one.id] for one in own])
-        said = f"{measured} of {defined} published cells measured" if defined else ""
-        shown = [_artefact(one, root, tables, covered[one.id], layout) for one in own]
-        anchor = "-".join(re.findall(r"\w+", name.lower()))
-        made.append({"title": name, "id": anchor, "coverage": said, "artefacts": shown})
-    return made
-
-
-def _artefact(
-    artefact: Artefact, root: Path, tables: Mapping[str, Sequence[Cell]], coverage: Coverage, layout: Layout
-) -> dict[str, Any]:
-    shown: dict[str, Any] = {"id": artefact.id, "title": artefact.title, "caption": artefact.told}
-    shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
-    if artefact.kind == "table":
-        header, lines = table_formats.shown(artefact, tables[artefact.id])
-        shown["caption"] = table_formats.told(artefact, tables[artefact.id])
-        return {**shown, "header": header, "lines": lines, "picture": "", "files": layout.files(artefact)}
-    return {**shown, "picture": layout.picture(root, artefact.id), "files": layout.files(artefact)}
-
-
-def _by_paper(errata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The entries of each paper together; papers and entries in the order in which they come."""
-    papers: dict[str, dict[str, Any]] = {}
-    for name, entry in errata.items():
-        papers.setdefault(entry["paper"], {})[name] = entry
-    return papers
-
-
-def _sections(claims: Sequence[Claim]) -> dict[str, dict[str, list[Any]]]:
-    """By section: the judged claims, and the names of those that nothing was run for."""
-    sections: dict[str, dict[str, list[Any]]] = {}
-    for claim in claims:
-        main = claim.main.name if claim.main and len(claim.parts) > 1 else ""
-        section = sections.setdefault(claim.section, {"judged": [], "open": []})
-        if not claim.parts:
-            section["open"].append(claim.id)
-            continue
-        section["judged"].append(
-            {
-                **{name: getattr(claim, name) for name in ("id", "says", "source", "verdict", "runs")},
-                "word": formats.word(claim),
-                "effect": formats.effect(claim.main),
-                "main": main,
-                "claimed": formats.claimed(claim.main),
-                "n": formats.numbers(claim),
-                "remarks": formats.remarks(claim),
-                "parts": [f"{part.name}: {formats.effect(part)}, {part.verdict}" for part in claim.parts],
-            }
+def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
+    """Verdict, how many claims have it, and what it means; how many of them are provisional."""
+    found: dict[str, int] = {}
+    for word, count in counts.items():
+        name = word.partition(" (")[0]
+        found[name] = found.get(name, 0) + count
+    shown = []
+    for name, count in found.items():
+        some = counts.get(f"{name} (provisional)", 0)
+        shown.append(
+            (
+                name,
+                count,
+                words.VERDICTS[name] + (f". {some} of them provisional: {words.PROVISIONAL}" if some else ""),
+            )
         )
-    return sections
+    return shown
+
+
+def environment() -> Any:
+    """Jinja with the templates of this folder; what is not marked as HTML is escaped, what is not given is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("relearn", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    made.filters.update(
+        formulas=formulas.markup,
+        words=names.words,
+        hours=cost.hours,
+        label=names.label,
+        mebibytes=cost.mebibytes,
+    )
+    return made

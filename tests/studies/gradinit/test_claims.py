@@ -130,7 +130,7 @@ def test_one_seed_is_underpowered_and_the_numbers_are_still_said(tmp_path):
     trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4])
     claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert (claim.verdict, claim.numbers_say) == ("underpowered", "direction")
-    assert claims_formats.effect(claim.main) == "+10.0 [none, none] points"
+    assert claims_formats.effect(claim.main) == "+10.0 points (one seed, no interval)"
 
 
 def test_a_network_that_no_start_brings_to_quality_is_underpowered(tmp_path):

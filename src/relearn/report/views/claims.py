@@ -1,0 +1,38 @@
+"""Claims as a page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relearn.report import claims_formats as formats
+from relearn.report.claims import Claim
+from relearn.report.views import names
+
+
+def view(claim: Claim) -> dict[str, Any]:
+    """Texts of one claim: its words, the effect that decides, its verdict, its parts and its runs."""
+    main = claim.main.name if claim.main and len(claim.parts) > 1 else ""
+    return {
+        **{name: getattr(claim, name) for name in ("id", "says", "source", "verdict", "runs", "kind")},
+        "anchor": names.claim_anchor(claim.section, claim.id),
+        "word": formats.word(claim),
+        "effect": formats.effect(claim.main),
+        "main": main,
+        "claimed": formats.claimed(claim.main),
+        "n": formats.numbers(claim),
+        "remarks": formats.remarks(claim),
+        "parts": [
+            f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts
+        ],
+        "counted": f"{_several(len(claim.parts), 'comparison')}, {_several(len(claim.runs), 'run')}",
+    }
+
+
+def split(claims: Sequence[Claim]) -> tuple[list[dict[str, Any]], list[Claim]]:
+    """The judged claims as they are shown, and those that nothing was run for."""
+    return [view(one) for one in claims if one.parts], [one for one in claims if not one.parts]
+
+
+def _several(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

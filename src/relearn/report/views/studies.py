@@ -1,0 +1,128 @@
+"""One study as a page shows it: its publication, claims, tables, figures, deviations, errata and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relearn.report import cost, table_formats
+from relearn.report.analysis import Explained
+from relearn.report.artefacts import Artefact
+from relearn.report.claims import Claim
+from relearn.report.coverage import Coverage, total
+from relearn.report.deviations import Method
+from relearn.report.layout import PIPELINE, Layout
+from relearn.report.runs import Run
+from relearn.report.settings_page import SettingsTable
+from relearn.report.table import Cell
+from relearn.report.views import claims, names, tables
+
+
+@dataclass(frozen=True)
+class About:
+    """A study and its publication: ``cited`` in one line, ``source`` as ``zhu2022, chapter 2``."""
+
+    name: str
+    title: str
+    source: str
+    cited: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Material:
+    """All that a scale has; a study takes its own part."""
+
+    root: Path
+    runs: Sequence[Run]
+    artefacts: Sequence[Artefact]
+    tables: Mapping[str, Sequence[Cell]]
+    claims: Sequence[Claim]
+    coverages: Sequence[Coverage]
+    deviations: Sequence[Sequence[str]] | None = None
+    errata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    explained: Sequence[Explained] = ()
+    settings: Mapping[str, Sequence[SettingsTable]] = field(default_factory=dict)
+    other_deviations: Sequence[Method] = ()
+    layout: Layout = PIPELINE
+
+
+def view(about: About, material: Material) -> dict[str, Any]:
+    """What the section of a study shows; the paper's figures and tables come before additions."""
+    own = sorted((a for a in material.artefacts if a.study == about.name), key=lambda one: one.addition)
+    covered = {one.artefact: one for one in material.coverages}
+    counted = [covered[one.id] for one in own]
+    measured, defined = total(counted)
+    judged, silent = claims.split([one for one in material.claims if one.section == about.name])
+    runs = [run for run in material.runs if run.study == about.name]
+    empty = [one for one in own if not covered[one.id].measured]
+    shown = [artefact(one, material, covered[one.id]) for one in own if one not in empty]
+    return {
+        "about": about,
+        "claims": judged,
+        "silent": silent,
+        "tally": _tally(judged, silent),
+        "explained": [one for one in material.explained if one.claim.section == about.name],
+        "figures": [one for one in shown if one["picture"]],
+        "tables": [one for one in shown if not one["picture"]],
+        "empty": [names.heading(one.id, one.title) for one in empty],
+        "coverage": f"{measured} of {defined} published cells measured" if defined else "",
+        "deviations": [one for one in material.deviations or () if one[0].partition(".")[0] == about.name],
+        "other_deviations": [one for one in material.other_deviations if one.study == about.name],
+        "settings": material.settings.get(about.name, ()),
+        "errata": material.errata.get(about.name, {}),
+        "costs": cost.per_step(runs),
+        "cost": cost.summed(runs),
+    }
+
+
+def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str, Any]:
+    """A table or a figure, with the files that hold its numbers."""
+    shown: dict[str, Any] = {
+        "id": one.id,
+        "heading": names.heading(one.id, one.title),
+        "title": one.title,
+        "caption": one.told,
+    }
+    shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
+    shown["files"] = material.layout.files(one)
+    if one.kind == "table":
+        cells = material.tables[one.id]
+        header, lines = table_formats.shown(one, cells)
+        heads, rows = tables.folded(header, lines)
+        beside = tables.has_published(header)
+        return {
+            **shown,
+            "caption": table_formats.told(one, cells),
+            "header": heads,
+            "lines": rows,
+            "beside": beside,
+            "picture": "",
+        }
+    size = _size(material.root / "figures" / f"{one.id}.png")
+    return {**shown, "picture": material.layout.picture(material.root, one.id), "size": size}
+
+
+def shared_deviations(
+    about: Sequence[About], deviations: Sequence[Sequence[str]] | None
+) -> list[Sequence[str]]:
+    """The rows that belong to no single study."""
+    named = {one.name for one in about}
+    return [row for row in deviations or () if row[0].partition(".")[0] not in named]
+
+
+def _tally(judged: Sequence[Mapping[str, Any]], silent: Sequence[Claim]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in judged:
+        found[one["word"]] = found.get(one["word"], 0) + 1
+    return {**found, "not run": len(silent)} if silent else found
+
+
+def _size(picture: Path) -> tuple[int, int]:
+    """Width and height of a PNG in pixels, so that a browser keeps its place before it is loaded; (0, 0) if unknown."""
+    head = picture.read_bytes()[:24]
+    if head[:8] != b"\x89PNG\r\n\x1a\n":
+        return 0, 0
+    return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")

@@ -1,0 +1,40 @@
+"""A table for a page: what is published stands small below what is measured, so that fewer columns are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relearn.report import grid, table_formats
+
+BESIDE = ("Paper", "Published code", "Deviation")
+SHORT = {"Paper": "paper", "Published code": "published code", "Deviation": "Δ"}
+EMPTY = {*table_formats.LACKING.values(), *grid.LACKING.values(), table_formats.NO_NUMBER}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One cell; ``beside`` is what others publish of it, ``lacking`` that it holds no number."""
+
+    text: str
+    beside: str = ""
+    lacking: bool = False
+
+
+def folded(header: Sequence[str], lines: Sequence[Sequence[str]]) -> tuple[list[str], list[list[Shown]]]:
+    """Header and lines without columns of their own for published values and deviations."""
+    kept = [at for at, name in enumerate(header) if name not in BESIDE]
+    ends = [*kept[1:], len(header)]
+    made = []
+    for line in lines:
+        cells = []
+        for at, end in zip(kept, ends):
+            pairs = [(SHORT[header[i]], line[i]) for i in range(at + 1, end)]
+            told = [f"{name} {text}" for name, text in pairs if text != table_formats.NO_NUMBER]
+            cells.append(Shown(line[at], " · ".join(told), line[at] in EMPTY))
+        made.append(cells)
+    return [header[at] for at in kept], made
+
+
+def has_published(header: Sequence[str]) -> bool:
+    return any(name in BESIDE for name in header)

@@ -1,0 +1,34 @@
+"""What is published stands in the cell of what is measured."""
+
+from __future__ import annotations
+
+from relearn.report.views.names import heading, label
+from relearn.report.views.tables import Shown, folded
+
+HEADER = ["Defence", "Rate, %", "Paper", "Published code", "Deviation", "Kept, %"]
+LINES = [
+    ["none", "10.0 (4)", "12.0", "-", "-2.0", "n/a"],
+    ["k-NN", "not run", "0.0", "1.0", "-", "95.0 (4)"],
+]
+
+
+def test_published_values_and_deviations_stand_below_the_measured() -> None:
+    header, lines = folded(HEADER, LINES)
+    assert header == ["Defence", "Rate, %", "Kept, %"]
+    assert lines == [
+        [Shown("none"), Shown("10.0 (4)", "paper 12.0 · Δ -2.0"), Shown("n/a", "", True)],
+        [Shown("k-NN"), Shown("not run", "paper 0.0 · published code 1.0", True), Shown("95.0 (4)")],
+    ]
+
+
+def test_no_number_is_lost() -> None:
+    _, lines = folded(HEADER, LINES)
+    shown = " ".join(f"{cell.text} {cell.beside}" for line in lines for cell in line)
+    assert all(text in shown for line in LINES for text in line if text != "-")
+
+
+def test_artefacts_are_called_as_people_call_them() -> None:
+    assert heading("zhu2022.table2.2", "Defences") == "Table 2.2: Defences"
+    assert [label(one) for one in ("kim2020.fig10", "addition.robustness", "touvron2021.facts")] == [
+        *("Figure 10", "Addition", "facts")
+    ]
