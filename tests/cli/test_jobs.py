@@ -164,6 +164,7 @@ def snakemake_job(shellcmd: str, record: str | None = None) -> SimpleNamespace:
         output=output,
         log=["x.log"],
         params=SimpleNamespace(code="0123456789abcdef"),
+        resources={"mem_mb": 8000, "gpu": 1, "runtime": "TBD"},
     )
 
 
@@ -182,6 +183,7 @@ def test_a_job_is_read_from_its_command_as_the_program_reads_it() -> None:
     assert job.settings == {"lr": 0.1, "milestones": [1]}
     assert job.named_inputs == {"data": ("in.a",), "victims": ("in.a", "in.b")}
     assert (job.code, job.folder) == ("0123456789abcdef", "results/small/r")
+    assert (job.mem_mb, job.gpu) == (8000, 1)
     drawn = job_of(snakemake_job("relearn render --root results/mini > x.log 2>&1"))
     assert (drawn.record, drawn.study, drawn.step, drawn.folder) == (None, "", "render", "results/mini")
 

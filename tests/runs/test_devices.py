@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,13 @@ def of(n: int) -> Callable[[], int]:
 
 @pytest.fixture(autouse=True)
 def plain_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_JOB_ID", "XDG_RUNTIME_DIR"):
+    for name in (
+        "CUDA_VISIBLE_DEVICES",
+        "SLURM_JOB_GPUS",
+        "SLURM_JOB_ID",
+        "XDG_RUNTIME_DIR",
+        devices.VARIABLE,
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -121,6 +128,33 @@ def test_a_named_device_is_that_one_or_waits(tmp_path: Path) -> None:
         assert got == []
     thread.join(PATIENCE_S)
     assert got == ["cuda:1"]
+
+
+def test_jobs_that_share_spread_over_the_devices_and_fill_their_slots(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        shared = [
+            stack.enter_context(acquire("cuda", jobs=2, count=of(2), folder=tmp_path, note=never_said))
+            for _ in range(4)
+        ]
+        assert shared == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+        for jobs in (2, 1):  # neither a fifth nor one that wants a device alone
+            more = acquire("cuda", jobs=jobs, count=of(2), folder=tmp_path, note=stop)
+            with pytest.raises(Waited), more:
+                pass
+    alone = acquire("cuda:0", count=of(1), folder=tmp_path, note=never_said)
+    eighth = acquire("cuda", jobs=8, count=of(1), folder=tmp_path, note=stop)
+    with alone, pytest.raises(Waited), eighth:
+        pass
+
+
+def test_the_number_of_jobs_on_a_device_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert devices.jobs_per_device() == 1
+    monkeypatch.setenv(devices.VARIABLE, "8")
+    assert devices.jobs_per_device() == 8
+    for wrong in ("0", "65", "two"):
+        monkeypatch.setenv(devices.VARIABLE, wrong)
+        with pytest.raises(ValueError, match="allowed are whole numbers from 1 to 64"):
+            devices.jobs_per_device()
 
 
 def test_the_cpu_needs_no_lock_and_no_count(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from relearn.runs import orphan_guard as parents
 from relearn.runs.code_version import code_version
 from relearn.methods import DEFENCES
 from relearn.runs.record import canonical
+from relearn.runs.record_file import left_behind
 from snakemake_logger_plugin_relearn import foresee
 from relearn.studies.study import load as load_study
 
@@ -70,16 +71,18 @@ def plan_of(study):
 def records(plan):
     """Return the record of every run of a plan, and each other file of a finished run that is gone.
 
-    Snakemake makes a missing file again only if a target asks for it.
+    Snakemake makes a missing file again only if a target asks for it. Weights that `relearn adopt` left on the machine that
+    made them are made again only where a job needs them.
     """
     found = []
     for family in plan.values():
         for run in family.runs:
             record, *others = [pattern.format(**run) for pattern in family.files.values()]
-            found += [
-                record,
-                *(file for file in others if os.path.exists(record) and not os.path.exists(file)),
-            ]
+            found.append(record)
+            gone = [file for file in others if not os.path.exists(file)]
+            if gone and os.path.exists(record):
+                elsewhere = left_behind(os.path.dirname(record))
+                found += [file for file in gone if os.path.basename(file) not in elsewhere]
     return found
 
 

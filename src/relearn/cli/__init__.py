@@ -23,7 +23,7 @@ from relearn.studies import STUDIES
 from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
-    *("render", "track", "ui", "jobs", "adopt", "recover"),
+    *("render", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("scoreboard", "plan", "power"),
     *("setups", "code", "validate", "dvc", "warm", "robustness"),
 )
@@ -146,6 +146,14 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--code", default="", help="version of the code, as `relearn code` computes it")
     parser.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
     parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
+    parser.add_argument(
+        "--jobs-per-device",
+        type=int,
+        help="jobs that may share a CUDA device; default: RELEARN_JOBS_PER_DEVICE, or 1",
+    )
+    parser.add_argument(
+        "--compile", default=os.environ.get("RELEARN_COMPILE", "off"), help="off, or a mode of torch.compile"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--log", type=Path, help="file for the plain lines of this run")
 
@@ -162,17 +170,22 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
             inputs.setdefault(name, []).append(path)
     from relearn.cli.step_inputs import Inputs, Settings
     from relearn.runs import console, record
-    from relearn.runs.devices import acquire
+    from relearn.runs.devices import acquire, jobs_per_device
 
     record.install_signal_handlers()
     parents.watch()
     step = import_module(study.steps[args.step])
-    with console.tee(args.log), acquire(args.device, count=_cuda_devices(step, args.device)) as device:
+    jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(step, args.device)
+    with console.tee(args.log), acquire(args.device, jobs=jobs, count=count) as device:
         if step.NEEDS_TORCH:
             import torch
 
+            from relearn.methods import acceleration
+
             torch.set_num_threads(args.threads)
             torch.manual_seed(args.seed)
+            torch.backends.cudnn.allow_tf32 = args.precision != "fp32"  # fp32 means fp32, in convolutions too
+            acceleration.use(args.compile)
         run = record.Run(
             args.out,
             study=study.name,

@@ -9,6 +9,10 @@ Then the files go to their places, modification times are put in the order of th
 notes are written, without which it would see newer files but no later edit of a parameter. `dvc repro` calls
 Snakemake: what is done for the one is done for the other.
 
+Instead of a folder, the files that `run.sh` of a pack wrote into home/ (`relearn pack`): they are unpacked and taken in the
+same way, and what lets unfinished runs go on comes along. Weights that stayed on the other machine are named, not missed: their
+run counts as done until a job that is to do needs them.
+
 Without a folder, what lies in results/ already is checked and noted in the same way (after `dvc checkout` of
 an older commit, or where `.snakemake` was lost); what does not fit is named and left alone.
 """
@@ -16,9 +20,11 @@ an older commit, or where `.snakemake` was lost); what does not fit is named and
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +32,8 @@ from typing import Any
 from relearn.cli import jobs
 from relearn.cli.jobs import Job
 from relearn.runs import record
+from relearn.runs.node import parts
+from relearn.runs.record_file import LEFT_BEHIND, left_behind
 
 Record = dict[str, Any]
 ONE_MS = 1_000_000  # modification times count in ns
@@ -33,27 +41,52 @@ ONE_MS = 1_000_000  # modification times count in ns
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", nargs="?", type=Path, help="holds the records, at any depth; default: results/"
+        "folder",
+        nargs="*",
+        type=Path,
+        help="holds the records, at any depth; or the files home.*.part; default: results/",
     )
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
 
 
 def main(args: argparse.Namespace) -> int:
-    with jobs.workflow((), {"scale": args.scale} if args.scale else {}) as built:
+    with contextlib.ExitStack() as stack:
+        folder = None if not args.folder else _opened(args.folder, stack)
+        return take(folder, args.scale)
+
+
+def _opened(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
+    """The folder that was given, or one that holds what the parts hold."""
+    if len(given) == 1 and given[0].suffix != parts.SUFFIX:
+        return given[0]
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
+    parts.read(given, folder)
+    return folder
+
+
+def take(folder: Path | None, scale: str | None) -> int:
+    """Take the records below ``folder``, or look at those in results/."""
+    with jobs.workflow((), {"scale": scale} if scale else {}) as built:
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
-        coming = {} if args.folder is None else arrivals(args.folder, plan)
+        coming = {} if folder is None else arrivals(folder, plan)
         fitting, faults = survey(plan, coming)
         refuse([fault for path, fault in faults.items() if path in coming])
         for path, found in coming.items():
             place(found, Path(path).parent)
+        resumable = 0 if folder is None else place_unfinished(folder, plan, fitting)
         put_in_order([job for job in plan if job.record in fitting])
         for their, job in zip(theirs, plan):
             if job.record in fitting:
                 built.async_run(built.persistence.finished(their))
-    for fault in faults.values() if args.folder is None else ():
+    for fault in faults.values() if folder is None else ():
         print(f"left alone: {fault}", file=sys.stderr)
     here = len(fitting) - len(coming)
+    elsewhere = [f"{Path(path).parent}/{name}" for path in coming for name in left_behind(Path(path).parent)]
+    if elsewhere:
+        print(f"{len(elsewhere)} files stayed on the other machine, such as {elsewhere[0]}")
+    if resumable:
+        print(f"{resumable} unfinished runs go on from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
     return 0
 
@@ -76,7 +109,7 @@ def arrivals(folder: Path, plan: Sequence[Job]) -> dict[str, Record]:
         else:
             coming[path] = found
     refuse(faults)
-    if not coming:
+    if not coming and not any(folder.glob("results/*/work/*")):
         raise ValueError(f"{folder}: holds no record.json")
     return coming
 
@@ -150,7 +183,10 @@ def place(found: Record, target: Path) -> None:
     """
     source = Path(found["path"])
     target.mkdir(parents=True, exist_ok=True)
-    for name in (*found["outputs"], "record.json"):
+    elsewhere = left_behind(source)
+    came = [name for name in found["outputs"] if name not in elsewhere]
+    (target / LEFT_BEHIND).unlink(missing_ok=True)
+    for name in (*came, *([LEFT_BEHIND] if elsewhere else []), record.NAME):
         _copy(source / name, target / name)
     root = next((folder for folder in source.absolute().parents if folder.name == "runs"), None)
     ours = next((folder for folder in target.absolute().parents if folder.name == "runs"), None)
@@ -159,6 +195,24 @@ def place(found: Record, target: Path) -> None:
         if (root.parent / spool).is_file():
             (ours.parent / spool).parent.mkdir(exist_ok=True)
             _copy(root.parent / spool, ours.parent / spool)
+
+
+def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Record]) -> int:
+    """Copy spools and checkpoints of runs that the DAG asks and that have no record here; return of how many."""
+    found = 0
+    for job in plan:
+        if job.record is None or job.record in fitting or os.path.exists(job.record):
+            continue
+        root = Path(job.record).parents[-3]  # results/<scale>
+        kept = [path for path in (folder / root / "work" / job.run).rglob("*") if path.is_file()]
+        spool = folder / root / "spool" / f"{job.run}.jsonl"
+        if kept and spool.is_file():
+            found += 1
+            for path in (spool, *kept):
+                target = path.relative_to(folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _copy(path, target)
+    return found
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -174,7 +228,7 @@ def put_in_order(plan: Sequence[Job]) -> None:
     for job in plan:
         times = [os.stat(path).st_mtime_ns for path in job.inputs if os.path.exists(path)]
         newest = max(times, default=0)
-        for path in job.outputs:
+        for path in filter(os.path.exists, job.outputs):  # some may have stayed elsewhere
             if os.stat(path).st_mtime_ns < newest:
                 os.utime(path, ns=(newest + ONE_MS, newest + ONE_MS))
 

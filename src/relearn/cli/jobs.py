@@ -47,7 +47,7 @@ class Job:
     """One job of the DAG, as Snakemake would run it.
 
     ``record`` is the path of the record that it writes, None where it writes none (render); then ``study``
-    and all that only a run has are empty.
+    and all that only a run has are empty. ``mem_mb`` and ``gpu`` are what it asks of its machine.
     """
 
     rule: str
@@ -64,6 +64,8 @@ class Job:
     settings: dict[str, Any]
     code: str
     named_inputs: dict[str, tuple[str, ...]]
+    mem_mb: int = 0
+    gpu: int = 0
 
     @property
     def folder(self) -> str:
@@ -206,4 +208,11 @@ def job_of(job: Any) -> Job:
         settings=getattr(found, "settings", {}),
         code=str(getattr(job.params, "code", "")),
         named_inputs={name: tuple(paths) for name, *paths in getattr(found, "input", ()) if paths},
+        mem_mb=_number(job.resources, "mem_mb"),
+        gpu=_number(job.resources, "gpu"),
     )
+
+
+def _number(resources: Any, name: str) -> int:
+    value = resources.get(name, 0)
+    return value if isinstance(value, int) else 0

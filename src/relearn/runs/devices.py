@@ -1,8 +1,13 @@
-"""One free device for each job: a file lock per CUDA device.
+"""One free device for each job, or a slot of one: a file lock per CUDA device, and one per slot.
 
 Several jobs that start at once on a machine with several GPUs must not meet on the first one. ``acquire``
 takes an exclusive ``flock`` on a file that stands for a device and holds it while the job runs. The kernel
 drops the lock when the process ends, however it ends: a killed job leaves nothing behind to clean up.
+
+Small jobs leave most of a large GPU idle. With ``jobs_per_device`` above 1 (``--jobs-per-device``, or the variable
+``RELEARN_JOBS_PER_DEVICE``) so many of them share a device: each takes the device's file with a shared lock and a
+slot's file with an exclusive one, on the device with the fewest jobs. A job that wants a device alone waits until
+no other is on it, and may wait long where shared jobs keep coming.
 
 The files lie in a folder of the user's own on this machine, ``$XDG_RUNTIME_DIR/relearn`` or
 ``<temporary folder>/relearn-<uid>``. A lock is named after the physical device: the entry of
@@ -23,11 +28,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 
 ALLOWED = "auto, cpu, cuda or cuda:N"
+VARIABLE = "RELEARN_JOBS_PER_DEVICE"
+MOST_JOBS = 64  # on one device: each has a CUDA context of its own, about half a GiB
+
+
+def jobs_per_device() -> int:
+    """Return what ``RELEARN_JOBS_PER_DEVICE`` says, 1 where it is not set.
+
+    Raises:
+        ValueError: it is no whole number from 1 to 64.
+    """
+    text = os.environ.get(VARIABLE, "") or "1"
+    if not (text.isdecimal() and 1 <= int(text) <= MOST_JOBS):
+        raise ValueError(f"{VARIABLE}: found {text!r}, allowed are whole numbers from 1 to {MOST_JOBS}")
+    return int(text)
 
 
 def count_cuda() -> int:
@@ -46,6 +64,7 @@ def say(line: str) -> None:
 def acquire(
     device: str,
     *,
+    jobs: int = 1,
     count: Callable[[], int] = count_cuda,
     note: Callable[[str], None] = say,
     folder: Path | None = None,
@@ -56,6 +75,7 @@ def acquire(
     Args:
         device: ``cpu``; ``cuda``: any free CUDA device, waiting while all are taken; ``cuda:N``: that one;
             ``auto``: as ``cuda`` where there is a CUDA device, ``cpu`` with a note where there is none.
+        jobs: how many jobs may share a device, 1: this one wants it alone.
         count: how many CUDA devices there are; asked only where it matters.
         note: takes one line when the choice is not what a reader would expect.
         folder: where the lock files lie.
@@ -86,8 +106,8 @@ def acquire(
             f"--device {device}: torch sees {devices} CUDA devices, cuda:0 to cuda:{devices - 1}"
         )
     choices = range(devices) if index is None else [int(index)]
-    chosen, lock = _wait(choices, folder or lock_folder(), note, poll_s)
-    with lock:
+    chosen, locks = _wait(choices, jobs, folder or lock_folder(), note, poll_s)
+    with locks:
         yield f"cuda:{chosen}"
 
 
@@ -109,30 +129,35 @@ def lock_folder() -> Path:
 
 
 def _wait(
-    choices: Sequence[int], folder: Path, note: Callable[[str], None], poll_s: float
-) -> tuple[int, IO[bytes]]:
+    choices: Sequence[int], jobs: int, folder: Path, note: Callable[[str], None], poll_s: float
+) -> tuple[int, ExitStack]:
     told = False
     while True:
-        for index in choices:
-            lock = _try(folder / f"cuda-{_identity(index)}.lock")
-            if lock is not None:
-                return index, lock
+        for slot in range(jobs):  # the first slot of every device before the second of any
+            for index in choices:
+                locks = _try(folder / f"cuda-{_identity(index)}", slot if jobs > 1 else None)
+                if locks is not None:
+                    return index, locks
         if not told:
             names = ", ".join(f"cuda:{index}" for index in choices)
-            note(f"device: waiting, another job holds {names}")
+            note(f"device: waiting, {'other jobs hold' if jobs > 1 else 'another job holds'} {names}")
             told = True
         time.sleep(poll_s)
 
 
-def _try(path: Path) -> IO[bytes] | None:
-    """Return the open file that holds the lock, or None while another job has it."""
-    lock = path.open("ab")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+def _try(device: Path, slot: int | None) -> ExitStack | None:
+    """Return what holds the device (``slot`` None) or its slot, or None while other jobs have it."""
+    wanted = [(Path(f"{device}.lock"), fcntl.LOCK_EX if slot is None else fcntl.LOCK_SH)]
+    if slot is not None:
+        wanted.append((Path(f"{device}-slot{slot}.lock"), fcntl.LOCK_EX))
+    with ExitStack() as held:
+        for path, kind in wanted:
+            lock = held.enter_context(path.open("ab"))
+            try:
+                fcntl.flock(lock, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+        return held.pop_all()
 
 
 def _identity(index: int) -> str:

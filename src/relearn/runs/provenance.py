@@ -6,6 +6,7 @@ Nothing here names the host, the user or an absolute path.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import resource
@@ -17,6 +18,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import relearn
+
+PACKED = "packed.json"  # in the root of a pack, beside src/
 PACKAGES = ("relearn", "torch", "numpy", "timm", "scikit-learn")
 
 
@@ -28,10 +32,22 @@ def code(version: str, folder: Path | None = None) -> dict[str, Any]:
     the settings.
     """
     folder = folder or Path(__file__).resolve().parents[1]
+    packed = _packed(folder)
+    if packed:
+        return {"version": version, **packed, "packages": packages()}
     commit = _git(folder, "rev-parse", "HEAD")
     status = _git(folder, "status", "--porcelain", "--", ".") if commit else None
     dirty = None if status is None else bool(status)
     return {"version": version, "commit": commit or None, "dirty": dirty, "packages": packages()}
+
+
+def _packed(folder: Path) -> dict[str, Any] | None:
+    """Commit and dirty flag of the checkout that a copy of the package was packed from (`relearn pack`)."""
+    try:
+        found = json.loads((folder.parents[1] / PACKED).read_bytes())
+        return {"commit": found["commit"], "dirty": found["dirty"]}
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return None
 
 
 def packages() -> dict[str, str | None]:
@@ -48,7 +64,7 @@ def _installed(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return None
+        return relearn.__version__ if name == "relearn" else None
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -37,6 +37,7 @@ from relearn.runs.atomic_files import (
 )
 from relearn.runs.interrupt import Interrupted, install_signal_handlers
 from relearn.runs.record_file import (
+    LEFT_BEHIND,
     NAME,
     OUTCOMES,
     SCHEMA,
@@ -176,6 +177,7 @@ class Run:
             return
         try:
             (self.out / NAME).unlink(missing_ok=True)
+            (self.out / LEFT_BEHIND).unlink(missing_ok=True)
             sweep(self.out)
             probe(self.out)
             probe(self.work)

@@ -14,6 +14,8 @@ from relearn.runs.atomic_files import canonical, digest
 
 SCHEMA = 1
 NAME = "record.json"
+LEFT_BEHIND = "left_behind.json"
+"""Beside a record that another machine made: name and sha256 of the artefacts that stayed there."""
 OUTCOMES = ("ok", "diverged", "not_converged")
 FIELDS = (
     *("schema", "run", "study", "paper", "step", "labels", "scale", "seed", "settings", "inputs", "outputs"),
@@ -112,13 +114,24 @@ def trials(record: Record, name: str = "trials.csv") -> list[dict[str, Any]]:
     return [{key: _cell(value) for key, value in row.items()} for row in rows]
 
 
+def left_behind(folder: Path | str) -> dict[str, str]:
+    """Name and sha256 of a run's artefacts that stayed on the machine that made them; empty where it does not say so."""
+    try:
+        found = json.loads((Path(folder) / LEFT_BEHIND).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def verify_outputs(record: Record) -> list[str]:
-    """One line for each output that is missing or does not match its sha256."""
+    """One line for each output that is missing (and not left behind elsewhere) or does not match its sha256."""
     problems = []
+    elsewhere = left_behind(record["path"])
     for name, output in record["outputs"].items():
         file = Path(record["path"]) / name
         if not file.is_file():
-            problems.append(f"{file}: missing")
+            if elsewhere.get(name) != output["sha256"]:
+                problems.append(f"{file}: missing")
         elif digest(file) != output["sha256"]:
             problems.append(f"{file}: torn or edited, its bytes do not match the record's sha256")
     return problems

@@ -1,0 +1,232 @@
+"""relearn pack: what a machine with Python, torch and nothing else needs to run a part of the DAG, as a tar and parts of data.
+
+    relearn pack --scale medium --study poisoning --out pack.tar
+    # there, in an empty folder with pack.tar and pack.data.*.part:
+    tar -xf pack.tar && sh run.sh --minutes 9
+    # here, with what it wrote into home/:
+    relearn adopt home/*.part
+
+Packed are the jobs that are not done here, the source, the commit, and every file that these jobs read and none of them makes.
+Steps that need no torch prepare data: they run here first, because the other machine may have neither network nor mirror.
+Folders of RELEARN_MIRROR travel where a setting of a job names them. Checkpoints of unfinished runs travel too.
+
+The node needs Python 3.11, torch, torchvision, timm, transformers, tokenizers, safetensors, scikit-learn, scipy, pandas,
+filelock, tqdm and sacrebleu. docs/gpu.md walks through the whole path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from relearn.cli import adopt, jobs
+from relearn.cli.jobs import Job
+from relearn.runs import provenance, record
+from relearn.runs.node import jobs_file, parts
+from relearn.runs.node.jobs_file import NodeJob
+from relearn.studies.study import load
+
+MACHINE_WORDS = ("--device", "--precision", "--threads")
+SOURCE = Path(jobs.__file__).resolve().parents[2]  # src
+RUN = """\
+#!/bin/sh
+# Runs the jobs of this pack; `sh run.sh --help` lists the options. Start it as often as you like: what is done stays done.
+set -eu
+cd "$(dirname "$0")"
+export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
+[ ! -d mirror ] || export RELEARN_MIRROR="$PWD/mirror"
+exec "${PYTHON:-python3}" -m relearn.runs.node "$@"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument(
+        "--study", nargs="+", default=[], help="studies, or other targets of snakemake; default: all"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("pack.tar"), help="parts of data are written beside it"
+    )
+    parser.add_argument("--part-mib", type=int, default=40, help="largest size of a file")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Prepare the data, write the pack, and print what it holds."""
+    if args.part_mib < 4:
+        raise ValueError(f"--part-mib: found {args.part_mib}, allowed is 4 or more")
+    plan = [job for job in jobs.plan(args.study, {"scale": args.scale} if args.scale else {}) if job.record]
+    left = to_do(plan)
+    prepare([job for job in left if not needs_torch(job)])
+    left = to_do(plan)
+    if not left:
+        raise ValueError("nothing to pack: every run of these targets is done here")
+    if here := [job.folder for job in left if not needs_torch(job)]:
+        raise ValueError(f"{here[0]}: not done here although its step ran; see its log")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    written, files = write(args.out, left, args.part_mib * parts.MIB)
+    steps = sorted({f"{job.study} {job.step}" for job in left})
+    print(
+        f"{len(left)} jobs of {len(steps)} steps ({len(plan) - len(left)} are done here), {files} files of data"
+    )
+    for path in written:
+        print(f"{path}  {path.stat().st_size / parts.MIB:.1f} MiB")
+    print(f"there: tar -xf {args.out.name} && sh run.sh --minutes 9; here: relearn adopt home/*.part")
+    return 0
+
+
+def needs_torch(job: Job) -> bool:
+    """Whether a job computes; the others prepare data."""
+    return bool(import_module(load(job.study).steps[job.step]).NEEDS_TORCH)
+
+
+def to_do(plan: Sequence[Job]) -> list[Job]:
+    """The jobs without a fitting record, and those whose files stayed elsewhere and are needed again."""
+    fitting, _ = adopt.survey(plan, {})
+    left = {job.record for job in plan if job.record not in fitting}
+    makers = {path: job for job in plan for path in job.outputs}
+    for job in reversed(plan):
+        if job.record in left:
+            left |= {
+                makers[path].record for path in job.inputs if path in makers and not os.path.exists(path)
+            }
+    return [job for job in plan if job.record in left]
+
+
+def prepare(left: Iterable[Job]) -> None:
+    """Run jobs here, one after the other.
+
+    Raises:
+        ValueError: one failed; its error is on the terminal.
+    """
+    for job in left:
+        print(f"here: {job.folder}", file=sys.stderr)
+        Path(job.folder).mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "relearn", *words_of(job)]
+        command += ["--device", "cpu", "--out", job.folder, "--log", job.logs[0]]
+        if subprocess.run(command, check=False).returncode:
+            raise ValueError(f"{job.folder}: failed, so that the jobs that read it cannot be packed")
+
+
+def words_of(job: Job) -> list[str]:
+    """The words behind ``relearn``, less those that depend on the machine."""
+    words = jobs.shlex.split(job.command)[1:]
+    words = words[: words.index("--out")]
+    for word in MACHINE_WORDS:
+        at = words.index(word)
+        del words[at : at + 2]
+    return words
+
+
+def node_job(job: Job) -> NodeJob:
+    """A job as jobs.json has it."""
+    assert job.record is not None
+    return NodeJob(
+        run=job.run,
+        code=job.code,
+        study=job.study,
+        step=job.step,
+        words=tuple(words_of(job)),
+        record=job.record,
+        inputs=job.inputs,
+        outputs=tuple(path for path in job.outputs if path != job.record),
+        log=job.logs[0],
+        mem_mb=job.mem_mb,
+        gpu=job.gpu,
+    )
+
+
+def write(out: Path, left: Sequence[Job], limit: int) -> tuple[list[Path], int]:
+    """Write the tar and, where the data does not fit into it, its parts; return the files and how many files of data."""
+    count = 0
+    with parts.Writer(out.parent, f"{out.stem}.data", limit) as writer:
+        for name, path in data(left):
+            content = path.read_bytes()
+            if path.suffix == ".safetensors" and path.name == "data.safetensors":
+                from relearn.runs.node.pixels import shrunk
+
+                name, content = name + parts.PIXELS, shrunk(content)
+            writer.add(name, content)
+            count += 1
+    found = writer.paths if count else []
+    for path in writer.paths[len(found) :]:
+        path.unlink()
+    inside = len(found) == 1 and found[0].stat().st_size < limit - 4 * parts.MIB  # the source takes two
+    with tarfile.open(out, "w:gz") as tar:
+        add = _adder(tar)
+        add("run.sh", RUN.encode(), 0o755)
+        add(jobs_file.NAME, jobs_file.text(map(node_job, left)).encode())
+        code = provenance.code("")
+        add(provenance.PACKED, json.dumps({"commit": code["commit"], "dirty": code["dirty"]}).encode())
+        for path in sorted(SOURCE.joinpath("relearn").rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                add(f"src/{path.relative_to(SOURCE).as_posix()}", path.read_bytes())
+        if inside:
+            tar.add(found[0], found[0].name)
+    if inside:
+        found[0].unlink()
+    return [out, *(() if inside else found)], count
+
+
+def _adder(tar: tarfile.TarFile) -> Any:
+    def add(name: str, content: bytes, mode: int = 0o644) -> None:
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = len(content), mode
+        tar.addfile(member, io.BytesIO(content))
+
+    return add
+
+
+def data(left: Sequence[Job]) -> Iterator[tuple[str, Path]]:
+    """Name in the pack and path of each file that travels."""
+    made = {path for job in left for path in job.outputs}
+    needed = sorted({path for job in left for path in job.inputs} - made)
+    for path in needed:
+        yield path, Path(path)
+    for folder in sorted({Path(path).parent for path in needed}):
+        if (folder / record.NAME).is_file():
+            yield (folder / record.NAME).as_posix(), folder / record.NAME
+    for job in left:
+        root = Path(*Path(job.folder).parts[:2])
+        spool = root / "spool" / f"{job.run}.jsonl"
+        kept = sorted(path for path in (root / "work" / job.run).rglob("*") if path.is_file())
+        for one in [spool, *kept] if kept and spool.is_file() else ():
+            yield one.as_posix(), one
+    mirror = os.environ.get("RELEARN_MIRROR")
+    for folder in mirror_folders(left, Path(mirror)) if mirror else ():
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                yield f"mirror/{file.relative_to(str(mirror)).as_posix()}", file
+
+
+def mirror_folders(left: Iterable[Job], mirror: Path) -> list[Path]:
+    """The folders of RELEARN_MIRROR that a setting names, by name, by the set it replaces, or as a task of GLUE or of choices."""
+    from relearn.data.text_tasks import CHOICES, GLUE
+
+    named = set(_texts([job.settings for job in left]))
+    named |= {CHOICES[name][0] for name in named & set(CHOICES)} | ({"glue"} if named & set(GLUE) else set())
+    return [
+        folder
+        for folder in sorted(mirror.iterdir())
+        if folder.is_dir() and (folder.name in named or folder.name.removesuffix("_ood") in named)
+    ]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield key
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)

@@ -1,0 +1,23 @@
+"""``python -m relearn.runs.node``, which run.sh of a pack calls: unpack the data once, then run the jobs."""
+
+import sys
+from pathlib import Path
+
+from relearn.runs.node import driver, parts
+
+PARTS, UNPACKED = "*.data.*.part", Path("data.unpacked")
+
+
+def main() -> int:
+    """Unpack the parts of data into the current folder, unless that is done, and call the driver."""
+    if not UNPACKED.exists() and (found := sorted(Path().glob(PARTS))):
+        print(f"{len(parts.read(found, Path()))} files of data", file=sys.stderr)
+        UNPACKED.touch()
+    return driver.main()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ValueError as error:
+        sys.exit(f"run.sh: {error}")

@@ -1,0 +1,230 @@
+"""The driver of a pack: runs its jobs in the order of the DAG on a machine that has Python and torch, and no Snakemake.
+
+``sh run.sh --minutes 9`` calls it. It goes on where it stopped: a job is done whose record has today's run id and code and
+was made from the inputs that lie here. A failed job stops only those that need it. At the time limit no job starts, those
+that run get SIGTERM, stop at their next safe point and leave a checkpoint, and what there is goes into ``home/``.
+
+Exit status: 0 when everything is done, 1 when a job failed, 3 when time ran out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relearn.runs.node import home, jobs_file, summary
+from relearn.runs.node.jobs_file import NodeJob
+from relearn.runs.node.machine import Machine, cores, cuda_memory_mb
+
+DONE, FAILED, OUT_OF_TIME = 0, 1, 3
+POLL_S = 0.05
+WORTH_A_SERVER = 6  # jobs: a warm server costs as much as the start of two
+STOPPED = (130, 143, -signal.SIGTERM, -signal.SIGINT)
+
+
+@dataclass
+class Driver:
+    """Runs jobs until none is left, or until its time is over.
+
+    Args:
+        jobs: in the order of the DAG.
+        machine: how many at once.
+        words: further words of every command line: device, precision, compile.
+        deadline: of starting jobs, on the monotonic clock; those that run are told to stop then.
+        grace_s: seconds from there to SIGKILL.
+        program: what runs a job, before its words.
+
+    Attributes:
+        failed: run id of each failed job, and its last line.
+        stopped: run ids of those that the time limit has stopped.
+    """
+
+    jobs: Sequence[NodeJob]
+    machine: Machine
+    words: Sequence[str] = ()
+    deadline: float = float("inf")
+    grace_s: float = 25.0
+    program: Sequence[str] = (sys.executable, "-m", "relearn")
+    failed: dict[str, str] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
+    walls: dict[str, float] = field(default_factory=dict)
+    _running: dict[subprocess.Popen[bytes], tuple[NodeJob, float]] = field(default_factory=dict)
+    _told: bool = False
+
+    def run(self) -> None:
+        """Run what is to do."""
+        done, left = jobs_file.todo(self.jobs)
+        heights = _heights(self.jobs)
+        makers = {path: job.run for job in self.jobs for path in (*job.outputs, job.record)}
+        waiting = {job.run: {makers[path] for path in job.inputs if path in makers} for job in left}
+        for job in done:
+            self._forget(waiting, job)
+        by_run = {job.run: job for job in left}
+        say(f"{len(self.jobs)} jobs, {len(done)} done, {len(left)} to do")
+        while waiting or self._running:
+            over = time.monotonic() >= self.deadline
+            ready = [] if over else [by_run[run] for run, needs in waiting.items() if not needs]
+            for job in sorted(ready, key=lambda one: -heights[one.run]):
+                if self.machine.room_for(job, [one for one, _ in self._running.values()]):
+                    del waiting[job.run]
+                    self._start(job)
+            if over:
+                self._stop()
+            if not self._running and (over or not ready):
+                break
+            for job, ok in self._ended():
+                if ok:
+                    self._forget(waiting, job)
+            time.sleep(POLL_S)
+
+    def _forget(self, waiting: dict[str, set[str]], job: NodeJob) -> None:
+        for needs in waiting.values():
+            needs.discard(job.run)
+
+    def _start(self, job: NodeJob) -> None:
+        for place in (job.folder, Path(job.log).parent):
+            place.mkdir(parents=True, exist_ok=True)
+        words = [*job.words, *self.words, "--out", str(job.folder), "--log", job.log]
+        command = [*self.program, *words]
+        with Path(f"{job.log}.err").open("wb") as errors:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+            )
+        self._running[process] = (job, time.monotonic())
+
+    def _ended(self) -> Iterator[tuple[NodeJob, bool]]:
+        for process in list(self._running):
+            status = process.poll()
+            if status is None:
+                continue
+            job, began = self._running.pop(process)
+            self.walls[job.run] = time.monotonic() - began
+            errors = Path(f"{job.log}.err")
+            ok = status == 0 and job.found() is not None
+            if not ok and (self._told and (status in STOPPED or status == -signal.SIGKILL)):
+                self.stopped.add(job.run)
+            elif not ok:
+                lines = errors.read_text(errors="replace").strip().splitlines() or [f"status {status}"]
+                self.failed[job.run] = lines[-1]
+                say(f"FAILED {job.label}: {lines[-1]}")
+            errors.unlink(missing_ok=True)
+            if ok:
+                say(f"done {job.label} in {self.walls[job.run]:.0f} s")
+            yield job, ok
+
+    def _stop(self) -> None:
+        """Ask the jobs that run to stop; after the grace period they are killed: their last checkpoint stays."""
+        if self._running and not self._told:
+            say(f"time is over: {len(self._running)} jobs stop at their next safe point")
+            for process in self._running:
+                process.terminate()
+            self._told = True
+        if time.monotonic() >= self.deadline + self.grace_s:
+            for process in self._running:
+                process.kill()
+
+
+def _heights(jobs: Sequence[NodeJob]) -> dict[str, int]:
+    """How many jobs the longest chain behind each has: long chains start first."""
+    readers: dict[str, list[str]] = {}
+    for job in jobs:
+        for path in job.inputs:
+            readers.setdefault(path, []).append(job.run)
+    heights: dict[str, int] = {}
+    for job in reversed(jobs):
+        behind = [heights[run] for path in (*job.outputs, job.record) for run in readers.get(path, ())]
+        heights[job.run] = 1 + max(behind, default=0)
+    return heights
+
+
+@contextlib.contextmanager
+def warm(jobs: int, log: Path) -> Iterator[None]:
+    """Context in which jobs start from a process that has imported torch, where that pays."""
+    if jobs < WORTH_A_SERVER or os.environ.get("RELEARN_WARM") or not sys.platform.startswith("linux"):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="relearn-") as folder, log.open("ab") as file:
+        socket = f"{folder}/warm.sock"
+        words = [sys.executable, "-m", "relearn", "warm", "--socket", socket]
+        server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        os.environ["RELEARN_WARM"] = socket
+        try:
+            yield
+        finally:
+            del os.environ["RELEARN_WARM"]
+            server.terminate()
+            server.wait()
+
+
+def say(line: str) -> None:
+    """One line on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of run.sh."""
+    found = argparse.ArgumentParser(prog="run.sh", description="run the jobs of this pack")
+    found.add_argument(
+        "--minutes", type=float, help="stop cleanly after so many, results written (default: none)"
+    )
+    found.add_argument("--jobs", type=int, default=cores(), help="jobs at once (default: one a core)")
+    found.add_argument("--jobs-per-device", type=int, default=8, help="jobs at once on one CUDA device")
+    found.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
+    found.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
+    found.add_argument(
+        "--compile", default="off", help="off, or a mode of torch.compile such as reduce-overhead"
+    )
+    found.add_argument("--threads", type=int, default=1, help="CPU threads of a job")
+    found.add_argument("--only", nargs="+", metavar="STEP", help="only jobs of these steps")
+    found.add_argument("--weights", default="fit", choices=home.WEIGHTS, help="bring none home, or what fits")
+    found.add_argument("--home", type=Path, default=Path("home"), help="folder of what comes home")
+    found.add_argument(
+        "--grace", type=float, default=25.0, help="seconds from SIGTERM to SIGKILL at the limit"
+    )
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the jobs of jobs.json in the current folder."""
+    began = time.monotonic()
+    args = parser().parse_args(argv)
+    jobs = jobs_file.read(Path(jobs_file.NAME))
+    if args.only:
+        jobs = [job for job in jobs if job.step in args.only]
+    os.environ["RELEARN_JOBS_PER_DEVICE"] = str(args.jobs_per_device)
+    memory = () if args.device == "cpu" else cuda_memory_mb()
+    words = ["--device", args.device, "--precision", args.precision]
+    words += ["--compile", args.compile, "--threads", str(args.threads)]
+    # At the limit: the grace period of the jobs, and some seconds for what comes home.
+    seconds = float("inf") if args.minutes is None else max(args.minutes * 60 - args.grace - 15, 1)
+    driver = Driver(
+        jobs, Machine(args.jobs, args.jobs_per_device, memory), words, began + seconds, grace_s=args.grace
+    )
+    signal.signal(signal.SIGTERM, lambda *_: _now(driver))
+    signal.signal(signal.SIGINT, lambda *_: _now(driver))
+    with warm(len(jobs), Path("warm.log")):
+        driver.run()
+    done, left = jobs_file.todo(jobs)
+    written = summary.write(jobs, done, driver.failed, driver.stopped, time.monotonic() - began, memory)
+    parts, behind = home.bring(done, left, args.home, more=[written], weights=args.weights)
+    print(summary.text(written))
+    size = sum(path.stat().st_size for path in parts) / 2**20
+    print(f"{args.home}: {len(parts)} files, {size:.1f} MiB; take them to `relearn adopt`")
+    if behind:
+        print(f"{len(behind)} files of weights or checkpoints stay here, such as {behind[0]}")
+    if driver.failed:
+        return FAILED
+    return OUT_OF_TIME if left else DONE
+
+
+def _now(driver: Driver) -> None:
+    driver.deadline = min(driver.deadline, time.monotonic())

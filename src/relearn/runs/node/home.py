@@ -1,0 +1,108 @@
+"""What comes home from another machine: records and numbers first, then weights and checkpoints as far as there is room.
+
+Files that have no room stay behind; their run says so in ``left_behind.json`` beside its record, with the sha256 of each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from relearn.runs import record
+from relearn.runs.atomic_files import digest
+from relearn.runs.node.jobs_file import NodeJob
+from relearn.runs.node.parts import MIB, Writer
+from relearn.runs.record_file import LEFT_BEHIND
+
+STEM = "home"
+MOST, LIMIT = 8, 16 * MIB
+WEIGHTS = ("none", "fit")
+NUMBERS = (".json", ".jsonl", ".csv", ".log", ".txt")
+
+
+def bring(
+    jobs: Sequence[NodeJob],
+    left: Sequence[NodeJob],
+    folder: Path,
+    *,
+    more: Iterable[Path] = (),
+    weights: str = "fit",
+    most: int = MOST,
+    limit: int = LIMIT,
+) -> tuple[list[Path], list[str]]:
+    """Write ``home.0.part`` … and return these files and the names of what stayed behind.
+
+    Args:
+        jobs: the finished jobs; their records, numbers and, with room, weights come along.
+        left: the others; with room, what lets them go on comes along.
+        folder: where the parts are written.
+        more: further small files, such as the summary.
+        weights: ``none`` leaves every other file than numbers behind, ``fit`` those without room.
+        most, limit: number of parts and bytes of a part.
+
+    Raises:
+        ValueError: not even records and numbers have room; one line.
+    """
+    heavy = sorted(_artefacts(jobs), key=lambda path: path.stat().st_size)
+    behind: list[str] = []
+    with Writer(folder, STEM, limit, most) as writer:
+        # what is sure to come first: at the end of the room it is the weights that are cut
+        for path in [*more, *_numbers(jobs)]:
+            if not writer.add(path.as_posix(), path.read_bytes()):
+                raise ValueError(
+                    f"{path}: no room for it in {most} files of {limit // MIB} MiB; bring fewer studies home at once"
+                )
+        kept = []
+        for path in heavy:
+            if weights == "fit" and writer.add(path.as_posix(), path.read_bytes()):
+                kept.append(path)
+        for path in _unfinished(left) if weights == "fit" else ():
+            if not writer.add(path.as_posix(), path.read_bytes()):
+                behind.append(path.as_posix())
+        gone = sorted(set(heavy) - set(kept))
+        for run, files in _by_folder(gone).items():
+            text = json.dumps({file.name: digest(file) for file in files}, indent=1)
+            if not writer.add((run / LEFT_BEHIND).as_posix(), text.encode()):
+                raise ValueError(f"{run}: no room to say what stayed behind in {most} files")
+    return writer.paths, [*map(Path.as_posix, gone), *behind]
+
+
+def _numbers(jobs: Iterable[NodeJob]) -> Iterator[Path]:
+    for job in jobs:
+        yield Path(job.record)
+        yield from (path for path in _outputs(job) if path.suffix in NUMBERS)
+        root = _root(job)
+        for path in (root / "spool" / f"{job.run}.jsonl", Path(job.log)):
+            if path.is_file():
+                yield path
+
+
+def _artefacts(jobs: Iterable[NodeJob]) -> list[Path]:
+    return [path for job in jobs for path in _outputs(job) if path.suffix not in NUMBERS]
+
+
+def _outputs(job: NodeJob) -> list[Path]:
+    """The artefacts that the record names, those that other jobs read among them."""
+    return [job.folder / name for name in record.read(job.record)["outputs"]]
+
+
+def _unfinished(jobs: Iterable[NodeJob]) -> Iterator[Path]:
+    """Logs, spools and checkpoints of runs that have begun."""
+    for job in jobs:
+        root = _root(job)
+        spool = root / "spool" / f"{job.run}.jsonl"
+        if spool.is_file():
+            yield from (path for path in (Path(job.log), spool) if path.is_file())
+            yield from sorted(path for path in (root / "work" / job.run).rglob("*") if path.is_file())
+
+
+def _root(job: NodeJob) -> Path:
+    return next(parent.parent for parent in Path(job.record).parents if parent.name == "runs")
+
+
+def _by_folder(paths: Iterable[Path]) -> dict[Path, list[Path]]:
+    found: dict[Path, list[Path]] = {}
+    for path in paths:
+        found.setdefault(path.parent, []).append(path)
+    return found

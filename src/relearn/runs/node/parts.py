@@ -1,0 +1,191 @@
+"""Many files as one compressed stream, cut into numbered parts of bounded size: ``<stem>.0.part``, ``<stem>.1.part`` …
+
+All parts together are a gzipped tar: ``cat <stem>.?.part | tar -xz`` opens them as well. Only the members whose name ends in
+``.~px`` need :mod:`relearn.runs.node.pixels`: their images are residuals.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+
+MIB = 2**20
+SUFFIX = ".part"
+PIXELS = ".~px"
+MEMBER = 2048  # bytes that tar adds to a member: header, long name, padding
+END = 32768  # of tar, of gzip, and what zlib adds to bytes that it cannot compress
+PART = re.compile(r"(.+)\.(\d+)\.part")
+
+
+class Cut(io.RawIOBase):
+    """A stream into files of at most ``limit`` bytes."""
+
+    def __init__(self, folder: Path, stem: str, limit: int) -> None:
+        self.folder, self.stem, self.limit = folder, stem, limit
+        self.paths: list[Path] = []
+        self.written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        data = memoryview(data)
+        taken = len(data)
+        while data:
+            room = self.limit - self.written % self.limit
+            if room == self.limit:
+                self.paths.append(self.folder / f"{self.stem}.{len(self.paths)}.part")
+                self.paths[-1].unlink(missing_ok=True)
+            with self.paths[-1].open("ab") as file:
+                file.write(data[:room])
+            self.written += len(data[:room])
+            data = data[room:]
+        return taken
+
+
+class Writer:
+    """Write files into parts; a context manager.
+
+    Args:
+        folder: where the parts are written; it is made if need be, and parts of the same stem in it are replaced.
+        stem: of their names.
+        limit: bytes of a part.
+        most: number of parts; :meth:`add` then refuses what does not fit.
+    """
+
+    def __init__(self, folder: Path, stem: str, limit: int, most: int | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob(f"{stem}.*.part"):
+            old.unlink()
+        self.cut = Cut(folder, stem, limit)
+        self.total = None if most is None else most * limit - END
+        self._buffer = io.BufferedWriter(self.cut, MIB)  # type: ignore[type-var]
+        self._zipped = gzip.GzipFile("", "wb", 6, self._buffer, mtime=0)
+        self._tar = tarfile.open(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._bound = 0  # of the bytes that all files so far can need
+
+    @property
+    def paths(self) -> list[Path]:
+        return self.cut.paths
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tar.close()
+        self._zipped.close()
+        self._buffer.flush()
+
+    def add(self, name: str, content: bytes) -> bool:
+        """Append a file, unless there is no room for it; return whether there was."""
+        needed = len(content) + len(content) // 1000 + MEMBER
+        if self.total is not None and self._bound + needed > self.total:
+            self._zipped.flush()  # what is compressed already may leave more room than was reckoned with
+            self._buffer.flush()
+            self._bound = self.cut.written
+            if self._bound + needed > self.total:
+                return False
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        self._tar.addfile(member, io.BytesIO(content))
+        self._bound += needed
+        return True
+
+
+def read(paths: Iterable[Path], folder: Path) -> list[Path]:
+    """Unpack parts (in any order) below ``folder`` and return the files, each written anew in one rename.
+
+    Raises:
+        ValueError: a part is missing, torn or of another set, or a member would leave the folder; one line.
+    """
+    from relearn.runs.atomic_files import write
+
+    ordered = in_order(paths)
+    found = []
+    stream = io.BufferedReader(_Joined(ordered))
+    try:
+        with tarfile.open(fileobj=stream, mode="r|gz") as tar:
+            for member in tar:
+                file = tar.extractfile(member) if member.isfile() else None
+                if file is None or not _inside(member.name):
+                    raise ValueError(
+                        f"{ordered[0]}: holds {member.name}, allowed: plain files below its folder"
+                    )
+                content, name = file.read(), member.name
+                if len(content) != member.size:
+                    raise EOFError
+                if name.endswith(PIXELS):
+                    from relearn.runs.node.pixels import restored
+
+                    content, name = restored(content), name.removesuffix(PIXELS)
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(path, content)
+                found.append(path)
+        while stream.read(MIB):  # the end of the stream has its checksum
+            pass
+    except (EOFError, tarfile.TarError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(
+            f"{ordered[-1]}: torn, or a part behind it is missing ({len(ordered)} parts given; {error})"
+        ) from None
+    return found
+
+
+def in_order(paths: Iterable[Path]) -> Sequence[Path]:
+    """Parts by their number.
+
+    Raises:
+        ValueError: not the parts 0, 1, … of one stem; one line.
+    """
+    numbered: dict[int, Path] = {}
+    stems = set()
+    for path in paths:
+        match = PART.fullmatch(path.name)
+        if match is None:
+            raise ValueError(f"{path}: found another name, allowed: <stem>.<number>.part")
+        stems.add(match[1])
+        numbered[int(match[2])] = path
+    if len(stems) != 1:
+        raise ValueError(
+            f"parts: found those of {', '.join(sorted(stems)) or 'nothing'}, allowed: of one stem"
+        )
+    missing = sorted(set(range(max(numbered) + 1)) - set(numbered))
+    if missing:
+        raise ValueError(f"{stems.pop()}.{missing[0]}.part: missing, {len(numbered)} other parts are here")
+    return [numbered[number] for number in sorted(numbered)]
+
+
+class _Joined(io.RawIOBase):
+    """The bytes of several files, one after the other."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._left = list(paths)
+        self._file: io.FileIO | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while True:
+            if self._file is None:
+                if not self._left:
+                    return 0
+                self._file = io.FileIO(self._left.pop(0))
+            count = self._file.readinto(buffer)
+            if count:
+                return count
+            self._file.close()
+            self._file = None
+
+
+def _inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and bool(path.parts)
