@@ -407,7 +407,10 @@ def test_many_points_are_imported_each_once() -> None:
         run.finish({})
     tracking.import_spool(ROOT)
     (one,) = stored()
-    assert curve(one) == [(step, step / 7) for step in range(1000)] and len(one.data.params) == 250
+    assert (
+        curve(one) == [(step, step / 7) for step in range(1000)]
+        and len(one.data.params) == 250 + len(LABELS) + 1
+    )
     assert rows("metrics") == 2000 + 3
 
 
@@ -460,6 +463,7 @@ warnings.simplefilter("ignore")
 from pathlib import Path
 sys.path.insert(0, os.environ["TESTS"])
 import test_importer
+from relearn.tracking import connection
 from relearn.tracking import importer as tracking
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
