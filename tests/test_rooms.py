@@ -90,10 +90,11 @@ SHARED_METHODS = {
     )
 }
 
+IMPORT_MLFLOW = ("relearn.tracking.connection", "relearn.tracking.importer")
 # Costly, or absent on a machine with a GPU and no network: imported at top level only where they are the
 # purpose, by the modules that begin so; () = by nobody.
 TOP_LEVEL: dict[str, tuple[str, ...]] = {
-    "mlflow": ("relearn.tracking.importer",),
+    "mlflow": IMPORT_MLFLOW,
     "pandas": ("relearn.report",),
     "seaborn": ("relearn.report", "relearn.studies."),
     "matplotlib": ("relearn.report", "relearn.studies."),
@@ -107,7 +108,7 @@ TOP_LEVEL: dict[str, tuple[str, ...]] = {
     "snakemake": (),
     "dvc": (),
 }
-ANYWHERE = {"mlflow": ("relearn.tracking.importer",)}  # not even inside a function of another file
+ANYWHERE = {"mlflow": IMPORT_MLFLOW}  # not even inside a function of another file
 FORBIDDEN_NAMES = {"utils", "util", "common", "core", "config", "helpers", "misc"}
 LINES = 400
 

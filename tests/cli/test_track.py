@@ -16,7 +16,7 @@ import pytest
 from relearn import cli
 from relearn.cli import track
 from relearn.runs import provenance, record
-from relearn.studies import STUDIES
+from relearn.studies.study import all_studies
 
 
 @pytest.fixture(autouse=True)
@@ -69,20 +69,21 @@ def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytes
     pytest.importorskip("mlflow")
     from relearn.tracking import importer as tracking
 
-    def note(root: Any, uri: Any, *, stop: Any, artefacts: Any, interval_s: float) -> tracking.Summary:
-        asked.append((root, uri, stop(), artefacts, interval_s))
+    def note(root: Any, uri: Any, *, stop: Any, used_by: Any, interval_s: float) -> tracking.Summary:
+        asked.append((root, uri, stop(), type(used_by).__name__, interval_s))
         return tracking.Summary(created=1, problems=["one line"])
 
     monkeypatch.setattr(tracking, "follow", note)
     words = ("--follow", "--stop-file", "stop", "--uri", "sqlite:///x.db")
     assert track.main(parsed(*words)) == 0
-    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, track.load_artefacts(), 2.0)]
+    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, "UsedBy", 2.0)]
 
 
-def test_the_artefacts_are_those_of_all_studies() -> None:
-    found = track.load_artefacts()
-    assert found and all("where" in artefact for artefact in found.values())
-    assert {where["study"] for one in found.values() for where in one["where"]} == set(STUDIES)
+def test_every_study_says_what_it_is_about_and_how_its_runs_are_found() -> None:
+    known = track.used_by()
+    for study in all_studies():
+        said = known.about(study.name)
+        assert study.title in said and study.source in said and "tags.cell LIKE '%" in said
 
 
 def test_a_folder_that_does_not_exist_is_named(

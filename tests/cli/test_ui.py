@@ -91,7 +91,8 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with record.Run("results/mini/runs/a", **what, settings={}) as run:
         run.finish({"a_frac": 0.5}, trials=(["target"], [[1]]))
     tracking.import_spool("results/mini")
-    tracking._release(tracking.store_uri())
+    connection = pytest.importorskip("relearn.tracking.connection")
+    connection.release(tracking.store_uri())
     monkeypatch.chdir(tmp_path)
     shutil.move(before, after)
     monkeypatch.chdir(after)
@@ -131,7 +132,7 @@ def test_a_moved_folder_still_lists_and_serves_its_artifacts(moved: Path) -> Non
                 assert time.monotonic() < deadline and server.poll() is None, Path("server.log").read_text()
                 time.sleep(0.2)
         listed = json.loads(ask(port, "api/2.0/mlflow/experiments/search", {"max_results": 10}))
-        (experiment,) = [one for one in listed["experiments"] if one["name"] == "p s (mini)"]
+        (experiment,) = [one for one in listed["experiments"] if one["name"] == "s (mini), p"]
         found = json.loads(
             ask(port, "api/2.0/mlflow/runs/search", {"experiment_ids": [experiment["experiment_id"]]})
         )
@@ -151,18 +152,18 @@ def test_a_moved_folder_still_lists_and_serves_its_artifacts(moved: Path) -> Non
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_moved_folder_is_resolved_from_where_it_lies(moved: Path) -> None:
     """Without a server: what the store says, below the folder that `relearn ui` would serve, is the file itself."""
-    from relearn.tracking import importer as tracking
+    from relearn.tracking import connection
     from relearn.tracking.store import artifact_folder, store_uri
 
-    client = tracking.MlflowClient(store_uri())
-    experiment = client.get_experiment_by_name("p s (mini)")
+    client = connection.MlflowClient(store_uri())
+    experiment = client.get_experiment_by_name("s (mini), p")
     (run,) = client.search_runs([experiment.experiment_id])
     folder = artifact_folder(store_uri())
     assert folder == moved / "mlartifacts"
     assert str(folder) in ui.server_command(store_uri(), str(folder), "127.0.0.1", 5000)
     place = folder / run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
     assert (place / "record.json").read_bytes() == (moved / "results/mini/runs/a/record.json").read_bytes()
-    tracking._release(store_uri())
+    connection.release(store_uri())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -178,13 +179,13 @@ def test_the_runs_of_each_study_have_an_address(
 
     monkeypatch.setattr(ui.subprocess, "run", run)
     assert cli.main(["ui"]) == 0
-    from relearn.tracking import importer as tracking
+    from relearn.tracking import connection
     from relearn.tracking.store import store_uri
 
-    number = tracking.MlflowClient(store_uri()).get_experiment_by_name("p s (mini)").experiment_id
-    tracking._release(store_uri())
+    number = connection.MlflowClient(store_uri()).get_experiment_by_name("s (mini), p").experiment_id
+    connection.release(store_uri())
     (command,) = served
     address = f"http://127.0.0.1:{command[command.index('--port') + 1]}"
     said = capsys.readouterr().out.splitlines()
     assert said[1].startswith(f"relearn ui: {address} ") and '"Model training"' in said[1]
-    assert said[2:] == [f"  p s (mini): {address}/#/experiments/{number}/runs?workflowType=machine_learning"]
+    assert said[2:] == [f"  s (mini), p: {address}/#/experiments/{number}/runs?workflowType=machine_learning"]

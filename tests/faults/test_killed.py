@@ -123,7 +123,7 @@ def test_a_killed_attack_is_one_run_in_mlflow_with_each_step_once(desk: Any, ref
     assert desk.outputs("craft") == reference.outputs("craft")
     assert redone(desk) <= EVERY and steps(desk)[1][0] == EVERY + 1
     with closing(sqlite3.connect(desk.root / "mlflow.db")) as store:
-        asked = "SELECT status FROM runs WHERE name LIKE 'craft%' AND lifecycle_stage = 'active'"
+        asked = "SELECT status FROM runs WHERE name LIKE '%craft' AND lifecycle_stage = 'active'"
         assert store.execute(asked).fetchall() == [("FINISHED",)]
         asked = "SELECT step FROM metrics WHERE key = 'loss_sum' ORDER BY step"
         assert [step for (step,) in store.execute(asked)] == list(range(1, 141))

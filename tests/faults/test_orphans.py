@@ -128,7 +128,10 @@ def test_a_follower_ends_within_an_import_and_the_next_one_brings_the_rest(
     one = engine(*COMMANDS["importer"])
 
     def imported() -> list[str]:
-        asked = "SELECT value FROM tags JOIN runs USING (run_uuid) WHERE key = 'relearn.run' AND lifecycle_stage = 'active'"
+        asked = (
+            "SELECT value FROM tags JOIN runs USING (run_uuid)"
+            " WHERE key = 'mlflow.relearn.run' AND value NOT LIKE '% %' AND lifecycle_stage = 'active'"
+        )
         if not Path("mlflow.db").exists():
             return []
         with closing(sqlite3.connect("mlflow.db")) as store:

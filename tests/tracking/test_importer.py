@@ -22,24 +22,39 @@ from typing import Any
 
 import pytest
 
+from relearn.report.used_by import Use
 from relearn.runs import provenance, record, spool
-from relearn.tracking.run_view import called, flat, shows
+from relearn.tracking.names import PREFIX
+from relearn.tracking.run_view import flat
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # MLflow's own imports
+    from relearn.tracking import connection
     from relearn.tracking import importer as tracking
     from relearn.tracking.store import TrackingError, put_aside, store_uri
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 ROOT = Path("results/mini")
-EXPERIMENT = "zhu2022 poisoning (mini)"
+EXPERIMENT = "poisoning (mini), zhu2022"
 LABELS = {"attack": "convex_polytope", "defence": "deep_knn", "victim": "DPN92"}
-ARTEFACTS = {
-    "zhu2022.table2.2": {"where": [{"step": "train", "attack": "convex_polytope"}, {"step": "filter"}]},
-    "zhu2022.fig2.5": {"where": {"step": "train", "defence": ["none", "deep_knn"]}},
-    "zhu2022.table2.1": {"where": [{"step": "train", "attack": "feature_collision"}]},
-}
+
+
+class Shown:
+    """What a run is for, as a test says it; `at` is when it was rendered."""
+
+    def __init__(self, **said: Any) -> None:
+        self.use, self.at = Use(**said), said.get("rendered_ms", 0)
+
+    def about(self, study: str) -> str:
+        return f"all about {study}"
+
+    def signature(self, root: Path) -> int:
+        return int(self.at)
+
+    def of(self, root: Path, what: Any, folder: str) -> Use:
+        assert root == ROOT and folder.startswith("runs/poisoning/train/")
+        return self.use if what["labels"]["attack"] == "convex_polytope" else Use()
 
 
 EMPTY: list[Path] = []
@@ -63,7 +78,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path) 
     shutil.copy(empty_store, "mlflow.db")
     Path("data.bin").write_bytes(b"pixels")
     yield tmp_path
-    tracking._release(store_uri())
+    connection.release(store_uri())
 
 
 def make(seed: int = 0, **changes: Any) -> record.Run:
@@ -108,14 +123,23 @@ def aged(run: record.Run) -> None:
 
 
 def stored() -> Iterator[Any]:
-    client = tracking.MlflowClient(store_uri())
+    client = connection.MlflowClient(store_uri())
     found = client.get_experiment_by_name(EXPERIMENT)
     if found is not None:
-        yield from client.search_runs([found.experiment_id], order_by=["attributes.run_name"])
+        runs = client.search_runs(
+            [found.experiment_id], "tags.kind = 'run'", order_by=["attributes.run_name"]
+        )
+        yield from runs
+
+
+def of_kind(kind: str) -> Iterator[Any]:
+    client = connection.MlflowClient(store_uri())
+    every = [one.experiment_id for one in client.search_experiments()]
+    yield from client.search_runs(every, f"tags.kind = '{kind}'")
 
 
 def curve(run: Any, key: str = "loss") -> list[tuple[int, float]]:
-    client = tracking.MlflowClient(store_uri())
+    client = connection.MlflowClient(store_uri())
     return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, key)]
 
 
@@ -124,7 +148,11 @@ def state() -> list[Any]:
     seen = []
     for run in stored():
         place = Path("mlartifacts") / run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
-        tags = {key: value for key, value in run.data.tags.items() if not key.startswith("relearn.int")}
+        tags = {
+            key: value
+            for key, value in run.data.tags.items()
+            if key not in (PREFIX + "intent", tracking.PARENT)
+        }
         inputs = [
             (one.dataset.name, one.dataset.digest, one.tags[0].value) for one in run.inputs.dataset_inputs
         ]
@@ -147,7 +175,7 @@ def points() -> int:
 
 def renew() -> None:
     """An empty store again."""
-    tracking._release(store_uri())
+    connection.release(store_uri())
     shutil.rmtree("mlartifacts")
     shutil.copy(EMPTY[0], "mlflow.db")
 
@@ -166,19 +194,45 @@ def texts() -> str:
 def test_a_person_finds_the_cell_of_a_table_at_once() -> None:
     finished(0)
     finished(1, labels={**LABELS, "attack": "feature_collision"})
-    tracking.import_spool(ROOT, artefacts=ARTEFACTS)
-    client = tracking.MlflowClient(store_uri())
-    experiment = client.get_experiment_by_name(EXPERIMENT).experiment_id
-    wanted = "tags.artefact LIKE '%table 2.2%' and tags.defence = 'deep_knn' and tags.victim = 'DPN92'"
-    (run,) = client.search_runs([experiment], wanted)
-    assert run.info.run_name == "train convex_polytope deep_knn DPN92 seed0"
-    assert run.data.tags["artefact"] == "table 2.2, figure 2.5"
-    assert run.data.params == {"lr": "0.1", "training.milestones": "[30,45]", "training.schedule": "cosine"}
+    cell = {("zhu2022.table2.2", "deep_knn", "defence_success", "fraction"): (0.75, 0.5)}
+    shown = Shown(
+        artefacts=("table 2.2", "figure 2.5"),
+        cells=("table 2.2, Deep k-NN, DPN92", "figure 2.5, Convex polytope, DPN92"),
+        claims=("knn_beats_baselines",),
+        numbers=cell,
+        rendered_ms=5,
+    )
+    tracking.import_spool(ROOT, used_by=shown)
+    client = connection.MlflowClient(store_uri())
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    assert experiment.tags["mlflow.note.content"] == "all about poisoning"
+    for wanted in (
+        "tags.cell LIKE '%table 2.2, Deep k-NN, DPN92;%'",
+        "tags.artefact LIKE '%table 2.2;%' and tags.defence = 'deep_knn' and tags.victim = 'DPN92'",
+        "tags.claim LIKE '%knn_beats_baselines;%' and tags.study = 'poisoning'",
+    ):
+        (run,) = client.search_runs([experiment.experiment_id], wanted)
+    assert not client.search_runs([experiment.experiment_id], "tags.artefact LIKE '%table 2;%'")
+    assert run.info.run_name == "DPN92 deep_knn convex_polytope seed0 train"
+    assert run.data.tags["artefact"] == "table 2.2; figure 2.5;"
+    assert run.data.params == {
+        **{f"label.{key}": value for key, value in LABELS.items()},
+        "seed": "0",
+        "lr": "0.1",
+        "training.milestones": "[30,45]",
+        "training.schedule": "cosine",
+    }
     read = record.read(make().out)
+    name = "zhu2022.table2.2/deep_knn/defence_success_frac"
     assert run.data.metrics == {
         "loss": 0.25,
         "test_accuracy_frac": 0.75,
-        **{key: read["cost"][key] for key in ("wall_s", "cpu_s", "peak_memory_bytes")},
+        **{
+            f"{kind}/{name}": value
+            for kind, value in [("measured", 0.75), ("published", 0.5), ("deviation", 0.25)]
+        },
+        **{f"system/{key}": read["cost"][key] for key in ("wall_s", "cpu_s")},
+        "system/peak_memory_mb": read["cost"]["peak_memory_bytes"] * 1e-6,
     }
     for key in ("paper", "study", "step", "scale", "seed", "commit", "dirty", "settings", "device", "code"):
         assert run.data.tags[key]
@@ -193,23 +247,116 @@ def test_a_person_finds_the_cell_of_a_table_at_once() -> None:
         assert part in run.data.tags["mlflow.note.content"]
 
 
-def test_artefacts_are_matched_by_any_line_and_called_as_people_call_them() -> None:
-    what = {
-        "labels": LABELS,
-        "paper": "zhu2022",
-        "study": "poisoning",
-        "step": "filter",
-        "scale": "mini",
-        "seed": 3,
+def test_only_what_a_page_hides_tells_how_far_an_import_has_come() -> None:
+    finished(0)
+    tracking.import_spool(ROOT)
+    (run,) = stored()
+    hidden = {key for key in run.data.tags if key.startswith("mlflow.")}
+    assert {PREFIX + key for key in ("run", "started", "intent", "spooled", "record", "imported")} <= hidden
+    assert not [key for key in run.data.tags if key.startswith("relearn")]
+
+
+def test_another_rendering_adds_its_numbers_and_the_latest_counts() -> None:
+    finished(0)
+    name = ("zhu2022.table2.2", "deep_knn", "defence_success", "fraction")
+    for measured, at in ((0.75, 1000), (0.5, 2000), (0.5, 2000)):
+        shown = Shown(numbers={name: (measured, 0.25)}, claims=(f"claim{at}",), rendered_ms=at)
+        told = tracking.import_spool(ROOT, used_by=shown)
+    assert told.unchanged == 1
+    (run,) = stored()
+    key = "zhu2022.table2.2/deep_knn/defence_success_frac"
+    assert run.data.metrics[f"measured/{key}"] == 0.5 and run.data.metrics[f"deviation/{key}"] == 0.25
+    assert run.data.tags["claim"] == "claim2000;"
+    tracking.import_spool(ROOT, used_by=Shown(rendered_ms=3000))
+    (run,) = stored()
+    assert "claim" not in run.data.tags
+
+
+def test_the_runs_of_a_step_stand_below_one_that_says_how_they_are() -> None:
+    importer = tracking.Importer(ROOT)
+    finished(0)
+    importer.run()
+    assert not list(of_kind("grid"))  # one run needs no group
+    failed = make(1)
+    with pytest.raises(ZeroDivisionError), failed:
+        raise ZeroDivisionError
+    told = importer.run()
+    (group,) = of_kind("grid")
+    assert (group.info.run_name, group.info.status) == ("train: 2 runs", spool.FAILED) and told.created == 1
+    assert tracking.import_spool(ROOT).created == 0
+    assert [one.data.tags[tracking.PARENT] for one in stored()] == [group.info.run_id] * 2
+    finished(1)
+    finished(2)
+    tracking.import_spool(ROOT)
+    (group,) = of_kind("grid")
+    assert (group.info.run_name, group.info.status) == ("train: 3 runs", spool.FINISHED)
+
+
+def test_what_was_rendered_is_one_run_with_verdicts_cells_and_figures() -> None:
+    finished(0)
+    write_rendering(effect=0.25)
+    tracking.import_spool(ROOT)
+    (before,) = of_kind("report")
+    assert before.data.tags["claim/poisoning/cp_beats_fc"] == "reproduced (provisional)"
+    assert before.data.tags["verdicts"] == "1 reproduced"
+    cell = "zhu2022.table2.2/deep_knn/defence_success_frac"
+    assert before.data.metrics == {
+        "verdicts/reproduced_count": 1.0,
+        "effect/poisoning/cp_beats_fc_frac": 0.25,
+        "low/poisoning/cp_beats_fc_frac": 0.125,
+        "coverage/cells_measured_count": 3.0,
+        "coverage/cells_defined_count": 4.0,
+        **{
+            f"{kind}/{cell}": value
+            for kind, value in [("measured", 0.75), ("published", 1.0), ("deviation", -0.25)]
+        },
     }
-    assert shows(what, ARTEFACTS) == ["table 2.2"]
-    assert shows({**what, "step": "craft"}, ARTEFACTS) == []
-    assert shows(what, {"a": {"where": [{"seed": 3}]}, "b": {"where": [{"absent": "x"}]}, "c": {}}) == ["a"]
-    assert [called(name) for name in ("zhu2022.fig2.11", "table3.1", "hull")] == [
-        "figure 2.11",
-        "table 3.1",
-        "hull",
+    place = Path("mlartifacts") / before.info.artifact_uri.removeprefix("mlflow-artifacts:/")
+    files = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+    shown = {"report.html", "figures/zhu2022.fig2.5.png", "tables/zhu2022.table2.2.csv"}
+    assert files == {"claims.json", "coverage.csv", *shown}
+    assert tracking.import_spool(ROOT).unchanged == 1 and [one.info.run_id for one in of_kind("report")] == [
+        before.info.run_id
     ]
+    write_rendering(effect=0.5)
+    os.utime(ROOT / "claims.json", (2.0e9, 2.0e9))
+    tracking.import_spool(ROOT)
+    (after,) = of_kind("report")
+    assert after.data.metrics["effect/poisoning/cp_beats_fc_frac"] == 0.5
+
+
+def write_rendering(effect: float) -> None:
+    """What `relearn render` leaves, as far as the importer reads it."""
+    claim = {
+        "section": "poisoning",
+        "id": "cp_beats_fc",
+        "kind": "trained",
+        "verdict": "reproduced",
+        "runs": [],
+    }
+    claim |= {"provisional": True, "effect": effect, "low": 0.125, "high": None, "unit": "fraction"}
+    for folder in ("figures", "tables"):
+        (ROOT / folder).mkdir(exist_ok=True)
+    (ROOT / "claims.json").write_text(json.dumps({"scale": "mini", "claims": [claim]}))
+    (ROOT / "report.html").write_text("<p>all</p>")
+    (ROOT / "figures/zhu2022.fig2.5.png").write_bytes(b"png")
+    (ROOT / "figures/zhu2022.fig2.5.pdf").write_bytes(b"pdf")
+    (ROOT / "coverage.csv").write_text("artefact,cells_measured,cells_defined,addition\na,3,4,0\nb,9,9,1\n")
+    (ROOT / "tables/zhu2022.table2.2.csv").write_text(
+        "artefact,row,column,unit,mean,paper,published_code\n"
+        "zhu2022.table2.2,deep_knn,defence_success,fraction,0.75,,1.0\n"
+        "zhu2022.table2.2,none,defence_success,fraction,0.75,,\n"
+    )
+
+
+def test_experiments_of_an_earlier_version_make_room() -> None:
+    finished(0)
+    client = connection.MlflowClient(store_uri())
+    older = client.create_experiment("zhu2022 poisoning (mini)", tags={"relearn.scale": "mini"})
+    mine = client.create_experiment("mine", tags={"relearn.scale": "small"})
+    tracking.import_spool(ROOT)
+    assert client.get_experiment(older).lifecycle_stage == "deleted"
+    assert client.get_experiment(mine).lifecycle_stage == "active"
 
 
 def test_settings_are_flat() -> None:
@@ -260,7 +407,10 @@ def test_many_points_are_imported_each_once() -> None:
         run.finish({})
     tracking.import_spool(ROOT)
     (one,) = stored()
-    assert curve(one) == [(step, step / 7) for step in range(1000)] and len(one.data.params) == 250
+    assert (
+        curve(one) == [(step, step / 7) for step in range(1000)]
+        and len(one.data.params) == 250 + len(LABELS) + 1
+    )
     assert rows("metrics") == 2000 + 3
 
 
@@ -303,8 +453,8 @@ def test_two_roots_and_unsound_files_are_told_apart() -> None:
     told = tracking.import_spool([ROOT, "results/small"])
     assert told.created == 3 and len(told.problems) == 2
     assert sum("record.json: torn" in line for line in told.problems) == 1
-    names = [one.name for one in tracking.MlflowClient(store_uri()).search_experiments()]
-    assert sorted(names) == ["Default", EXPERIMENT, "zhu2022 poisoning (small)"]
+    names = [one.name for one in connection.MlflowClient(store_uri()).search_experiments()]
+    assert sorted(names) == ["Default", EXPERIMENT, "poisoning (small), zhu2022"]
 
 
 KILLED_EVERYWHERE = """
@@ -313,6 +463,7 @@ warnings.simplefilter("ignore")
 from pathlib import Path
 sys.path.insert(0, os.environ["TESTS"])
 import test_importer
+from relearn.tracking import connection
 from relearn.tracking import importer as tracking
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
@@ -362,7 +513,7 @@ def reset():
 
 reset()
 healed()  # in this process: MLflow warms up once, not in each child
-tracking._release(tracking.store_uri())
+connection.release(tracking.store_uri())
 truth = json.loads(Path("state.json").read_text())
 kills = 0
 while True:
@@ -386,7 +537,7 @@ def test_a_kill_at_every_write_of_an_import_is_healed_by_the_next(project: Path)
     """The hardest case: a run whose repeated steps contradict the points imported before the resume."""
     killed(1, {0: 0.5, 1: 0.25})
     tracking.import_spool(ROOT)
-    tracking._release(store_uri())
+    connection.release(store_uri())
     Path("before").mkdir()
     shutil.copy("mlflow.db", "before/mlflow.db")
     with make(1) as resumed:
@@ -496,14 +647,14 @@ def test_an_older_record_does_not_displace_a_newer_run() -> None:
     tracking.import_spool(ROOT)
     assert tracking.import_spool("elsewhere/mini").unchanged == 1
     (one,) = stored()
-    assert one.data.tags["code"] == "v2" and run.id == one.data.tags["relearn.run"]
+    assert one.data.tags["code"] == "v2" and run.id == one.data.tags[PREFIX + "run"]
 
 
 def test_a_run_that_a_person_deleted_stays_deleted() -> None:
     finished(0)
     tracking.import_spool(ROOT)
     (one,) = stored()
-    tracking.MlflowClient(store_uri()).delete_run(one.info.run_id)
+    connection.MlflowClient(store_uri()).delete_run(one.info.run_id)
     told = tracking.import_spool(ROOT)
     assert told.deleted_by_hand == 1 and not list(stored())
 
@@ -512,7 +663,7 @@ def test_what_a_person_wrote_in_the_note_stays() -> None:
     killed(0, {0: 0.5})
     tracking.import_spool(ROOT)
     (one,) = stored()
-    tracking.MlflowClient(store_uri()).set_tag(one.info.run_id, "mlflow.note.content", "mine")
+    connection.MlflowClient(store_uri()).set_tag(one.info.run_id, "mlflow.note.content", "mine")
     with make(0) as run:
         run.finish({})
     tracking.import_spool(ROOT)
@@ -611,11 +762,11 @@ def test_following_shows_a_run_while_it_trains() -> None:
 def test_a_malformed_database_is_put_aside_and_rebuilt(
     harm: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "_create_database", lambda file: shutil.copy(EMPTY[0], file))
+    monkeypatch.setattr(connection, "create_database", lambda file: shutil.copy(EMPTY[0], file))
     finished(0)
     tracking.import_spool(ROOT)
     before = state()
-    tracking._release(store_uri())
+    connection.release(store_uri())
     content = Path("mlflow.db").read_bytes()
     broken = {
         "cut": content[: len(content) // 2],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.runs.atomic_files import canonical
-from relearn.tracking import run_view as tracked
+from relearn.tracking import note as tracked
 
 SETTINGS = {
     "text": "it's $(rm -rf x) `y` \\ !",

@@ -155,7 +155,7 @@ class Pipeline:
         """Run id and status of MLflow's runs that are not in the trash, sorted."""
         asked = (
             "SELECT value, status FROM runs JOIN tags USING (run_uuid)"
-            " WHERE key = 'relearn.run' AND lifecycle_stage = 'active' ORDER BY value"
+            " WHERE key = 'mlflow.relearn.run' AND value NOT LIKE '% %' AND lifecycle_stage = 'active' ORDER BY value"
         )
         with closing(sqlite3.connect(self.root / "mlflow.db")) as store:
             return [(str(run), str(status)) for run, status in store.execute(asked)]

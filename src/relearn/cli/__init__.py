@@ -24,7 +24,7 @@ from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
     *("render", "track", "ui", "jobs", "pack", "adopt", "recover"),
-    *("scoreboard", "plan", "power"),
+    *("compare", "scoreboard", "plan", "power"),
     *("setups", "code", "validate", "dvc", "warm", "robustness"),
 )
 

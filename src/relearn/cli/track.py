@@ -12,11 +12,23 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from relearn.studies.study import all_studies
+
+if TYPE_CHECKING:
+    from relearn.report.used_by import UsedBy
+
+FILTERS = """\
+Find runs by what they are for, for example
+
+    tags.cell LIKE '%table 2.2, Deep k-NN, DenseNet121;%'
+    tags.artefact LIKE '%table 4.1;%' and tags.initialisation = 'gradinit'
+    tags.claim LIKE '%cp_beats_fc;%'
+
+Below each step stand its runs; docs/tracking.md has more."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,11 +70,11 @@ def main(args: argparse.Namespace) -> int:
         return 0
     from relearn.tracking import importer as tracking
 
-    artefacts = load_artefacts()
+    known = used_by()
     if args.follow:
-        told = tracking.follow(where, args.uri, stop=stop, artefacts=artefacts, interval_s=args.interval)
+        told = tracking.follow(where, args.uri, stop=stop, used_by=known, interval_s=args.interval)
     else:
-        told = tracking.import_spool(where, args.uri, artefacts=artefacts)
+        told = tracking.import_spool(where, args.uri, used_by=known)
     for problem in told.problems:
         print(f"relearn track: {problem}", file=sys.stderr)
     print(f"relearn track: {told}")
@@ -79,13 +91,13 @@ def roots() -> list[Path]:
     return [path for path in found if path.name != "published"]
 
 
-def load_artefacts() -> Mapping[str, Any]:
-    """The tables and figures of all studies by name, as written: their ``where`` says which runs belong to them."""
-    from relearn.report import yaml_file
+def used_by() -> UsedBy:
+    """What tells of each run which tables, cells and claims it is for, and what each study is about."""
+    from relearn.report import artefacts, used_by
 
-    files = [study.reported / f"{kind}.yaml" for study in all_studies() for kind in ("figures", "tables")]
-    found = {name: one for file in files if file.is_file() for name, one in yaml_file.read(file).items()}
-    return {name: one for name, one in found.items() if not name.startswith("_")}
+    studies = all_studies()
+    about = {one.name: f"**{one.title}** ({one.source}).\n\n{FILTERS}" for one in studies}
+    return used_by.UsedBy(artefacts.load({one.name: one.reported for one in studies}), about)
 
 
 def check(named: Sequence[Path] | None) -> None:

@@ -48,6 +48,7 @@ def main(args: argparse.Namespace) -> int:
     """
     check_host(args.host, args.expose)
     from relearn.cli import track
+    from relearn.tracking import connection
     from relearn.tracking import importer as tracking
     from relearn.tracking.store import TrackingError, artifact_folder, database, store_uri
 
@@ -65,13 +66,13 @@ def main(args: argparse.Namespace) -> int:
             " after the first run, or name --root"
         )
     if where:
-        told = tracking.import_spool(where, uri, artefacts=track.load_artefacts())
+        told = tracking.import_spool(where, uri, used_by=track.used_by())
         print(f"relearn ui: {told}", flush=True)
     else:
-        tracking.open_store(uri)
+        connection.open_store(uri)
     port = free_port(args.host, args.port)
     address = f"http://{f'[{args.host}]' if ':' in args.host else args.host}:{port}"
-    print("\n".join(addresses(address, tracking.MlflowClient(uri))), flush=True)
+    print("\n".join(addresses(address, connection.MlflowClient(uri))), flush=True)
     command = server_command(
         uri, str(artifact_folder(uri) or os.environ["MLFLOW_ARTIFACTS_DESTINATION"]), args.host, port
     )

@@ -1,0 +1,104 @@
+"""relearn compare: which verdicts and cells differ between two scales, commits or results folders, and whether beyond their noise.
+
+    relearn compare results/published/mini results/mini     what was published, and what runs here now
+    relearn compare small mini                              two scales: results/SCALE, else results/published/SCALE
+    relearn compare HEAD~3 HEAD                              two commits: their results/published/SCALE (--scale)
+    relearn compare v0.15.0:small results/small              a commit's scale against a folder
+
+Everything is read from what was rendered and published; nothing is run. --out FOLDER also writes changes.csv (all claims and cells, in
+full precision), changes.md, and changes.html, a part that a page can include.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+RESULTS, PUBLISHED = Path("results"), Path("results/published")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("before", help="a scale, a folder of results, or a commit, optionally COMMIT:SCALE")
+    parser.add_argument("after", help="the same")
+    parser.add_argument("--scale", help="of commits that name none; default: the scale in params.yaml")
+    parser.add_argument(
+        "--all", action="store_true", help="also what lies within noise, appeared or vanished"
+    )
+    parser.add_argument("--out", type=Path, help="folder for changes.csv, changes.md and changes.html")
+    parser.add_argument("--exit-code", action="store_true", help="status 1 where a verdict changed")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Compare.
+
+    Raises:
+        FileNotFoundError: a side that is no scale, no folder and no commit, or where nothing is rendered.
+        ValueError: a file that is no rendering.
+    """
+    from relearn.report import changed_settings, changes, changes_formats
+    from relearn.runs.atomic_files import write
+
+    with tempfile.TemporaryDirectory() as place:
+        folders = [
+            found(word, args.scale, Path(place) / str(number))
+            for number, word in enumerate((args.before, args.after))
+        ]
+        before, after = (
+            changes.read(folder, word) for folder, word in zip(folders, (args.before, args.after))
+        )
+        differ = changes.compare(before, after)
+        settings = changed_settings.changed([*zip(folders, (before.scale, after.scale))])
+    columns = shutil.get_terminal_size((110, 24)).columns
+    print(changes_formats.terminal(before, after, differ, settings, columns, args.all), end="")
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        texts = {
+            "changes.csv": changes_formats.as_csv(differ),
+            "changes.md": changes_formats.markdown(before, after, differ, settings),
+            "changes.html": changes_formats.fragment(before, after, differ, settings),
+        }
+        for name, text in texts.items():
+            write(args.out / name, text.encode())
+        print(f"written: {', '.join(str(args.out / name) for name in texts)}")
+    return int(args.exit_code and any(one.kind == "verdict" for one in differ))
+
+
+def found(word: str, scale: str | None, place: Path) -> Path:
+    """The folder of one side; a commit's is unpacked at `place`."""
+    if Path(word).is_dir():
+        return Path(word)
+    for folder in (RESULTS / word, PUBLISHED / word):
+        if word and (folder / "claims.json").is_file():
+            return folder
+    commit, _, named = word.partition(":")
+    return _unpacked(word, commit, named or scale or _scale_in_force(), place)
+
+
+def _scale_in_force() -> str:
+    import yaml
+
+    return str(yaml.safe_load(Path("params.yaml").read_bytes())["scale"])
+
+
+def _unpacked(word: str, commit: str, scale: str, place: Path) -> Path:
+    """What a commit published at one scale."""
+    if commit.startswith("-") or _git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") is None:
+        scales = ", ".join(sorted(one.parent.name for one in PUBLISHED.glob("*/claims.json"))) or "none here"
+        raise FileNotFoundError(f"{word}: no folder, no scale with results ({scales}) and no commit")
+    folder = PUBLISHED / scale
+    packed = _git("archive", commit, "--", folder.as_posix())
+    if packed is None:
+        raise FileNotFoundError(f"{word}: this commit has no {folder}; --scale names another")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(place, filter="data")
+    return place / folder
+
+
+def _git(*words: str) -> bytes | None:
+    done = subprocess.run(["git", *words], capture_output=True, check=False)
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,55 @@
+"""Which settings differ between the records of two results folders, where both have a run of the same name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relearn.report import runs
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of one step that has two values, and in how many runs."""
+
+    step: str  # "poisoning filter"
+    key: str
+    before: str
+    after: str
+    runs: int
+
+
+def changed(sides: Sequence[tuple[Path, str]]) -> list[Setting]:
+    """The settings that differ, the most frequent first; none where a folder has no records.
+
+    Args:
+        sides: the two folders, each with its scale.
+    """
+    old, new = (_by_name(*side) for side in sides)
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for name in old.keys() & new.keys():
+        was, now = dict(_flat(old[name])), dict(_flat(new[name]))
+        for key in was.keys() | now.keys():
+            if was.get(key) != now.get(key):
+                counts[f"{name[0]} {name[1]}", key, was.get(key, "-"), now.get(key, "-")] += 1
+    return [
+        Setting(*what, count) for what, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ]
+
+
+def _by_name(folder: Path, scale: str) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+    if not (folder / "runs").is_dir():
+        return {}
+    found, _ = runs.load(folder, scale)
+    return {(run.study, run.step, tuple(run.labels.items()), run.seed): run.settings for run in found}
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", str(value)

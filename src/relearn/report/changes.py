@@ -1,0 +1,246 @@
+r"""What differs between two renderings: verdicts, effects and cells, and whether by more than their noise.
+
+A difference of two numbers has a 95% interval where both have a spread:
+
+* an effect of a claim, by its two intervals (the method of variance estimates recovery):
+  :math:`d - \sqrt{(a-l_a)^2 + (u_b-b)^2} \ldots d + \sqrt{(u_a-a)^2 + (b-l_b)^2}`, with :math:`d = a - b`;
+* a cell with the same members on both sides (seeds, victims), by Student's interval over the members' differences;
+* a cell with other members, by Welch's interval;
+* a share of trials that say yes or no, by its two Wilson intervals as above, and also by its members where it has several.
+
+The interval of a cell of medians is that of the means. Two sides count as independent but for members of the same name. One number on
+each side has no spread: such a change is listed as ``no spread``, since nothing says how large the noise is.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relearn.report.statistics import Interval, student_mean
+
+KINDS = ("verdict", "beyond noise", "no spread", "appeared", "vanished", "within noise", "identical")
+"""What a change can be, the most telling first."""
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One claim or cell on both sides. ``before`` and ``after`` are numbers with how many members or seeds stand behind them.
+
+    ``words`` are the verdicts of a claim, or why a cell has no number. ``interval`` is of after minus before, None without
+    a spread.
+    """
+
+    artefact: str  # "claim" or the id of a table
+    name: str
+    kind: str
+    unit: str
+    before: float | None = None
+    after: float | None = None
+    interval: Interval | None = None  # of the difference
+    words: tuple[str, str] = ("", "")
+    n: tuple[str, str] = ("", "")
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def weight(self) -> float:
+        """The difference in units of half its interval: what sorts changes of one kind."""
+        if self.difference is None or self.interval is None:
+            return 0.0
+        half = (self.interval.high - self.interval.low) / 2
+        return abs(self.difference) / half if half else math.inf
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one rendering says."""
+
+    name: str
+    scale: str
+    claims: Mapping[tuple[str, str], Line]
+    cells: Mapping[tuple[str, str, str], Line]
+    members: Mapping[tuple[str, str, str], Mapping[str, float]] = field(default_factory=dict)
+
+
+def read(folder: Path, name: str = "") -> Side:
+    """A rendering: ``claims.json`` and ``tables/*.csv`` of a results folder or a published one.
+
+    Raises:
+        FileNotFoundError: nothing is rendered there.
+        ValueError: a file that is no rendering.
+    """
+    file = folder / "claims.json"
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{folder}: no claims.json; allowed: a folder that `relearn render` has written"
+        )
+    try:
+        judged = json.loads(file.read_bytes())
+        claims = {(one["section"], one["id"]): one for one in judged["claims"]}
+        scale = str(judged["scale"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file}: {error}, which `relearn render` does not write") from None
+    cells: dict[tuple[str, str, str], Line] = {}
+    members: dict[tuple[str, str, str], dict[str, float]] = {}
+    for path in sorted((folder / "tables").glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as lines:
+            for line in csv.DictReader(lines):
+                key = (line["artefact"], line["row"], line["column"])
+                if "member" in line:
+                    members.setdefault(key, {})[line["member"]] = float(line["mean"])
+                else:
+                    cells[key] = line
+    return Side(name or str(folder), scale, claims, cells, members)
+
+
+def compare(before: Side, after: Side) -> list[Change]:
+    """Every claim and every cell that one of the sides has measured; sorted by kind and by size against the noise."""
+    found = [*_claims(before, after), *_cells(before, after)]
+    return sorted(found, key=lambda one: (KINDS.index(one.kind), -one.weight, one.artefact, one.name))
+
+
+def _claims(before: Side, after: Side) -> Iterator[Change]:
+    for key in dict.fromkeys([*before.claims, *after.claims]):
+        old, new = before.claims.get(key), after.claims.get(key)
+        if old is None or new is None:
+            kind = "appeared" if old is None else "vanished"
+            yield Change("claim", "/".join(key), kind, "", words=(_word(old), _word(new)))
+            continue
+        unit = str(new.get("unit") or old.get("unit") or "")
+        numbers = (old.get("effect"), new.get("effect"))
+        difference = _of_claim(old, new) if old.get("unit") == new.get("unit") else None
+        kind = "verdict" if _word(old) != _word(new) else _kind(*numbers, difference)
+        yield Change(
+            "claim",
+            "/".join(key),
+            kind,
+            unit,
+            *numbers,
+            difference,
+            words=(_word(old), _word(new)),
+            n=(_count(old), _count(new)),
+        )
+
+
+def _of_claim(old: Line, new: Line) -> Interval | None:
+    if old.get("method") == new.get("method") == "exact" and None not in (
+        old.get("effect"),
+        new.get("effect"),
+    ):
+        there = float(new["effect"]) - float(old["effect"])
+        return Interval(there, there, there)  # cases are counted: no noise
+    return _recovered(old, new)
+
+
+def _word(claim: Line | None) -> str:
+    if claim is None:
+        return "no such claim"
+    return str(claim["verdict"]) + (" (provisional)" if claim.get("provisional") else "")
+
+
+def _count(claim: Line) -> str:
+    return ", ".join(f"{count} {what}" for what, count in claim.get("n", {}).items() if what != "trials")
+
+
+def _cells(before: Side, after: Side) -> Iterator[Change]:
+    for key in dict.fromkeys([*before.cells, *after.cells]):
+        old, new = before.cells.get(key, {}), after.cells.get(key, {})
+        numbers = (_number(old, "mean"), _number(new, "mean"))
+        if numbers == (None, None):
+            continue
+        difference = None
+        if None in numbers:
+            kind = "appeared" if numbers[0] is None else "vanished"
+        else:
+            difference = _of_cell(old, new, before.members.get(key, {}), after.members.get(key, {}))
+            kind = _kind(*numbers, difference)
+        yield Change(
+            key[0],
+            f"{key[1]}, {key[2]}",
+            kind,
+            (new or old).get("unit", ""),
+            *numbers,
+            difference,
+            words=(old.get("status", "no such cell"), new.get("status", "no such cell")),
+            n=(old.get("members_count", ""), new.get("members_count", "")),
+        )
+
+
+def _number(line: Line, name: str) -> float | None:
+    return float(line[name]) if line.get(name) else None
+
+
+def _kind(before: float | None, after: float | None, difference: Interval | None) -> str:
+    if before == after:
+        return "identical"
+    if before is None or after is None:
+        return "appeared" if before is None else "vanished"
+    if difference is None:
+        return "no spread"
+    return "within noise" if difference.low <= 0 <= difference.high else "beyond noise"
+
+
+def _of_cell(old: Line, new: Line, was: Mapping[str, float], now: Mapping[str, float]) -> Interval | None:
+    """The interval of a cell's difference; the wider one where trials and members both have a say."""
+    found = [one for one in (_over_members(was, now), _of_shares(old, new)) if one]
+    return max(found, key=lambda one: one.high - one.low) if found else None
+
+
+def _of_shares(old: Line, new: Line) -> Interval | None:
+    sides = []
+    for line in (old, new):
+        estimate, low, high = (_number(line, name) for name in ("pooled", "pooled_low", "pooled_high"))
+        if estimate is None or low is None or high is None:
+            return None
+        sides.append({"effect": estimate, "low": low, "high": high})
+    return _recovered(*sides)
+
+
+def _over_members(was: Mapping[str, float], now: Mapping[str, float]) -> Interval | None:
+    if set(was) == set(now) and len(was) > 1:
+        return _finite(student_mean([now[name] - was[name] for name in was]))
+    if min(len(was), len(now)) < 2:
+        return None
+    return _welch([*was.values()], [*now.values()])
+
+
+def _welch(was: list[float], now: list[float]) -> Interval | None:
+    """Of the difference of two means whose members differ, with the degrees of freedom of Welch and Satterthwaite."""
+    from scipy import stats
+
+    sides = [(sum(one) / len(one), _variance(one) / len(one), len(one)) for one in (was, now)]
+    total = sum(error for _, error, _ in sides)
+    centre = sides[1][0] - sides[0][0]
+    if total == 0:
+        return Interval(centre, centre, centre)
+    freedom = total**2 / sum(error**2 / (n - 1) for _, error, n in sides)
+    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
+    return Interval(centre, centre - half, centre + half)
+
+
+def _variance(values: list[float]) -> float:
+    mean = sum(values) / len(values)
+    return sum((one - mean) ** 2 for one in values) / (len(values) - 1)
+
+
+def _recovered(old: Line, new: Line) -> Interval | None:
+    """The interval of new minus old from the interval of each; None where one has no ends."""
+    numbers = [line.get(name) for line in (old, new) for name in ("effect", "low", "high")]
+    if any(one is None for one in numbers):
+        return None
+    a, a_low, a_high, b, b_low, b_high = map(float, numbers)  # type: ignore[arg-type]
+    low, high = math.hypot(b - b_low, a_high - a), math.hypot(b_high - b, a - a_low)
+    return Interval(b - a, b - a - low, b - a + high)
+
+
+def _finite(found: Interval) -> Interval | None:
+    return found if math.isfinite(found.low) and math.isfinite(found.high) else None

@@ -1,0 +1,181 @@
+"""What a run is for: the tables and figures that show it, its cells there, the claims that it decides.
+
+Artefacts and cells follow from their definitions and the run's labels, so they are known while the run still works. Claims and the
+numbers of the cells are read from what was rendered last, and are missing before.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relearn.report.artefacts import Artefact, Column, Row, Where, matches
+from relearn.report.quantities import quantity
+
+RENDERED = ("claims.json", "metrics.json")  # rewritten by every rendering
+
+
+@dataclass(frozen=True)
+class Use:
+    """Names as people say them: ``table 2.2``, ``table 2.2, Deep k-NN, DPN92``; ids of claims; the cells' numbers.
+
+    ``numbers`` has the measured and the published value of each cell that has both, by artefact, row, column and unit.
+    """
+
+    artefacts: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    numbers: Mapping[tuple[str, str, str, str], tuple[float, float]] = field(default_factory=dict)
+    rendered_ms: int = 0  # when, in milliseconds since 1970
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One row and column of an artefact, and which runs it shows."""
+
+    artefact: Artefact
+    row: Row
+    column: Column
+    filters: tuple[Where, ...]
+
+
+def called(name: str) -> str:
+    """``zhu2022.fig2.5`` → ``figure 2.5``, ``zhu2022.table2.2`` → ``table 2.2``; other names stay."""
+    kind = re.search(r"(?:^|\.)(fig|table)(\d.*)$", name)
+    return f"{'figure' if kind[1] == 'fig' else 'table'} {kind[2]}" if kind else name
+
+
+class UsedBy:
+    """Answers for every run of a results folder; reads the definitions once and a rendering when it has changed."""
+
+    def __init__(self, artefacts: Mapping[str, Artefact], about: Mapping[str, str] | None = None) -> None:
+        """
+        Args:
+            artefacts: as :func:`relearn.report.artefacts.load` gives them.
+            about: a few lines on each study.
+        """
+        self._artefacts, self._about = artefacts, about or {}
+        self._places: dict[tuple[str, str], list[_Place]] = defaultdict(list)
+        for artefact in artefacts.values():
+            for place in _places(artefact):
+                for step in _steps(place):
+                    self._places[artefact.study, step].append(place)
+        self._rendered: dict[
+            Path, tuple[Any, dict[str, list[str]], dict[tuple[str, ...], dict[str, str]]]
+        ] = {}
+
+    def about(self, study: str) -> str:
+        """The lines on a study; "" for none."""
+        return self._about.get(study, "")
+
+    def signature(self, root: Path) -> tuple[tuple[int, int], ...]:
+        """Changes whenever the folder is rendered anew."""
+        stats = [(root / name).stat() for name in RENDERED if (root / name).is_file()]
+        return tuple((one.st_mtime_ns, one.st_size) for one in stats)
+
+    def of(self, root: Path, what: Mapping[str, Any], folder: str) -> Use:
+        """What one run is for.
+
+        Args:
+            root: the results folder of its scale.
+            what: its study, step and labels, as in a record.
+            folder: of the run, below `root`.
+        """
+        claims, numbers = self._read(root)
+        study, step = str(what["study"]), str(what["step"])
+        labels = {str(key): str(value) for key, value in what["labels"].items()}
+        cells: dict[str, None] = {}
+        found: dict[tuple[str, str, str, str], tuple[float, float]] = {}
+        for place in self._places.get((study, step), ()):
+            if not all(matches(where, study, step, labels) for where in place.filters):
+                continue
+            row, title = _named(place, labels)
+            member = labels.get(place.artefact.over, "")
+            last = member or place.column.title
+            cells[", ".join(filter(None, (called(place.artefact.id), title, last)))] = None
+            found |= _numbers(place, row, numbers, member)
+        shown = [
+            called(one.id)
+            for one in self._artefacts.values()
+            if any(matches(where, study, step, labels) for where in one.where)
+        ]
+        at = max((time for time, _ in self.signature(root)), default=0) // 1_000_000
+        return Use(tuple(shown), tuple(cells), tuple(claims.get(folder, ())), found, at)
+
+    def _read(self, root: Path) -> tuple[dict[str, list[str]], dict[tuple[str, ...], dict[str, str]]]:
+        signature = self.signature(root)
+        if root not in self._rendered or self._rendered[root][0] != signature:
+            self._rendered[root] = (signature, _claims(root / "claims.json"), _cells(root / "tables"))
+        return self._rendered[root][1:]
+
+
+def _places(artefact: Artefact) -> Iterator[_Place]:
+    rows = artefact.rows
+    if artefact.expand:  # a row for each network that was measured: its name comes from the run
+        rows = (Row("", "", {}),)
+    for row in rows:
+        for column in artefact.columns:
+            if row.applies(column.id):
+                made = column.of(row)
+                filters = ({"study": artefact.study}, artefact.common, row.where, made.where)
+                yield _Place(artefact, row, made, tuple(one for one in filters if one))
+
+
+def _steps(place: _Place) -> set[str]:
+    """The steps whose runs a cell shows: its quantity's, or those that the artefact names."""
+    name = place.column.quantity
+    if not name.startswith("file:"):
+        return {quantity(name.replace("_accuracy@*", "_accuracy")).step}
+    steps: set[str] = set()
+    for where in place.artefact.where:
+        named = where.get("step", ())
+        steps |= {named} if isinstance(named, str) else set(named)
+    return steps
+
+
+def _named(place: _Place, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Id and title of the row that a run stands in."""
+    if not place.artefact.expand:
+        return place.row.id, place.row.title
+    names = [labels.get(label, "") for label in place.artefact.expand["rows"]]
+    return "/".join(names), place.artefact.expand["title"].format(*names)
+
+
+def _numbers(
+    place: _Place, row: str, cells: Mapping[tuple[str, ...], Mapping[str, str]], member: str
+) -> dict[tuple[str, str, str, str], tuple[float, float]]:
+    """Measured and published: the member's own, else of the whole cell; none where one of them is missing."""
+    name = (place.artefact.id, row, place.column.id)
+    for key in ((*name, member), name):
+        cell = cells.get(key, {})
+        beside = cell.get("paper") or cell.get("published_code")
+        if beside and cell.get("mean"):
+            return {(*name, place.column.unit): (float(cell["mean"]), float(beside))}
+    return {}
+
+
+def _claims(file: Path) -> dict[str, list[str]]:
+    """Folder of a run to the claims that count it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    if file.is_file():
+        for claim in json.loads(file.read_bytes())["claims"]:
+            for run in claim["runs"]:
+                found[run].append(claim["id"])
+    return found
+
+
+def _cells(folder: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """(artefact, row, column) and (artefact, row, column, member) to the line of the table's file."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for file in sorted(folder.glob("*.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            for line in csv.DictReader(lines):
+                member = (line["member"],) if "member" in line else ()
+                found[line["artefact"], line["row"], line["column"], *member] = line
+    return found

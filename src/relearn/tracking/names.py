@@ -1,0 +1,118 @@
+"""What MLflow calls things: experiments, runs, metrics, and tags of several entries. Standard library only.
+
+Metrics are spelled alike in every study and end in their unit. What a record calls otherwise is renamed on its way into MLflow:
+
+==============================  ==========================================================================
+in a record                     in MLflow
+==============================  ==========================================================================
+acc_frac, accfinal_frac         test_accuracy_frac
+accbest_frac                    test_accuracy_best_frac
+acc1_frac                       test_accuracy_first_epoch_frac
+last_acc_frac                   test_accuracy_last_frac (of the last network, where the best one is kept)
+…_acc_frac                      …_accuracy_frac
+loss_first_nats                 train_loss_first_nats
+nll_nats                        test_loss_nats
+…_nll_…                         …_loss_…
+wall_s, cpu_s, device_s         system/wall_s, system/cpu_s, system/device_s
+epoch_s, step_s, load_s         system/epoch_s, system/step_s, system/load_s
+peak_memory_bytes               system/peak_memory_mb (10^6 bytes)
+==============================  ==========================================================================
+
+Units: ``_frac`` a share in [0, 1], ``_nats``, ``_bpc`` bits per character, ``_s`` seconds, ``_mb``, ``_count``, ``_ratio``. A name
+without one has none (``loss`` is the objective that a run minimises, ``lr`` the learning rate, ``bleu_best`` a score).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+PREFIX = "mlflow.relearn."  # of the tags that tell how far an import has come; MLflow's pages hide "mlflow."
+END = ";"  # behind each entry of a tag that may have several: '%table 4.1;%' does not find table 4.10
+
+SPELLED = {
+    "acc_frac": "test_accuracy_frac",
+    "accfinal_frac": "test_accuracy_frac",
+    "accbest_frac": "test_accuracy_best_frac",
+    "acc1_frac": "test_accuracy_first_epoch_frac",
+    "last_acc_frac": "test_accuracy_last_frac",
+    "loss_first_nats": "train_loss_first_nats",
+    "nll_nats": "test_loss_nats",
+    "peak_memory_bytes": "system/peak_memory_mb",
+    **{f"{name}_s": f"system/{name}_s" for name in ("wall", "cpu", "device", "epoch", "step", "load")},
+}
+UNITS = {
+    "fraction": "frac",
+    "fraction of cases that fail": "failing_frac",
+    "none": "",
+    "megabytes": "mb",
+    "seconds": "s",
+    "images_per_second": "images_per_s",
+    "l2_norm": "norm",
+}  # of tables and claims, as they end a name; any other unit is its own ending
+PARTS = {"acc": "accuracy", "nll": "loss"}
+FACTORS = {"peak_memory_bytes": 1e-6}
+
+
+def metric(name: str, others: Iterable[str] = ()) -> str:
+    """MLflow's name of a metric; its own if another one of the same run is called so already.
+
+    Args:
+        name: in the record or the spool.
+        others: all names of the run.
+    """
+    new = SPELLED.get(name) or "_".join(PARTS.get(part, part) for part in name.split("_"))
+    return name if new != name and new in others else new
+
+
+def metrics(values: Mapping[str, float | None]) -> dict[str, float]:
+    """A record's numbers by MLflow's names, in MLflow's units; what has no value is left out."""
+    found = {name: float(value) for name, value in values.items() if value is not None}
+    return {metric(name, values): value * FACTORS.get(name, 1.0) for name, value in found.items()}
+
+
+def with_unit(name: str, unit: str) -> str:
+    """The name with its unit behind it, once: ``test_accuracy``, ``fraction`` → ``test_accuracy_frac``."""
+    unit = unit.removesuffix("_fine")
+    ending = UNITS.get(unit, unit)
+    return allowed(name if not ending or name.endswith((ending, unit)) else f"{name}_{ending}")
+
+
+def cells(numbers: Mapping[tuple[str, str, str, str], tuple[float, float]]) -> dict[str, float]:
+    """``measured/…``, ``published/…`` and ``deviation/…`` of cells.
+
+    Args:
+        numbers: artefact, row, column and unit to the measured and the published value.
+    """
+    found: dict[str, float] = {}
+    for (artefact, row, column, unit), (measured, published) in numbers.items():
+        name = with_unit(f"{artefact}/{row}/{column}", unit)
+        found |= {f"measured/{name}": measured, f"published/{name}": published}
+        found[f"deviation/{name}"] = measured - published
+    return found
+
+
+def experiment(study: str, paper: str, scale: str) -> str:
+    """``poisoning (mini), zhu2022``: what differs comes first, since MLflow cuts the end."""
+    return f"{study} ({scale}), {paper}"
+
+
+def run(step: str, labels: Mapping[str, str], seed: object) -> str:
+    """``DPN92 deep_knn convex_polytope transfer seed0 train``: the labels from the last to the first, so that a cut name differs."""
+    return " ".join((*reversed([*labels.values()]), f"seed{seed}", step))
+
+
+def joined(entries: Iterable[str], longest: int) -> str:
+    """Entries as one tag, each with its end; whole entries are left out where there is no room."""
+    text = ""
+    for entry in entries:
+        more = f"{entry}{END}"
+        if len(text) + 1 + len(more) > longest:
+            break
+        text += f" {more}" if text else more
+    return text
+
+
+def allowed(name: str) -> str:
+    """A name with every letter that MLflow refuses replaced by an underscore."""
+    return re.sub(r"[^\w\-. :/]", "_", name)

@@ -1,0 +1,94 @@
+"""Which points of a run the store holds already, by the run's tags, and which are still to be written.
+
+Standard library only. Everything here is a function of files and tags, so that an import that died is taken up where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relearn.tracking.names import PREFIX
+from relearn.tracking.run_view import Place, Tracked, told
+
+
+def _written(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, Any], dict[Place, Any]]:
+    """Points surely in the store, points perhaps in it: the spool read as far as the tags say."""
+    sure, perhaps = int(tags.get(PREFIX + "spooled", 0)), int(tags[PREFIX + "intent"])
+    both = [told(run.lines, upto) if run.lines and upto else None for upto in (sure, perhaps)]
+    first, then = (dict(one.points) if one else {} for one in both)
+    return first, {place: point for place, point in then.items() if place not in first}
+
+
+def contradicts(tags: Mapping[str, str], run: Tracked) -> bool:
+    """Whether the store may hold a point that the files took back: same metric and step, other value."""
+    if run.story is None:
+        return False
+    record = tags.get(PREFIX + "record", "")
+    if record and (record != run.record_sha or (tags.get(PREFIX + "spooled") == "0" and run.story.points)):
+        return True  # its numbers were placed without knowing these curves, or are no longer the record's
+    sure, perhaps = _written(tags, run)
+    now = run.story.points
+    return any(place not in now or now[place][1] != point[1] for place, point in {**sure, **perhaps}.items())
+
+
+@dataclass
+class Batch:
+    """One write: tags that announce it, its points (metric, value, milliseconds, step), tags that vouch for
+    it.
+    """
+
+    before: dict[str, str]
+    points: list[tuple[str, float, int, int]]
+    after: dict[str, str]
+
+
+def batches(tags: Mapping[str, str], run: Tracked) -> list[Batch]:
+    """What is still to be written, the last batch with the record's own numbers.
+
+    MLflow takes the very same point twice as one, but not the same value at another time. So what an importer
+    announced and did not vouch for before it died is written again as it was announced, before anything newer
+    is.
+    """
+    done: list[Batch] = []
+    intent, size = int(tags[PREFIX + "intent"]), str(run.size)
+    if intent < run.size:
+        vouched = {PREFIX + "spooled": str(intent)}
+        if tags.get(PREFIX + "spooled") != str(intent):
+            done.append(Batch({}, _announced(tags, run), vouched))
+        announced = {PREFIX + "intent": size}
+        done.append(
+            Batch(announced, _announced({**tags, **vouched, **announced}, run), {PREFIX + "spooled": size})
+        )
+    else:
+        done.append(Batch({}, _announced(tags, run), {PREFIX + "spooled": size}))
+    if run.record_sha and tags.get(PREFIX + "record") != run.record_sha:
+        done[-1].points += _finals(run)
+        done[-1].after[PREFIX + "record"] = run.record_sha
+    if run.numbers and tags.get(PREFIX + "numbers") != run.numbers_sha:
+        # those of a cell change with the rendering: of two values at one step the later one counts
+        done[-1].points += [(key, value, run.numbers_ms, 0) for key, value in run.numbers.items()]
+        done[-1].after[PREFIX + "numbers"] = run.numbers_sha
+    return done
+
+
+def _announced(tags: Mapping[str, str], run: Tracked) -> list[tuple[str, float, int, int]]:
+    perhaps = _written(tags, run)[1]
+    found = [(key, value, int(t * 1000), step) for (key, step), (t, value) in perhaps.items()]
+    return sorted(found, key=lambda point: (point[2], point[3], point[0]))
+
+
+def _finals(run: Tracked) -> list[tuple[str, float, int, int]]:
+    """The record's numbers, at the last step of their curve; a curve's own last value is not repeated.
+
+    Of two values at one step MLflow takes the later as the latest: the record is closed after the last point.
+    """
+    now = run.story.points if run.story else {}
+    found = []
+    for key, value in run.finals.items():
+        last = max((step for name, step in now if name == key), default=0)
+        if (key, last) not in now or now[key, last][1] != value:
+            after = int(now[key, last][0] * 1000) + 1 if (key, last) in now else 0
+            found.append((key, value, max(run.end_ms or run.start_ms, after), last))
+    return found

@@ -1,0 +1,118 @@
+"""The run that shows what was rendered at one scale: verdicts, effects, measured and published cells, figures, the page.
+
+Standard library only; everything is read from the rendered files.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from relearn.runs import spool
+from relearn.runs.atomic_files import digest
+from relearn.tracking import names
+from relearn.tracking.note import NOTE
+from relearn.tracking.run_view import Tracked
+
+PAGES = (
+    "report.html",
+    "claims.md",
+    "claims.json",
+    "coverage.csv",
+    "deviations.md",
+    "settings.md",
+    "metrics.json",
+)
+TOLD = """\
+What relearn rendered at this scale. Tags `claim/…` are the verdicts, metrics `effect/…`, `low/…`, `high/…` each claim's effect with
+its 95% interval, `measured/…`, `published/…` and `deviation/…` the cells of the tables. Artifacts: report.html, figures, tables."""
+
+
+def report(root: Path) -> Tracked | None:
+    """What MLflow is to hold of the last rendering below `root` (``results/<scale>``), None before the first one."""
+    file = root / "claims.json"
+    try:
+        judged = json.loads(file.read_bytes())
+        at = file.stat().st_mtime
+    except (OSError, ValueError):
+        return None
+    scale, claims = str(judged["scale"]), judged["claims"]
+    counts = Counter(claim["verdict"] for claim in claims if claim["kind"] != "check")
+    numbers = {f"verdicts/{word}_count": float(count) for word, count in counts.items()}
+    numbers |= dict(_effects(claims)) | dict(_coverage(root / "coverage.csv")) | _cells(root / "tables")
+    started = datetime.fromtimestamp(at, UTC).isoformat()
+    return Tracked(
+        id=f"report {scale}",
+        started=started,
+        experiment=f"report ({scale})",
+        name=f"claims, tables and figures ({scale})",
+        status=spool.FINISHED,
+        start_ms=int(at * 1000),
+        end_ms=int(at * 1000),
+        tags={
+            "scale": scale,
+            "kind": "report",
+            "verdicts": ", ".join(
+                f"{count} {word.replace('_', ' ')}" for word, count in counts.most_common()
+            ),
+            **{f"claim/{one['section']}/{one['id']}": _verdict(one) for one in claims},
+            "mlflow.source.name": "relearn render",
+            "mlflow.source.type": "LOCAL",
+            NOTE: TOLD,
+        },
+        params={"scale": scale},
+        inputs=[],
+        lines=None,
+        story=None,
+        finals=numbers,
+        files=list(_files(root)),
+        record_sha=digest(file),
+    )
+
+
+def _verdict(claim: Mapping[str, Any]) -> str:
+    return f"{claim['verdict']}{' (provisional)' if claim['provisional'] else ''}"
+
+
+def _effects(claims: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    for claim in claims:
+        for key in ("effect", "low", "high"):
+            if claim.get(key) is not None:
+                name = f"{key}/{claim['section']}/{claim['id']}"
+                yield names.with_unit(name, claim["unit"]), float(claim[key])
+
+
+def _coverage(file: Path) -> Iterator[tuple[str, float]]:
+    if file.is_file():
+        with file.open(encoding="utf-8", newline="") as lines:
+            published = [line for line in csv.DictReader(lines) if line["addition"] == "0"]
+        for key in ("cells_measured", "cells_defined"):
+            yield f"coverage/{key}_count", float(sum(int(line[key]) for line in published))
+
+
+def _cells(folder: Path) -> dict[str, float]:
+    """Of all cells that have a published value."""
+    found = {}
+    for file in sorted(folder.glob("*.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            for line in csv.DictReader(lines):
+                beside = "member" not in line and (line["paper"] or line["published_code"])
+                if beside and line["mean"]:
+                    name = (line["artefact"], line["row"], line["column"], line["unit"])
+                    found[name] = (float(line["mean"]), float(beside))
+    return names.cells(found)
+
+
+def _files(root: Path) -> Iterator[tuple[Path, str]]:
+    """The page and the lists at the top, pictures and tables in folders: what MLflow's page shows in place."""
+    yield from ((root / name, "") for name in PAGES if (root / name).is_file())
+    for folder, endings in (("figures", (".png", ".csv")), ("tables", (".csv", ".md"))):
+        for name in sorted(os.listdir(root / folder)) if (root / folder).is_dir() else ():
+            if name.endswith(endings):
+                yield root / folder / name, folder

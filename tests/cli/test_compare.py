@@ -1,0 +1,103 @@
+"""`relearn compare`: sides by scale, folder and commit, what it writes, and one line for wrong use."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn import cli
+from relearn.runs import provenance, record
+
+
+def render(folder: Path, verdict: str, value: float) -> None:
+    (folder / "tables").mkdir(parents=True, exist_ok=True)
+    one: dict[str, Any] = {"section": "s", "id": "c", "verdict": verdict, "effect": value, "unit": "nats"}
+    (folder / "claims.json").write_text(json.dumps({"scale": "mini", "claims": [one]}))
+    head = "artefact,row,column,unit,status,mean,members_count"
+    (folder / "tables/t.csv").write_text(f"{head}\nt,row,column,fraction,measured,{value},1\n")
+
+
+def git(*words: str) -> None:
+    named = ("-c", "user.name=x", "-c", "user.email=x@y")
+    subprocess.run(["git", *named, *words], check=True, capture_output=True)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with two commits, each with another published rendering, and one that is published nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "110")
+    Path("params.yaml").write_text("scale: mini\n")
+    git("init", "-q")
+    for verdict, value in (("direction", 0.25), ("reproduced", 0.5)):
+        render(Path("results/published/mini"), verdict, value)
+        git("add", "-A", "-f")
+        git("commit", "-qm", verdict)
+    render(Path("results/mini"), "contradicted", 0.75)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("HEAD~1", "HEAD", "direction 0.25  reproduced 0.5"),
+        ("HEAD~1:mini", "results/published/mini", "direction 0.25  reproduced 0.5"),
+        ("results/published/mini", "mini", "reproduced 0.5  contradicted 0.75"),
+    ],
+)
+def test_a_side_is_a_scale_a_folder_or_a_commit(
+    before: str, after: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["compare", before, after]) == 0
+    text = capsys.readouterr().out
+    assert f"before: {before} (scale mini)" in text and f"claim s/c  {said}  +0.25" in text
+
+
+def test_it_writes_a_file_a_page_and_a_part_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "HEAD", "mini", "--out", "told", "--exit-code"]) == 1
+    with open("told/changes.csv", newline="") as lines:
+        found = {line["artefact"]: line for line in csv.DictReader(lines)}
+    assert (found["claim"]["change"], found["t"]["change"]) == ("verdict", "no spread")
+    assert float(found["t"]["difference"]) == 0.25
+    assert {path.name for path in Path("told").iterdir()} == {"changes.csv", "changes.md", "changes.html"}
+    assert cli.main(["compare", "mini", "mini", "--exit-code"]) == 0
+
+
+def test_the_settings_that_differ_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "_git", lambda *_: None)
+    for root, k in (("results/published/mini", 50), ("results/mini", 60)):
+        what: dict[str, Any] = {"study": "s", "paper": "p", "step": "filter", "labels": {"victim": "a"}}
+        what |= {"scale": "mini", "seed": 0, "settings": {"deep_knn": {"k": k}, "same": 1}}
+        with record.Run(f"{root}/runs/s/filter/a/seed0", **what) as run:
+            run.finish({"a_frac": 0.5})
+    assert cli.main(["compare", "results/published/mini", "mini"]) == 0
+    assert "\ns filter: deep_knn.k 50 → 60 (1 runs)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["nothing", "mini"],
+            "relearn compare: nothing: no folder, no scale with results (mini) and no commit",
+        ),
+        (["HEAD:small", "mini"], "relearn compare: HEAD:small: this commit has no results/published/small"),
+        (["results", "mini"], "relearn compare: results: no claims.json; allowed: a folder that"),
+        (["--all", "mini", "--output=x"], "usage"),
+    ],
+)
+def test_wrong_use_is_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if says == "usage":
+        with pytest.raises(SystemExit):
+            cli.main(["compare", *words])
+        return
+    assert cli.main(["compare", *words]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith(says) and said.count("\n") == 1
