@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from relearn.methods.fit import Fitted
 
 FEWEST_STEPS = 50  # between two checkpoints
-RECIPE = ("steps", "lr", "weight_decay", "betas", "schedule", "warmup_steps", "clip_norm")
+RECIPE = ("steps", "lr", "weight_decay", "betas", "adam_eps", "schedule", "warmup_steps", "clip_norm")
+NAMES = {"adam_eps": "eps"}
+"""Keys of a recipe that `fit` calls otherwise."""
 
 
 @dataclass
@@ -53,47 +55,54 @@ def train(
     judged_by: str,
     device: str,
     diverged: str = "loss not finite",
+    keys: Sequence[str] = RECIPE,
     **more: Any,
 ) -> Ended:
-    """Train ``net`` with AdamW by ``recipe``.
+    """Train ``net`` by ``recipe``, with AdamW unless ``more`` names another optimiser.
 
     Args:
         run: the run; its log gets the history, its work folder the checkpoint.
         title: of the progress bar.
         net, source: model and data, as `fit` takes them.
-        recipe: steps, evaluations, lr, weight_decay, betas, adam_eps, schedule, warmup_steps, clip_norm.
+        recipe: the keys, and with ``steps`` the number of ``evaluations``; with ``epochs`` there is one an epoch.
         evaluate: ``evaluate(net)`` → metrics of a row of the history; its time is not counted.
         judged_by: a metric that every evaluation of a finite network returns. A training whose last evaluation lacks
             it has diverged.
         device: device string.
         diverged: reason stated for a divergence that `fit` finds.
+        keys: the keys of the recipe that `fit` takes.
         more: further arguments of `fit`, over those of the recipe.
     """
     from relearn.methods.fit import fit
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
 
-    clock, steps = Clock(device), recipe["steps"]
-    row, every = spacing(steps, recipe["evaluations"])
-
-    given = {key: recipe[key] for key in RECIPE} | {"eps": recipe["adam_eps"], "optimizer": "adamw"} | more
+    clock = Clock(device)
+    given = {NAMES.get(key, key): recipe[key] for key in keys}
     with Progress(title) as progress:
         clock.start()
         fitted = fit(
             net,
             source,
-            **given,
             evaluate=clock.excluding(evaluate),
-            evaluate_every=every,
-            history_steps=row,
             log=run.log,
             progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / "fit"),
-            checkpoint_steps=max(FEWEST_STEPS, steps // 10),
+            **{"optimizer": "adamw", **given, **_intervals(recipe), **more},
         )
         clock.stop()
     net.eval()
     return judged(fitted, clock, judged_by, diverged)
+
+
+def _intervals(recipe: Mapping[str, Any]) -> dict[str, int]:
+    """How often a training of so many steps or epochs is evaluated and saved."""
+    if "steps" not in recipe:
+        return {"checkpoint_every": max(1, recipe["epochs"] // 10)}
+    steps = recipe["steps"]
+    row, every = spacing(steps, recipe["evaluations"])
+    saved = max(FEWEST_STEPS, steps // 10)
+    return {"evaluate_every": every, "history_steps": row, "checkpoint_steps": saved}
 
 
 def judged(fitted: Fitted, clock: Clock, by: str, diverged: str) -> Ended:

@@ -47,17 +47,14 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.batch_source import Resident
-    from relearn.methods.fit import fit
     from relearn.methods.free_at import Replayed
     from relearn.methods.gradient_strategies import passes_of
     from relearn.models import files
-    from relearn.runs.checkpoint import Checkpoint
-    from relearn.runs.console import Progress
     from relearn.steps.csv_rows import write_rows
     from relearn.steps.tasks.images import Images
     from relearn.steps.trained.chance import above_chance, most_frequent
-    from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.train import train
 
     recipe, method = dict(settings["train"]), settings["method"]
     gradient = strategy_of(method)
@@ -70,43 +67,34 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     times = method["passes"] if method["kind"] == "free_at" else 1
     # The source draws the crops: all methods see the same, and a repeated minibatch keeps its own.
     source = Replayed(Resident((task.images, task.labels), size), times, task.augment)
-    clock = Clock(device)
 
     def predict(model: Any) -> Tensor:
         with torch.no_grad():
             return model.head(embed(model, task.test_images, precision=precision)).float().cpu()
 
     def evaluate(model: Any) -> dict[str, float]:
-        clock.stop()
         logits = predict(model)
-        clock.start()
         return {"test_accuracy_frac": accuracy(logits, task.test_labels)} if logits.isfinite().all() else {}
 
-    with Progress(f"train_images_adversarially {' '.join(run.labels.values())}") as progress:
-        clock.start()
-        fitted = fit(
-            net,
-            source,
-            loss=task.loss,
-            gradient=gradient,
-            milestones=(epochs // 2, epochs * 3 // 4),
-            evaluate=evaluate,
-            seed=seed,
-            precision=precision,
-            log=run.log,
-            progress=clock.counting(progress),
-            checkpoint=Checkpoint(run.work / "fit"),
-            checkpoint_every=max(1, epochs // 10),
-            **recipe,
-        )
-        clock.stop()
-    net.eval()
-    outcome, at, reason = fitted.outcome, fitted.outcome_step, None
+    ended = train(
+        run,
+        f"train_images_adversarially {' '.join(run.labels.values())}",
+        net,
+        source,
+        recipe=recipe,
+        keys=tuple(recipe),
+        evaluate=evaluate,
+        judged_by="test_accuracy_frac",
+        device=device,
+        loss=task.loss,
+        optimizer="sgd",
+        gradient=gradient,
+        milestones=(epochs // 2, epochs * 3 // 4),
+        seed=seed,
+        precision=precision,
+    )
+    fitted, clock = ended.fitted, ended.clock
     logits, count = predict(net), settings["attack"]["images"]
-    if outcome == "diverged":
-        reason = "loss not finite"
-    elif not logits.isfinite().all():
-        outcome, at, reason = "diverged", fitted.steps, "outputs not finite"
     chance = most_frequent(task.test_labels)
     metrics = {
         "most_frequent_frac": chance,
@@ -116,12 +104,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
     }
     fooled: dict[int, bool] = {}
-    if outcome == "ok":
+    if ended.outcome == "ok":
         metrics["acc_frac"] = accuracy(logits, task.test_labels)
         fooled = attacked(net, task, settings["attack"], seed, precision)
         metrics |= robustness(logits, task.test_labels, fooled)
         if not above_chance(metrics["acc_frac"], chance, len(task.test_labels)):
-            outcome, reason = "not_converged", "accuracy not better than that of a constant answer"
+            ended.not_converged("accuracy not better than that of a constant answer")
     if fitted.history:
         metrics["train_loss_nats"] = fitted.history[-1]["loss"]
     if clock.steps:
@@ -135,9 +123,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     write_rows(run.output("answers.csv"), ANSWERS, answers(logits, task.test_labels, fooled))
     run.finish(
         {key: value for key, value in metrics.items() if math.isfinite(value)},
-        outcome=outcome,
-        outcome_step=at,
-        outcome_reason=reason,
+        **ended.finish(),
         notes=[f"robust: l-infinity, eps {settings['attack']['eps']:g}, {count or 'all'} test images"],
     )
 

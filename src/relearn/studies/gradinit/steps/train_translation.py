@@ -33,6 +33,16 @@ NEEDS_TORCH = True
 ROWS = 5
 """Rows of the history from one evaluation to the next."""
 COLUMNS = ("epoch", "step", "loss", "lr", "valid_loss", "bleu")
+RECIPE = (
+    "steps",
+    "schedule_steps",
+    "warmup_steps",
+    "schedule",
+    "lr",
+    "optimizer",
+    "weight_decay",
+    "clip_norm",
+)
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -42,13 +52,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.data.corpus import load_corpus
     from relearn.data.token_batches import TokenBatches
     from relearn.measures.bleu import corpus_bleu
-    from relearn.methods.fit import fit
     from relearn.methods.token_loss import token_loss, tokens
     from relearn.models import post_ln_transformer
     from relearn.runs.atomic_files import write
-    from relearn.runs.checkpoint import Checkpoint
-    from relearn.runs.console import Progress
     from relearn.steps.trained.seed import seed_of
+    from relearn.steps.trained.train import train
 
     corpus = load_corpus(inputs["corpus"][0])
     model = post_ln_transformer.FILE.load(inputs["start"][0], device)
@@ -70,33 +78,24 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             write(best, json.dumps(found).encode())
         return {"valid_loss": validation_loss(net, valid), "bleu": bleu.score}
 
-    steps = settings["steps"]
-    with Progress(f"train_translation {run.labels['network']} {run.labels['initialisation']}") as progress:
-        fitted = fit(
-            model,
-            source,
-            loss=partial(token_loss, smoothing=settings["label_smoothing"]),
-            terms=tokens,
-            steps=steps,
-            schedule_steps=settings["schedule_steps"],
-            warmup_steps=settings["warmup_steps"],
-            schedule=settings["schedule"],
-            lr=settings["lr"],
-            optimizer=settings["optimizer"],
-            weight_decay=settings["weight_decay"],
-            clip_norm=settings["clip_norm"],
-            **{key: settings[key] for key in ("momentum", "betas") if key in settings},
-            seed=seed_of(run.labels, run.seed, "task", "network"),  # same order of batches for every start
-            precision=precision,
-            evaluate=evaluate,
-            evaluate_every=ROWS,
-            history_steps=math.ceil(steps / (ROWS * settings["evaluations"])),
-            log=run.log,
-            progress=progress,
-            checkpoint=Checkpoint(run.work / "fit"),
-            checkpoint_steps=max(50, steps // 10),
-        )
-    diverged = fitted.outcome == "diverged"
+    ended = train(
+        run,
+        f"train_translation {run.labels['network']} {run.labels['initialisation']}",
+        model,
+        source,
+        recipe=settings,
+        keys=(*RECIPE, *(key for key in ("momentum", "betas") if key in settings)),
+        evaluate=evaluate,
+        judged_by="bleu",
+        device=device,
+        loss=partial(token_loss, smoothing=settings["label_smoothing"]),
+        terms=tokens,
+        seed=seed_of(run.labels, run.seed, "task", "network"),  # same order of batches for every start
+        precision=precision,
+        evaluate_every=ROWS,
+        history_steps=math.ceil(settings["steps"] / (ROWS * settings["evaluations"])),
+    )
+    fitted = ended.fitted
     # A run that diverges before its first evaluation has empty translations and BLEU 0.
     empty: dict[str, Any] = {
         "bleu": 0.0,
@@ -110,7 +109,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     tested = [row for row in fitted.history if "bleu" in row]
     metrics = {
         "bleu_best": kept["bleu"],
-        "bleu_final": 0.0 if diverged else tested[-1]["bleu"],
+        "bleu_final": 0.0 if ended.outcome == "diverged" else tested[-1]["bleu"],
         "steps_count": float(fitted.steps),
         "parameters_count": float(sum(parameter.numel() for parameter in model.parameters())),
     }
@@ -120,9 +119,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         metrics["valid_loss_nats"] = tested[-1]["valid_loss"]
     run.finish(
         metrics,
-        outcome=fitted.outcome,
-        outcome_step=fitted.outcome_step,
-        outcome_reason="loss not finite" if diverged else None,
+        **ended.finish(),
         notes=[f"BLEU on the first {len(references)} test pairs of {corpus.dataset}: {kept['signature']}"],
     )
 
