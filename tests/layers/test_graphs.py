@@ -17,6 +17,9 @@ from relearn.layers.dot_product_attention import DotProductAttention
 from relearn.layers.gelu_linear import GeluLinear, GeluPointwiseConv2d
 from relearn.layers.invertible_residual import InvertibleResidual
 from relearn.layers.l2_attention import L2Attention
+from relearn.layers.long_short_attention import LongShortAttention
+from relearn.layers.long_short_attention_2d import LongShortAttention2d
+from relearn.layers.long_short_causal import CausalLongShortAttention
 from relearn.layers.lrsa import LRSA
 from relearn.layers.multihead import AsMultiheadAttention
 from relearn.layers.random_feature_gp import RandomFeatureGP
@@ -39,11 +42,32 @@ class Padded(nn.Module):
         return self.layer(x, x, x, key_padding_mask=padding)
 
 
+class OfMask(nn.Module):
+    """A mask as an input, so that its batch is dynamic too."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, mask: Tensor) -> Any:
+        return self.layer(x, mask=mask)
+
+
+class OfCache(OfMask):
+    def forward(self, x: Tensor, cache: Tensor) -> Any:
+        return self.layer(x, cache=cache)
+
+
+class OfGrid(OfMask):
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x, (4, 6))
+
+
 def cases(batch: int) -> dict[str, Case]:
     torch.manual_seed(0)
     x, memory, image = torch.randn(batch, 5, 8), torch.randn(batch, 4, 6), torch.randn(batch, 4, 6, 6)
     mask, bias = torch.ones(5, 5, dtype=torch.bool).tril(), torch.randn(2, 5, 5)
-    padding = torch.zeros(batch, 5, dtype=torch.bool)
+    padding, tokens = torch.zeros(batch, 5, dtype=torch.bool), torch.randn(batch, 24, 8)
     padding[1, 3:] = True
     return {
         "contractive, padded": (Padded(L2Attention(8, 2, contractive="two")), (x, padding), {}),
@@ -54,6 +78,16 @@ def cases(batch: int) -> dict[str, Case]:
         "dot product": (DotProductAttention(8, 2, fused=False), (x,), {"mask": mask}),
         "dot product, causal": (DotProductAttention(8, 2), (x,), {"causal": True}),
         "cross": (CrossAttention(8, 2, kdim=6, vdim=6, logits="l2"), (x, memory), {}),
+        "long-short": (LongShortAttention(8, 2, window=2, rank=3, class_token=1), (x,), {}),
+        "long-short, padded": (OfMask(LongShortAttention(8, 2, window=2, rank=3)), (x, ~padding), {}),
+        "long-short, released": (
+            LongShortAttention(8, 2, window=2, rank=3, class_token=1, as_released=True), (x,), {},
+        ),
+        "long-short, images": (OfGrid(LongShortAttention2d(8, 2, window=2, rank=3)), (tokens,), {}),
+        "long-short, causal": (CausalLongShortAttention(8, 2, window=2, segment=2, rank=1), (x,), {}),
+        "long-short, cache": (
+            OfCache(CausalLongShortAttention(8, 2, window=2, segment=2, rank=1)), (x, tokens[:, :4, :8]), {},
+        ),
         "lrsa": (LRSA(8, 2, alpha=2.0), (x,), {}),
         "cosine": (CosineAttention(8, 2), (x,), {"bias": bias, "mask": mask}),
         "gaussian process": (RandomFeatureGP(8, 3, 16), (x,), {}),
@@ -69,7 +103,7 @@ def cases(batch: int) -> dict[str, Case]:
 
 
 NAMES = list(cases(2))
-FAST = {"contractive, padded", "depth-wise, gelu"}
+FAST = {"contractive, padded", "depth-wise, gelu", "long-short, cache"}
 EVERY = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 
 

@@ -28,7 +28,7 @@ def attention_weights(
 ) -> Tensor:
     """Return the weights P (G, rows, 2w + C r) of a piece's rows, window columns first, by differentiable operations."""
     w, r, parts = piece.spans.window, piece.spans.rank, []
-    groups, rows = len(side.q), side.q[:, piece.here]
+    groups, rows = side.q.shape[0], side.q[:, piece.here]
     if w:
         added = piece.window_mask(rows, banded)
         content = rows if biases is None else rows + _by_group(biases[0], groups)
@@ -83,7 +83,7 @@ def padded(spans: Spans, *tensors: Tensor | None) -> Side:
         *(heads_first(one, start, length) for one in seen.unbind(2)),
         *(heads_first(one, 0, one.shape[1]) for one in far.unbind(2)),
         *(
-            None if one is None else heads_first(one.expand(len(q), -1, -1, -1), 0, len(one))
+            None if one is None else heads_first(one.expand(q.shape[0], -1, -1, -1), 0, len(one))
             for one in (rw, rc)
         ),
     )
@@ -98,7 +98,7 @@ def heads_first(x: Tensor, start: int, length: int) -> Tensor:
 
 def heads_last(x: Tensor, like: Tensor) -> Tensor:
     """Reshape (B H, t, d) to (B, t, H, d), with B and H taken from ``like``."""
-    return x.unflatten(0, (len(like), like.shape[2])).transpose(1, 2)
+    return x.unflatten(0, (like.shape[0], like.shape[2])).transpose(1, 2)
 
 
 def real_rows(piece: Piece) -> tuple[slice, slice]:
@@ -141,4 +141,4 @@ def split(piece: Piece, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 def _by_group(bias: Tensor, groups: int) -> Tensor:
     """Expand (H, d) to (G, 1, d)."""
-    return bias.repeat(groups // len(bias), 1)[:, None]
+    return bias.repeat(groups // bias.shape[0], 1)[:, None]

@@ -73,6 +73,11 @@ class Spans(NamedTuple):
             yield Piece(self, block, min(step, self.first + self.blocks - block))
 
 
+def _offset(found: Tensor) -> int:
+    """Where a tensor begins in its storage; a compiled graph has no storage, and its products begin at 0."""
+    return 0 if torch.compiler.is_compiling() else int(found.storage_offset())
+
+
 class Piece(NamedTuple):
     """``blocks`` consecutive blocks of rows, starting at block ``block``."""
 
@@ -158,7 +163,7 @@ class Piece(NamedTuple):
         """
         w = self.spans.window
         strides = (self.rows * 2 * w, w * 2 * w, 2 * w - 1, 1)
-        return found.as_strided((len(found), self.blocks, w, 2 * w), strides, found.storage_offset() + w - 1)
+        return found.as_strided((found.shape[0], self.blocks, w, 2 * w), strides, _offset(found) + w - 1)
 
     def put_by_distance(self, found: Tensor, to: Tensor) -> None:
         r"""Write the transpose of :meth:`by_distance` into ``to`` (G, rows, 2w), which holds zeros or an earlier result.
@@ -179,5 +184,5 @@ class Piece(NamedTuple):
         """
         wide, l = self.seen + 1, self.spans.segment  # noqa: E741
         strides = (self.segments * l * wide, l * wide - 1, wide, 1)
-        offset = found.storage_offset() + self.seen - self.start // l
-        return found.as_strided((len(found), self.segments, l, self.seen), strides, offset)
+        offset = _offset(found) + self.seen - self.start // l
+        return found.as_strided((found.shape[0], self.segments, l, self.seen), strides, offset)

@@ -120,7 +120,8 @@ class LongShortAttention(nn.Module):
         scores = None if self.score is None else wide(self.score(x[:, self.class_token :]))
         with torch.autocast(x.device.type, enabled=False):
             given = queries, pairs, scores, mask, self.norms, self.form
-            found = attend(*given, attention_dropout=drop, fused=self.fused)
+            own = self.fused and not torch.compiler.is_compiling()
+            found = attend(*given, attention_dropout=drop, fused=own)
             if self.class_token and self.as_released:
                 keys, values = (torch.cat([one[:, :, :1], found], 2) for one in pairs)
                 found = torch.cat([attend_one_query(queries[:, :, :1], keys, values, mask, drop), found], 2)
@@ -151,6 +152,13 @@ class LongShortAttention(nn.Module):
         if mask.shape != x.shape[:2]:
             raise ValueError(f"mask: shape {tuple(mask.shape)} (allowed: {tuple(x.shape[:2])})")
         empty = ~mask[:, self.class_token :].any(1)
+        if torch.compiler.is_compiling():  # an assertion of the graph, without the place
+            torch._assert_async(
+                ~empty.any(), "mask: a sequence is all padding (allowed: a real token in each)"
+            )
+            if self.class_token:
+                torch._assert_async(mask[:, 0].all(), "mask: a class token is padding (allowed: real)")
+            return
         if empty.any():
             raise ValueError(
                 f"mask: sequence {int(empty.nonzero()[0])} is all padding (allowed: at least one real token)"

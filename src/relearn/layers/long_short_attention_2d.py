@@ -177,10 +177,10 @@ class LongShortAttention2d(nn.Module):
         added = self._added(
             fixed, keys.shape[2] - fixed, tiling.visible(q.device), self.bias(tiling, q.device)
         )
-        if added is not None and len(added) > 1:
-            added = added.repeat(len(q), 1, 1, 1)
+        if added is not None and added.shape[0] > 1:
+            added = added.repeat(q.shape[0], 1, 1, 1)
         mixed = self._attend(inner, keys, values, added)
-        return tiling.join(mixed.transpose(1, 2).flatten(2).unflatten(0, (len(q), cells))).flatten(1, 2)
+        return tiling.join(mixed.transpose(1, 2).flatten(2).unflatten(0, (q.shape[0], cells))).flatten(1, 2)
 
     def _added(self, fixed: int, keys: int, visible: Tensor | None, bias: Tensor | None) -> Tensor | None:
         """Return the additive logits of the grid's tokens, (segments or 1, heads or 1, tokens or 1, fixed + window keys)."""

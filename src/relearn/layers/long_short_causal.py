@@ -123,7 +123,8 @@ class CausalLongShortAttention(nn.Module):
         q = self.q(x).unflatten(2, (self.heads, -1)) * math.sqrt(self.heads / self.dim)
         tensors = (q, near.to(q.dtype), far.to(q.dtype), *self._positions(spans, q))
         probability = self.dropout if self.training else 0.0
-        if self.fused and not probability and not self.as_released:
+        own = self.fused and not torch.compiler.is_compiling()
+        if own and not probability and not self.as_released:
             return self.out(CausalCore.apply(spans, *tensors).flatten(2))
         biases = None if self.biases is None else (self.biases[0].to(q.dtype), self.biases[1].to(q.dtype))
         mixed = mix_values(spans, *tensors, biases=biases, banded=self.as_released, probability=probability)
@@ -168,8 +169,8 @@ class CausalLongShortAttention(nn.Module):
         if x.dim() != 3 or x.shape[2] != self.dim or x.shape[1] == 0:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (B, n, {self.dim}) with n >= 1)")
         past = 0 if cache is None else cache.shape[1] if cache.dim() == 3 else -1
-        if cache is not None and tuple(cache.shape) != (len(x), past, self.dim):
-            raise ValueError(f"cache: shape {tuple(cache.shape)} (allowed: ({len(x)}, m, {self.dim}))")
+        if cache is not None and tuple(cache.shape) != (x.shape[0], past, self.dim):
+            raise ValueError(f"cache: shape {tuple(cache.shape)} (allowed: ({x.shape[0]}, m, {self.dim}))")
         if self.as_released and past % self.segment:
             raise ValueError(
                 f"cache: {past} positions (allowed as released: a multiple of segment = {self.segment})"

@@ -173,10 +173,10 @@ def _gather(
     if mask is None:
         real = torch.ones(1, queries.shape[1], dtype=torch.bool, device=queries.device)
         return q, keys, values, segments.hidden(real, piece.first, piece.last)
-    heads = len(queries) // len(mask)
+    heads = queries.shape[0] // mask.shape[0]
     own = mask[piece.start // heads : -(-piece.stop // heads)]
     hidden = segments.hidden(own, piece.first, piece.last)
-    return q, keys, values, hidden.repeat_interleave(len(q) // len(own), 0)
+    return q, keys, values, hidden.repeat_interleave(q.shape[0] // own.shape[0], 0)
 
 
 def _logits(q: Tensor, long: Tensor, near: Tensor | None, hidden: Tensor | None) -> Tensor:
@@ -196,5 +196,5 @@ def _mixture(weights: Tensor, long: Tensor, near: Tensor | None) -> Tensor:
     if near is None:
         assert far is not None
         return far
-    close = torch.bmm(weights[..., rank:].flatten(0, 1), near).view(len(weights), -1, near.shape[-1])
+    close = torch.bmm(weights[..., rank:].flatten(0, 1), near).view(weights.shape[0], -1, near.shape[-1])
     return close if far is None else far + close
