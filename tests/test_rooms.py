@@ -49,6 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torchvision_schema",
     },
     "__main__": {"cli"},
+    # every step on a GPU against the CPU; in a checkout it chooses the jobs as `relearn pack` does
+    "gpu_check": {*MATHEMATICS, "runs", "cli"},
 }
 # From these rooms only these files, which import no torch.
 ONLY = {("params", "data"): {"relearn.data.facts"}}

@@ -24,16 +24,14 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from relearn.cli import adopt, jobs
+from relearn.cli import adopt, check_jobs, jobs
 from relearn.cli.jobs import Job
 from relearn.runs import provenance, record
 from relearn.runs.node import jobs_file, parts
 from relearn.runs.node.jobs_file import NodeJob
-from relearn.studies.study import load
 
 MACHINE_WORDS = ("--device", "--precision", "--threads")
 SOURCE = Path(jobs.__file__).resolve().parents[2]  # src
@@ -56,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("pack.tar"), help="parts of data are written beside it"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="only the runs that `sh check.sh` there compares with the CPU"
+    )
     parser.add_argument("--part-mib", type=int, default=40, help="largest size of a file")
 
 
@@ -64,28 +65,31 @@ def main(args: argparse.Namespace) -> int:
     if args.part_mib < 4:
         raise ValueError(f"--part-mib: found {args.part_mib}, allowed is 4 or more")
     plan = [job for job in jobs.plan(args.study, {"scale": args.scale} if args.scale else {}) if job.record]
-    left = to_do(plan)
-    prepare([job for job in left if not needs_torch(job)])
-    left = to_do(plan)
+    chosen: list[Job] = []
+    if args.check:
+        chosen, plan = check_jobs.cheapest(plan)
+    prepare(unprepared(plan))
+    left = [job for job in plan if check_jobs.needs_torch(job)] if args.check else to_do(plan)
     if not left:
         raise ValueError("nothing to pack: every run of these targets is done here")
-    if here := [job.folder for job in left if not needs_torch(job)]:
-        raise ValueError(f"{here[0]}: not done here although its step ran; see its log")
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    written, files = write(args.out, left, args.part_mib * parts.MIB)
-    steps = sorted({f"{job.study} {job.step}" for job in left})
+    written, files = write(args.out, left, args.part_mib * parts.MIB, [job.run for job in chosen])
+    steps = {(job.study, job.step) for job in left}
     print(
-        f"{len(left)} jobs of {len(steps)} steps ({len(plan) - len(left)} are done here), {files} files of data"
+        f"{len(left)} jobs of {len(steps)} steps, {len(plan) - len(left)} are done here; {files} files of data"
     )
     for path in written:
         print(f"{path}  {path.stat().st_size / parts.MIB:.1f} MiB")
-    print(f"there: tar -xf {args.out.name} && sh run.sh --minutes 9; here: relearn adopt home/*.part")
+    if args.check:
+        print(f"there: tar -xf {args.out.name} && sh check.sh --minutes 9")
+    else:
+        print(f"there: tar -xf {args.out.name} && sh run.sh --minutes 9; here: relearn adopt home/*.part")
     return 0
 
 
-def needs_torch(job: Job) -> bool:
-    """Whether a job computes; the others prepare data."""
-    return bool(import_module(load(job.study).steps[job.step]).NEEDS_TORCH)
+def unprepared(plan: Sequence[Job]) -> list[Job]:
+    """The jobs to do that prepare data."""
+    return [job for job in to_do(plan) if not check_jobs.needs_torch(job)]
 
 
 def to_do(plan: Sequence[Job]) -> list[Job]:
@@ -144,8 +148,11 @@ def node_job(job: Job) -> NodeJob:
     )
 
 
-def write(out: Path, left: Sequence[Job], limit: int) -> tuple[list[Path], int]:
-    """Write the tar and, where the data does not fit into it, its parts; return the files and how many files of data."""
+def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()) -> tuple[list[Path], int]:
+    """Write the tar and, where the data does not fit into it, its parts; return the files and how many files of data.
+
+    ``chosen``: the run ids that relearn.gpu_check compares.
+    """
     count = 0
     with parts.Writer(out.parent, f"{out.stem}.data", limit) as writer:
         for name, path in data(left):
@@ -163,6 +170,9 @@ def write(out: Path, left: Sequence[Job], limit: int) -> tuple[list[Path], int]:
     with tarfile.open(out, "w:gz") as tar:
         add = _adder(tar)
         add("run.sh", RUN.encode(), 0o755)
+        if chosen:
+            add("check.sh", RUN.replace("relearn.runs.node", "relearn.runs.node --check").encode(), 0o755)
+            add(jobs_file.CHOSEN, json.dumps(list(chosen)).encode())
         add(jobs_file.NAME, jobs_file.text(map(node_job, left)).encode())
         code = provenance.code("")
         add(provenance.PACKED, json.dumps({"commit": code["commit"], "dirty": code["dirty"]}).encode())

@@ -18,7 +18,6 @@ from typing import Any
 from relearn.data import facts
 from relearn.studies.family import Needs
 
-
 NEEDS = Needs(mem_mb=4000, minutes=60)
 
 

@@ -95,7 +95,7 @@ def test_a_failed_job_stops_only_those_that_need_it() -> None:
 def test_at_the_limit_jobs_stop_at_a_safe_point_and_go_on_later() -> None:
     long = job_at("long", kind="long")
     driver, started = run(long, job_at("behind", long), seconds=3.0)
-    assert started == ["long"] and driver.stopped == {long.run} and driver.failed == {}
+    assert started == ["long"] and driver.stopped == {long.record} and driver.failed == {}
     assert list(Path("results/mini/work").rglob("checkpoint.json"))
     done, left = jobs_file.todo([long])
     found, behind = home.bring(done, left, Path("home"))

@@ -1,5 +1,9 @@
-"""``python -m relearn.runs.node``, which run.sh of a pack calls: unpack the data once, then run the jobs."""
+"""``python -m relearn.runs.node``, which run.sh of a pack calls: unpack the data once, then run the jobs.
 
+``--check`` runs ``relearn.gpu_check`` instead, in a process of its own.
+"""
+
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +17,10 @@ def main() -> int:
     if not UNPACKED.exists() and (found := sorted(Path().glob(PARTS))):
         print(f"{len(parts.read(found, Path()))} files of data", file=sys.stderr)
         UNPACKED.touch()
+    if sys.argv[1:2] == ["--check"]:
+        return subprocess.run(
+            [sys.executable, "-m", "relearn.gpu_check", *sys.argv[2:]], check=False
+        ).returncode
     return driver.main()
 
 

@@ -44,8 +44,8 @@ class Driver:
         program: what runs a job, before its words.
 
     Attributes:
-        failed: run id of each failed job, and its last line.
-        stopped: run ids of those that the time limit has stopped.
+        failed: record path of each failed job, and its last line.
+        stopped: record paths of those that the time limit has stopped.
     """
 
     jobs: Sequence[NodeJob]
@@ -64,18 +64,18 @@ class Driver:
         """Run what is to do."""
         done, left = jobs_file.todo(self.jobs)
         heights = _heights(self.jobs)
-        makers = {path: job.run for job in self.jobs for path in (*job.outputs, job.record)}
-        waiting = {job.run: {makers[path] for path in job.inputs if path in makers} for job in left}
+        makers = {path: job.record for job in self.jobs for path in (*job.outputs, job.record)}
+        waiting = {job.record: {makers[path] for path in job.inputs if path in makers} for job in left}
         for job in done:
             self._forget(waiting, job)
-        by_run = {job.run: job for job in left}
+        by_record = {job.record: job for job in left}
         say(f"{len(self.jobs)} jobs, {len(done)} done, {len(left)} to do")
         while waiting or self._running:
             over = time.monotonic() >= self.deadline
-            ready = [] if over else [by_run[run] for run, needs in waiting.items() if not needs]
-            for job in sorted(ready, key=lambda one: -heights[one.run]):
+            ready = [] if over else [by_record[record] for record, needs in waiting.items() if not needs]
+            for job in sorted(ready, key=lambda one: -heights[one.record]):
                 if self.machine.room_for(job, [one for one, _ in self._running.values()]):
-                    del waiting[job.run]
+                    del waiting[job.record]
                     self._start(job)
             if over:
                 self._stop()
@@ -88,7 +88,7 @@ class Driver:
 
     def _forget(self, waiting: dict[str, set[str]], job: NodeJob) -> None:
         for needs in waiting.values():
-            needs.discard(job.run)
+            needs.discard(job.record)
 
     def _start(self, job: NodeJob) -> None:
         for place in (job.folder, Path(job.log).parent):
@@ -107,18 +107,18 @@ class Driver:
             if status is None:
                 continue
             job, began = self._running.pop(process)
-            self.walls[job.run] = time.monotonic() - began
+            self.walls[job.record] = time.monotonic() - began
             errors = Path(f"{job.log}.err")
             ok = status == 0 and job.found() is not None
             if not ok and (self._told and (status in STOPPED or status == -signal.SIGKILL)):
-                self.stopped.add(job.run)
+                self.stopped.add(job.record)
             elif not ok:
                 lines = errors.read_text(errors="replace").strip().splitlines() or [f"status {status}"]
-                self.failed[job.run] = lines[-1]
+                self.failed[job.record] = lines[-1]
                 say(f"FAILED {job.label}: {lines[-1]}")
             errors.unlink(missing_ok=True)
             if ok:
-                say(f"done {job.label} in {self.walls[job.run]:.0f} s")
+                say(f"done {job.label} in {self.walls[job.record]:.0f} s")
             yield job, ok
 
     def _stop(self) -> None:
@@ -138,11 +138,11 @@ def _heights(jobs: Sequence[NodeJob]) -> dict[str, int]:
     readers: dict[str, list[str]] = {}
     for job in jobs:
         for path in job.inputs:
-            readers.setdefault(path, []).append(job.run)
+            readers.setdefault(path, []).append(job.record)
     heights: dict[str, int] = {}
     for job in reversed(jobs):
-        behind = [heights[run] for path in (*job.outputs, job.record) for run in readers.get(path, ())]
-        heights[job.run] = 1 + max(behind, default=0)
+        behind = [heights[record] for path in (*job.outputs, job.record) for record in readers.get(path, ())]
+        heights[job.record] = 1 + max(behind, default=0)
     return heights
 
 

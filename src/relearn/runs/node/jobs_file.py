@@ -12,6 +12,7 @@ from relearn.runs import record
 from relearn.runs.record_file import Record
 
 NAME = "jobs.json"
+CHOSEN = "check.json"  # in a pack for relearn.gpu_check: the run ids to compare
 
 
 @dataclass(frozen=True)

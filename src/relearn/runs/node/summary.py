@@ -28,22 +28,22 @@ def write(
     of its jobs.
     """
     steps: dict[str, dict[str, float]] = {}
-    finished = {job.run for job in done}
+    finished = {job.record for job in done}
     for job in jobs:
         row = steps.setdefault(f"{job.study} {job.step}", dict.fromkeys(COLUMNS, 0))
-        kind = "done" if job.run in finished else "failed" if job.run in failed else "left"
-        row[kind if job.run not in stopped or kind == "done" else "stopped"] += 1
-        if job.run in finished:
+        kind = "done" if job.record in finished else "failed" if job.record in failed else "left"
+        row[kind if job.record not in stopped or kind == "done" else "stopped"] += 1
+        if job.record in finished:
             cost = record.read(job.record)["cost"]
             row["wall_s"] += cost["wall_s"]
             row["device_s"] += cost["device_s"] or 0.0
             row["peak_mb"] = max(row["peak_mb"], cost["peak_memory_bytes"] / 1e6)
-    labels = {job.run: job.label for job in jobs}
+    labels = {job.record: job.label for job in jobs}
     found: dict[str, Any] = {
         "wall_s": round(wall_s, 1),
         "devices_mb": list(devices_mb),
         "steps": {name: {key: round(value, 1) for key, value in row.items()} for name, row in steps.items()},
-        "failed": {labels[run]: line for run, line in failed.items()},
+        "failed": {labels[path]: line for path, line in failed.items()},
     }
     NAME.write_text(json.dumps(found, indent=1) + "\n")
     return NAME

@@ -1,0 +1,45 @@
+"""Which jobs `python -m relearn.gpu_check` runs: of every step the one that costs least, with all that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from relearn.cli.jobs import Job
+from relearn.studies.study import load
+
+
+def needs_torch(job: Job) -> bool:
+    """Whether a job computes; the others prepare data."""
+    return bool(import_module(load(job.study).steps[job.step]).NEEDS_TORCH)
+
+
+def seconds_of(job: Job) -> float:
+    """The forecast of a job, 1 where nothing is known of its step."""
+    from relearn.forecast import expected_seconds
+
+    return expected_seconds(job.study, job.step, job.settings) or 1.0
+
+
+def cheapest(
+    plan: Sequence[Job], seconds: Callable[[Job], float] = seconds_of
+) -> tuple[list[Job], list[Job]]:
+    """Of every step that computes, the job that costs least together with what it reads; and these jobs with what they read."""
+    makers = {path: job for job in plan for path in job.outputs}
+
+    def behind(job: Job) -> dict[str, Job]:
+        found = {job.run: job}
+        for path in job.inputs:
+            if path in makers:
+                found |= behind(makers[path])
+        return found
+
+    best: dict[tuple[str, str], tuple[float, Job]] = {}
+    for job in filter(needs_torch, plan):
+        cost = sum(map(seconds, behind(job).values()))
+        known = best.get((job.study, job.step))
+        if known is None or cost < known[0]:
+            best[job.study, job.step] = (cost, job)
+    chosen = [job for _, job in best.values()]
+    needed = {run for job in chosen for run in behind(job)}
+    return chosen, [job for job in plan if job.run in needed]

@@ -1,0 +1,54 @@
+"""``python -m relearn.gpu_check``: every step on a CUDA device in fp32 and bf16 against the CPU, and what no single step shows.
+
+In a checkout it chooses the cheapest run of every step at the scale of params.yaml; in a pack (`relearn pack --check`) the
+choice travels along. Results: a table, ``check/check.json``, and the records below ``check/``. It goes on where it stopped.
+Exit status: 0 all within the limits, 1 not, 4 no CUDA device. ``--rehearse`` puts the CPU in the device's place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from relearn.gpu_check import checks, selection
+from relearn.runs.exit_codes import RESOURCE
+from relearn.runs.node.machine import cores, cuda_memory_mb
+
+
+def main() -> int:
+    """Check, print the table, write check.json."""
+    began = time.monotonic()
+    parser = argparse.ArgumentParser(prog="python -m relearn.gpu_check", description=__doc__)
+    parser.add_argument("target", nargs="*", help="studies or study/step; default: every step")
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="the CPU in the device's place: tests the check, not the device",
+    )
+    parser.add_argument("--minutes", type=float, help="stop cleanly after so many")
+    parser.add_argument("--jobs", type=int, default=cores(), help="jobs at once")
+    parser.add_argument("--jobs-per-device", type=int, default=4)
+    parser.add_argument("--json", type=Path, default=Path("check/check.json"))
+    args = parser.parse_args()
+    memory = () if args.rehearse else cuda_memory_mb()
+    if not memory and not args.rehearse:
+        print(checks.WOULD, end="")
+        print("no CUDA device here; --rehearse runs the same on the CPU")
+        return RESOURCE
+    chosen, jobs = selection.found(args.target)
+    limit = float("inf") if args.minutes is None else began + args.minutes * 60 - 30
+    rows = checks.run(
+        jobs, chosen, "cpu" if args.rehearse else "cuda", memory, args.jobs, args.jobs_per_device, limit
+    )
+    checks.write(rows, args.json, rehearsed=args.rehearse)
+    print(checks.table(rows, rehearsed=args.rehearse))
+    return 0 if all(row.ok for row in rows) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ValueError as error:
+        sys.exit(f"gpu_check: {error}")

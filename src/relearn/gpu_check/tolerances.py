@@ -1,0 +1,86 @@
+r"""How far a record made on a device may be from the CPU's, metric by metric.
+
+A metric :math:`a` on the CPU and :math:`b` on the device agree if
+
+.. math:: |a - b| \le \text{absolute} + \text{relative} \cdot |a|
+
+A formula without a training differs by rounding. A training amplifies rounding: after some hundred steps two correct ones
+differ as two seeds do, so its limits only catch what is wrong by a multiple, not by a digit. Times, rates and bytes depend on
+the machine: they must be finite and are not compared.
+
+=========  =========  ======================  ======================
+precision  what       absolute                relative
+=========  =========  ======================  ======================
+fp32       formula    1e-4, fractions 0.02    1e-3
+fp32       training   0.02, fractions 0.15    0.3
+bf16       formula    1e-2, fractions 0.1     0.05
+bf16       training   0.05, fractions 0.25    0.5
+=========  =========  ======================  ======================
+
+The limits were set before any GPU was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+MACHINE = ("_s", "_ms", "_bytes", "_per_s", "_speedup", "_share_of_time")
+FRACTION = "_frac"
+LIMITS = {  # (precision, whether trained): absolute, absolute of fractions, relative
+    ("fp32", False): (1e-4, 0.02, 1e-3),
+    ("fp32", True): (0.02, 0.15, 0.3),
+    ("bf16", False): (1e-2, 0.1, 0.05),
+    ("bf16", True): (0.05, 0.25, 0.5),
+}
+
+
+class Verdict(NamedTuple):
+    """The comparison of two records.
+
+    Attributes:
+        ok: whether every metric agrees.
+        worst: the metric that is nearest to its limit, or furthest beyond it; "" where nothing is compared.
+        share: its difference as a share of the limit; 0 where all are equal.
+        cpu, device: its values.
+        compared: number of metrics.
+    """
+
+    ok: bool
+    worst: str = ""
+    share: float = 0.0
+    cpu: float | None = None
+    device: float | None = None
+    compared: int = 0
+
+
+def trained(record: Mapping[str, Any]) -> bool:
+    """Whether a run has optimised something step by step, or used what it optimised: its record has a history or weights."""
+    learned = ("history.csv", "ascents.csv", "curves.csv", "attacks.csv", "loss_curves.csv", "increases.csv")
+    return any(name in learned for name in record["outputs"])
+
+
+def compare(cpu: Mapping[str, Any], device: Mapping[str, Any], precision: str) -> Verdict:
+    """Compare the metrics of two records of the same run."""
+    if cpu["outcome"] != device["outcome"]:
+        return Verdict(False, f"outcome {cpu['outcome']}, on the device {device['outcome']}", math.inf)
+    absolute, of_fractions, relative = LIMITS[precision, trained(cpu)]
+    worst, count = Verdict(True), 0
+    for name in sorted(cpu["metrics"].keys() | device["metrics"].keys()):
+        a, b = cpu["metrics"].get(name), device["metrics"].get(name)
+        if name.endswith(MACHINE):
+            if (a is None) != (b is None):
+                return Verdict(False, name, math.inf, a, b)
+            continue
+        count += 1
+        share = _share(a, b, (of_fractions if name.endswith(FRACTION) else absolute), relative)
+        if share > worst.share or not worst.worst:
+            worst = Verdict(share <= 1, name, share, a, b)
+    return worst._replace(compared=count)
+
+
+def _share(a: float | None, b: float | None, absolute: float, relative: float) -> float:
+    if a is None or b is None:
+        return 0.0 if a is b else math.inf
+    return abs(a - b) / (absolute + relative * abs(a))
