@@ -207,7 +207,8 @@ def _number(
     if units.statistic == "share" and not isinstance(side, Within):
         return _share(side.threshold, units, measure)
     if sd is None:
-        return None, f"{len(units.values)} {units.per} show no spread, and no pilot is known"
+        few = f"{len(units.values)} {units.per}" if len(units.values) > 1 else f"a single {units.per[:-1]}"
+        return None, f"no spread is known: {few}, and no pilot"
     if isinstance(side, Within):
         need = power.units_for_equivalence(axis.unit, sd)
     else:

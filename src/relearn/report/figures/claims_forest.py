@@ -37,8 +37,8 @@ CAPTION = (
     "Every claim with its verdict. The axis is the distance of the effect from the claim's bound, divided by the effect that the "
     "source states or, where it states none, by the smallest effect of interest of the claim's design: 0 is the bound, 1 the claimed "
     "effect, and an interval wholly right of 0 reproduces the claim. A ratio is taken by its logarithm; of a claimed range 1 is the "
-    "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture. Exact claims, and "
-    "claims without a stated effect or without a run, show the verdict alone."
+    "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture; a single seed has no "
+    "interval. Exact claims, and claims without a stated effect or without a run, show the verdict alone."
 )
 AXIS = "distance from the claim's bound, in claimed effects"
 REACH = 3.0
@@ -119,7 +119,7 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
         axes.set_yticks(range(lines), labels, fontsize=7.5)
         for label in axes.get_yticklabels():
             label.set_fontweight("bold" if label.get_text() in studies else "normal")
-        axes.tick_params(axis="y", length=0, pad=16)
+        axes.tick_params(axis="y", length=0, pad=22)
         axes.grid(axis="y", visible=False)
         axes.set_title("against the claim  ◄   │   ►  for the claim", fontsize=9, loc="center")
         entries = [_entry(word, plotted) for word in words.MEANINGS if _counted(word, plotted)]
@@ -130,8 +130,8 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
 def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
     mark = _mark(point["verdict"])
     beside = axes.get_yaxis_transform()
-    axes.plot([-0.025], [at], transform=beside, clip_on=False, linestyle="", markersize=5, **mark)
-    axes.text(1.015, at, point["shown"], transform=beside, va="center", fontsize=6.6, color=style.MUTED)
+    axes.plot([-0.04], [at], transform=beside, clip_on=False, linestyle="", markersize=5, **mark)
+    axes.text(1.03, at, point["shown"], transform=beside, va="center", fontsize=6.6, color=style.MUTED)
     if point["distance"] is None:
         return
     colour = mark["color"]
@@ -139,10 +139,12 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
         infinite if point[name] is None else point[name]
         for name, infinite in (("distance_low", -math.inf), ("distance_high", math.inf))
     ]
-    low, high = (min(max(end, -REACH), REACH) for end in ends)
-    axes.plot([low, high], [at, at], color=colour, linewidth=1.6, solid_capstyle="butt")
+    known = any(map(math.isfinite, ends))
+    if known:
+        low, high = (min(max(end, -REACH), REACH) for end in ends)
+        axes.plot([low, high], [at, at], color=colour, linewidth=1.6, solid_capstyle="butt")
     for end, arrow in ((ends[0], "<"), (ends[1], ">")):
-        if abs(end) > REACH:
+        if known and abs(end) > REACH:
             edge = math.copysign(REACH, end)
             axes.plot([edge], [at], marker=arrow, color=colour, markersize=4.5, clip_on=False)
     if abs(point["distance"]) <= REACH:
