@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from relearn.report import claims, design_formats, designs
 from relearn.report.designs import Design
 from relearn.studies import parameters
 from relearn.studies.study import all_studies
+
+from .test_undecided import DESIGN, claim, part
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {study.name: study.reported for study in all_studies()}
@@ -147,3 +150,27 @@ def test_the_line_that_sets_a_key(key: str, scale: str, where: str) -> None:
 def test_an_unknown_key_has_no_line() -> None:
     with pytest.raises(ParamsError, match=r"gradinit\.seed: unknown"):
         place("gradinit.seed", ROOT / "params.yaml")
+
+
+def test_the_report_says_design_widths_and_what_deviates() -> None:
+    found = claim(part([0.0, 0.2, -0.1, 0.1]))
+    values = {"scale": "small", "study": {"seeds": [0]}}
+    design = replace(DESIGN, settings={"study.seeds": [0, 1]}, needs=("a pilot",))
+    lines = design_formats.lines(design, found, values, "small")
+    planned = stats.t.ppf(0.975, 3) * 0.2 / 2
+    assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
+    assert (
+        f"half-width of a - b: planned {planned:.3g}, achieved 0.205; the plan is wider than the claimed effect"
+        in lines
+    )
+    assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
+    assert lines[-1] == "the design needs: a pilot"
+    assert design_formats.lines(design, found, values, "mini") == []
+    plain = design_formats.plain(design, found, values)
+    assert plain["half_widths"] == [
+        {
+            "comparison": "a - b",
+            "planned": pytest.approx(planned),
+            "achieved": pytest.approx(0.2054, abs=1e-3),
+        }
+    ]

@@ -157,7 +157,9 @@ def test_decided_and_exact_claims_have_none() -> None:
     for one in (claim(part([0.3]), verdict="reproduced"), claim(part([0.3]), kind="exact")):
         assert undecided.of(one, DESIGN, ANCESTRY, str) is None
     missing = found(claim(verdict="not_run", missing=("no runs",)))
-    assert undecided_formats.headline(missing) == "no runs; set in params.yaml:7 (study.seeds)"
+    assert undecided_formats.headline(missing) == (
+        "no runs; the design has 4 seeds at scale small, 1 CPU hours; set in params.yaml:7 (study.seeds)"
+    )
 
 
 def test_costs_of_targets_and_samples() -> None:
