@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relearn.report import distance
+from relearn.report import distance, figures
 from relearn.report.designs import Measure
 from relearn.report.figures import claims_forest
 from relearn.report.statistics import Interval
@@ -62,7 +62,7 @@ def test_no_axis_without_a_stated_effect_and_none_on_the_wrong_side() -> None:
 
 
 def test_the_points_beside_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims_forest, "save", lambda figure, stem: [stem])  # what is drawn: the next test
+    monkeypatch.setattr(figures, "save", lambda figure, stem: [stem])  # what is drawn: the next test
     told = [
         claim(part([0.05, 0.1, 0.15]), verdict="reproduced"),
         claim(part([0.3]), verdict="underpowered", id="single"),
@@ -93,3 +93,18 @@ def test_no_two_verdicts_differ_in_colour_alone() -> None:
     assert set(claims_forest.MARKS) == set(MEANINGS)
     shapes = [(marker, filled) for marker, _, filled in claims_forest.MARKS.values()]
     assert len(set(shapes)) == len(shapes) and math.isclose(claims_forest.REACH, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "arrows"),
+    [([0.05, 0.1, 0.15], []), ([0.9], [">"]), ([-0.9], ["<"]), ([0.9, -0.9, 0.1], ["<", ">"]), ([0.1], [])],
+)
+def test_what_lies_beyond_the_axis_leaves_an_arrow(values: list[float], arrows: list[str]) -> None:
+    drawn = claims_forest.draw(claims_forest.points([claim(part(values))], {"s": {"one": DESIGN}}))
+    lines = drawn.axes[0].get_lines()
+    edges = [
+        one.get_marker()
+        for one in lines
+        if abs(one.get_xdata()[0]) == claims_forest.REACH and len(one.get_xdata()) == 1
+    ]
+    assert edges == arrows

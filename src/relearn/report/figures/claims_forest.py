@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report import claims_formats as formats
-from relearn.report import distance
+from relearn.report import distance, figures
 from relearn.report import verdict_words as words
 from relearn.report.claims import Claim
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design
-from relearn.report.figures import save, style, write_points
+from relearn.report.figures import style
 
 NAME = "claims_forest"
 FIELDS = (
@@ -61,7 +61,10 @@ def write(claims: Sequence[Claim], designs: Mapping[str, Mapping[str, Design]], 
     """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     plotted = points(claims, designs)
-    return [write_points(plotted, FIELDS, folder / f"{NAME}.csv"), *save(draw(plotted), folder / NAME)]
+    return [
+        figures.write_points(plotted, FIELDS, folder / f"{NAME}.csv"),
+        *figures.save(draw(plotted), folder / NAME),
+    ]
 
 
 def points(claims: Iterable[Claim], designs: Mapping[str, Mapping[str, Design]]) -> list[dict[str, Any]]:
@@ -139,13 +142,13 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
         infinite if point[name] is None else point[name]
         for name, infinite in (("distance_low", -math.inf), ("distance_high", math.inf))
     ]
-    known = any(map(math.isfinite, ends))
-    if known:
+    beyond = [point["distance"]]
+    if any(map(math.isfinite, ends)):
         low, high = (min(max(end, -REACH), REACH) for end in ends)
         axes.plot([low, high], [at, at], color=colour, linewidth=1.6, solid_capstyle="butt")
-    for end, arrow in ((ends[0], "<"), (ends[1], ">")):
-        if known and abs(end) > REACH:
-            edge = math.copysign(REACH, end)
+        beyond += ends
+    for edge, arrow in ((-REACH, "<"), (REACH, ">")):
+        if any(value / edge > 1 for value in beyond):
             axes.plot([edge], [at], marker=arrow, color=colour, markersize=4.5, clip_on=False)
     if abs(point["distance"]) <= REACH:
         axes.plot([point["distance"]], [at], linestyle="", markersize=5, **mark)
