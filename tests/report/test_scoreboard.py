@@ -59,6 +59,18 @@ def test_a_row_a_claim_and_a_cell_a_scale(results: Path) -> None:
     assert third.word("mini") == "check: holds"
 
 
+@pytest.mark.parametrize(
+    ("method", "shown"),
+    [("difference paired by seed", "-1.5 [-2.5, none] points"), ("Clopper-Pearson", "-1.5 [-2.5, none] %")],
+)
+def test_numbers_of_an_earlier_version_are_shown_as_people_read_them(method: str, shown: str) -> None:
+    old = judged(
+        "first", "renamed", "direction", effect=-0.015, low=-0.025, high=None, unit="fraction", method=method
+    )
+    (row, *_) = scoreboard.rows(CLAIMS, {"mini": {"claims": [old]}})
+    assert row.cells["mini"].shown == shown
+
+
 def test_a_claim_is_found_by_its_former_name(results: Path) -> None:
     cell = scoreboard.load(results, CLAIMS)[0].cells["small"]
     assert (cell.verdict, cell.n) == ("reproduced", "20 targets x 4 victims")

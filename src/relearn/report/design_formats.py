@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from relearn.report import distance
 from relearn.report.claims import Claim
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design, Measure, planned_half_width
@@ -20,7 +21,7 @@ def half_width(part: Comparison) -> float | None:
     return half if math.isfinite(half) else None
 
 
-def widths(design: Design, claim: Claim) -> list[tuple[str, Measure, float | None, float | None]]:
+def widths(design: Design, claim: Claim) -> list[tuple[Comparison, Measure, float | None, float | None]]:
     """Each deciding comparison with its measure, planned and achieved half-width."""
     found = []
     for part in claim.parts:
@@ -29,7 +30,7 @@ def widths(design: Design, claim: Claim) -> list[tuple[str, Measure, float | Non
             and part.decides
             and (measure := design.measure(part.name, part.unit))
         ):
-            found.append((part.name, measure, planned_half_width(measure, design.n), half_width(part)))
+            found.append((part, measure, planned_half_width(measure, design.n), half_width(part)))
     return found
 
 
@@ -65,8 +66,12 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -
         f"design: {design.compares} {design.n} {design.unit}, {design.cost_cpu_h:g} CPU h ({design.cost_from})",
         f"free settings: {design.chosen}",
     ]
-    for name, _, planned, achieved in widths(design, claim):
-        found.append(f"half-width of {name}: planned {_number(planned)}, achieved {_number(achieved)}")
+    for part, measure, planned, achieved in widths(design, claim):
+        axis = distance.scale(part, measure)
+        wide = "; the plan is wider than the claimed effect" if axis and (planned or 0.0) > axis.unit else ""
+        found.append(
+            f"half-width of {part.name}: planned {_number(planned)}, achieved {_number(achieved)}{wide}"
+        )
     found += [f"deviates from the design: {line}" for line in deviations(design, values)]
     found += [f"the design needs: {line}" for line in design.needs]
     return found
@@ -86,8 +91,8 @@ def plain(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, 
         "n": design.n,
         "cost_cpu_h": design.cost_cpu_h,
         "half_widths": [
-            {"comparison": name, "planned": planned, "achieved": achieved}
-            for name, _, planned, achieved in widths(design, claim)
+            {"comparison": part.name, "planned": planned, "achieved": achieved}
+            for part, _, planned, achieved in widths(design, claim)
         ],
         "deviates": deviations(design, values),
         "needs": list(design.needs),

@@ -141,8 +141,14 @@ def _shown(one: Mapping[str, Any]) -> str:
         return f"{round(cases * (1 - effect))} of {cases} cases hold"
     if "shown" in one:
         return str(one["shown"])
-    ends = [f"{end:.3g}" if end is not None else "none" for end in (one.get("low"), one.get("high"))]
-    return f"{effect:.3g} [{', '.join(ends)}] {one.get('unit', '')}".rstrip()
+    # files of earlier versions hold the numbers alone
+    share = one.get("unit") == "fraction"
+    unit = one.get("unit", "") if not share else ("points" if "difference" in one.get("method", "") else "%")
+    estimate, low, high = (
+        "none" if end is None else f"{end * (100 if share else 1):.3g}"
+        for end in (effect, one.get("low"), one.get("high"))
+    )
+    return f"{estimate} [{low}, {high}] {unit}".rstrip()
 
 
 def _count(count: Mapping[str, int]) -> str:

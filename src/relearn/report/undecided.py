@@ -64,6 +64,7 @@ class Undecided:
         blocked: reasons of ``underpowered`` that more units do not mend.
         place: file and line that set the number of units.
         hopeless: why no affordable number decides it; "" where one does.
+        planned: n and cost by the design, of a claim that was not run; "" without a design.
     """
 
     study: str
@@ -77,6 +78,7 @@ class Undecided:
     blocked: tuple[str, ...] = ()
     place: str = ""
     hopeless: str = ""
+    planned: str = ""
 
     @property
     def need(self) -> int | None:
@@ -159,7 +161,12 @@ def _additional(unit: str, have: int, need: int, each: float) -> float:
 def _missing(claim: Claim, design: Design | None, place: Callable[[str], str]) -> Undecided:
     unit = design.unit if design else "seeds"
     one = Undecided(claim.section, claim.id, claim.verdict, unit, blocked=tuple(claim.missing))
-    return replace(one, place=place(design.vary), hopeless=design.undecidable) if design else one
+    if design is None:
+        return one
+    planned = (
+        f"the design has {design.n} {design.unit} at scale {design.scale}, {design.cost_cpu_h:g} CPU hours"
+    )
+    return replace(one, place=place(design.vary), hopeless=design.undecidable, planned=planned)
 
 
 def _hopeless(design: Design | None, need: int | None, unit: str, cost: float | None) -> str:
@@ -207,7 +214,8 @@ def _number(
     if units.statistic == "share" and not isinstance(side, Within):
         return _share(side.threshold, units, measure)
     if sd is None:
-        return None, f"{len(units.values)} {units.per} show no spread, and no pilot is known"
+        few = f"{len(units.values)} {units.per}" if len(units.values) > 1 else f"a single {units.per[:-1]}"
+        return None, f"no spread is known: {few}, and no pilot"
     if isinstance(side, Within):
         need = power.units_for_equivalence(axis.unit, sd)
     else:

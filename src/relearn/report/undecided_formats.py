@@ -23,7 +23,7 @@ def headline(one: Undecided) -> str:
         return one.hopeless
     if not one.needs:
         if one.cpu_s is None:
-            return f"{'; '.join(one.blocked)}{_at(one)}"
+            return "; ".join(part for part in (*one.blocked, one.planned) if part) + _at(one)
         more = "" if one.least == 1 else f"; the rule asks for {_units(one.least, one.unit)}{_cost(one)}"
         return f"every comparison holds{more}{_at(one)}"
     if one.need is None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report import claims_formats as formats
-from relearn.report import distance
+from relearn.report import distance, figures
 from relearn.report import verdict_words as words
 from relearn.report.claims import Claim
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design
-from relearn.report.figures import save, style, write_points
+from relearn.report.figures import style
 
 NAME = "claims_forest"
 FIELDS = (
@@ -37,8 +37,8 @@ CAPTION = (
     "Every claim with its verdict. The axis is the distance of the effect from the claim's bound, divided by the effect that the "
     "source states or, where it states none, by the smallest effect of interest of the claim's design: 0 is the bound, 1 the claimed "
     "effect, and an interval wholly right of 0 reproduces the claim. A ratio is taken by its logarithm; of a claimed range 1 is the "
-    "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture. Exact claims, and "
-    "claims without a stated effect or without a run, show the verdict alone."
+    "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture; a single seed has no "
+    "interval. Exact claims, and claims without a stated effect or without a run, show the verdict alone."
 )
 AXIS = "distance from the claim's bound, in claimed effects"
 REACH = 3.0
@@ -61,7 +61,10 @@ def write(claims: Sequence[Claim], designs: Mapping[str, Mapping[str, Design]], 
     """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     plotted = points(claims, designs)
-    return [write_points(plotted, FIELDS, folder / f"{NAME}.csv"), *save(draw(plotted), folder / NAME)]
+    return [
+        figures.write_points(plotted, FIELDS, folder / f"{NAME}.csv"),
+        *figures.save(draw(plotted), folder / NAME),
+    ]
 
 
 def points(claims: Iterable[Claim], designs: Mapping[str, Mapping[str, Design]]) -> list[dict[str, Any]]:
@@ -119,7 +122,7 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
         axes.set_yticks(range(lines), labels, fontsize=7.5)
         for label in axes.get_yticklabels():
             label.set_fontweight("bold" if label.get_text() in studies else "normal")
-        axes.tick_params(axis="y", length=0, pad=16)
+        axes.tick_params(axis="y", length=0, pad=22)
         axes.grid(axis="y", visible=False)
         axes.set_title("against the claim  ◄   │   ►  for the claim", fontsize=9, loc="center")
         entries = [_entry(word, plotted) for word in words.MEANINGS if _counted(word, plotted)]
@@ -130,8 +133,8 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
 def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
     mark = _mark(point["verdict"])
     beside = axes.get_yaxis_transform()
-    axes.plot([-0.025], [at], transform=beside, clip_on=False, linestyle="", markersize=5, **mark)
-    axes.text(1.015, at, point["shown"], transform=beside, va="center", fontsize=6.6, color=style.MUTED)
+    axes.plot([-0.04], [at], transform=beside, clip_on=False, linestyle="", markersize=5, **mark)
+    axes.text(1.03, at, point["shown"], transform=beside, va="center", fontsize=6.6, color=style.MUTED)
     if point["distance"] is None:
         return
     colour = mark["color"]
@@ -139,11 +142,13 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
         infinite if point[name] is None else point[name]
         for name, infinite in (("distance_low", -math.inf), ("distance_high", math.inf))
     ]
-    low, high = (min(max(end, -REACH), REACH) for end in ends)
-    axes.plot([low, high], [at, at], color=colour, linewidth=1.6, solid_capstyle="butt")
-    for end, arrow in ((ends[0], "<"), (ends[1], ">")):
-        if abs(end) > REACH:
-            edge = math.copysign(REACH, end)
+    beyond = [point["distance"]]
+    if any(map(math.isfinite, ends)):
+        low, high = (min(max(end, -REACH), REACH) for end in ends)
+        axes.plot([low, high], [at, at], color=colour, linewidth=1.6, solid_capstyle="butt")
+        beyond += ends
+    for edge, arrow in ((-REACH, "<"), (REACH, ">")):
+        if any(value / edge > 1 for value in beyond):
             axes.plot([edge], [at], marker=arrow, color=colour, markersize=4.5, clip_on=False)
     if abs(point["distance"]) <= REACH:
         axes.plot([point["distance"]], [at], linestyle="", markersize=5, **mark)

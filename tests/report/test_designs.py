@@ -1,0 +1,176 @@
+"""The designs: every trained claim has one, its keys exist, the scale follows it, and a fault is one line."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scipy import stats
+
+from relearn.params.places import place
+from relearn.params.reading import ParamsError
+from relearn.report import claims, design_formats, designs
+from relearn.report.designs import Design
+from relearn.studies import parameters
+from relearn.studies.study import all_studies
+
+from .test_undecided import DESIGN, claim, part
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {study.name: study.reported for study in all_studies()}
+
+
+@cache
+def every() -> dict[str, dict[str, Design]]:
+    return designs.load(FOLDERS)
+
+
+@cache
+def in_force(scale: str) -> dict[str, Any]:
+    return parameters.load(ROOT / "params.yaml", scale)
+
+
+def test_every_trained_claim_has_a_design_and_nothing_else_has() -> None:
+    trained = {
+        (study, name)
+        for study, entries in claims.load(FOLDERS).items()
+        for name, entry in entries.items()
+        if entry["kind"] == "trained"
+    }
+    assert {(study, name) for study, found in every().items() for name in found} == trained
+
+
+def test_the_keys_of_every_design_exist_and_its_scale_follows_it() -> None:
+    for found in every().values():
+        for design in found.values():
+            assert design.scale == "small"
+            assert design_formats.deviations(design, in_force("small")) == []  # KeyError: no such key
+            assert design.vary in place(design.vary, ROOT / "params.yaml", "small")
+
+
+def test_a_design_has_a_width_or_says_why_not() -> None:
+    for found in every().values():
+        for design in found.values():
+            known = any(width is not None for _, width in design.half_widths())
+            assert known or design.undecidable or design.needs or design.n < 4, design.claim
+            assert all(one.pilot or one.sd is None for one in design.measures)
+
+
+def test_a_setting_that_is_not_the_designs_is_named() -> None:
+    design = every()["gradinit"]["first_epoch_accuracy"]
+    found = design_formats.deviations(design, in_force("mini"))
+    assert "gradinit.seeds: [0], designed [0, 1, 2, 3]" in found
+    with pytest.raises(KeyError, match=r"gradinit\.seed"):
+        design_formats.at(in_force("mini"), "gradinit.seed")
+
+
+def test_the_planned_half_width_is_students_or_the_exact_one_of_a_share() -> None:
+    mean = designs.Measure("s", claimed=1.0, sd=2.0, pilot="p")
+    assert designs.planned_half_width(mean, 5) == pytest.approx(stats.t.ppf(0.975, 4) * 2 / math.sqrt(5))
+    share = designs.Measure("s", claimed=1.0, trials=4)
+    assert designs.planned_half_width(share, 18) == pytest.approx((1 - 0.025 ** (1 / 72)) / 2)
+    assert designs.planned_half_width(mean, 1) is None
+    assert designs.planned_half_width(designs.Measure("s", claimed=1.0), 5) is None
+
+
+GOOD = {
+    "compares": "a minus b",
+    "chosen": "nothing",
+    "unit": "seeds",
+    "n": 4,
+    "vary": "gradinit.seeds",
+    "measures": [{"claimed": 0.1, "source": "table 1", "sd": 0.1, "pilot": "records"}],
+    "settings": {"gradinit.seeds": [0]},
+    "cost": {"cpu_h": 1.0, "from": "records"},
+}
+
+
+def written(folder: Path, **changes: Any) -> dict[str, Path]:
+    entry = {key: value for key, value in {**GOOD, **changes}.items() if value is not None}
+    (folder / "designs.yaml").write_text(yaml.safe_dump({"scale": "small", "one": entry}))
+    return {"study": folder}
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    design = designs.load(written(tmp_path, needs=["more"]))["study"]["one"]
+    assert (design.claim, design.n, design.needs, design.cost_cpu_h) == ("one", 4, ("more",), 1.0)
+    assert design.measure("any", "nats") is design.measures[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n": None}, r"one\.n: missing, allowed: compares"),
+        ({"n": 0}, r"one\.n: found 0, allowed: a whole number above 0"),
+        ({"unit": "epochs"}, r"one\.unit: found epochs, allowed: seeds, targets"),
+        ({"more": 1}, r"one\.more: unknown, allowed: compares"),
+        ({"measures": []}, r"one\.measures: found none"),
+        ({"measures": [{"sd": 1.0}]}, r"one\.measures\[0\]\.source: missing"),
+        (
+            {"measures": [{"source": "x", "sd": 0.0}]},
+            r"measures\[0\]\.sd: found 0\.0, allowed: a number above 0",
+        ),
+        ({"measures": [{"source": "x", "sd": 1.0}]}, r"measures\[0\]\.pilot: missing, allowed: the records"),
+        ({"settings": ["x"]}, r"one\.settings: found \['x'\], allowed: key paths"),
+        ({"cost": {"cpu_h": 1.0}}, r"one\.cost\.from: missing"),
+    ],
+)
+def test_a_fault_is_one_line_with_its_key(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        designs.load(written(tmp_path, **changes))
+    assert "\n" not in str(error.value) and "designs.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "scale", "where"),
+    [
+        ("gradinit.seeds", "mini", r"/params\.yaml:\d+ \(gradinit\.seeds\)$"),
+        ("gradinit.seeds", "small", r"/params/small\.yaml:\d+ \(gradinit\.seeds\)$"),
+        (
+            "poisoning.seeds",
+            "small",
+            r"/params/small\.yaml:\d+ \(add poisoning\.seeds, which .*params\.yaml:\d+ sets\)$",
+        ),
+    ],
+)
+def test_the_line_that_sets_a_key(key: str, scale: str, where: str) -> None:
+    found = place(key, ROOT / "params.yaml", scale)
+    assert re.search(where, found)
+    file, _, line = found.partition(" (")[0].rpartition(":")
+    wanted = key.split(".")[0 if "add" in found else -1]
+    assert wanted in Path(file).read_text().splitlines()[int(line) - 1]
+
+
+def test_an_unknown_key_has_no_line() -> None:
+    with pytest.raises(ParamsError, match=r"gradinit\.seed: unknown"):
+        place("gradinit.seed", ROOT / "params.yaml")
+
+
+def test_the_report_says_design_widths_and_what_deviates() -> None:
+    found = claim(part([0.0, 0.2, -0.1, 0.1]))
+    values = {"scale": "small", "study": {"seeds": [0]}}
+    design = replace(DESIGN, settings={"study.seeds": [0, 1]}, needs=("a pilot",))
+    lines = design_formats.lines(design, found, values, "small")
+    planned = stats.t.ppf(0.975, 3) * 0.2 / 2
+    assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
+    assert (
+        f"half-width of a - b: planned {planned:.3g}, achieved 0.205; the plan is wider than the claimed effect"
+        in lines
+    )
+    assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
+    assert lines[-1] == "the design needs: a pilot"
+    assert design_formats.lines(design, found, values, "mini") == []
+    plain = design_formats.plain(design, found, values)
+    assert plain["half_widths"] == [
+        {
+            "comparison": "a - b",
+            "planned": pytest.approx(planned),
+            "achieved": pytest.approx(0.2054, abs=1e-3),
+        }
+    ]

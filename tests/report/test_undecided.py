@@ -1,0 +1,179 @@
+"""What would decide a claim: units, costs and the line to change, from the units behind its comparisons."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relearn.report import claim_cost, power, undecided, undecided_formats
+from relearn.report.claims import Claim
+from relearn.report.comparisons import Comparison, Units
+from relearn.report.designs import Design, Measure
+from relearn.report.runs import Run
+from relearn.report.seeds import Sample, difference, level
+from relearn.report.statistics import Interval
+from relearn.report.verdicts import Above, Below, Within
+
+DESIGN = Design(
+    claim="one",
+    scale="small",
+    compares="a minus b",
+    chosen="nothing",
+    unit="seeds",
+    n=4,
+    vary="study.seeds",
+    measures=(Measure("table 1", claimed=0.1, sd=0.2, pilot="a pilot"),),
+    settings={},
+    cost_cpu_h=1.0,
+    cost_from="records",
+)
+
+
+ABOVE = Above(0.0)
+
+
+def run(folder: str, cpu: float, *inputs: str, rows: list[dict[str, Any]] | None = None) -> Run:
+    read = {"data": [{"path": f"results/mini/{one}/data.safetensors"} for one in inputs]}
+    outputs = {"trials.csv": {}} if rows is not None else {}
+    made = Run({"cost": {"cpu_s": cpu, "device_s": None}, "inputs": read, "outputs": outputs}, folder)
+    made.__dict__["trials"] = rows or []
+    return made
+
+
+RUNS = [
+    run("runs/s/prepare/seed0", 4.0),
+    run("runs/s/train/a/seed0", 10.0, "runs/s/prepare/seed0"),
+    run("runs/s/train/b/seed0", 20.0, "runs/s/prepare/seed0"),
+    run("runs/s/other/seed0", 1000.0),
+]
+ANCESTRY = claim_cost.Ancestry(RUNS)
+
+
+def part(values: list[float], claimed: Any = ABOVE, **more: Any) -> Comparison:
+    one, other = (
+        Sample(name, dict(enumerate(side)), tuple(f"runs/s/train/{name}/seed{k}" for k in range(len(side))))
+        for name, side in (("a", values), ("b", [0.0] * len(values)))
+    )
+    found = difference("a - b", one, other, claimed)
+    assert found is not None
+    return replace(found, **more)
+
+
+def claim(*parts: Comparison, **more: Any) -> Claim:
+    fields: dict[str, Any] = {"section": "s", "id": "one", "kind": "trained", "source": "x", "says": "y"}
+    fields |= {"predicate": "z", "verdict": "direction", "main": parts[0] if parts else None, "parts": parts}
+    return Claim(**{**fields, **more})
+
+
+def found(one: Claim, design: Design | None = DESIGN) -> undecided.Undecided:
+    answer = undecided.of(one, design, ANCESTRY, lambda key: f"params.yaml:7 ({key})")
+    assert answer is not None
+    return answer
+
+
+def test_a_mean_with_its_own_spread() -> None:
+    values = [0.0, 0.2, -0.1, 0.1]
+    one = found(claim(part(values)))
+    spread = math.sqrt(sum((v - 0.05) ** 2 for v in values) / 3)
+    assert one.needs[0].sd == pytest.approx(spread) and one.needs[0].sd_from == "these records, 4 seeds"
+    assert one.need == power.units_for_mean(0.1, spread)
+    assert (one.have, one.place) == (4, "params.yaml:7 (study.seeds)")
+
+
+def test_with_a_single_seed_the_pilots_spread_counts() -> None:
+    one = found(claim(part([0.3]), verdict="underpowered", reasons=("1 seed, needs 3",)))
+    assert (one.needs[0].sd, one.needs[0].sd_from) == (0.2, "a pilot")
+    assert one.need == power.units_for_mean(0.1, 0.2) and one.blocked == ()
+    # runs of seed 0 and what they read, once: 34 seconds a seed
+    assert one.need is not None and one.cpu_s == pytest.approx((one.need - 1) * 34.0)
+    assert one.gpu_s == pytest.approx(one.cpu_s / undecided.GPU_RATIO)
+
+
+def test_without_spread_effect_or_predicate_the_reason_is_said() -> None:
+    bare = replace(DESIGN, measures=(Measure("table 1", claimed=0.1),))
+    assert found(claim(part([0.3])), bare).needs[0].why.startswith("no spread is known: a single seed")
+    assert "states an effect" in found(claim(part([0.3])), None).needs[0].why
+    maximum = part([0.3], Within(1.0, 2.0), units=None, method="argmax over k")
+    assert "position of a maximum" in found(claim(maximum)).needs[0].why
+
+
+def test_a_median_a_range_a_ratio_and_a_share_have_their_own_numbers() -> None:
+    values = [0.0, 0.2, -0.1, 0.1]
+    mean = part(values)
+    assert mean.units is not None
+    spread = found(claim(mean)).needs[0].sd
+    assert spread is not None
+    median = replace(mean, units=replace(mean.units, statistic="median"))
+    assert found(claim(median)).need == math.ceil((power.units_for_mean(0.1, spread) or 0) * math.pi / 2)
+    inside = replace(mean, claimed=Within(-0.1, 0.1))
+    assert found(claim(inside)).need == power.units_for_equivalence(0.1, spread)
+    ratio = replace(mean, claimed=Below(1.0), unit="ratio", interval=Interval(0.9, 0.7, 1.2))
+    halved = replace(DESIGN, measures=(Measure("table 1", claimed=0.5),))
+    assert found(claim(ratio), halved).need == power.units_for_mean(math.log(2), spread)
+    share = level(
+        "share", Sample("a", {0: 0.0, 1: 0.0}, ("runs/s/train/a/seed0",)), Above(0.95, strict=False)
+    )
+    always = replace(DESIGN, measures=(Measure("always", claimed=1.0, trials=1),))
+    assert share is not None and found(claim(share), always).need == 72
+
+
+def test_a_clustered_share_needs_more_units_by_its_design_effect() -> None:
+    units = Units("targets", (0.5, 1.0) * 10, "share", trials=80.0, effective=20.0)
+    share = part([0.3], Above(0.97, strict=False), unit="fraction", units=units)
+    near = replace(DESIGN, measures=(Measure("text", claimed=0.99),))
+    trials = power.trials_for_share(0.99, 0.97)
+    assert trials is not None and found(claim(share), near).need == math.ceil(trials * 4 / 4)
+
+
+def test_what_more_units_do_not_mend_is_named() -> None:
+    reasons = ("1 seed, needs 3", "VGG-19 at 10.5% best accuracy, needs 60%")
+    one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
+    assert one.blocked == (reasons[1],) and one.least == 3
+    assert f"more seeds do not mend: {reasons[1]}" in undecided_formats.lines(one)
+
+
+def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:
+    keys = tuple((victim, 0, target) for victim in "ab" for target in range(20))
+    attacks = part([0.3], keys=keys, over="targets", interval=Interval(0.3, 0.2, 0.4))
+    attacks = replace(attacks, units=Units("targets", (0.3,) * 20))
+    reasons = ("40 pairs of target and victim, needs 80", "2 victims, needs 4")
+    one = found(claim(attacks, verdict="underpowered", reasons=reasons))
+    assert (one.unit, one.least, one.blocked) == ("targets", 40, ("2 victims, needs 4",))
+    assert undecided_formats.headline(one).startswith("every comparison holds; the rule asks for 40 targets")
+
+
+def test_what_is_too_dear_says_so_with_the_number() -> None:
+    dear = replace(DESIGN, measures=(Measure("table 1", claimed=0.001, sd=0.2, pilot="a pilot"),))
+    one = found(claim(part([0.3])), dear)
+    assert one.hopeless.startswith("not decidable below 10 CPU hours: ") and "seeds cost" in one.hopeless
+    never = replace(DESIGN, undecidable="no images")
+    assert undecided_formats.headline(found(claim(part([0.3])), never)) == "no images"
+
+
+def test_decided_and_exact_claims_have_none() -> None:
+    for one in (claim(part([0.3]), verdict="reproduced"), claim(part([0.3]), kind="exact")):
+        assert undecided.of(one, DESIGN, ANCESTRY, str) is None
+    missing = found(claim(verdict="not_run", missing=("no runs",)))
+    assert undecided_formats.headline(missing) == (
+        "no runs; the design has 4 seeds at scale small, 1 CPU hours; set in params.yaml:7 (study.seeds)"
+    )
+
+
+def test_costs_of_targets_and_samples() -> None:
+    rows = [{"target": 0, "success": 1}, {"target": 1, "success": 0}]
+    attacked = [run("a", 30.0, rows=rows), run("b", 50.0), run("c", 7.0, rows=[{"k": 1}])]
+    assert claim_cost.per_unit("targets", 10, attacked)[0] == 3.0
+    assert claim_cost.per_unit("samples", 10, attacked)[0] == 87.0
+    assert claim_cost.of(claim(part([0.3])), ANCESTRY) == {"runs": 3, "cpu_s": 34.0, "device_s": 0.0}
+
+
+def test_the_plain_data_can_be_written_as_json() -> None:
+    import json
+
+    one = found(claim(part([0.3]), verdict="underpowered", reasons=("1 seed, needs 3",)))
+    plain = json.loads(json.dumps(undecided_formats.plain(one), allow_nan=False))
+    assert plain["need"] == one.need and plain["needs"][0]["source"] == "table 1"
+    assert undecided_formats.duration(90) == "1.5 min" and undecided_formats.duration(7200) == "2 h"
