@@ -54,7 +54,9 @@ def test_places_are_shared_exactly_by_what_is_equal(seed, sets, variants):
 def test_a_filter_that_removes_every_poison_leaves_one_training():
     features, keep = filtered(0, sets=6, variants=4)
     keep[:] = 1.0
-    assert arrange(features, keep).place.unique().numel() == 6  # equal weights, but each set has its own poisons
+    assert (
+        arrange(features, keep).place.unique().numel() == 6
+    )  # equal weights, but each set has its own poisons
     keep[:2] = 0.0
     found = arrange(features, keep)
     assert found.keep.shape[1:] == (1, 1) and (found.place == 0).all()
@@ -69,6 +71,8 @@ def test_heads_of_equal_sets_are_those_of_separate_trainings(weight_decay):
     assert arrange(features, keep).place.unique().numel() < 20  # some are equal
     for t in range(4):
         for v in range(5):
-            alone, _, _ = fine_tune(features[:, t : t + 1], labels, keep[:, t : t + 1, v : v + 1], head, **recipe)
+            alone, _, _ = fine_tune(
+                features[:, t : t + 1], labels, keep[:, t : t + 1, v : v + 1], head, **recipe
+            )
             torch.testing.assert_close(together.weight[t, v], alone.weight[0, 0], rtol=1e-9, atol=1e-11)
             torch.testing.assert_close(together.bias[t, v], alone.bias[0, 0], rtol=1e-9, atol=1e-11)
