@@ -77,10 +77,17 @@ class Plan:
             if path in [pattern.format(**run) for pattern in family.files.values()]
         )
 
-    def run(self, family: Family, run: Mapping[str, str], **settings: Any) -> bool:
-        """Run a job in the current folder, and the jobs before it; whether it began a training."""
+    def run(self, family: Family, run: Mapping[str, str], without: str = "", **settings: Any) -> bool:
+        """Run a job in the current folder, and the jobs before it; whether it began a training.
+
+        Args:
+            family, run: the job.
+            without: name of an input that it does not get.
+            settings: take precedence over the job's own.
+        """
         cell = {key: value for key, value in run.items() if key != "seed"}
-        inputs = family.inputs_of(**run) if "seed" in run else family.inputs_of(**cell)
+        inputs = dict(family.inputs_of(**run) if "seed" in run else family.inputs_of(**cell))
+        inputs.pop(without, None)
         for path in (path for paths in inputs.values() for path in paths):
             if not Path(path).exists():
                 assert not self.run(*self.writer(path)), f"{path} needs a whole training"
