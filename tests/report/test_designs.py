@@ -130,21 +130,21 @@ def test_a_fault_is_one_line_with_its_key(tmp_path: Path, changes: dict[str, Any
 @pytest.mark.parametrize(
     ("key", "scale", "where"),
     [
-        ("gradinit.seeds", "mini", r"/params\.yaml:\d+ \(gradinit\.seeds\)$"),
-        ("gradinit.seeds", "small", r"/params/small\.yaml:\d+ \(gradinit\.seeds\)$"),
+        ("gradinit.seeds", "mini", r"params\.yaml:\d+ \(gradinit\.seeds\)"),
+        ("gradinit.seeds", "small", r"params/small\.yaml:\d+ \(gradinit\.seeds\)"),
         (
             "poisoning.seeds",
             "small",
-            r"/params/small\.yaml:\d+ \(add poisoning\.seeds, which .*params\.yaml:\d+ sets\)$",
+            r"params/small\.yaml:\d+ \(add poisoning\.seeds, which params\.yaml:\d+ sets\)",
         ),
     ],
 )
 def test_the_line_that_sets_a_key(key: str, scale: str, where: str) -> None:
     found = place(key, ROOT / "params.yaml", scale)
-    assert re.search(where, found)
+    assert re.fullmatch(where, found)
     file, _, line = found.partition(" (")[0].rpartition(":")
     wanted = key.split(".")[0 if "add" in found else -1]
-    assert wanted in Path(file).read_text().splitlines()[int(line) - 1]
+    assert f"{wanted}:" in (ROOT / file).read_text().splitlines()[int(line) - 1]
 
 
 def test_an_unknown_key_has_no_line() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from relearn.report import power
-from relearn.report.statistics import clopper_pearson, expanded_level, student_mean
+from relearn.report.statistics import clopper_pearson, clustered_share, expanded_level, student_mean
 
 DRAWS = 20_000
 
@@ -89,3 +91,20 @@ def test_a_median_needs_about_half_as_many_again() -> None:
     level = expanded_level(n)
     hits = [np.quantile(np.median(rng.normal(distance, sd, n)[picks], axis=1), level) > 0 for _ in range(300)]
     assert power.of_mean(n / power.MEDIAN, distance, sd) == pytest.approx(np.mean(hits), abs=0.08)
+
+
+@pytest.mark.parametrize(("share", "bound"), [(0.9, 0.8), (0.2, 0.35)])
+def test_clusters_need_as_many_times_more_as_the_design_effect(share: float, bound: float) -> None:
+    size, correlation = 4, 0.3  # trials of a target, and how much they go together
+    effect = 1 + (size - 1) * correlation
+    trials = power.trials_for_share(share, bound)
+    assert trials is not None
+    clusters = math.ceil(trials * effect / size)
+    rng = np.random.default_rng(7)
+    scale = (1 - correlation) / correlation
+    hits = []
+    for _ in range(400):
+        chances = rng.beta(share * scale, (1 - share) * scale, clusters)
+        found = clustered_share(list(rng.binomial(size, chances) / size), list(range(clusters)), units=size)
+        hits.append(found.low >= bound if share > bound else found.high <= bound)
+    assert np.mean(hits) == pytest.approx(power.POWER, abs=0.08)

@@ -11,6 +11,8 @@ from relearn.params.strict_yaml import read
 def place(key: str, path: str | Path = "params.yaml", scale: str = "mini") -> str:
     """``params.yaml:12 (gradinit.seeds)``; of a key that a scale's own file lacks, where it has to be added there.
 
+    The files are named relative to the folder of ``path``, so that a rendered page holds no path of a machine.
+
     Args:
         key: dotted key path.
         path: the parameter file; overlays lie in ``params/`` beside it.
@@ -20,16 +22,15 @@ def place(key: str, path: str | Path = "params.yaml", scale: str = "mini") -> st
         ParamsError: where neither file has the key.
     """
     wanted = tuple(key.split("."))
-    base = read(path)
+    base, over = read(path), overlay_file(path, scale)
     if wanted not in base.lines:
         raise ParamsError([f"{key}: unknown, allowed: a key of {path}"])
-    over = overlay_file(path, scale)
+    here = f"{Path(path).name}:{base.lines[wanted]}"
     if over is None:
-        return f"{path}:{base.lines[wanted]} ({key})"
-    overlay = read(over)
+        return f"{here} ({key})"
+    overlay, name = read(over), over.relative_to(Path(path).parent).as_posix()
     if wanted in overlay.lines:
-        return f"{over}:{overlay.lines[wanted]} ({key})"
-    for end in range(len(wanted) - 1, 0, -1):
-        if wanted[:end] in overlay.lines:
-            return f"{over}:{overlay.lines[wanted[:end]]} (add {key}, which {path}:{base.lines[wanted]} sets)"
-    return f"{over} (add {key}, which {path}:{base.lines[wanted]} sets)"
+        return f"{name}:{overlay.lines[wanted]} ({key})"
+    above = (wanted[:end] for end in range(len(wanted) - 1, 0, -1))
+    line = next((f":{overlay.lines[keys]}" for keys in above if keys in overlay.lines), "")
+    return f"{name}{line} (add {key}, which {here} sets)"

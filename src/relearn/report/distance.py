@@ -40,7 +40,7 @@ class Scale:
 
 
 def scale(part: Comparison, measure: Measure | None) -> Scale | None:
-    """The axis of a comparison; None where neither the source nor the design states an effect.
+    """The axis of a comparison; None of a counted number, and where neither the source nor the design states an effect.
 
     Raises:
         ValueError: a claimed value that does not lie on the claimed side.
@@ -49,7 +49,7 @@ def scale(part: Comparison, measure: Measure | None) -> Scale | None:
     if isinstance(side, Within):
         half = (side.high - side.low) / 2
         return Scale(side.low, 1.0, half, middle=(side.low + side.high) / 2) if math.isfinite(half) else None
-    if measure is None or measure.claimed is None:
+    if part.units is None or measure is None or measure.claimed is None:  # a counted number has no effect
         return None
     logarithm = part.unit == "ratio"
     bound, claimed = (_log(one) if logarithm else one for one in (side.threshold, measure.claimed))

@@ -43,7 +43,18 @@ def test_figures_5_8_and_10_look_at_the_chosen_model() -> None:
     )
 
 
-@pytest.mark.parametrize("scale", ["mini", "small", "medium"])
+def test_small_tunes_the_fixed_rate_for_each_attention_and_depth() -> None:
+    families = plan(parameters.load(ROOT / "params.yaml", scale="small"), "small")
+    tried = {(cell["attention"], cell["layers"]) for cell in families["tune_char_lm"].cells}
+    fixed = {
+        (cell["attention"], cell["layers"])
+        for cell in families["train_char_lm"].cells
+        if cell["recipe"].startswith("fixed")
+    }
+    assert tried == fixed and {("dp", "12"), ("dp_l2_start", "12"), ("l2_tied", "18")} <= fixed
+
+
+@pytest.mark.parametrize("scale", ["mini", "medium"])
 def test_one_recipe_is_not_tuned(scale: str) -> None:
     families = plan(parameters.load(ROOT / "params.yaml", scale=scale), scale)
     assert not families["tune_char_lm"].runs

@@ -1,0 +1,63 @@
+"""`relearn power` on a few records: what it says of a claim, and how it answers a wrong call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relearn import cli
+from relearn.studies.study import all_studies
+
+from .test_render import train
+
+PARAMS = str(Path(__file__).parents[2] / "params.yaml")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two attacks on one victim and ten targets; the polytope succeeds once more often."""
+    folder = tmp_path_factory.mktemp("results")
+    train(folder, "feature_collision", [1, 0] * 5)
+    train(folder, "convex_polytope", [1, 1, *[1, 0] * 4])
+    return folder
+
+
+def power(root: Path, *words: str) -> int:
+    return cli.main(["power", *words, "--root", str(root), "--scale", "mini", "--params", PARAMS])
+
+
+def test_a_claim_with_its_number_its_cost_and_the_line_to_change(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert power(root, "cp_beats_fc") == 0
+    head, said, part, *rest = capsys.readouterr().out.splitlines()
+    assert head == "poisoning cp_beats_fc: underpowered"
+    assert "decide it at 80% power, 10 are there; " in said and said.endswith("(poisoning.craft.targets)")
+    assert "of CPU time here (records; " in said and "of one GPU (forecast: " in said
+    assert part.startswith("  convex polytope - feature collision: ") and part.endswith(
+        "(these records, 10 targets); has 10"
+    )
+    assert "  more targets do not mend: 1 victims, needs 4" in rest
+
+
+def test_all_claims_end_with_how_many_are_open(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert power(root) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith("claims are not decided at scale mini")
+    heads = [line for line in lines[:-1] if not line.startswith(" ")]
+    assert lines[-1].startswith(f"{len(heads)} of ")
+    assert {line.split()[0] for line in heads} == {study.name for study in all_studies()}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["cp_beat_fc"], "claim: found cp_beat_fc, nearest: cp_beats_fc"), ([], "no sound record of scale")],
+)
+def test_a_wrong_call_is_one_line(
+    root: Path, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs").mkdir()
+    assert power(root if words else tmp_path, *words) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
