@@ -113,7 +113,7 @@ def job_of(
 def shipped() -> tuple[tuple[float, ...], list[Row]]:
     """The efficiencies and the rows of the shipped table."""
     found = json.loads(SHIPPED.read_bytes())
-    rows = [Row(*row[:-1], row[-1] and Amount(*row[-1])) for row in found["rows"]]
+    rows = [Row._make([*row[:-1], row[-1] and Amount(*row[-1])]) for row in found["rows"]]
     return tuple(found["efficiencies"]), rows
 
 
