@@ -83,9 +83,14 @@ def words(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 def unreachable(sets: Iterable[DataSet]) -> list[DataSet]:
     """Those that would be downloaded from a host that does not answer; none where a proxy is in between."""
-    if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy")):
+    if any(
+        os.environ.get(name)
+        for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy")
+    ):
         return []
-    return [one for one in sets if one.status == DOWNLOAD and not _answers(urlsplit(one.source).hostname or "")]
+    return [
+        one for one in sets if one.status == DOWNLOAD and not _answers(urlsplit(one.source).hostname or "")
+    ]
 
 
 @cache
@@ -127,7 +132,9 @@ def _data_set(name: str, facts: Mapping[str, Any], jobs: int) -> DataSet:
         status = AT_HAND
     elif facts.get("optional"):
         status = OPTIONAL
-    return DataSet(name, facts["title"], status, facts["megabytes"], facts["source"], put, facts["licence"], jobs)
+    return DataSet(
+        name, facts["title"], status, facts["megabytes"], facts["source"], put, facts["licence"], jobs
+    )
 
 
 def _at_hand(facts: Mapping[str, Any]) -> bool:

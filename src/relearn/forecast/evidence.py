@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from relearn.forecast.amount import Amount, amount_of
 from relearn.runs.atomic_files import canonical, write
 from relearn.studies.study import load
-from relearn.studies.work import Job, work_of
+from relearn.studies.work import Job, Net, work_of
 
 SHIPPED = Path(__file__).with_name("evidence.json")
 FORMER = Path(__file__).with_name("former_steps.json")
@@ -76,17 +76,27 @@ def work_behind(job: Job) -> tuple[str, Amount | None]:
 
 def published(folder: Path) -> Iterator[Row]:
     """The rows of all records below ``folder``/runs."""
+    for record, job in _recorded(folder):
+        yield row_of(record, job)
+
+
+def networks(folder: Path) -> Iterator[Net]:
+    """The networks behind all records below ``folder``/runs."""
+    for _, job in _recorded(folder):
+        work = work_of(load(job.study).part("work").WORK, job)
+        yield from (one.net for one in (work.passes if work else ()) if isinstance(one.net, Net))
+
+
+def _recorded(folder: Path) -> list[tuple[dict[str, Any], Job]]:
     former = json.loads(FORMER.read_bytes())
     book: dict[str, Job] = {}
-    records = {}
+    found = []
     for file in sorted((folder / "runs").rglob("record.json")):
         record = json.loads(file.read_bytes())
-        place = file.parent.relative_to(folder).as_posix()
-        made = f"results/{record['scale']}/{place}"
+        made = f"results/{record['scale']}/{file.parent.relative_to(folder).as_posix()}"
         book[made] = job_of(record, made, book, former)
-        records[made] = record
-    for made, record in records.items():
-        yield row_of(record, book[made])
+        found.append((record, book[made]))
+    return found
 
 
 def job_of(

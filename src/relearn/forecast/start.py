@@ -21,7 +21,9 @@ class Start(NamedTuple):
     refusal: str
 
 
-def start(params: Mapping[str, Any], folders: Collection[str], why: Mapping[str, str], cores: int | None = None) -> Start:
+def start(
+    params: Mapping[str, Any], folders: Collection[str], why: Mapping[str, str], cores: int | None = None
+) -> Start:
     """The forecast of the jobs that an engine is about to run.
 
     Args:
@@ -34,7 +36,9 @@ def start(params: Mapping[str, Any], folders: Collection[str], why: Mapping[str,
     book = planned.jobs_of(params)
     jobs = [book[folder] for folder in folders if folder in book]
     fixed = summary.correction(params["scale"], on, records_of(jobs), jobs)
-    part = summary.summed([summary.planned_job(job, State("to do", why.get(job.folder, "")), fixed) for job in jobs], on)
+    part = summary.summed(
+        [summary.planned_job(job, State("to do", why.get(job.folder, "")), fixed) for job in jobs], on
+    )
     for one in part.jobs:
         if one.cost:
             key = one.job.study, one.job.step, evidence.settings_key(one.job.settings)
@@ -56,7 +60,9 @@ def _forecast(part: summary.Part, on: machine.Machine) -> str:
     times = f"{text.duration(middle)} of CPU time ({text.duration(low)} to {text.duration(high)})"
     places = f"{text.size(part.memory_mb)} of memory, {text.size(part.disk_mb)} of disk"
     beside = f"; no cost is known of {part.unknown}" if part.unknown else ""
-    return f"forecast: {times}, {text.duration(part.schedule.wall_s)} on {on.cores} free cores, {places}{beside}"
+    return (
+        f"forecast: {times}, {text.duration(part.schedule.wall_s)} with {on.cores} at once, {places}{beside}"
+    )
 
 
 def _data(sets: list[data_sets.DataSet], missing: list[data_sets.DataSet]) -> str:
@@ -69,5 +75,3 @@ def _refusal(missing: list[data_sets.DataSet]) -> str:
     if not missing:
         return ""
     return f"data missing, so nothing was started: {'; '.join(one.line for one in missing)}"
-
-
