@@ -36,7 +36,7 @@ def test_a_network_of_the_package_is_counted_as_by_hand() -> None:
 def test_a_network_that_cannot_be_built_is_one_line() -> None:
     from relearn.forecast.counting import count
 
-    with pytest.raises(ValueError, match="relearn.models:create.*name") as caught:
+    with pytest.raises(ValueError, match=r"relearn\.models:create.*name") as caught:
         count(Net("relearn.models:create", {"name": "NoNet"}, (3, 8, 8)))
     assert "\n" not in str(caught.value)
 

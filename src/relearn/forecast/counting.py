@@ -65,7 +65,7 @@ def count(net: Net) -> Counts:
     fault = ""
     # Some layers ask for the type of their device, which "meta" does not have: fake tensors of the CPU have no numbers either.
     # The last way, with numbers, is for token models that index by a mask; these are small.
-    ways = [lambda: torch.device("meta"), FakeTensorMode, contextlib.nullcontext]
+    ways: list[Callable[[], Any]] = [lambda: torch.device("meta"), FakeTensorMode, contextlib.nullcontext]
     for without_numbers in ways:
         try:
             with warnings.catch_warnings(), without_numbers():
