@@ -46,12 +46,12 @@ def test_a_step_that_nobody_has_run_rests_on_the_model_alone() -> None:
     assert math.sqrt(high / low) >= SLOW.spread
 
 
-def test_a_step_without_a_formula_takes_what_its_runs_took() -> None:
+def test_a_step_without_a_formula_takes_the_mean_of_its_runs() -> None:
     rows = [row("mini", name, seconds, calls=0) for name, seconds in (("a", 1.0), ("b", 3.0))]
     fixed = Correction(SLOW, ONES, rows, "mini")
     found = fixed.of("s", "train", "", "new", None)
     assert found is not None
-    assert (found.seconds, found.basis) == (2.0, "median")
+    assert (found.seconds, found.basis) == (2.0, "scale")
     assert fixed.of("s", "unheard_of", "", "new", None) is None
 
 

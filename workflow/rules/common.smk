@@ -136,9 +136,11 @@ HELPERS = {}  # processes that run as long as this one; a name set below `onstar
 
 
 include: "warm.smk"
+include: "start.smk"
 
 
 onstart:
+    announce(workflow.dag)
     foresee(workflow.dag)
     # Jobs never open MLflow: this one process imports their spools while they run.
     Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)

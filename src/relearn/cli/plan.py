@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.forecast.machine import Machine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,14 +24,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     parser.add_argument("--study", action="append", default=[], help="show this study alone; may be repeated")
     parser.add_argument(
-        "--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by their published peak"
+        "--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak"
     )
     parser.add_argument("--cores", type=int, help="cores of this machine that jobs may use; default: all")
     parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument(
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
         "--calibrate",
         action="store_true",
         help="measure this machine, in less than a minute, for all later forecasts",
+    )
+    other.add_argument(
+        "--evidence",
+        nargs="+",
+        type=Path,
+        metavar="FOLDER",
+        help="make the shipped table anew from results/published/...",
+    )
+    other.add_argument(
+        "--check", action="store_true", help="print how far forecasts were from what was measured"
     )
 
 
@@ -38,6 +55,10 @@ def main(args: argparse.Namespace) -> int:
         raise ValueError(f"--cores: found {args.cores}, allowed: at least 1")
     for study in args.study:
         load(study)
+    if args.evidence:
+        return collect(args.evidence)
+    if args.check:
+        return check()
     params = parameters.load("params.yaml", scale=args.scale)
     if args.calibrate:
         return calibrate(params)
@@ -52,7 +73,34 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def calibrate(params: dict) -> int:
+def collect(folders: Sequence[Path]) -> int:
+    """Make the shipped table anew from published records, with the efficiencies that fit it; count what is not counted yet."""
+    from relearn.forecast import counting, counts, evidence, fitting, machine
+
+    nets = [net for folder in folders for net in evidence.networks(folder)]
+    counts.keep(
+        counting.count_missing(nets, lambda line: print(f"not counted: {line}", file=sys.stderr)),
+        counts.SHIPPED,
+    )
+    rows = [row for folder in folders for row in evidence.published(folder)]
+    found = fitting.efficiencies(rows, machine.device("cpu"))
+    evidence.keep(rows, found)
+    print(f"{evidence.SHIPPED}: {len(rows)} runs; efficiencies {', '.join(f'{one:.2f}' for one in found)}")
+    return 0
+
+
+def check() -> int:
+    """Print the table of docs/forecast.md."""
+    from relearn.forecast import check as against
+    from relearn.forecast import evidence, fitting, machine
+
+    efficiencies, rows = evidence.shipped()
+    lines = against.lines(rows, machine.device("cpu"), efficiencies, fitting.efficiencies)
+    print(against.markdown(lines), end="")
+    return 0
+
+
+def calibrate(params: dict[str, Any]) -> int:
     """Measure this machine, and count the networks of the plan that nobody has counted yet."""
     from relearn.forecast import calibrate as measure
     from relearn.forecast import counting, counts, machine, planned
@@ -70,7 +118,8 @@ def calibrate(params: dict) -> int:
     return 0
 
 
-def text_of(found) -> str:
+def text_of(found: Machine) -> str:
+    """The rates in one line."""
     return (
         f"{found.name}: {found.convolutions / 1e9:.0f} GFLOP/s in convolutions, {found.products / 1e9:.0f} in products, "
         f"{found.bandwidth / 1e9:.1f} GB/s, {found.calls / 1e3:.0f} thousand calls a second, {found.start_s:.2f} s a start"

@@ -6,11 +6,12 @@ sums over records of the same kind,
 .. math:: r = \sum_i y_i / \sum_i m_i
 
 of this scale where there are :data:`ENOUGH`, otherwise of all scales; with too few of one kind, those of the step, then all.
-A step without a formula takes the median of its records.
+A step without a formula takes the mean of its records.
 
 The range of one job is :math:`r\,m\,e^{\pm 1.28 s}`, where s is the standard deviation of :math:`\log(y_i / m_i)` and at least
 :data:`FLOOR`. The errors of n jobs average out but for what they share: s² becomes s²/n + t², with t = :data:`SHARED` for
-records of this scale and :data:`ELSEWHERE` for those of other scales or machines.
+records of this scale and :data:`ELSEWHERE` for those of other scales. A machine without records, such as a GPU, has its rates
+and the ratios of the kinds of work: what a formula leaves out, it leaves out everywhere.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Forecast(NamedTuple):
         seconds: the forecast.
         spread: standard deviation of its logarithm that jobs do not share.
         shared: the part that jobs of its step share.
-        basis: what it rests on: ``run``, ``scale``, ``other scales``, ``model`` or ``median``.
+        basis: what it rests on: ``run``, ``scale``, ``other scales``, ``mean`` (of a step without a formula) or ``model``.
     """
 
     seconds: float
@@ -60,8 +61,10 @@ class Correction:
     Args:
         machine: with its rates.
         efficiencies: factors of its five terms.
-        rows: every run that counts as evidence.
+        rows: the runs that count as evidence, made on ``reference``.
         scale: of the jobs to come.
+        own: further runs, made on ``machine``.
+        reference: where the rates hold that go with ``rows``; None: ``machine``.
         same_runs: whether a run with the same settings is its own forecast.
     """
 
@@ -71,31 +74,43 @@ class Correction:
         efficiencies: Sequence[float],
         rows: Iterable[Row],
         scale: str,
+        *,
+        own: Iterable[Row] = (),
+        reference: Machine | None = None,
         same_runs: bool = True,
     ) -> None:
         self.machine, self.efficiencies, self.scale = machine, efficiencies, scale
-        self.rows = [] if machine.gpus else list(rows)
-        self.made = {row.run: row for row in self.rows} if same_runs else {}
+        reference = reference or machine
+        self.rows = [(row, reference) for row in rows] + [(row, machine) for row in own]
+        self.made = (
+            {row.run: (row, made_on) for row, made_on in self.rows} if same_runs and not machine.gpus else {}
+        )
         self.ratios = self._ratios()
-        self.medians = self._medians()
+        self.means = self._means()
+        self.memory: dict[tuple[str, str, str], float] = defaultdict(float)
+        for row, _ in self.rows:
+            key = row.scale, row.study, row.step
+            self.memory[key] = max(self.memory[key], row.memory_mb)
 
-    def model(self, amount: Amount) -> float:
+    def model(self, amount: Amount, machine: Machine | None = None) -> float:
         """Seconds before any correction."""
-        terms = self.machine.terms(amount)
-        factors = (1.0,) * 5 if self.machine.gpus else self.efficiencies
-        return sum(factor * term for factor, term in zip(factors, terms, strict=True))
+        machine = machine or self.machine
+        factors = (1.0,) * 5 if machine.gpus else self.efficiencies
+        return sum(factor * term for factor, term in zip(factors, machine.terms(amount), strict=True))
 
     def of(self, study: str, step: str, kind: str, run: str, amount: Amount | None) -> Forecast | None:
         """The forecast of one job; None for a step of which nothing is known."""
         if run in self.made:
-            return Forecast(self.made[run].cpu_s, FLOOR, SHARED, "run")
+            row, made_on = self.made[run]
+            moved = self.model(amount) / self.model(amount, made_on) if amount is not None else 1.0
+            return Forecast(moved * row.cpu_s, FLOOR, SHARED, "run")
         ratio = self._ratio(study, step, kind)
         if amount is not None:
-            return Forecast(ratio.value * self.model(amount), ratio.spread, ratio.shared, ratio.basis)
+            shared = self._unknown if self.machine.gpus else ratio.shared
+            return Forecast(ratio.value * self.model(amount), ratio.spread, shared, ratio.basis)
         for scale in (self.scale, ""):
-            if found := self.medians.get((scale, study, step)):
-                shared = SHARED if scale else math.log(3)
-                return Forecast(found[0], found[1], shared, "median")
+            if found := self.means.get((scale, study, step)):
+                return Forecast(*found, SHARED if scale else self._unknown, "scale" if scale else "mean")
         return None
 
     def _ratio(self, study: str, step: str, kind: str) -> Ratio:
@@ -104,15 +119,19 @@ class Correction:
             for scale in (self.scale, ""):
                 if ratio := self.ratios.get((scale, *key)):
                     return ratio
-        log = math.log(self.machine.spread) / QUANTILE
-        return Ratio(1.0, log, log, "model")
+        return Ratio(1.0, self._unknown, self._unknown, "model")
+
+    @property
+    def _unknown(self) -> float:
+        """The error, as a logarithm, of what no record supports."""
+        return math.log(self.machine.spread) / QUANTILE
 
     def _ratios(self) -> dict[tuple[str, ...], Ratio]:
         pairs: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-        for row in self.rows:
-            if row.amount is None or row.cpu_s <= 0:
+        for row, made_on in self.rows:
+            if row.amount is None or row.cpu_s <= 0 or made_on.gpus:
                 continue
-            pair = row.cpu_s, self.model(row.amount)
+            pair = row.cpu_s, self.model(row.amount, made_on)
             for key in ((row.study, row.step, row.kind), (row.study, row.step), (row.step,)):
                 pairs[("", *key)].append(pair)
                 if row.scale == self.scale:
@@ -123,9 +142,9 @@ class Correction:
             if len(found) >= ENOUGH or not key[0]
         }
 
-    def _medians(self) -> dict[tuple[str, str, str], tuple[float, float]]:
+    def _means(self) -> dict[tuple[str, str, str], tuple[float, float]]:
         found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-        for row in self.rows:
+        for row, _ in self.rows:
             if row.cpu_s > 0:
                 found[("", row.study, row.step)].append(row.cpu_s)
                 if row.scale == self.scale:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from relearn.forecast.amount import Amount, amount_of
 from relearn.runs.atomic_files import canonical, write
 from relearn.studies.study import load
-from relearn.studies.work import Job, work_of
+from relearn.studies.work import Job, Net, work_of
 
 SHIPPED = Path(__file__).with_name("evidence.json")
 FORMER = Path(__file__).with_name("former_steps.json")
@@ -76,18 +76,29 @@ def work_behind(job: Job) -> tuple[str, Amount | None]:
 
 def published(folder: Path) -> Iterator[Row]:
     """The rows of all records of a published set."""
+    for record, job in _recorded(folder):
+        yield row_of(record, job)
+
+
+def networks(folder: Path) -> Iterator[Net]:
+    """The networks behind all records of a published set."""
+    for _, job in _recorded(folder):
+        work = work_of(load(job.study).part("work").WORK, job)
+        yield from (one.net for one in (work.passes if work else ()) if isinstance(one.net, Net))
+
+
+def _recorded(folder: Path) -> list[tuple[dict[str, Any], Job]]:
     from relearn.runs.run_store import Store
 
     former = json.loads(FORMER.read_bytes())
     book: dict[str, Job] = {}
-    records = {}
+    found = []
     for record in Store(folder).read_all()[0]:
         place = Path(record["path"]).relative_to(folder).as_posix()
         made = f"results/{record['scale']}/{place}"
         book[made] = job_of(record, made, book, former)
-        records[made] = record
-    for made, record in records.items():
-        yield row_of(record, book[made])
+        found.append((record, book[made]))
+    return found
 
 
 def job_of(
@@ -114,7 +125,7 @@ def job_of(
 def shipped() -> tuple[tuple[float, ...], list[Row]]:
     """The efficiencies and the rows of the shipped table."""
     found = json.loads(SHIPPED.read_bytes())
-    rows = [Row(*row[:-1], row[-1] and Amount(*row[-1])) for row in found["rows"]]
+    rows = [Row._make([*row[:-1], row[-1] and Amount(*row[-1])]) for row in found["rows"]]
     return tuple(found["efficiencies"]), rows
 
 

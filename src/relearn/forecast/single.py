@@ -13,6 +13,9 @@ from relearn.forecast.correction import Correction
 from relearn.forecast.state import run_of
 from relearn.studies.work import Job
 
+PLANNED: dict[tuple[str, str, str], float] = {}
+"""Study, step and settings of the jobs of this process's plan, if it has made one, to their seconds."""
+
 
 def job_seconds(jobs: Iterable[Job]) -> dict[str, float]:
     """See :func:`relearn.forecast.job_seconds`."""
@@ -27,6 +30,8 @@ def job_seconds(jobs: Iterable[Job]) -> dict[str, float]:
 
 def expected_seconds(study: str, step: str, settings: Mapping[str, Any]) -> float | None:
     """See :func:`relearn.forecast.expected_seconds`."""
+    if found := PLANNED.get((study, step, evidence.settings_key(settings))):
+        return found
     for key in ((study, step, evidence.settings_key(settings)), (study, step)):
         if key in _means():
             return _means()[key]
@@ -36,7 +41,7 @@ def expected_seconds(study: str, step: str, settings: Mapping[str, Any]) -> floa
 @cache
 def _correction(scale: str) -> Correction:
     efficiencies, rows = evidence.shipped()
-    return Correction(machine.here(), efficiencies, rows, scale)
+    return Correction(machine.here(), efficiencies, rows, scale, reference=machine.device("cpu"))
 
 
 @cache

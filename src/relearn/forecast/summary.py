@@ -125,20 +125,22 @@ def correction(
 ) -> Correction:
     """The model of a machine, corrected by the shipped table and by this checkout's own records."""
     efficiencies, rows = evidence.shipped()
+    reference = machine.device("cpu")
     own = []
     for job in jobs:
         record = (records or {}).get(job.folder, {})
         if "cost" in record:
             own.append(evidence.row_of(record, job))
     newer = {row.run for row in own}
-    return Correction(on, efficiencies, [*(row for row in rows if row.run not in newer), *own], scale)
+    older = [row for row in rows if row.run not in newer]
+    return Correction(on, efficiencies, older, scale, own=() if on.gpus else own, reference=reference)
 
 
 def planned_job(job: Job, state: State, fixed: Correction) -> Planned:
     kind, amount = evidence.work_behind(job)
     run = run_of(job)
     cost = fixed.of(job.study, job.step, kind, run, amount)
-    return Planned(job, state, cost, amount, footprint(job, fixed.rows))
+    return Planned(job, state, cost, amount, footprint(job, fixed.memory))
 
 
 def summed(jobs: Sequence[Planned], on: machine.Machine) -> Part:

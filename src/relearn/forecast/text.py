@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from relearn.forecast import data_sets
 from relearn.forecast.machine import Machine
 from relearn.forecast.state import DONE, STALE, TO_DO
 from relearn.forecast.summary import Part
@@ -28,9 +29,23 @@ def page(whole: Part, scale: str, on: Machine) -> str:
         lines += ["", f"longest chain: {duration(whole.schedule.chain_s)}: {names}"]
     for why, count in whole.reasons.most_common(8):
         lines.append(f"{count} because: {why}")
+    lines += ["", *data_lines(whole)]
     if whole.unknown:
         lines.append(f"{whole.unknown} jobs of which no cost is known are in no sum")
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def data_lines(whole: Part) -> list[str]:
+    """A table of the data sets that jobs to do read from outside."""
+    sets = data_sets.needed(one.job for one in whole.waiting)
+    if not sets:
+        return ["data sets: none from outside"]
+    head = ("data set", "status", "size", "from", "to", "licence")
+    rows = [(one.title, one.status, one.size, one.source, one.put, one.licence) for one in sets]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)
+    ]
 
 
 def cells(part: Part, indent: str = "") -> list[str]:
@@ -88,6 +103,7 @@ def plain(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
         part.name: {**numbers(part), "steps": {one.name: numbers(one) for one in part.parts}}
         for part in whole.parts
     }
+    found["data_sets"] = [one._asdict() for one in data_sets.needed(one.job for one in whole.waiting)]
     machine = {"name": on.name, "cores": on.cores, "gpus": on.gpus, "source": on.source}
     return {"scale": scale, "machine": machine, **found}
 

@@ -1,0 +1,88 @@
+"""Operations counted without numbers equal those of small networks worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relearn.forecast import calibrate, counts
+from relearn.forecast.amount import ADAM, Amount, amount_of
+from relearn.forecast.machine import Machine
+from relearn.studies.work import FORWARD, TRAIN, Counts, Net, Pass, Work, epochs, transformer
+
+
+def test_a_network_of_the_package_is_counted_as_by_hand() -> None:
+    from relearn.forecast.counting import count
+
+    sizes = {
+        "layers": 1,
+        "dim": 8,
+        "heads": 2,
+        "ffn": 16,
+        "norm": "post_ln",
+        "init_scale": None,
+        "glorot": "usual",
+    }
+    text = {"attention": "dp", "dropout": 0.0, "vocabulary": 11, "max_length": 7}
+    found = count(Net("relearn.models.character_lm:create", {**sizes, **text}, (7,)))
+    maps = 2 * 7 * (4 * 8 * 8 + 2 * 8 * 16)  # four maps of the attention, two of the feed-forward
+    attention = 4 * 7 * 7 * 8
+    assert found.products == maps + attention + 2 * 7 * 8 * 11
+    assert found.convolutions == 0
+    assert found.weights == 2 * 11 * 8 + 11 + 4 * 8 * 8 + 2 * 8 * 16 + 16 + 8 + 4 * 8
+
+
+def test_a_network_that_cannot_be_built_is_one_line() -> None:
+    from relearn.forecast.counting import count
+
+    with pytest.raises(ValueError, match=r"relearn\.models:create.*name") as caught:
+        count(Net("relearn.models:create", {"name": "NoNet"}, (3, 8, 8)))
+    assert "\n" not in str(caught.value)
+
+
+def test_passes_add_up() -> None:
+    net = Counts(convolutions=5.0, products=7.0, moved=11.0, calls=13.0, weights=17.0)
+    found = amount_of(Work([Pass(net, 3, 2.0, TRAIN), Pass(net, 4, 1.0, FORWARD)]))
+    assert found == Amount(
+        5.0 * (3 * 2 * 3 + 4), 7.0 * 22, 11.0 * 22 + 17 * (3 * ADAM + 4 * 4), 13.0 * (3 * 3.5 + 4)
+    )
+    unknown = Net("nowhere:create", {}, (1,))
+    assert amount_of(Work([Pass(unknown, 1)])) is None
+
+
+def test_epochs_round_batches_up_and_never_exceed_the_samples() -> None:
+    net = Counts()
+    assert (epochs(net, 10, 4, 3).steps, epochs(net, 10, 4, 3).samples) == (9, 4)
+    assert (epochs(net, 10, 64, 3).steps, epochs(net, 10, 64, 3).samples) == (3, 10)
+
+
+def test_a_transformer_in_closed_form_grows_with_the_square_of_the_length() -> None:
+    short, long = (transformer(layers=2, dim=4, ffn=8, length=n) for n in (10, 20))
+    assert short.products == 2 * 10 * 2 * (4 * 16 + 2 * 4 * 8) + 4 * 2 * 100 * 4
+    assert long.products - 2 * short.products == 4 * 2 * (400 - 200) * 4
+
+
+def test_counts_are_kept_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net("somewhere:create", {"a": 1}, (3, 8, 8))
+    monkeypatch.setattr(counts, "own_file", lambda: tmp_path / "counts.json")
+    counts.table.cache_clear()
+    assert counts.of(net) is None
+    counts.keep({counts.key(net): Counts(1.0, 2.0, 3.0, 4.0, 5.0)}, counts.own_file())
+    assert counts.of(net) == Counts(1.0, 2.0, 3.0, 4.0, 5.0)
+    counts.own_file().write_text("[")
+    counts.table.cache_clear()
+    with pytest.raises(ValueError, match=r"counts.json: found .*allowed: the table that"):
+        counts.table()
+    monkeypatch.undo()
+    counts.table.cache_clear()
+
+
+def test_a_calibration_measures_rates_that_a_machine_can_have() -> None:
+    found = calibrate.calibrate(repeats=1, slice_s=0.005)
+    assert isinstance(found, Machine)
+    assert 1e8 < found.convolutions < 1e13
+    assert 1e8 < found.products < 1e13
+    assert 1e8 < found.bandwidth < 1e12
+    assert 1e3 < found.calls < 1e7
+    assert 0 < found.start_s < 30

@@ -1,0 +1,99 @@
+"""Done, to do or stale, and why: one small study of two jobs in a folder of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn.forecast.state import DONE, STALE, TO_DO, records_of, run_of, states
+from relearn.studies.work import Job
+
+FOLDERS = ("results/mini/runs/s/make/seed0", "results/mini/runs/s/use/seed0")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """Two finished jobs; the second reads what the first writes."""
+    monkeypatch.chdir(tmp_path)
+    found = plan()
+    for job in found:
+        write(job)
+    return found
+
+
+def plan(rate: float = 0.1) -> list[Job]:
+    book: dict[str, Job] = {}
+    for step, folder in zip(("make", "use"), FOLDERS, strict=True):
+        book[folder] = Job(
+            study="s",
+            step=step,
+            scale="mini",
+            seed=0,
+            labels={},
+            settings={"train": {"rate": rate if step == "make" else 1.0}},
+            folder=folder,
+            inputs={"data": [f"{FOLDERS[0]}/data.csv"]} if step == "use" else {},
+            outputs=("data.csv",),
+            modules=("m",),
+            book=book,
+        )
+    return list(book.values())
+
+
+def write(job: Job, sha256: str = "one", **other: Any) -> None:
+    folder = Path(job.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "data.csv").write_text("x")
+    inputs = {name: [{"path": path, "sha256": "one"} for path in paths] for name, paths in job.inputs.items()}
+    record = {
+        "run": run_of(job),
+        "settings": job.settings,
+        "code": {"version": "v"},
+        "inputs": inputs,
+        "outputs": {"data.csv": {"sha256": sha256}},
+        **other,
+    }
+    (folder / "record.json").write_text(json.dumps(record))
+    os.utime(folder / "record.json", (1000.0, 1000.0 + (job.step == "use")))
+
+
+def told(jobs: list[Job], version: str = "v") -> list[tuple[str, str]]:
+    found = states(jobs, records_of(jobs), lambda *modules: version)
+    return [tuple(found[job.folder]) for job in jobs]
+
+
+def test_finished_jobs_are_done(jobs: list[Job]) -> None:
+    assert told(jobs) == [(DONE, ""), (DONE, "")]
+
+
+def test_another_setting_makes_a_job_stale_and_what_reads_it(jobs: list[Job]) -> None:
+    assert told(plan(rate=0.2)) == [
+        (STALE, "setting train.rate: 0.1 is now 0.2"),
+        (STALE, "its inputs are made anew"),
+    ]
+
+
+def test_other_code_makes_all_stale(jobs: list[Job]) -> None:
+    assert told(jobs, version="w") == [(STALE, "code"), (STALE, "code")]
+
+
+def test_a_missing_or_torn_record_or_file_is_to_do(jobs: list[Job]) -> None:
+    Path(FOLDERS[1], "record.json").unlink()
+    assert told(jobs) == [(DONE, ""), (TO_DO, "")]
+    Path(FOLDERS[1], "record.json").write_text("{")
+    assert told(jobs)[1] == (TO_DO, "its record cannot be read: see `relearn recover`")
+    write(jobs[1])
+    Path(FOLDERS[0], "data.csv").unlink()
+    assert told(jobs) == [(TO_DO, "data.csv is gone"), (STALE, "its inputs are made anew")]
+
+
+def test_an_input_of_other_bytes_or_newer_makes_a_job_stale(jobs: list[Job]) -> None:
+    write(jobs[0], sha256="two")
+    assert told(jobs) == [(DONE, ""), (STALE, "input data.csv has changed")]
+    write(jobs[0])
+    os.utime(Path(FOLDERS[0], "record.json"), (2000.0, 2000.0))
+    assert told(jobs) == [(DONE, ""), (STALE, "an input is newer")]
