@@ -23,6 +23,7 @@ from relearn.studies import STUDIES
 from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
+    *("list", "reproduce", "show", "open"),
     *("render", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("compare", "scoreboard", "plan", "power"),
     *("setups", "code", "validate", "dvc", "warm", "robustness"),
