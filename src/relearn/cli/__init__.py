@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from relearn import __version__
+from relearn.cli import checkout
 from relearn.runs import exit_codes as exits
 from relearn.runs import orphan_guard as parents
 from relearn.runs.warm import client as warm_client
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv[1:], argparse.Namespace(command=name))
 
     def call() -> int:
+        checkout.enter(args, parser)
         if name != "warm":  # it must stay a single thread and asks by itself
             parents.watch()
         return import_module(f"relearn.cli.{name}").main(args)

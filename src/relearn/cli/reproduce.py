@@ -70,7 +70,8 @@ def announced(target: Target, plans: targets.Plans, scale: str) -> str:
     how = (
         "" if exact else " (all runs of its steps: which of them it reads is known only when they are there)"
     )
-    return f"{target.name}: made of {len(found)} runs{how}; with all that they read: {len(needed)}"
+    runs = f"{len(found)} run" + "s" * (len(found) != 1)
+    return f"{target.name}: made of {runs}{how}; {len(needed)} with all that they read"
 
 
 def _snakemake(args: argparse.Namespace, names: list[str]) -> int:

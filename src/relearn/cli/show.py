@@ -85,8 +85,11 @@ def _claim(target: Target, root: Path, scale: str) -> str:
     section = claims.Section(part.PREDICATES, part.power)
     judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
     lines = claims_formats.markdown(judged, scale).split("\n")
-    wanted = {"predicate": entry["predicate"], "source": entry["source"]}
-    said = [f"{target.name}: {judged[0].verdict.replace('_', ' ')}", f"says: {entry['says']}"]
-    said += [f"{name}: {value}" for name, value in wanted.items()]
-    said += [f"left out: {problem}" for problem in problems]
-    return "\n".join(said) + "\n" + "\n".join(lines[lines.index(f"## {study.name}") + 1 :]).rstrip() + "\n"
+    said = [
+        f"{target.name}: {judged[0].verdict.replace('_', ' ')}",
+        f"says: {entry['says']} ({entry['source']})",
+    ]
+    said += [f"decided by: {entry['predicate']}"]
+    said += [line for line in lines if line.startswith("- ") and not line.startswith("- [")]
+    said += [f"not run: {lacking}" for lacking in judged[0].missing]
+    return "\n".join([*said, *(f"left out: {problem}" for problem in problems)]) + "\n"
