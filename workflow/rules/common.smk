@@ -139,7 +139,7 @@ include: "warm.smk"
 
 
 onstart:
-    foresee(workflow.dag)
+    foresee(workflow.dag, PARAMS)
     # Jobs never open MLflow: this one process imports their spools while they run.
     Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
     Path(TRACKER_STOP).unlink(missing_ok=True)

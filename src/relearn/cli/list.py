@@ -33,6 +33,8 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         ValueError: an unknown kind.
     """
+    from relearn.forecast import job_seconds
+    from relearn.forecast.planned import jobs_of
     from relearn.studies import parameters
 
     if unknown := [kind for kind in args.kind if kind not in KINDS]:
@@ -42,11 +44,15 @@ def main(args: argparse.Namespace) -> int:
     scale, plans = values["scale"], targets.plans(values)
     known = targets.targets().values()
     root = Path("results") / scale
-    verdicts = _verdicts(root)
-    print(f"scale {scale}: finished runs of those that each is made of, and what is rendered")
+    verdicts, seconds = _verdicts(root), job_seconds(jobs_of(values).values())
+    print(
+        f"scale {scale}: finished runs of those that each is made of, CPU time for the rest, and what is rendered"
+    )
     for kind in args.kind or WHOLE:
         mine = [target for target in known if target.kind == kind]
-        rows = [(target.name, *_state(target, plans, root, verdicts), target.title) for target in mine]
+        rows = [
+            (target.name, *_state(target, plans, root, verdicts, seconds), target.title) for target in mine
+        ]
         print(f"\n{kind}")
         widths = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
         for row in rows:
@@ -59,13 +65,21 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _state(target: Target, plans: targets.Plans, root: Path, verdicts: Mapping[str, str]) -> tuple[str, str]:
+def _state(
+    target: Target,
+    plans: targets.Plans,
+    root: Path,
+    verdicts: Mapping[str, str],
+    seconds: Mapping[str, float],
+) -> tuple[str, str]:
+    from snakemake_logger_plugin_relearn.foresight import in_words
+
     found, _ = targets.records(target, plans)
     if not found:
         return "-", "not planned"
     done = sum(Path(path).is_file() for path in found)
-    left = targets.seconds_left(found, plans) if done < len(found) else None
-    share = f"{done}/{len(found)}" + (f", about {_words(left)} left" if left else "")
+    left = targets.seconds_left(found, plans, seconds)
+    share = f"{done}/{len(found)}" + (f", {in_words(left)}" if left else "")
     if target.kind == "claims":
         return share, verdicts.get(f"{target.studies[0]}/{target.id}", "no verdict").replace("_", " ")
     if target.kind in WHOLE:
@@ -73,12 +87,6 @@ def _state(target: Target, plans: targets.Plans, root: Path, verdicts: Mapping[s
     ending = "md" if target.kind == "tables" else "png"
     there = (root / target.kind / f"{target.id}.{ending}").is_file()
     return share, "rendered" if there else "not rendered"
-
-
-def _words(seconds: float) -> str:
-    from snakemake_logger_plugin_relearn.foresight import in_words
-
-    return in_words(seconds)
 
 
 def _verdicts(root: Path) -> dict[str, str]:

@@ -160,22 +160,16 @@ def needed(found: Iterable[str], plans: Plans) -> list[str]:
     return [f"{folder}/record.json" for folder in seen]
 
 
-def seconds_left(found: Iterable[str], plans: Plans) -> float | None:
-    """The forecast for those of these records, and of what they need, that are not there; None where there is no forecast."""
-    try:
-        from relearn.forecast import expected_seconds  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return None
-    runs, total = _by_folder(plans), 0.0
-    for path in needed(found, plans):
-        if not Path(path).is_file():
-            family, cell = runs[PurePosixPath(path).parent.as_posix()]
-            labels = {name: value for name, value in cell.items() if name != "seed"}
-            seconds = expected_seconds(family.study, family.step, family.settings_of(**labels))
-            if seconds is None:
-                return None
-            total += seconds
-    return total
+def seconds_left(found: Iterable[str], plans: Plans, seconds: Mapping[str, float]) -> float:
+    """The forecast for those of these records, and of what they need, that are not there.
+
+    Args:
+        found: records.
+        plans: of every study.
+        seconds: the forecast of each run, by folder; what is missing counts as nothing.
+    """
+    missing = [path for path in needed(found, plans) if not Path(path).is_file()]
+    return sum(seconds.get(PurePosixPath(path).parent.as_posix(), 0.0) for path in missing)
 
 
 def _by_folder(plans: Plans) -> dict[str, tuple[Family, Mapping[str, str]]]:
