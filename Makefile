@@ -3,16 +3,23 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 CORES ?= all
+DEMO := kim2020.fig2 claim:l2_bound_holds claim:bound_is_tight claim:untied_not_lipschitz
 export MLFLOW_DISABLE_TELEMETRY = true
 .DEFAULT_GOAL := help
 
-.PHONY: help reproduce test ui check format benchmark publish clean
+.PHONY: help demo reproduce report test ui check format benchmark publish clean
 
 help:  ## this list
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
+demo: $(READY)  ## kim2020's exact bound against 500 optimised inputs and a counter-example: no data, no training
+	PATH="$(CURDIR)/$(BIN):$$PATH" relearn reproduce --cores $(CORES) $(DEMO)
+
 reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names, or with SCALE=small at that one
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores $(CORES)$(if $(SCALE), --config scale=$(SCALE))
+
+report: $(READY)  ## open the report, of the scale that params.yaml names or of SCALE=small
+	PATH="$(CURDIR)/$(BIN):$$PATH" relearn open$(if $(SCALE), --scale $(SCALE))
 
 test: $(READY)  ## the tests, and which took longest
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q -n auto --dist worksteal --durations=30

@@ -19,6 +19,7 @@ for study in STUDIES:
 
 
 include: "workflow/rules/render.smk"
+include: "workflow/rules/targets.smk"
 
 
 rule all:

@@ -10,9 +10,9 @@ expected they are; in the first half minute it is mostly the number of cores.
 
 from __future__ import annotations
 
-import json
+import posixpath
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,33 +21,32 @@ FORECAST: dict[int, tuple[str, float | None]] = {}
 """Snakemake's number of a job to its step and its expected seconds; filled by :func:`foresee`."""
 
 
-def foresee(dag: Any) -> None:
+def foresee(dag: Any, values: Mapping[str, Any]) -> None:
     """Take note of every job that is to run, before the first one starts.
 
     Args:
         dag: Snakemake's DAG; a job without a shell command, such as `all`, takes no time and is left out.
+        values: the parameters in force.
     """
-    expected = _expected_seconds()
+    seconds = _forecast(values)
     FORECAST.clear()
     for job in dag.needrun_jobs():
         if job.is_shell:
             named = dict(job.params.items())
-            study, step = named.get("study"), named.get("step", job.rule.name)
-            seconds = (
-                expected(study, step, json.loads(named["settings"]))
-                if study and "settings" in named
-                else None
-            )
-            FORECAST[dag.jobid(job)] = (f"{study}/{step}" if study else step, seconds)
+            record = dict(job.output.items()).get("record", "")
+            step = f"{named['study']}/{named['step']}" if record else job.rule.name
+            FORECAST[dag.jobid(job)] = step, seconds.get(posixpath.dirname(record))
 
 
-def _expected_seconds() -> Callable[[str, str, Any], float | None]:
+def _forecast(values: Mapping[str, Any]) -> dict[str, float]:
+    """The forecast of every planned run, by folder; whatever is wrong with it, no run may fail for want of an estimate."""
     try:
-        from relearn.forecast import expected_seconds  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return lambda study, step, settings: None
-    found: Callable[[str, str, Any], float | None] = expected_seconds
-    return found
+        from relearn.forecast import job_seconds
+        from relearn.forecast.planned import jobs_of
+
+        return job_seconds(jobs_of(values).values())
+    except Exception:
+        return {}
 
 
 @dataclass

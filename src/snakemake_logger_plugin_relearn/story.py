@@ -265,4 +265,10 @@ def _config(argv: list[str]) -> list[str]:
 
 
 def _no_target(name: str) -> str:
-    return f"no target or file {name}; `relearn list` names the targets"
+    """What was probably meant: a rule of the workflow would have been found, so a name of `relearn list`."""
+    from relearn.cli.targets import nearest
+    from relearn.studies import STUDIES
+
+    near = nearest(name) or [one for one in STUDIES if name.startswith(one[:4])]
+    hint = f"did you mean {' or '.join(near)}? " if near and "/" not in name else ""
+    return f"no target or file {name}; {hint}`relearn list` names the targets"

@@ -55,6 +55,7 @@ def refusal(text: str) -> str:
     return rest if len(rest) <= 2 * ERROR else f"{rest[: 2 * ERROR]} …"
 
 
+GATHER = ("all", "render_all", "total")  # rules that run nothing
 PLAIN = ("ValueError", "ParamsError", "FileNotFoundError", "WorkflowError", "RuleException")
 
 
@@ -68,7 +69,7 @@ def by_study(stats: Mapping[str, int], studies: Sequence[str]) -> str:
     counts: dict[str, int] = {}
     for rule, count in stats.items():
         study = next((name for name in studies if rule.startswith(f"{name}_")), None)
-        if study or rule == "render":
+        if study or rule not in (*studies, *GATHER):
             name = study or rule
             counts[name] = counts.get(name, 0) + count
     return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
+from relearn import forecast
+from relearn.forecast import planned
 from snakemake_logger_plugin_relearn import foresight
 from snakemake_logger_plugin_relearn.foresight import Foresight, foresee, in_words
 
@@ -61,21 +62,38 @@ def test_a_failed_job_is_not_waited_for() -> None:
     assert ahead.left(0.0) == pytest.approx(60.0)
 
 
-def test_the_jobs_of_a_dag_are_foreseen_by_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    forecast = ModuleType("relearn.forecast")
-    forecast.expected_seconds = lambda study, step, settings: 7.0 * settings["n"]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "relearn.forecast", forecast)
-    monkeypatch.setattr(foresight, "FORECAST", {5: ("old", None)})
-    run = {"study": "poisoning", "step": "train", "settings": '{"n": 3}'}
+RECORD = "results/mini/runs/poisoning/train/a/record.json"
+
+
+def dag() -> SimpleNamespace:
+    run = {"study": "poisoning", "step": "train", "settings": "{}"}
     jobs = [
-        SimpleNamespace(is_shell=True, params=run, rule=SimpleNamespace(name="poisoning_train"), number=1),
         SimpleNamespace(
-            is_shell=True, params={"scale": "mini"}, rule=SimpleNamespace(name="render"), number=2
+            is_shell=True, params=run, output={"record": RECORD}, rule=SimpleNamespace(name="poisoning_train")
         ),
-        SimpleNamespace(is_shell=False, params={}, rule=SimpleNamespace(name="all"), number=3),
+        SimpleNamespace(
+            is_shell=True, params={"scale": "mini"}, output={}, rule=SimpleNamespace(name="render")
+        ),
+        SimpleNamespace(is_shell=False, params={}, output={}, rule=SimpleNamespace(name="all")),
     ]
-    foresee(SimpleNamespace(needrun_jobs=lambda: jobs, jobid=lambda job: job.number))
-    assert foresight.FORECAST == {1: ("poisoning/train", 21.0), 2: ("render", None)}
+    return SimpleNamespace(needrun_jobs=lambda: jobs, jobid=jobs.index)
+
+
+def test_the_jobs_of_a_dag_are_foreseen_by_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "jobs_of", lambda values: {values["scale"]: "a job"})
+    folder = RECORD.removesuffix("/record.json")
+    monkeypatch.setattr(
+        forecast, "job_seconds", lambda jobs: {folder: 21.0 if list(jobs) == ["a job"] else 0.0}
+    )
+    monkeypatch.setattr(foresight, "FORECAST", {5: ("old", None)})
+    foresee(dag(), {"scale": "mini"})
+    assert foresight.FORECAST == {0: ("poisoning/train", 21.0), 1: ("render", None)}
+
+
+def test_a_forecast_that_fails_stops_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foresight, "FORECAST", {})
+    foresee(dag(), {"scale": "none"})
+    assert foresight.FORECAST == {0: ("poisoning/train", None), 1: ("render", None)}
 
 
 @pytest.mark.parametrize(

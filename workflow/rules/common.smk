@@ -141,7 +141,7 @@ include: "start.smk"
 
 onstart:
     announce(workflow.dag)
-    foresee(workflow.dag)
+    foresee(workflow.dag, PARAMS)
     # Jobs never open MLflow: this one process imports their spools while they run.
     Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
     Path(TRACKER_STOP).unlink(missing_ok=True)
@@ -170,9 +170,15 @@ def stop_helpers():
             subprocess.run(["relearn", "track", "--root", ROOT], stdin=subprocess.DEVNULL)
 
 
+def answers():
+    """Return what the targets that a person has asked for by name say."""
+    asked = [job for job in workflow.dag.jobs if job.rule.name in NAMED]
+    return [Path(file).read_text(encoding="utf-8").rstrip() for job in asked for file in job.log]
+
+
 onsuccess:
     stop_helpers()
-    logger.info("\n".join(closing_words(Path(ROOT))))
+    logger.info("\n".join(answers() or closing_words(Path(ROOT))))
 
 
 onerror:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from relearn import __version__
+from relearn.cli import checkout
 from relearn.runs import exit_codes as exits
 from relearn.runs import orphan_guard as parents
 from relearn.runs.warm import client as warm_client
@@ -23,6 +24,7 @@ from relearn.studies import STUDIES
 from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
+    *("list", "reproduce", "show", "open"),
     *("render", "publish", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("compare", "scoreboard", "plan", "power"),
     *("setups", "code", "validate", "dvc", "warm", "robustness"),
@@ -48,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv[1:], argparse.Namespace(command=name))
 
     def call() -> int:
+        checkout.enter(args, parser)
         if name != "warm":  # it must stay a single thread and asks by itself
             parents.watch()
         return import_module(f"relearn.cli.{name}").main(args)

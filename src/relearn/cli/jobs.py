@@ -69,8 +69,8 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """The folder of the run, or of the first output."""
-        return Path(self.record or self.outputs[0]).parent.as_posix()
+        """The folder of the run, or of the first output; of the log where nothing is put out."""
+        return Path(self.record or (*self.outputs, *self.logs)[0]).parent.as_posix()
 
     @property
     def run(self) -> str:

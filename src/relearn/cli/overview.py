@@ -18,7 +18,14 @@ PACKAGE = Path(__file__).resolve().parents[1]
 HEAD = """\
 usage: relearn VERB [...]    relearn STUDY STEP --settings JSON --out FOLDER [...]
 
-Re-run published experiments and keep every number next to the published one. `snakemake --cores all` runs everything.
+Re-run published experiments and keep every number next to the published one. Five things to do:
+
+  relearn reproduce all                run everything at the scale in params.yaml; what is finished stays
+  relearn list; relearn list tables    papers, chapters, tables, figures, claims, and what is there of each
+  relearn reproduce table2.2           run only what one of them needs, and print it (also: kim2020, fig4.4, claim:NAME)
+  relearn validate; snakemake -n       after an edit of params.yaml: is it sound, and what will run again?
+  relearn open; relearn ui             the report in a browser; every run, with its curves, in MLflow
+
 `relearn VERB --help` and `relearn STUDY STEP --help` say more; `relearn --version` prints the version.
 """
 COLUMNS = 118

@@ -28,13 +28,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from relearn.cli.checkout import FILES as CHECKOUT
 from relearn.params import reading as params
 from relearn.runs import record, spool
 from relearn.runs.atomic_files import holder
 from relearn.runs.exit_codes import RESOURCE, USE
 from relearn.studies import parameters
 
-CHECKOUT = ("params.yaml", "Snakefile")  # in the root of every checkout
 LOCKS = Path(".snakemake/locks")
 ENGINES = ("snakemake", "dvc")
 ASIDE = ".aside"

@@ -1,0 +1,125 @@
+"""Runs that are planned and have no numbers yet, in the form in which the report asks for runs.
+
+A claim or a figure is asked with them, and they note which of them it wanted numbers of. It is asked twice: once where nothing has
+a number, once where everything is 1, because some ask for more only when there is something.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run
+
+if TYPE_CHECKING:
+    from relearn.studies.family import Family
+
+
+class PlannedRun(Run):
+    """One run of a plan: it has labels and settings, and every number of it is ``value``; None: it has no numbers."""
+
+    def __init__(self, family: Family, cell: Mapping[str, str]) -> None:
+        labels = {name: value for name, value in cell.items() if name != "seed"}
+        self.path = family.files["record"].format(**cell)
+        self.inputs = [path for paths in family.inputs_of(**cell).values() for path in paths]
+        self.asked = False
+        self.value: float | None = None
+        known = {
+            "study": family.study,
+            "step": family.step,
+            "labels": family.labels_of(**labels),
+            "seed": cell.get("seed", 0),
+            "path": str(Path(self.path).parent),
+        }
+        super().__init__(_Record(self, known), self.path.removesuffix("/record.json"))
+        self._settings: Callable[[], Mapping[str, Any]] = lambda: family.settings_of(**labels)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self._settings()
+
+    @property
+    def metrics(self) -> Mapping[str, float | None]:
+        self.asked = True
+        return _Any(self.value)
+
+    @property
+    def outcome(self) -> str:
+        self.asked = True
+        return "done"
+
+    @cached_property
+    def machine(self) -> str:
+        return ""
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        return self.rows("trials.csv")
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        self.asked = True
+        return [] if self.value is None else [_Any(self.value)]
+
+    def file(self, name: str) -> Path | None:
+        self.asked = True
+        return None
+
+
+class _Record(dict[str, Any]):
+    """What is known of a run before it is made; the rest stands for a run without events."""
+
+    def __init__(self, run: PlannedRun, known: Mapping[str, Any]) -> None:
+        super().__init__(known)
+        self.run = run
+
+    def __missing__(self, key: str) -> Any:
+        self.run.asked = True
+        made: dict[str, Any] = {"outcome": "done", "notes": [], "metrics": self.run.metrics}
+        return made.get(key, {"knowledge": "black_box"})
+
+
+class _Any(dict[str, Any]):
+    """Has one value under every name."""
+
+    def __init__(self, value: float | None) -> None:
+        super().__init__()
+        self.value = value
+
+    def __missing__(self, name: str) -> float | None:
+        return self.value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return default if self.value is None else self.value
+
+
+def planned(families: Iterable[Family]) -> list[PlannedRun]:
+    """Every run of these families."""
+    return [PlannedRun(family, cell) for family in families for cell in family.runs]
+
+
+def asked_by(call: Callable[[Evidence], Any], runs: list[PlannedRun]) -> tuple[list[PlannedRun], bool]:
+    """The runs of which ``call`` wants numbers, and whether that is known run by run.
+
+    Where it fails both times, all runs of the steps that it has asked count; where it has asked none, all.
+    """
+    failures = 0
+    for value in (None, 1.0):
+        for run in runs:
+            run.value = value
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the mean of nothing
+                call(Evidence(runs))
+        except Exception:
+            failures += 1
+    asked = {run.path for run in runs if run.asked}
+    steps = {run.step for run in runs if run.asked}
+    for run in runs:
+        run.asked = False
+    if failures < 2:
+        return [run for run in runs if run.path in asked], True
+    return [run for run in runs if run.step in steps or not steps], False

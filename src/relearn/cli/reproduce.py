@@ -1,0 +1,83 @@
+"""relearn reproduce: run only what a paper, chapter, study, table, figure or claim needs, then render and print it.
+
+    relearn reproduce table2.2
+    relearn reproduce kim2020 claim:hull_proposition --scale small
+    relearn reproduce chapter4 --dry-run
+
+`relearn list` names everything that can be asked for. `snakemake --cores all table2.2` does the same. Runs that are finished count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+
+from relearn.cli import targets
+from relearn.cli.targets import Target
+
+ALL = "all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", nargs="+", help="kim2020, chapter2, poisoning, table2.2, fig4.4, claim:NAME, …, or all"
+    )
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument("--cores", default="all", help="jobs at once; default: as many as there are cores")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run Snakemake for the targets; its status is the status.
+
+    Raises:
+        ValueError: no such target, or nothing is planned of it at this scale.
+    """
+    from relearn.cli import show
+    from relearn.studies import parameters
+
+    if args.target == [ALL]:
+        return _snakemake(args, [])
+    wanted = [targets.find(name) for name in args.target]
+    values = parameters.load("params.yaml", args.scale)
+    plans = targets.plans(values)
+    for target in wanted:
+        print(announced(target, plans, values["scale"]), file=sys.stderr, flush=True)
+    status = _snakemake(args, [target.name for target in wanted])
+    studies = [
+        target for target in wanted if target.kind == "studies"
+    ]  # the others are rendered by their rules
+    if status == 0 and not args.dry_run:
+        for target in studies:
+            print(show.text(target, values["scale"], show.Path("params.yaml")), end="")
+    return status
+
+
+def announced(target: Target, plans: targets.Plans, scale: str) -> str:
+    """How many runs a target is made of.
+
+    Raises:
+        ValueError: none at this scale.
+    """
+    found, exact = targets.records(target, plans)
+    if not found:
+        raise ValueError(
+            f"found {target.name}: no run of it is planned at scale {scale}; allowed: another --scale"
+        )
+    needed = targets.needed(found, plans)
+    how = (
+        "" if exact else " (all runs of its steps: which of them it reads is known only when they are there)"
+    )
+    runs = f"{len(found)} run" + "s" * (len(found) != 1)
+    return f"{target.name}: made of {runs}{how}; {len(needed)} with all that they read"
+
+
+def _snakemake(args: argparse.Namespace, names: list[str]) -> int:
+    words = ["snakemake", "--cores", args.cores]
+    words += ["--config", f"scale={args.scale}"] if args.scale else []
+    words += ["--dry-run"] if args.dry_run else []
+    words += ["--", *names] if names else []
+    print(f"$ {shlex.join(words)}", file=sys.stderr, flush=True)
+    return subprocess.run([sys.executable, "-m", *words], check=False).returncode

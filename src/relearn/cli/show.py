@@ -1,0 +1,95 @@
+"""relearn show: render a table, a figure, a claim or a whole paper from the runs that are there, and print what it says.
+
+Nothing is run. `relearn reproduce` runs what is missing and ends with the same words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relearn.cli import targets
+from relearn.cli.targets import Target
+
+RESULTS = Path("results")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", nargs="+", help="as `relearn list` names them: kim2020, table2.2, claim:NAME, …"
+    )
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print each target.
+
+    Raises:
+        ValueError: no such target, or no run of the scale.
+    """
+    from relearn.studies import parameters
+
+    wanted = [targets.find(name) for name in args.target]
+    scale = parameters.load(args.params, args.scale)["scale"]
+    for target in wanted:
+        print(text(target, scale, args.params), end="")
+    return 0
+
+
+def text(target: Target, scale: str, params: Path) -> str:
+    """What there is to say about a target, in Markdown; tables, figures and the report are rendered on the way."""
+    root = RESULTS / scale
+    if target.kind == "claims":
+        return _claim(target, root, scale)
+    _render(["--root", str(root), "--scale", scale, "--params", str(params), *_only(target)])
+    if target.kind == "tables":
+        file = root / "tables" / f"{target.id}.md"
+        return f"{file.read_text(encoding='utf-8').rstrip()}\n\ntable: {file} (also .csv, .tex)\n"
+    if target.kind == "figures":
+        return f"figure: {root / 'figures' / target.id}.png (also .pdf, .csv)\n"
+    from relearn.report.closing import closing_words
+
+    return "\n".join(closing_words(root)) + "\n"
+
+
+def _only(target: Target) -> list[str]:
+    return ["--artefact", target.id] if target.id else []
+
+
+def _render(words: list[str]) -> None:
+    from relearn.cli import render
+
+    parser = argparse.ArgumentParser()
+    render.add_arguments(parser)
+    with contextlib.redirect_stdout(io.StringIO()):  # a line for each artefact
+        render.main(parser.parse_args(words))
+
+
+def _claim(target: Target, root: Path, scale: str) -> str:
+    """The verdict on one claim and what stands behind it."""
+    from relearn.report import claims, claims_formats, runs
+    from relearn.report.quantities import Evidence
+    from relearn.studies.study import load
+
+    (study,) = (load(name) for name in target.studies)
+    part = study.part("claims")
+    found, problems = runs.load(root, scale)
+    mine = [run for run in found if run.study == study.name]
+    evidence: Mapping[str, Evidence] = {study.name: Evidence(mine)} if mine else {}
+    entry: dict[str, Any] = claims.load({study.name: study.reported})[study.name][target.id]
+    section = claims.Section(part.PREDICATES, part.power)
+    judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
+    lines = claims_formats.markdown(judged, scale).split("\n")
+    said = [
+        f"{target.name}: {judged[0].verdict.replace('_', ' ')}",
+        f"says: {entry['says']} ({entry['source']})",
+    ]
+    said += [f"decided by: {entry['predicate']}"]
+    said += [line for line in lines if line.startswith("- ") and not line.startswith("- [")]
+    said += [f"not run: {lacking}" for lacking in judged[0].missing]
+    return "\n".join([*said, *(f"left out: {problem}" for problem in problems)]) + "\n"

@@ -1,0 +1,236 @@
+"""What a person may ask for by name: a paper, a chapter, a study, a table, a figure, a claim; and the runs that each needs.
+
+========================  ======================================================================
+``kim2020``               a paper: all runs of its studies
+``chapter2``              a chapter of the dissertation
+``poisoning``             a study
+``table2.2``, ``fig4.4``  a table or figure; where several papers have one of that number, ``kim2020.table1``
+``claim:NAME``            a claim of claims.yaml
+========================  ======================================================================
+
+A claim needs the runs that its predicate reads, a table or figure those that its cells and points read and those that its definition
+selects: all are asked with planned runs (:mod:`relearn.cli.planned_runs`). The tests compare with the runs that published results name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from relearn.studies.study import Study, all_studies, load
+
+if TYPE_CHECKING:
+    from relearn.report.artefacts import Artefact
+    from relearn.report.quantities import Evidence
+    from relearn.studies.family import Family
+
+KINDS = ("papers", "chapters", "studies", "tables", "figures", "claims")
+CLAIM = "claim:"
+NUMBERED = re.compile(r"(table|fig|sec)\d")  # what a paper shows; what we add has its whole id for a name
+Plans = Mapping[str, Mapping[str, "Family"]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that can be asked for.
+
+    Args:
+        name: what a person types.
+        kind: one of KINDS.
+        studies: the studies whose runs it needs.
+        id: the artefact, or the claim; "" for whole studies.
+        title: in words.
+    """
+
+    name: str
+    kind: str
+    studies: tuple[str, ...]
+    id: str
+    title: str
+
+
+@cache
+def targets() -> dict[str, Target]:
+    """Every target by name, those of whole studies first."""
+    studies, found = all_studies(), list[Target]()
+    for paper in dict.fromkeys(study.paper for study in studies):
+        mine = [study for study in studies if study.paper == paper]
+        found.append(_whole(paper, "papers", mine))
+    for number in dict.fromkeys(_chapter(study) for study in studies if study.chapter):
+        found.append(_whole(number, "chapters", [study for study in studies if _chapter(study) == number]))
+    found += [_whole(study.name, "studies", [study]) for study in studies]
+    found += _artefacts(studies)
+    claims = [
+        (study.name, name, claim["says"])
+        for study in studies
+        for name, claim in _entries(study, "claims").items()
+    ]
+    names = [name for _, name, _ in claims]
+    for study_name, name, says in claims:
+        full = name if names.count(name) == 1 else f"{study_name}.{name}"
+        found.append(Target(f"{CLAIM}{full}", "claims", (study_name,), name, says))
+    return {target.name: target for target in found}
+
+
+def find(name: str) -> Target:
+    """The target of this name; a claim may be named without ``claim:``, an artefact by its whole id.
+
+    Raises:
+        ValueError: none or several have this name; with the nearest.
+    """
+    known = targets()
+    for one in (name, f"{CLAIM}{name}"):
+        if one in known:
+            return known[one]
+    meant = [one for one in known.values() if name in (one.id, one.id.partition(".")[2])]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise ValueError(f"found {name}, allowed: one of {', '.join(one.name for one in meant)}")
+    near = nearest(name)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise ValueError(f"found {name}, no target; {hint}`relearn list` names all")
+
+
+def nearest(name: str) -> list[str]:
+    """Up to three names that look alike."""
+    from difflib import get_close_matches
+
+    known = {one.lower(): one for one in targets()}
+    known |= {one.removeprefix(CLAIM): known[one] for one in list(known) if one.startswith(CLAIM)}
+    found = get_close_matches(name.lower(), known, n=3, cutoff=0.6)
+    return list(dict.fromkeys(known[one] for one in found))
+
+
+def records(target: Target, plans: Plans) -> tuple[list[str], bool]:
+    """The records that the target is made of, without those that only lead to them, and whether they are known run by run.
+
+    Args:
+        target: one of :func:`targets`.
+        plans: for each of its studies the families of its plan, by step.
+    """
+    from relearn.cli.planned_runs import asked_by, planned
+
+    runs = [run for name in target.studies for run in planned(plans[name].values())]
+    if not target.id:
+        return [run.path for run in runs], True
+    (study,) = (load(name) for name in target.studies)
+    if target.kind == "claims":
+        predicate = study.part("claims").PREDICATES.get(target.id)
+        found, exact = asked_by(predicate, runs) if predicate else ([], True)
+        return [run.path for run in found], exact
+    artefact, call = _shown(study, target.id)
+    found, exact = asked_by(call, runs)
+    wanted = [*artefact.where, *(row.reference for row in artefact.rows if row.reference)]
+    selected = [run for run in runs if any(run.matches(where) for where in wanted)]
+    if not exact:
+        found = [run for run in found if run.step in {one.step for one in selected}] or found
+    paths = {run.path for run in (*found, *selected)}
+    return [run.path for run in runs if run.path in paths], exact
+
+
+def plans(values: Mapping[str, Any]) -> Plans:
+    """The families of every study, by study and step.
+
+    Args:
+        values: the parameters in force.
+    """
+    return {study.name: study.part("plan").plan(values, values["scale"]) for study in all_studies()}
+
+
+def needed(found: Iterable[str], plans: Plans) -> list[str]:
+    """These records and all that their runs read, directly or not."""
+    runs = _by_folder(plans)
+    waiting, seen = [PurePosixPath(path).parent.as_posix() for path in found], dict[str, None]()
+    while waiting:
+        folder = waiting.pop()
+        if folder not in seen and folder in runs:
+            seen[folder] = None
+            family, cell = runs[folder]
+            waiting += [
+                PurePosixPath(path).parent.as_posix()
+                for paths in family.inputs_of(**cell).values()
+                for path in paths
+            ]
+    return [f"{folder}/record.json" for folder in seen]
+
+
+def seconds_left(found: Iterable[str], plans: Plans, seconds: Mapping[str, float]) -> float:
+    """The forecast for those of these records, and of what they need, that are not there.
+
+    Args:
+        found: records.
+        plans: of every study.
+        seconds: the forecast of each run, by folder; what is missing counts as nothing.
+    """
+    missing = [path for path in needed(found, plans) if not Path(path).is_file()]
+    return sum(seconds.get(PurePosixPath(path).parent.as_posix(), 0.0) for path in missing)
+
+
+def _by_folder(plans: Plans) -> dict[str, tuple[Family, Mapping[str, str]]]:
+    return {
+        family.pattern.format(**cell): (family, cell)
+        for families in plans.values()
+        for family in families.values()
+        for cell in family.runs
+    }
+
+
+def _shown(study: Study, name: str) -> tuple[Artefact, Callable[[Evidence], Any]]:
+    """The definition of a table or figure, and what reads its runs."""
+    from relearn.report import artefacts, table
+
+    artefact = _all_artefacts()[name]
+
+    def call(evidence: Evidence) -> None:
+        whole = artefacts.expanded(artefact, evidence.runs)
+        if whole.kind == "table":
+            table.build(whole, evidence)
+        else:
+            import_module(study.figures[str(whole.renderer)]).points(whole, evidence)
+
+    return artefact, call
+
+
+def _artefacts(studies: Iterable[Study]) -> list[Target]:
+    found = [
+        (kind, study.name, name, entry["title"])
+        for study in studies
+        for kind in ("tables", "figures")
+        for name, entry in _entries(study, kind).items()
+    ]
+    short = [name.partition(".")[2] for _, _, name, _ in found]
+    return [
+        Target(rest if short.count(rest) == 1 and NUMBERED.match(rest) else name, kind, (study,), name, title)
+        for (kind, study, name, title), rest in zip(found, short)
+    ]
+
+
+def _entries(study: Study, kind: str) -> dict[str, Any]:
+    from relearn.report import yaml_file
+
+    file = study.reported / f"{kind}.yaml"
+    found = yaml_file.read(file) if file.is_file() else {}
+    return {name: entry for name, entry in found.items() if not name.startswith("_")}
+
+
+@cache
+def _all_artefacts() -> dict[str, Artefact]:
+    from relearn.report import artefacts
+
+    return artefacts.load({study.name: study.reported for study in all_studies()})
+
+
+def _whole(name: str, kind: str, studies: list[Study]) -> Target:
+    title = "; ".join(study.title for study in studies)
+    return Target(name, kind, tuple(study.name for study in studies), "", title)
+
+
+def _chapter(study: Study) -> str:
+    digits = re.sub(r"\D", "", study.chapter)
+    return f"chapter{digits}"

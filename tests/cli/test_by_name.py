@@ -1,0 +1,136 @@
+"""relearn list, reproduce, show and open, from any folder of a checkout."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from relearn import cli
+from relearn.cli import open as opening
+from relearn.cli import reproduce
+
+REPOSITORY = Path(__file__).parents[2]
+RUN = "runs/l2_attention/check_theorems/lemma_f_1/seed0"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout without the source, and the working directory somewhere inside of it."""
+    root = tmp_path / "checkout"
+    shutil.copytree(REPOSITORY / "params", root / "params")
+    for name in ("params.yaml", "Snakefile"):
+        shutil.copy(REPOSITORY / name, root)
+    (root / "docs").mkdir()
+    shutil.copytree(REPOSITORY / "results/published/mini" / RUN, root / "results/mini" / RUN)
+    monkeypatch.chdir(root / "docs")
+    return root
+
+
+def test_list_says_what_is_there_of_each(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    (kim,) = (line for line in said if line.startswith("  kim2020 "))
+    assert kim.split()[1].startswith("1/") and "no report" in kim
+    assert any("claims (`relearn list claims`)" in line for line in said)
+    assert cli.main(["list", "claims"]) == 0
+    (claim,) = (line for line in capsys.readouterr().out.splitlines() if "claim:untied_not_lipschitz" in line)
+    assert claim.split()[1:4] == ["1/1", "no", "verdict"]
+
+
+def test_show_prints_the_verdict_on_a_claim(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", "claim:untied_not_lipschitz"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "claim:untied_not_lipschitz: reproduced"
+    assert any(line.startswith("- lemma F.1: ") for line in said) and len(said) < 8
+    assert cli.main(["show", "claim:l2_bound_holds"]) == 0
+    assert capsys.readouterr().out.startswith("claim:l2_bound_holds: not run\n")
+
+
+def test_show_renders_a_table_and_prints_it(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", "addition.l2_attention_constructions"]) == 0
+    said = capsys.readouterr().out
+    file = Path("results/mini/tables/addition.l2_attention_constructions.md")
+    assert said.startswith(file.read_text().rstrip()) and f"table: {file}" in said
+    assert not (checkout / "results/mini/report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["all"], ["--cores", "all"]),
+        (["table2.2", "--dry-run"], ["--cores", "all", "--dry-run", "--", "table2.2"]),
+        (
+            ["zhu2022.fig4.4", "hull_proposition", "--scale", "small", "--cores", "2"],
+            ["--cores", "2", "--config", "scale=small", "--", "fig4.4", "claim:hull_proposition"],
+        ),
+    ],
+)
+def test_reproduce_starts_snakemake_in_the_root(
+    words: list[str],
+    command: list[str],
+    checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen: list[tuple[list[str], Path]] = []
+
+    def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        seen.append((words[1:], Path.cwd()))
+        return subprocess.CompletedProcess(words, 3)
+
+    monkeypatch.setattr(reproduce.subprocess, "run", run)
+    assert cli.main(["reproduce", *words]) == 3
+    assert seen == [(["-m", "snakemake", *command], checkout)]
+    said = capsys.readouterr().err
+    assert f"$ snakemake {' '.join(command)}\n" in said
+    assert words == ["all"] or "with all that they read" in said
+
+
+def test_what_is_not_planned_at_a_scale_is_not_started(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reproduce", "qi2023.table8"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "no run of it is planned at scale mini; allowed: another --scale" in said
+
+
+def test_open_opens_the_report_or_says_how_to_make_it(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(opening, "displays", lambda: True)
+    assert cli.main(["open"]) == 3
+    assert "no report yet; `relearn reproduce all` makes it" in capsys.readouterr().err
+    page = checkout / "results/mini/report.html"
+    page.touch()
+    assert cli.main(["open"]) == 0
+    assert capsys.readouterr().out == f"{page}\n" and opened == [page.as_uri()]
+    monkeypatch.setattr(opening, "displays", lambda: False)
+    assert cli.main(["open"]) == 0 and len(opened) == 1
+
+
+def test_outside_of_a_checkout_the_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for verb in (["list"], ["reproduce", "kim2020"], ["show", "kim2020"], ["open"], ["render"], ["validate"]):
+        assert cli.main(verb) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1
+        assert f"found {tmp_path}, in no checkout of relearn" in said.err
+
+
+def test_inside_a_checkout_a_typed_path_keeps_its_meaning(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli.main(["validate"]) == 0  # the default counts from the root
+    capsys.readouterr()
+    monkeypatch.chdir(checkout / "docs")
+    shutil.copy(checkout / "params.yaml", "mine.yaml")
+    assert cli.main(["validate", "--params", "mine.yaml"]) == 0
+    assert capsys.readouterr().out.startswith(f"ok: {checkout}/docs/mine.yaml at scale mini")

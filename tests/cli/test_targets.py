@@ -1,0 +1,111 @@
+"""What a person may ask for by name, and that the runs which are chosen are those that the published results were made of."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn.cli import targets
+from relearn.studies import STUDIES, parameters
+
+REPOSITORY = Path(__file__).parents[2]
+PUBLISHED = REPOSITORY / "results/published/mini"
+
+
+@pytest.fixture(scope="module")
+def plans() -> targets.Plans:
+    return targets.plans(parameters.load(REPOSITORY / "params.yaml", "mini"))
+
+
+def published_runs(target: targets.Target) -> set[str]:
+    """The runs that the published files of mini name for it."""
+    if target.kind == "claims":
+        claims = json.loads((PUBLISHED / "claims.json").read_text())["claims"]
+        (claim,) = (c for c in claims if (c["section"], c["id"]) == (*target.studies, target.id))
+        found = {run for part in claim.get("parts", ()) for run in part.get("runs", ())}
+    else:
+        file = PUBLISHED / target.kind / f"{target.id}.csv"
+        text = io.StringIO(file.read_text() if file.is_file() else "", newline="")
+        rows: list[dict[str, Any]] = list(csv.DictReader(text))
+        found = {run for row in rows for run in (row.get("runs") or "").split()}
+    return {f"results/mini/{run}/record.json" for run in found}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_target_needs_every_run_that_its_published_result_was_made_of(
+    study: str, plans: targets.Plans
+) -> None:
+    planned = {
+        family.files["record"].format(**run) for family in plans[study].values() for run in family.runs
+    }
+    compared = 0
+    for target in targets.targets().values():
+        if target.id and target.studies == (study,):
+            chosen = set(targets.needed(targets.records(target, plans)[0], plans))
+            made_of = published_runs(target) & planned
+            assert made_of <= chosen, target.name
+            compared += bool(made_of)
+    assert compared >= 2
+
+
+def test_one_table_needs_a_small_part_of_all_runs(plans: targets.Plans) -> None:
+    every = sum(len(family.runs) for families in plans.values() for family in families.values())
+    for name in ("table2.2", "fig4.4", "claim:best_k_is_1_to_2_class_sizes", "kim2020.fig2"):
+        found, exact = targets.records(targets.find(name), plans)
+        assert exact and 0 < len(targets.needed(found, plans)) < every / 6, name
+
+
+def test_what_leads_to_a_run_is_needed_and_counted_once(plans: targets.Plans) -> None:
+    found, _ = targets.records(targets.find("table2.2"), plans)
+    needed = targets.needed(found, plans)
+    assert set(found) < set(needed) and len(needed) == len(set(needed))
+    steps = {path.split("/")[4] for path in needed}
+    assert {"prepare_images", "pretrain", "craft", "filter", "train"} <= steps
+
+
+def test_a_paper_and_a_chapter_are_their_studies(plans: targets.Plans) -> None:
+    known = targets.targets()
+    assert known["kim2020"].studies == ("l2_attention",)
+    assert known["chapter5"].studies == ("long_short", "robustness")
+    assert {study for t in known.values() if t.kind == "papers" for study in t.studies} == set(STUDIES)
+    for name in ("ye2023", "chapter3", "poisoning"):
+        found, exact = targets.records(known[name], plans)
+        assert exact and len(found) == sum(
+            len(family.runs) for study in known[name].studies for family in plans[study].values()
+        )
+
+
+def test_every_name_finds_its_target_and_no_rule_has_it() -> None:
+    for name, target in targets.targets().items():
+        assert targets.find(name) == target and target.name == name
+        assert name in STUDIES or not name.startswith(tuple(f"{study}_" for study in STUDIES))
+
+
+def test_short_names_whole_ids_and_claims_without_their_prefix() -> None:
+    assert targets.find("zhu2022.table2.2").name == "table2.2"
+    assert targets.find("hull_proposition").name == "claim:hull_proposition"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("tabel2.2", "did you mean table2.2"),
+        ("kim202", "did you mean kim2020"),
+        ("claim:hull_propostion", "claim:hull_proposition"),
+        ("xyzzy", "found xyzzy, no target; `relearn list`"),
+        ("fig4", "allowed: one of kim2020.fig4, qi2023.fig4"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(name: str, says: str) -> None:
+    with pytest.raises(ValueError, match="found") as caught:
+        targets.find(name)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_artefact_of_which_nothing_is_planned_needs_nothing(plans: targets.Plans) -> None:
+    assert targets.records(targets.find("qi2023.table8"), plans) == ([], True)

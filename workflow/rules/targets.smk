@@ -1,0 +1,32 @@
+# What a person asks for by name (`snakemake --cores all table2.2`, `relearn list`): its runs, then its table, figure, verdict or report.
+from relearn.cli import targets as named_targets
+
+NAMED = {name: one for name, one in named_targets.targets().items() if one.kind != "studies"}
+
+
+def records_of(target):
+    """Return the records that a target is made of; a study's own name is its rule, which renders nothing."""
+    return named_targets.records(target, {name: plan_of(name) for name in target.studies})[0]
+
+
+for target in NAMED.values():
+
+    rule:
+        name:
+            target.name
+        input:
+            lambda wildcards, target=target: records_of(target),
+        log:
+            f"{ROOT}/logs/targets/{target.name.replace(':', '_')}.log",
+        conda:
+            ENVIRONMENT
+        threads: 1
+        resources:
+            mem_mb=4000,
+            runtime=15,
+            gpu=0,
+        params:
+            name=target.name,
+            scale=SCALE,
+        shell:
+            "relearn show {params.name} --scale {params.scale} > {log:q} 2>&1"
