@@ -1,82 +1,109 @@
-"""The JSON of code versions: each run under its study and step, with what makes it another run."""
+"""Code versions: each run under its study and step, with what makes it another run; and whether a study is done."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relearn.cli import code, jobs
-from relearn.cli.code import versions
-from relearn.cli.jobs import Job
-from relearn.studies.study import load
+from relearn.cli import code
+from relearn.cli.code import Made, versions
+from relearn.forecast import planned, state
+from relearn.studies import STUDIES, parameters
 
-RECORD = "results/mini/runs/poisoning/filter/transfer/feature_collision/deep_knn/ResNet18/seed0/record.json"
-RUN = Job(
-    rule="filter",
-    command="relearn filter",
-    inputs=(),
-    outputs=(RECORD,),
-    logs=(),
-    record=RECORD,
-    study="poisoning",
-    step="filter",
-    labels={"victim": "ResNet18"},
-    scale="mini",
-    seed=0,
-    settings={"k": 5},
-    code="0123456789abcdef",
-    named_inputs={},
-)
-DRAWN = replace(
-    RUN, rule="render", step="render", study="", record=None, outputs=("results/mini/a.md",), code="c"
-)
+CHECKOUT = Path(__file__).resolve().parents[2]
 NAME = "transfer/feature_collision/deep_knn/ResNet18/seed0"
+RUN = Made("poisoning", "filter", NAME, "0123456789abcdef", "run", ())
+
+
+@pytest.fixture(autouse=True)
+def _inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CHECKOUT)
+
+
+def called(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    code.add_arguments(parser)
+    return code.main(parser.parse_args(words))
 
 
 def test_each_run_stands_under_its_study_and_step() -> None:
-    found = versions([RUN, DRAWN])
-    names = {study: {step: list(runs) for step, runs in steps.items()} for study, steps in found.items()}
-    # A step without runs is there, too: DVC's stages name it.
-    assert names == {
-        "poisoning": {step: [NAME] if step == "filter" else [] for step in load("poisoning").steps},
-        "all": {"render": ["render"]},
+    drawn = Made("render", "render", "render", "c", "", ("a",))
+    found = versions([RUN, drawn])
+    assert {study: {step: list(runs) for step, runs in steps.items()} for study, steps in found.items()} == {
+        "poisoning": {"filter": [NAME]},
+        "render": {"render": ["render"]},
     }
     assert found["poisoning"]["filter"][NAME].split()[0] == RUN.code
-    assert found["all"]["render"]["render"].split()[0] == DRAWN.code
 
 
-@pytest.mark.parametrize("job", [RUN, DRAWN])
-@pytest.mark.parametrize("change", [{"code": "fedc"}, {"inputs": ("a", "b")}, {"inputs": ("a", "c", "b")}])
-def test_other_code_or_other_inputs_change_its_value(job: Job, change: dict[str, Any]) -> None:
-    before = replace(job, inputs=("a", "c"))
-    assert versions([replace(before, **change)]) != versions([before])
+@pytest.mark.parametrize(
+    "change", [{"code": "fedc"}, {"run": "other"}, {"inputs": ("a", "b")}, {"inputs": ("a", "c", "b")}]
+)
+def test_other_code_settings_or_inputs_change_its_value(change: dict[str, Any]) -> None:
+    before = RUN._replace(inputs=("a", "c"))
+    assert versions([before._replace(**change)]) != versions([before])
 
 
-@pytest.mark.parametrize("change", [{"settings": {"k": 6}}, {"labels": {"victim": "B"}}, {"seed": 1}])
-def test_what_makes_another_run_changes_its_value(change: dict[str, Any]) -> None:
-    assert versions([replace(RUN, **change)]) != versions([RUN])
+def test_the_order_of_inputs_does_not() -> None:
+    assert versions([RUN._replace(inputs=("b", "a"))]) == versions([RUN._replace(inputs=("a", "b"))])
 
 
-def test_the_machine_and_the_order_of_inputs_do_not() -> None:
-    other = replace(RUN, command="relearn filter --device cuda", inputs=("b", "a"), logs=("x",))
-    assert versions([other]) == versions([replace(RUN, inputs=("a", "b"))])
+def test_a_file_for_each_study_holds_every_run_of_the_plan(tmp_path: Path) -> None:
+    assert called("--out", str(tmp_path / "new")) == 0
+    files = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "new").iterdir()}
+    assert set(files) == {*STUDIES, "render"}
+    book = planned.jobs_of(parameters.load("params.yaml"))
+    places = {
+        f"results/mini/runs/{study}/{step}{'/' if name else ''}{name}"
+        for study, steps in files.items()
+        if study != "render"
+        for step, runs in steps.items()
+        for name in runs
+    }
+    assert places == set(book)
+    job = book["results/mini/runs/poisoning/train/transfer/convex_polytope/deep_knn/ResNet18/seed0"]
+    written = files["poisoning"]["train"]["transfer/convex_polytope/deep_knn/ResNet18/seed0"]
+    assert written.split()[0] == state.version_of(*job.modules)
 
 
-def test_it_is_printed_or_written_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_one_setting_changes_the_file_of_its_study_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(jobs, "plan", lambda *words: asked.append(words) or [RUN])
-    parser = argparse.ArgumentParser()
-    code.add_arguments(parser)
-    assert code.main(parser.parse_args([])) == 0
-    assert json.loads(capsys.readouterr().out) == versions([RUN])
-    out = tmp_path / "new" / "code.json"
-    assert code.main(parser.parse_args(["poisoning", "--scale", "small", "--out", str(out)])) == 0
-    assert json.loads(out.read_text()) == versions([RUN])
-    assert asked == [([], {}), (["poisoning"], {"scale": "small"})]
+    values = parameters.load("params.yaml")
+    before = versions(code.today(values))
+    values["poisoning"]["filter"]["deep_knn"]["k"] += 1
+    after = versions(code.today(values))
+    assert {study for study in before if before[study] != after[study]} == {"poisoning"}
+    changed = {step for step in before["poisoning"] if before["poisoning"][step] != after["poisoning"][step]}
+    assert changed == {"filter", "feature_plane"}  # what reads their files is stale by its inputs
+
+
+def test_it_prints_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("lrformer/check_theorems") == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"lrformer"}
+    with pytest.raises(ValueError, match="found nothing_such"):
+        called("nothing_such")
+
+
+def test_a_study_is_done_when_all_its_runs_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The states themselves are tested with `relearn plan`."""
+    told: dict[str, state.State] = {}
+    asked: list[str] = []
+
+    def states(jobs: Any, records: Any) -> dict[str, state.State]:
+        asked[:] = [job.folder for job in jobs]
+        return {job.folder: told.get(job.folder, state.State(state.DONE)) for job in jobs}
+
+    monkeypatch.setattr(state, "states", states)
+    assert called("--done", "lrformer") == 0
+    assert capsys.readouterr().err.startswith("lrformer: 19 runs done")
+    told[asked[0]] = state.State(state.STALE, "code")
+    assert called("--done", "lrformer") == 1
+    assert capsys.readouterr().err == "lrformer: 1 of 19 runs to do\n"
+    assert called("--done", "layer_scale") == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import io
 import json
 import shutil
@@ -115,14 +116,18 @@ def test_a_part_of_a_study_is_rendered_and_called_incomplete(first):
     assert "not run" in (partial / "tables/zhu2022.table2.2.md").read_text()
 
 
-def test_metrics_hold_effects_verdicts_and_cells(first):
-    found = json.loads((first[0] / "metrics.json").read_text())
-    claim = found["claims"]["poisoning"]["cp_beats_fc"]
-    assert claim == {"verdict": "underpowered", "verdict_code": -2, "effect": pytest.approx(1 / 3)}
-    assert found["coverage"]["zhu2022_fig2_5"] == {"measured": 2, "defined": 16}
-    cells = found["cells"]["zhu2022_table2_2"]["none"]
-    assert cells["defence_success"] == pytest.approx(1 / 3)
-    assert "." not in "".join(found["cells"]) + "".join(found["coverage"])
+def test_metrics_hold_verdicts_effects_and_how_far_each_table_is(first):
+    text = (first[0] / "metrics.json").read_text()
+    found = json.loads(text)
+    assert found["claims"]["poisoning"]["cp_beats_fc"] == {"verdict": "underpowered", "effect": 0.333333}
+    with open(first[0] / "tables/zhu2022.table2.2.csv", newline="") as lines:
+        away = [abs(float(line["deviation"])) for line in csv.DictReader(lines) if line["deviation"]]
+    far = found["tables"]["zhu2022_table2_2"]["fraction"]
+    assert far == {"deviation": pytest.approx(sum(away) / len(away), rel=1e-5), "cells": len(away)}
+    assert (
+        "." not in "".join(found["tables"]) and found["coverage"]["measured"] < found["coverage"]["defined"]
+    )
+    assert set(found) == {"scale", "claims", "tables", "coverage"}
 
 
 def test_rendering_again_changes_no_byte_and_strict_makes_a_status_of_what_is_missing(first):

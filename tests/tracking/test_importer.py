@@ -283,6 +283,9 @@ def test_the_runs_of_a_step_stand_below_one_that_says_how_they_are() -> None:
     told = importer.run()
     (group,) = of_kind("grid")
     assert (group.info.run_name, group.info.status) == ("train: 2 runs", spool.FAILED) and told.created == 1
+    importer.run()  # the first run has a group only now
+    assert [one.data.tags[tracking.PARENT] for one in stored()] == [group.info.run_id] * 2
+    assert importer.run().unchanged == 2
     assert tracking.import_spool(ROOT).created == 0
     assert [one.data.tags[tracking.PARENT] for one in stored()] == [group.info.run_id] * 2
     finished(1)

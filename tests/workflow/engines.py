@@ -22,9 +22,9 @@ import fake_job
 import yaml
 
 from relearn.cli import code, jobs
-from relearn.studies import STUDIES
+from relearn.studies import STUDIES, parameters
 
-CODE = Path("results/code.json")
+CODE = Path("results/code")
 
 
 def finish_jobs() -> list[jobs.Job]:
@@ -47,7 +47,8 @@ def finish() -> None:
     """Do the same, and make the notes of DVC as well."""
     from dvc.repo import Repo
 
-    write_code(finish_jobs())
+    finish_jobs()
+    write_code()
     with Repo() as repo:
         for out in repo.index.outs:
             if not Path(out.fs_path).suffix:  # a folder: its stage's command makes it where no run does
@@ -68,8 +69,9 @@ def asked() -> dict[str, list[str]]:
         return {rule.name: [str(path) for path in rule.input] for rule in built.rules if not rule.output}
 
 
-def write_code(plan: list[jobs.Job]) -> None:
-    CODE.write_text(json.dumps(code.versions(plan)))
+def write_code() -> None:
+    """Do what the stage `code` does."""
+    code.write(CODE, code.versions(code.today(parameters.load("params.yaml"))))
 
 
 def name_of(job: jobs.Job) -> str:
@@ -87,7 +89,7 @@ def judge(graph: Any) -> dict[str, list[str]]:
         plan = [jobs.job_of(job) for job in theirs]
         names = [name_of(job) for job in plan]
         stale = [name for name, job in zip(names, theirs) if built.dag.needrun(job)]
-        write_code(plan)
+    write_code()
     with Repo() as repo:
         status = repo.status()
     # The stage `code` always runs; what it writes is ours here.
@@ -139,13 +141,13 @@ def edited(edit: dict[str, Any]) -> Iterator[None]:
             inside[last] = value
         files[Path("params.yaml")] = yaml.safe_dump(values, sort_keys=False)
     before = {path: path.read_text() for path in files}
-    code_before = CODE.read_text()
+    before |= {path: path.read_text() for path in CODE.iterdir()}
     for path, text in files.items():
         path.write_text(text)
     try:
         yield
     finally:
-        for path, text in {**before, CODE: code_before}.items():
+        for path, text in before.items():
             path.write_text(text)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas
 import pytest
+import yaml
 
 from relearn.cli import dvc, jobs
 from relearn.report import artefacts
@@ -144,7 +145,10 @@ def test_each_stage_asks_for_every_record_that_it_may_make(
         assert {job.record} <= files if job.record else set(job.outputs) <= files, job.outputs[0]
 
 
-@pytest.mark.parametrize("plot", [one for entry in dvc.PLOTS for one in entry.values()])
+DRAWN = [one for entry in dvc.plots() if isinstance(entry, dict) for one in entry.values()]
+
+
+@pytest.mark.parametrize("plot", DRAWN, ids=lambda plot: Path(*plot["y"]).stem)
 def test_a_plot_names_columns_of_its_file(plot: dict[str, Any]) -> None:
     """In the published points, which the renderers of today's columns wrote."""
     points = pandas.read_parquet(CHECKOUT / "results/published/mini/figures.parquet")
@@ -152,6 +156,25 @@ def test_a_plot_names_columns_of_its_file(plot: dict[str, Any]) -> None:
         (layout,) = set(points[points["file"] == Path(file).name]["layout"])
         assert {plot["x"], column} <= {name for name, _ in json.loads(layout)}
         assert (CHECKOUT / plot["template"]).is_file()
+
+
+def test_every_figure_is_shown_and_those_of_points_have_a_title() -> None:
+    known = artefacts.load({study.name: study.reported for study in all_studies()})
+    figures = {one.id for one in known.values() if one.kind == "figure"}
+    assert {Path(one).stem for one in dvc.plots() if isinstance(one, str)} == figures
+    titles = [title for one in dvc.plots() if isinstance(one, dict) for title in one]
+    assert len(titles) == len(set(titles)) == len(DRAWN) > 20
+    assert "zhu2022 figure 2.11: " in " ".join(titles)
+
+
+def test_a_comparison_of_parameters_lists_no_hash() -> None:
+    """What DVC calls parameters is params.yaml alone; code versions are files that a stage depends on."""
+    tree = yaml.safe_load((CHECKOUT / "dvc.yaml").read_text())
+    assert tree["params"] == ["params.yaml"]
+    for name, stage in tree["stages"].items():
+        assert all(isinstance(one, str) for one in stage.get("params", ())), name
+        if name != "code":
+            assert f"results/code/{name}.json" in stage["deps"]
 
 
 def test_nothing_is_sent_anywhere() -> None:

@@ -1,8 +1,11 @@
-"""relearn code: code version and identity of each of today's jobs, keyed study.step, for a reader and for DVC.
+"""relearn code: code version and identity of each of today's runs, by study and step, for a reader and for DVC.
 
-DVC compares parameters and files, not functions, and it knows nothing of an overlay. Its first stage writes
-this JSON, and every other stage depends on its own part of it, so that an edited formula, an edited overlay and
-a grid that grows or shrinks make the same stages stale as they make jobs stale in Snakemake.
+DVC compares parameters and files, not functions, and it knows nothing of an overlay. Its first stage writes a file for each study
+(--out FOLDER), and the stage of that study depends on it, so that an edited formula, an edited overlay and a grid that grows or
+shrinks make the same stages stale as they make jobs stale in Snakemake. params.yaml is checked on the way.
+
+`relearn code --done STUDY` asks instead whether every run of a study is there, made of today's settings, code and inputs: status 0 if
+so, 1 if not. It is what a stage of DVC asks before it starts Snakemake.
 """
 
 from __future__ import annotations
@@ -11,46 +14,104 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from relearn.cli import jobs
-from relearn.studies.study import load
+from relearn.studies import STUDIES
+
+RENDER = "render"  # the name of what belongs to no study
+
+
+class Made(NamedTuple):
+    """What one run is made of: its place, its code version, its run id and the names of its inputs."""
+
+    study: str
+    step: str
+    name: str
+    code: str
+    run: str
+    inputs: tuple[str, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", nargs="*", help="rules or files, as for snakemake; default: everything")
+    parser.add_argument(
+        "target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything"
+    )
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    parser.add_argument("--out", type=Path, help="write the JSON to this file, such as results/code.json")
+    parser.add_argument("--out", type=Path, help="write a file for each study into this folder")
+    parser.add_argument("--done", action="store_true", help="only ask whether the targets are done")
 
 
 def main(args: argparse.Namespace) -> int:
-    text = json.dumps(versions(jobs.plan(args.target, {"scale": args.scale} if args.scale else {})), indent=1)
-    if args.out is None:
-        print(text)
-        return 0
-    from relearn.runs.atomic_files import write
+    """Print or write the versions, or say whether all is done.
 
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    write(args.out, f"{text}\n".encode())
-    print(f"{args.out}: written", file=sys.stderr)
+    Raises:
+        ValueError: parameters that cannot run, or a target that no run has.
+    """
+    from relearn.studies import parameters
+
+    params = parameters.load("params.yaml", scale=args.scale)
+    if args.done:
+        return _ask(params, args.target)
+    found = versions(today(params, args.target))
+    if args.out is None:
+        print(json.dumps(found, indent=1))
+    else:
+        write(args.out, found)
     return 0
 
 
-def versions(plan: Sequence[jobs.Job]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return study → step → run → code version and identity; what belongs to no study stands under ``all``.
+def today(params: dict[str, Any], targets: Iterable[str] = ()) -> list[Made]:
+    """Every run that the plans ask for, and the rendering of all of them where no target is named."""
+    from relearn.cli.render import code_of_report
+    from relearn.forecast import planned, state
+    from relearn.runs import code_version
+
+    code_version.forget()  # the source may have changed since this process asked last
+    state.version_of.cache_clear()
+    book = planned.jobs_of(params)
+    jobs = planned.behind(book, [*targets])
+    found = []
+    for job in jobs:
+        paths = sorted(path for several in job.inputs.values() for path in several)
+        name = job.folder.partition(f"/runs/{job.study}/{job.step}/")[2]
+        version = state.version_of(*job.modules)
+        found.append(Made(job.study, job.step, name, version, state.run_of(job), tuple(paths)))
+    if not targets:
+        found.append(Made(RENDER, RENDER, RENDER, code_of_report(), "", tuple(sorted(book))))
+    return found
+
+
+def versions(runs: Iterable[Made]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return study → step → run → code version and identity; the rendering stands under ``render``.
 
     A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. Its identity is a hash of the
     run id (settings, labels, scale, seed) and of the names of its inputs: a report on fewer runs is another one.
-    Each study has every step, some of them without runs: DVC refuses a stage that depends on a key that is not there.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
-    for job in plan:
-        name = job.folder.partition(f"/runs/{job.study}/{job.step}/")[2] if job.record else job.rule
-        known = [job.run if job.record else "", *sorted(job.inputs)]
-        identity = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-        of_study = found.setdefault(
-            job.study or "all", {step: {} for step in (load(job.study).steps if job.study else ())}
-        )
-        of_study.setdefault(job.step, {})[name] = f"{job.code} {identity}"
+    for one in runs:
+        identity = hashlib.sha256("\n".join([one.run, *sorted(one.inputs)]).encode()).hexdigest()[:16]
+        found.setdefault(one.study, {}).setdefault(one.step, {})[one.name] = f"{one.code} {identity}"
     return found
+
+
+def write(folder: Path, found: dict[str, dict[str, dict[str, str]]]) -> None:
+    """One file a study and one for the rendering; a study without runs has an empty one."""
+    from relearn.runs.atomic_files import write as written
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*STUDIES, RENDER):
+        written(folder / f"{name}.json", f"{json.dumps(found.get(name, {}), indent=1)}\n".encode())
+
+
+def _ask(params: dict[str, Any], targets: list[str]) -> int:
+    from relearn.forecast import planned, state
+
+    jobs = planned.behind(planned.jobs_of(params), targets)
+    states = state.states(jobs, state.records_of(jobs))
+    left = [folder for folder, one in states.items() if one.what != state.DONE]
+    what = ", ".join(targets) or "everything"
+    said = f"{len(left)} of {len(jobs)} runs to do" if left else f"{len(jobs)} runs done"
+    print(f"{what}: {said}", file=sys.stderr)
+    return int(bool(left))

@@ -23,6 +23,10 @@ class Groups:
     def ids(self) -> set[str]:
         return {_id(group) for _, group in self._runs}
 
+    def ids_of(self, group: Tracked) -> set[str]:
+        """The run ids of a group."""
+        return set(self._runs[group.experiment, group.group])
+
     def add(self, runs: Iterable[Tracked]) -> list[Tracked]:
         """Take these runs in; returns what stands for each group that they belong to, where it has several."""
         touched: dict[tuple[str, str], None] = {}

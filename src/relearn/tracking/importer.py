@@ -31,6 +31,7 @@ through MLflow's client.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -92,7 +93,7 @@ def follow(
     stale_s: float = STALE_S,
     wait_s: float = 120.0,
 ) -> Summary:
-    """Import again and again until `stop()`, then once more from scratch; a fault in between is one line."""
+    """Import again and again until `stop()`, then once more; a fault in between is one line, and what follows it begins anew."""
     importer: Importer | None = None
     while not stop():
         try:
@@ -105,6 +106,10 @@ def follow(
         while time.monotonic() < deadline and not stop():
             interrupt.check()
             time.sleep(min(0.2, interval_s))
+    if importer is not None:
+        with contextlib.suppress(TrackingError, Busy, OSError):
+            importer.run()
+            return importer.run()  # runs that the last pass has put into a group
     return import_spool(root, uri, used_by=used_by, stale_s=stale_s, wait_s=wait_s)
 
 
@@ -189,6 +194,8 @@ class Importer:
             self._one(run, stored[run.experiment].get(run.id, []), nobody)
         for run in parents:
             place = self._one(run, stored[run.experiment].get(run.id, []), nobody)
+            if self._groups.places.get((run.experiment, run.group)) != place:
+                self._look_again(self._groups.ids_of(run))
             self._groups.places[run.experiment, run.group] = place
         for source, signature, run in read:
             interrupt.check()
@@ -198,6 +205,12 @@ class Importer:
             self._one(run, stored[run.experiment].get(run.id, []), summary)
             summary.statuses[run.status] = summary.statuses.get(run.status, 0) + 1
             self._seen[source.root, source.id] = (signature, run.status)
+
+    def _look_again(self, ids: set[str]) -> None:
+        """The next pass reads these runs anew: they belong to a group now."""
+        for key, (_, status) in list(self._seen.items()):
+            if key[1] in ids:
+                self._seen[key] = (None, status)
 
     def _one(self, run: Tracked, stored: list[Stored], summary: Summary) -> str | None:
         """Find or make the MLflow run of this execution, fill it, and put those that it supersedes into the trash.

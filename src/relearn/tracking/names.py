@@ -97,9 +97,18 @@ def experiment(study: str, paper: str, scale: str) -> str:
     return f"{study} ({scale}), {paper}"
 
 
-def run(step: str, labels: Mapping[str, str], seed: object) -> str:
-    """``DPN92 deep_knn convex_polytope transfer seed0 train``: the labels from the last to the first, so that a cut name differs."""
-    return " ".join((*reversed([*labels.values()]), f"seed{seed}", step))
+def run(step: str, folder: str, labels: Mapping[str, str], seed: object) -> str:
+    """``DPN92 deep_knn convex_polytope transfer seed0 train``: from the end of its folder to the beginning, so that a cut name differs.
+
+    Args:
+        step: of the study.
+        folder: of the run, ``runs/<study>/<step>/transfer/convex_polytope/deep_knn/DPN92/seed0``; elsewhere its labels count.
+        labels: of the run.
+        seed: of the run.
+    """
+    _, found, below = f"/{folder}".partition(f"/{step}/")
+    parts = below.split("/") if found else [*labels.values()]
+    return " ".join((*reversed([one for one in parts if one != f"seed{seed}"]), f"seed{seed}", step))
 
 
 def joined(entries: Iterable[str], longest: int) -> str:

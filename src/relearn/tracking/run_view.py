@@ -167,7 +167,8 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
     started = str(record["cost"]["started"] if record else what["started"])
     labels = {str(key): str(value) for key, value in what["labels"].items()}
     out = source.record.parent if source.record else Path(what.get("out", ""))
-    use = used_by.of(source.root, what, _below(source.root, out)) if used_by else None
+    folder = _below(out)
+    use = used_by.of(source.root, what, folder) if used_by else None
     about = {key: str(what[key]) for key in ("paper", "study", "step", "scale", "seed")}
     tags = {
         **labels,
@@ -203,7 +204,7 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
         id=source.id,
         started=started,
         experiment=names.experiment(about["study"], about["paper"], about["scale"]),
-        name=names.run(about["step"], labels, about["seed"]),
+        name=names.run(about["step"], folder, labels, about["seed"]),
         status=status,
         start_ms=_ms(started),
         end_ms=None if end is None else int(end * 1000),
@@ -223,7 +224,7 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
     )
 
 
-def _below(root: Path, out: Path) -> str:
+def _below(out: Path) -> str:
     """A run's folder as the rendered files call it: ``runs/…``."""
     _, found, end = out.as_posix().rpartition("/runs/")
     return f"runs/{end}" if found else out.as_posix()
