@@ -25,7 +25,7 @@ from relearn.studies.study import Study, all_studies, load
 VERBS = (
     *("render", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("compare", "scoreboard", "plan", "power"),
-    *("setups", "code", "validate", "dvc", "warm", "robustness"),
+    *("setups", "code", "validate", "dvc", "docs", "warm", "robustness"),
 )
 
 
