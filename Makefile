@@ -7,7 +7,7 @@ DEMO := kim2020.fig2 claim:l2_bound_holds claim:bound_is_tight claim:untied_not_
 export MLFLOW_DISABLE_TELEMETRY = true
 .DEFAULT_GOAL := help
 
-.PHONY: help demo reproduce report test ui check format benchmark publish clean
+.PHONY: help demo reproduce report test ui docs check format benchmark publish clean
 
 help:  ## this list
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -26,6 +26,11 @@ test: $(READY)  ## the tests, and which took longest
 
 ui: $(READY)  ## import the runs that MLflow does not have, then open its pages on 127.0.0.1
 	PATH="$(CURDIR)/$(BIN):$$PATH" relearn ui
+
+docs: $(READY)  ## the documentation as a static site, build/docs/site/index.html
+	$(BIN)/relearn docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/docs/mkdocs.yml
+	@echo "site: build/docs/site/index.html; to search it, serve it: python -m http.server -d build/docs/site"
 
 check: $(READY)  ## style, types, workflow, fast tests
 	$(BIN)/ruff check .
@@ -57,5 +62,5 @@ clean:  ## remove what the pipeline made, not what is published
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "relearn needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,slurm]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,slurm,docs]'
 	touch $(READY)

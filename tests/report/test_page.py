@@ -16,6 +16,7 @@ from relearn.report.deviations import Method
 from relearn.report.layout import Layout
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
+from relearn.report.verdict_words import MEANINGS
 from relearn.report.views import words
 from relearn.report.views.studies import About
 
@@ -145,7 +146,7 @@ def test_the_first_screen_says_what_holds(make_page):
     assert sum(found.values()) == sum(counts.values())
     assert all(counts[word.replace(" ", "_")] <= count for word, count in found.items() if word in counts)
     for word in found:
-        assert words.VERDICTS[word.replace(" ", "_")].replace("'", "&#39;") in first
+        assert MEANINGS[word.replace(" ", "_")].replace("'", "&#39;") in first
     for part in ("Runs", "Cost", "Machine", "Commit", "Coverage", "CPU time", words.SCALES["mini"]):
         assert part in first
     assert "claims_forest" not in made
@@ -212,7 +213,7 @@ def test_the_style_sheet_is_one_that_a_browser_reads_whole(make_page):
     assert (body["margin"], body["color"], body["background"]) == ("0 auto", "var(--ink)", "var(--paper)")
     used = set(re.findall(r"var\((--[a-z]+)\)", str(rules)))
     assert used == rules[":root"].keys() == rules[f"{DARK} :root"].keys()
-    for word in words.VERDICTS:
+    for word in MEANINGS:
         assert rules[f".{word}"].keys() == {"background", "color"}
 
 
@@ -230,9 +231,7 @@ def test_every_text_has_the_contrast_that_people_need(make_page, above):
         for ink in ("--ink", "--muted", "--link")
         for paper in ("--paper", "--soft")
     ]
-    pairs += [
-        (resolved(rules[f".{w}"]["color"]), resolved(rules[f".{w}"]["background"])) for w in words.VERDICTS
-    ]
+    pairs += [(resolved(rules[f".{w}"]["color"]), resolved(rules[f".{w}"]["background"])) for w in MEANINGS]
     assert min(contrast(*pair) for pair in pairs) >= 4.5
 
 

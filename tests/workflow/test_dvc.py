@@ -114,7 +114,7 @@ def test_the_report_promises_every_table_and_figure(plan: list[jobs.Job]) -> Non
 
 def test_the_report_is_stale_once_its_template_or_its_style_changes(plan: list[jobs.Job]) -> None:
     (report,) = (job for job in plan if job.rule == "render")
-    for name in ("report.html.j2", "parts.html.j2", "report.css", "report.js"):
+    for name in ("report.html.j2", "parts.html.j2", "palette.css", "report.css", "report.js"):
         assert digest(Path("src/relearn/report") / name) in report.code
 
 

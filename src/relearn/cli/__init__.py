@@ -27,7 +27,7 @@ VERBS = (
     *("list", "reproduce", "show", "open"),
     *("render", "publish", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("compare", "scoreboard", "plan", "power"),
-    *("setups", "code", "validate", "dvc", "warm", "robustness"),
+    *("setups", "code", "validate", "dvc", "docs", "warm", "robustness"),
 )
 
 

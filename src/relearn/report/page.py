@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.report import cost
+from relearn.report import cost, verdict_words
 from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
@@ -119,7 +119,8 @@ def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
             (
                 name,
                 count,
-                words.VERDICTS[name] + (f". {some} of them provisional: {words.PROVISIONAL}" if some else ""),
+                verdict_words.MEANINGS[name]
+                + (f". {some} of them provisional: {verdict_words.PROVISIONAL_MEANS}" if some else ""),
             )
         )
     return shown

@@ -1,19 +1,6 @@
-"""The words that a page explains where it uses them: verdicts, kinds of empty cells, scales."""
+"""The words that a page explains where it uses them: kinds of empty cells, scales; verdicts are in verdict_words."""
 
 from __future__ import annotations
-
-#: verdict to one line; docs/verdicts.md has the rules in full
-VERDICTS = {
-    "reproduced": "the 95% interval lies wholly on the claimed side; for an exact claim, every case holds at full size",
-    "direction": "the estimate lies on the claimed side, but the interval reaches over",
-    "inconclusive": "the estimate lies on the other side, but the interval reaches over",
-    "identical": "both sides of the comparison gave the same numbers in every run",
-    "contradicted": "the interval lies wholly on the other side; for an exact claim, a case fails",
-    "partial": "an exact claim that holds in every case, checked below the published size",
-    "underpowered": "too few trials or seeds, or models below the stated quality, whatever the numbers say",
-    "not_run": "no records of this scale, or no rule that judges it yet",
-}
-PROVISIONAL = "the claim also speaks of something that no run covers"
 
 #: what stands in a cell in the place of a number
 EMPTINESS = {

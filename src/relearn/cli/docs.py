@@ -1,0 +1,75 @@
+"""docs: write the pages of the documentation site, from what is published, the studies and docs/.
+
+`make docs` calls this and then MkDocs, which needs the extra ``docs``. The site is in ``build/docs/site``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from relearn.studies.study import all_studies
+
+ROOT = Path(__file__).resolve().parents[3]  # the checkout
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/docs"), help="folder for the pages and mkdocs.yml"
+    )
+    parser.add_argument("--study", action="append", help="only the pages of this study; may be given again")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the pages.
+
+    Raises:
+        ValueError: a study that does not exist.
+        FileNotFoundError: no folder of published results in the checkout.
+    """
+    from relearn.report.site import build
+
+    names = [study.name for study in all_studies()]
+    for name in args.study or ():
+        if name not in names:
+            raise ValueError(f"--study: found {name}, allowed: {', '.join(names)}")
+    made = build.write(material(ROOT), args.out.resolve(), args.study)
+    print(f"docs: {len(made)} files in {args.out / 'pages'}; next: mkdocs build -f {args.out / 'mkdocs.yml'}")
+    return 0
+
+
+def material(root: Path, scales: Sequence[str] | None = None) -> Any:
+    """What the site shows.
+
+    Args:
+        scales: only these published scales.
+
+    Raises:
+        FileNotFoundError: no folder of published results.
+    """
+    from relearn.cli.render import about
+    from relearn.report import analysis, artefacts, claims, errata, scoreboard
+    from relearn.report.site import build, published
+    from relearn.report.site.material import Site
+
+    studies = all_studies()
+    folders = {study.name: study.reported for study in studies}
+    results = root / "results" / "published"
+    if not results.is_dir():
+        raise FileNotFoundError(f"no folder {results}: relearn is not installed from a checkout")
+    there = [name for name in scales or scoreboard.SCALES if (results / name / "claims.json").is_file()]
+    judged = published.load((name, results / name) for name in there)
+    return Site(
+        root=root,
+        about=about(studies),
+        folders={name: folder.parent for name, folder in folders.items()},
+        drawn_by={study.name: study.figures for study in studies},
+        artefacts=artefacts.load(folders),
+        rows=scoreboard.rows(claims.load(folders), {one.scale: one.content for one in judged}),
+        scales=judged,
+        errata={name: errata.load({name: folder}) for name, folder in folders.items()},
+        analyses=analysis.load(folders),
+        guides=build.guides(root),
+    )

@@ -1,0 +1,73 @@
+"""Write all pages of the site, and the settings with which MkDocs makes them HTML."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from relearn.report.site import api, claim_pages, home, links, mkdocs_yml, study_pages
+from relearn.report.site.material import Site, claim_page, scale_page, study_page
+
+STYLES = ("palette.css", "site/site.css")  # below src/relearn/report
+REVIEWS = "review-answers"
+
+
+def guides(root: Path) -> dict[Path, str]:
+    """The pages that are written by hand: README, CHANGELOG and docs/, file to page."""
+    docs = root / "docs"
+    found = {path: f"guides/{path.relative_to(docs).as_posix()}" for path in sorted(docs.rglob("*.md"))}
+    return {**found, root / "README.md": "guides/repository.md", root / "CHANGELOG.md": "guides/changes.md"}
+
+
+def write(site: Site, out: Path, studies: Iterable[str] | None = None) -> list[Path]:
+    """Write ``pages/`` and ``mkdocs.yml`` below a folder, which is made anew.
+
+    Args:
+        studies: only the pages of these studies, for a look at them; without, the whole site.
+    """
+    import yaml
+
+    pages, pictures = out / "pages", dict[str, Path]()
+    shutil.rmtree(pages, ignore_errors=True)
+    text = dict[str, str]()
+    chosen = list(studies) if studies is not None else [about.name for about in site.about]
+    for about in site.about:
+        if about.name in chosen:
+            text[study_page(about.name)] = study_pages.overview(site, about)
+            for scale in site.scales:
+                text[scale_page(about.name, scale.scale)] = study_pages.results(site, about, scale, pictures)
+    text |= {claim_page(row): claim_pages.page(site, row) for row in site.rows if row.study in chosen}
+    if studies is None:
+        text["index.md"] = home.page(site, pictures)
+        text |= {page: _guide(site, source, page) for source, page in site.guides.items()}
+        text |= api.pages(site)
+    for name, content in text.items():
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        (pages / name).write_text(content, encoding="utf-8", newline="\n")
+    report = Path(__file__).resolve().parents[1]
+    files = pictures | {Path(name).name: report / name for name in STYLES}
+    for name, source in files.items():
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, pages / name)
+    (out / "mkdocs.yml").write_text(
+        yaml.safe_dump(mkdocs_yml.settings(site, _groups(site), out), sort_keys=False), encoding="utf-8"
+    )
+    return [pages / name for name in [*text, *files]]
+
+
+def _guide(site: Site, source: Path, page: str) -> str:
+    return links.moved(source.read_text(encoding="utf-8"), source, page, site.guides)
+
+
+def _groups(site: Site) -> dict[str, list[str]]:
+    """The hand-written pages as the navigation groups them."""
+    found = [page for page in site.guides.values() if f"/{REVIEWS}" not in page]
+    reviews = [page for page in site.guides.values() if f"/{REVIEWS}" in page]
+    house = [
+        page
+        for page in found
+        if re.search(r"/(map|faults|repository|changes|report-data|warm-starts|site)\.md", page)
+    ]
+    return {"Guides": [page for page in found if page not in house], "The house": [*house, *reviews]}

@@ -1,0 +1,90 @@
+"""A page a claim: what it says, and at each scale its verdict, effect, parts and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from relearn.report import verdict_words
+from relearn.report.scoreboard import Row
+from relearn.report.site import board, code_lines
+from relearn.report.site.material import Site, claim_page
+from relearn.report.views import names
+
+MOST_RUNS = 40  # named on the page; claims.json has all
+
+
+def page(site: Site, row: Row) -> str:
+    about = next(one for one in site.about if one.name == row.study)
+    scales = [one.scale for one in site.scales]
+    made = [
+        f"# {row.says[:1].upper()}{row.says[1:]}",
+        f"A claim of [{about.title}](../studies/{row.study}/index.md) ({row.source}), of the kind *{row.kind}*. "
+        f"Its name here: `{row.claim}`.",
+        board.table([row], scales, claim_page(row), "Verdict at each published scale"),
+        board.legend([row]),
+    ]
+    folder = site.folders[row.study] / "claims"
+    if found := code_lines.in_folder(folder, row.claim, site.root):
+        made.append(found.markdown("How it is judged"))
+    for scale in site.scales:
+        one = scale.claims.get((row.study, row.claim))
+        if one and one["verdict"] != "not_run":
+            made += [f"## Scale {scale.scale}", *_scale(site, row, scale.scale, one)]
+    return "\n\n".join(made) + "\n"
+
+
+def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator[str]:
+    cell = row.cells[scale]
+    meaning = verdict_words.MEANINGS[cell.verdict]
+    told = f"**{row.word(scale)}**: {meaning}."
+    yield told + (f" Effect: {cell.shown}." if cell.shown else "") + (f" From {cell.n}." if cell.n else "")
+    if lines := _remarks(one):
+        yield "\n".join(f"- {line}" for line in lines)
+    text = site.analyses.get((row.claim, scale))
+    if text:
+        stale = (
+            f" *(written for the verdict {names.words(text.verdict)})*"
+            if text.verdict != cell.verdict
+            else ""
+        )
+        yield f'!!! note "Why"\n\n    {text.text}{stale}\n\n    {text.experiment}'
+    compared = ["| comparison | effect | verdict | how the interval is made |", "|---|---|---|---|"]
+    for part in one.get("parts", ()):
+        shown = _effect(part)
+        said = part.get("says", part.get("verdict", ""))
+        cells = (part.get("comparison", ""), shown, names.words(str(said)), part.get("method", ""))
+        compared.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+    if len(compared) > 2:
+        yield "\n".join(compared)
+    runs = one.get("runs", [])
+    if runs:
+        more = f"\n    - … and {len(runs) - MOST_RUNS} more" if len(runs) > MOST_RUNS else ""
+        named = "\n".join(f"    - `{run}`" for run in runs[:MOST_RUNS])
+        yield f'??? note "{len(runs)} runs, below results/published/{scale}"\n\n{named}{more}'
+
+
+def _remarks(one: Mapping[str, Any]) -> list[str]:
+    lines = [f"underpowered: {'; '.join(one['reasons'])}"] if one.get("parts") and one.get("reasons") else []
+    if one["verdict"] == "underpowered" and one.get("numbers_say"):
+        lines.append(f"without regard to that, the numbers say: {names.words(one['numbers_say'])}")
+    if one.get("apart"):
+        lines.append(
+            "each alone: " + ", ".join(f"{name} {names.words(said)}" for name, said in one["apart"].items())
+        )
+    return lines + [f"missing: {item}" for item in one.get("missing", ())]
+
+
+def _effect(part: Mapping[str, Any]) -> str:
+    """Estimate and interval of one comparison, in its own unit."""
+    if part.get("effect") is None:
+        return ""
+    unit = part.get("unit", "")
+    if part.get("method") == "exact":
+        return f"{part['effect']:.3g} {unit}"
+    low, high = part.get("low"), part.get("high")
+    factor, unit = (100, "%") if unit == "fraction" else (1, unit if unit != "none" else "")
+    if low is None and high is None:
+        return f"{factor * part['effect']:.3g} {unit} (no interval)"
+    ends = [f"{factor * end:.3g}" if end is not None else mark for end, mark in ((low, "-∞"), (high, "∞"))]
+    return f"{factor * part['effect']:.3g} [{', '.join(ends)}] {unit}".rstrip()

@@ -1,0 +1,112 @@
+"""One published scale as its files show it: tables, coverage, deviations, and what its runs cost."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from relearn.report.runs import Run
+from relearn.runs import record as records
+
+SPLIT = re.compile(r"(?<!\\)\|")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of ``tables/<id>.md``: title, header, lines of text and caption."""
+
+    title: str
+    header: list[str]
+    lines: list[list[str]]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """A folder ``results/published/<scale>``; what is not there is empty."""
+
+    scale: str
+    folder: Path
+    runs: tuple[Run, ...] = field(default=())
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """claims.json."""
+        path = self.folder / "claims.json"
+        found: dict[str, Any] = (
+            json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"claims": []}
+        )
+        return found
+
+    @property
+    def claims(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """By study and name, the entries of claims.json."""
+        return {(one["section"], one["id"]): one for one in self.content["claims"]}
+
+    @cached_property
+    def coverage(self) -> dict[str, tuple[int, int]]:
+        """By artefact, cells measured and cells defined."""
+        path = self.folder / "coverage.csv"
+        if not path.is_file():
+            return {}
+        with path.open(encoding="utf-8", newline="") as file:
+            return {
+                row["artefact"]: (int(row["cells_measured"]), int(row["cells_defined"]))
+                for row in csv.DictReader(file)
+            }
+
+    @cached_property
+    def tables(self) -> dict[str, Table]:
+        """By artefact, in files of their own or together in ``tables.md``."""
+        texts = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("tables/*.md"))]
+        together = self.folder / "tables.md"
+        if together.is_file():
+            texts += re.split(r"\n(?=#+ [\w.]+: )", together.read_text(encoding="utf-8"))
+        return dict(filter(None, map(table, texts)))
+
+    @cached_property
+    def deviations(self) -> list[tuple[str, ...]]:
+        """Key, value here, published value and source of each row of deviations.md."""
+        path = self.folder / "deviations.md"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return [cells for cells in map(_cells, lines) if len(cells) == 4 and "." in cells[0]]
+
+    def figure(self, artefact: str) -> Path | None:
+        path = self.folder / "figures" / f"{artefact}.png"
+        return path if path.is_file() else None
+
+
+def load(folders: Iterable[tuple[str, Path]]) -> list[Published]:
+    """The scales, with their runs; a record that cannot be used is left out, as `relearn render` names it."""
+    return [Published(scale, folder, _runs(folder)) for scale, folder in folders]
+
+
+def _runs(folder: Path) -> tuple[Run, ...]:
+    found: Iterable[Mapping[str, Any]] = (
+        records.read_all(folder / "runs")[0] if (folder / "runs").is_dir() else ()
+    )
+    return tuple(Run(one, Path(one["path"]).relative_to(folder).as_posix()) for one in found)
+
+
+def table(text: str) -> tuple[str, Table] | None:
+    """Identifier and table of a page ``# id: title``, None where it holds none."""
+    head = re.match(r"\s*(?:<a [^>]*></a>\s*)?#+ ([\w.]+): (.*)", text)
+    lines = [cells for line in text.splitlines() if (cells := _cells(line))]
+    if not head or len(lines) < 2:
+        return None
+    after = text[text.rindex("|") + 1 :].strip()
+    return head[1], Table(
+        head[2].strip(), list(lines[0]), [list(line) for line in lines[2:]], " ".join(after.split())
+    )
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    if not line.startswith("|"):
+        return ()
+    return tuple(cell.strip().replace("\\|", "|") for cell in SPLIT.split(line.strip()[1:-1]))
