@@ -37,11 +37,8 @@ format: $(READY)  ## the code, in place
 benchmark: $(READY)  ## speed and memory, each against its reference in the same run
 	for script in benchmarks/[a-z]*.py; do case $$script in */timing.py) ;; *) $(BIN)/python $$script || exit 1;; esac; done
 
-publish: SCALE ?= mini
-publish:  ## copy results without weights to results/published, of scale mini or of SCALE=small
-	mkdir -p results/published/$(SCALE) && find results/published/$(SCALE) -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
-	cd results/$(SCALE) && cp -r tables figures claims.md claims.json coverage.csv deviations.md settings.md metrics.json report.html ../published/$(SCALE)/
-	cd results/$(SCALE) && find runs '(' -name '*.json' -o -name '*.csv' -o -name gallery.safetensors ')' | tar -cf - -T - | tar -xf - -C ../published/$(SCALE)
+publish: $(READY)  ## put what was measured into results/published; SCALE=small, FLAGS=--allow-mixed
+	PATH="$(CURDIR)/$(BIN):$$PATH" relearn publish$(if $(SCALE), --scale $(SCALE))$(if $(FLAGS), $(FLAGS))
 	$(BIN)/relearn scoreboard
 
 clean:  ## remove what the pipeline made, not what is published

@@ -44,8 +44,9 @@ def test_the_scale_that_is_asked_for_is_run(checkout: Path) -> None:
 
 def test_otherwise_the_parameters_decide(checkout: Path) -> None:
     assert snakemake(make(checkout, "-n", "reproduce")) == "--cores all"
-    assert "results/published/mini " in make(checkout, "-n", "publish").stdout
-    assert "results/published/small " in make(checkout, "-n", "publish", "SCALE=small").stdout
+    assert " relearn publish\n" in make(checkout, "-n", "publish").stdout
+    words = ("-n", "publish", "SCALE=small", "FLAGS=--allow-mixed")
+    assert " relearn publish --scale small --allow-mixed\n" in make(checkout, *words).stdout
 
 
 def test_bare_make_lists_every_target_and_starts_nothing(checkout: Path) -> None:

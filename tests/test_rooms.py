@@ -107,6 +107,7 @@ TOP_LEVEL: dict[str, tuple[str, ...]] = {
     "timm": ("relearn.models",),
     "transformers": ("relearn.methods.freelb_trainer",),
     "pooch": (),
+    "pyarrow": (),
     "snakemake": (),
     "dvc": (),
 }

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from relearn.cli.adopt import arrivals, place, put_in_order, refuse, survey
+from relearn.cli.adopt import arrivals, chosen, opened, place, put_in_order, refuse, survey
 from relearn.cli.jobs import Job
-from relearn.runs import record
+from relearn.runs import parquet_file, record, record_file, run_store
 
 RUNS = "results/mini/runs/poisoning"
 
@@ -252,3 +253,73 @@ def test_times_follow_the_dag_and_are_changed_only_where_they_do_not(
     for start, now in zip(starts, after):
         assert (now == start * 10**6) == (start * 10**6 >= newest)
         newest = max(newest, now)
+
+
+@pytest.fixture
+def store(machines: Machines) -> Path:
+    """A store of the records there; it holds no weights."""
+    folder = machines.here.parent / "store"
+    folder.mkdir()
+    make(COUNT, machines.there)
+    records, _ = record.read_all(machines.there)
+    folders = [Path(one["path"]).relative_to(machines.there / "results/mini").as_posix() for one in records]
+    run_store.write(folder, records, folders, lambda one, name: (Path(one["path"]) / name).read_bytes())
+    return folder
+
+
+COUNT = job_at("count", "counts.csv", {})
+
+
+def from_store(store: Path, plan: list[Job]) -> tuple[list[str], list[str]]:
+    """Take what fits: where it was put, and what is said of the others."""
+    with ExitStack() as stack:
+        taken, _, faults = chosen(opened([store], stack), plan, whole=False)
+        for path, found in taken.items():
+            place(found, Path(path).parent)
+    return sorted(taken), faults
+
+
+def test_records_of_a_store_come_back_and_say_where_their_weights_stayed(
+    machines: Machines, store: Path
+) -> None:
+    plan = [*PLAN, COUNT]
+    assert from_store(store, plan) == (sorted(str(job.record) for job in plan), [])
+    for job in plan:
+        assert (machines.here / str(job.record)).read_bytes() == (
+            machines.there / str(job.record)
+        ).read_bytes()
+        assert record.verify_outputs(record.read(str(job.record))) == []
+    counts = f"{COUNT.folder}/counts.csv"
+    assert (machines.here / counts).read_bytes() == (machines.there / counts).read_bytes()
+    assert list(record_file.left_behind(PRETRAIN.folder)) == ["weights.safetensors"]
+    assert record_file.left_behind(COUNT.folder) == {}
+
+
+def test_what_lies_here_and_fits_stays_before_a_store(machines: Machines, store: Path) -> None:
+    take(machines.there / RUNS / "pretrain", PLAN)
+    weights = machines.here / PRETRAIN.folder / "weights.safetensors"
+    before = weights.stat().st_ino
+    assert from_store(store, PLAN)[0] == [CRAFT.record]
+    assert weights.stat().st_ino == before and record_file.left_behind(PRETRAIN.folder) == {}
+
+
+def test_of_a_store_what_does_not_fit_is_counted(store: Path) -> None:
+    other = replace(PRETRAIN, code="fedcba9876543210")
+    taken, faults = from_store(store, [other, CRAFT, COUNT])
+    assert taken == [COUNT.record]
+    assert faults[0] == (
+        "runs/poisoning/pretrain/seed0/record.json: code.version: found 0123456789abcdef, the DAG asks fedcba9876543210"
+    )
+    assert len(faults) == 2  # and what was made from it
+    assert from_store(store, [COUNT])[1][0].endswith(
+        "no job of the DAG is poisoning craft network=ResNet18 seed=0 scale=mini"
+    )
+
+
+def test_a_store_that_was_edited_is_refused(store: Path) -> None:
+    table = parquet_file.read(store / "runs.parquet")
+    columns = table.to_pydict()
+    columns["seed"][0] = 7
+    parquet_file.write(store / "runs.parquet", columns, parquet_file.json_columns(table))
+    with pytest.raises(record.RecordError, match="edited, its content does not match its sha256"):
+        from_store(store, [COUNT])

@@ -23,7 +23,7 @@ from relearn.studies import STUDIES
 from relearn.studies.study import Study, all_studies, load
 
 VERBS = (
-    *("render", "track", "ui", "jobs", "pack", "adopt", "recover"),
+    *("render", "publish", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("compare", "scoreboard", "plan", "power"),
     *("setups", "code", "validate", "dvc", "warm", "robustness"),
 )

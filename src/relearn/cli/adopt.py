@@ -13,6 +13,9 @@ Instead of a folder, the files that `run.sh` of a pack wrote into home/ (`relear
 same way, and what lets unfinished runs go on comes along. Weights that stayed on the other machine are named, not missed: their
 run counts as done until a job that is to do needs them.
 
+Or a published set (results/published/<scale>): what fits is taken where no record that fits lies here, the rest is counted. It has
+no weights: they stayed elsewhere, too.
+
 Without a folder, what lies in results/ already is checked and noted in the same way (after `dvc checkout` of
 an older commit, or where `.snakemake` was lost); what does not fit is named and left alone.
 """
@@ -34,6 +37,7 @@ from relearn.cli.jobs import Job
 from relearn.runs import record
 from relearn.runs.node import parts
 from relearn.runs.record_file import LEFT_BEHIND, left_behind
+from relearn.runs.run_store import Store, is_store
 
 Record = dict[str, Any]
 ONE_MS = 1_000_000  # modification times count in ns
@@ -51,27 +55,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
-        folder = None if not args.folder else _opened(args.folder, stack)
-        return take(folder, args.scale)
+        folder = None if not args.folder else opened(args.folder, stack)
+        return take(folder, args.scale, whole=not (args.folder and is_store(args.folder[0])))
 
 
-def _opened(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
-    """The folder that was given, or one that holds what the parts hold."""
-    if len(given) == 1 and given[0].suffix != parts.SUFFIX:
+def opened(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
+    """The folder that was given, or one that holds what the parts or the published set hold."""
+    if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
-    parts.read(given, folder)
+    if is_store(given[0]):
+        Store(given[0]).unpack(folder)
+    else:
+        parts.read(given, folder)
     return folder
 
 
-def take(folder: Path | None, scale: str | None) -> int:
-    """Take the records below ``folder``, or look at those in results/."""
+def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
+    """Take the records below ``folder``, or look at those in results/.
+
+    Args:
+        whole: all records of the folder have to fit; else those are taken that fit and that results/ lacks.
+    """
     with jobs.workflow((), {"scale": scale} if scale else {}) as built:
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
-        coming = {} if folder is None else arrivals(folder, plan)
-        fitting, faults = survey(plan, coming)
-        refuse([fault for path, fault in faults.items() if path in coming])
+        coming, fitting, faults = chosen(folder, plan, whole)
         for path, found in coming.items():
             place(found, Path(path).parent)
         resumable = 0 if folder is None else place_unfinished(folder, plan, fitting)
@@ -79,8 +88,10 @@ def take(folder: Path | None, scale: str | None) -> int:
         for their, job in zip(theirs, plan):
             if job.record in fitting:
                 built.async_run(built.persistence.finished(their))
-    for fault in faults.values() if folder is None else ():
+    for fault in faults if folder is None else ():
         print(f"left alone: {fault}", file=sys.stderr)
+    if folder is not None and faults:
+        print(f"left out {len(faults)} records that do not fit; the first: {faults[0]}", file=sys.stderr)
     here = len(fitting) - len(coming)
     elsewhere = [f"{Path(path).parent}/{name}" for path in coming for name in left_behind(Path(path).parent)]
     if elsewhere:
@@ -91,11 +102,37 @@ def take(folder: Path | None, scale: str | None) -> int:
     return 0
 
 
-def arrivals(folder: Path, plan: Sequence[Job]) -> dict[str, Record]:
-    """Return the records below ``folder`` by the path where each belongs.
+def chosen(
+    folder: Path | None, plan: Sequence[Job], whole: bool = True
+) -> tuple[dict[str, Record], dict[str, Record], list[str]]:
+    """Return the records of ``folder`` to take, by their places, all that then fit, and a line for each that does not.
+
+    Args:
+        folder: holds records at any depth; None: there are only those in place.
+        whole: all of them have to fit; else those are taken that fit where none that fits is in place.
 
     Raises:
-        ValueError: none there, one that is not sound, or one that no job of the plan makes; one line.
+        ValueError: none there, or one that does not fit although all have to; one line.
+    """
+    left: list[str] = []
+    coming = {} if folder is None else arrivals(folder, plan, None if whole else left)
+    fitting, faults = survey(plan, coming, here_first=not whole)
+    if folder is None:
+        return {}, fitting, list(faults.values())
+    wrong = [fault for path, fault in faults.items() if path in coming]
+    refuse(wrong if whole else [])
+    taken = {path: found for path, found in coming.items() if fitting.get(path) is found}
+    return taken, fitting, [fault.replace(f"{folder}/", "") for fault in left + wrong]
+
+
+def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -> dict[str, Record]:
+    """Return the records below ``folder`` by the path where each belongs.
+
+    Args:
+        left: gains a line for each record that is not sound or that no job of the plan makes; None: it raises.
+
+    Raises:
+        ValueError: none there, or one that ``left`` would name; one line.
     """
     records, faults = record.read_all(folder)
     places = {_who(vars(job)): job.record for job in plan if job.record}
@@ -108,8 +145,11 @@ def arrivals(folder: Path, plan: Sequence[Job]) -> dict[str, Record]:
             faults.append(f"{_name(found)}: labels: the same run as {_name(coming[path])}")
         else:
             coming[path] = found
-    refuse(faults)
-    if not coming and not any(folder.glob("results/*/work/*")):
+    if left is None:
+        refuse(faults)
+    else:
+        left += faults
+    if not coming and not left and not any(folder.glob("results/*/work/*")):
         raise ValueError(f"{folder}: holds no record.json")
     return coming
 
@@ -120,30 +160,41 @@ def refuse(faults: Sequence[str]) -> None:
         raise ValueError(faults[0] + (f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""))
 
 
-def survey(plan: Sequence[Job], coming: Mapping[str, Record]) -> tuple[dict[str, Record], dict[str, str]]:
-    """Return the records that fit, coming ones before those in place, and one line for each that does not.
+def survey(
+    plan: Sequence[Job], coming: Mapping[str, Record], here_first: bool = False
+) -> tuple[dict[str, Record], dict[str, str]]:
+    """Return the records that fit, coming ones instead of those in place, and one line for each that does not.
 
-    A record fits only if the runs behind its inputs fit too: what was made from a stale network is stale.
+    With ``here_first`` a record in place counts where it fits, and the coming one otherwise. A record fits only if the
+    runs behind its inputs fit too: what was made from a stale network is stale.
     """
     fitting: dict[str, Record] = {}
     faults: dict[str, str] = {}
     sums: dict[str, str] = {}
     for job in plan:
-        if job.record is None or (job.record not in coming and not Path(job.record).exists()):
+        if job.record is None:
             continue
-        try:
-            found = coming.get(job.record) or record.read(job.record)
-        except record.RecordError as error:
-            faults[job.record] = str(error)
-            continue
-        if fault := misfit(job, found, sums):
-            faults[job.record] = fault
-            continue
-        fitting[job.record] = found
-        sums |= {
-            path: found["outputs"][Path(path).name]["sha256"] for path in job.outputs if path != job.record
-        }
+        come = [coming[job.record]] if job.record in coming else []
+        for found in _here(job.record) + come if here_first else come or _here(job.record):
+            if fault := str(found) if isinstance(found, record.RecordError) else misfit(job, found, sums):
+                faults[job.record] = fault
+                continue
+            faults.pop(job.record, None)
+            fitting[job.record] = found
+            outputs = (path for path in job.outputs if path != job.record)
+            sums |= {path: found["outputs"][Path(path).name]["sha256"] for path in outputs}
+            break
     return fitting, faults
+
+
+def _here(path: str) -> list[Any]:
+    """The record in place, or what is wrong with it; empty where there is none."""
+    if not Path(path).exists():
+        return []
+    try:
+        return [record.read(path)]
+    except record.RecordError as error:
+        return [error]
 
 
 def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:

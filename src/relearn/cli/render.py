@@ -1,4 +1,4 @@
-"""relearn render: tables, figures, verdicts and the page, from the records under one results folder and nothing else.
+"""relearn render: tables, figures, verdicts and the page, from the records of one results folder or published set alone.
 
 Any part of a study will do: what has no record shows as "not run"; the last line says what is incomplete. Everything
 is checked first and rendered into a folder of its own; the files of the last rendering stay until all new ones are there.
@@ -27,6 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root", type=Path, help="its runs/ is read, the rest written; default: results/<scale>"
     )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FOLDER",
+        help="read the runs of this folder instead: it has runs.parquet, as results/published/<scale>, or runs/",
+    )
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
     parser.add_argument(
         "--scale", help="records of other scales are left out; default: the scale in params.yaml"
@@ -49,52 +56,94 @@ def main(args: argparse.Namespace) -> int:
         ValueError: an unknown scale or artefact, no record of the scale, published numbers or parameters that cannot be read.
         FileNotFoundError: no folder of published numbers or of records.
     """
-    from relearn.report import artefacts, coverage, figures, runs, table, table_formats
-    from relearn.report.quantities import Evidence
+    from relearn.report import coverage
+    from relearn.report.layout import Layout
     from relearn.runs.atomic_files import staged
+
+    values, found, problems = inputs(args)
+    args.root.mkdir(parents=True, exist_ok=True)
+    for problem in problems:
+        print(f"render: left out: {problem}")
+    with staged(args.root) as new:
+        coverages, _ = write(args, new, values, found, problems, Layout(embedded=args.self_contained))
+    if not args.artefact:
+        print(f"report: {args.root / 'report.html'}")
+    measured, cells = coverage.total(coverages)
+    print(f"coverage: {measured} of {cells} published cells measured")
+    incomplete = [one.artefact for one in coverages if one.measured < one.defined and not one.addition]
+    print(f"incomplete: {', '.join(incomplete)}" if incomplete else "complete: every cell is measured")
+    return 1 if args.strict and incomplete else 0
+
+
+def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[str]]:
+    """The parameters, the sound runs of their scale, and a line for each that is not; completes ``args``.
+
+    Raises:
+        ValueError: an unknown scale, parameters that cannot be read, or no record of the scale.
+        FileNotFoundError: no folder of records.
+    """
+    from relearn.report import runs
+    from relearn.runs.run_store import is_store
     from relearn.studies import parameters
 
     values = parameters.load(args.params, args.scale)
     args.scale = values["scale"]
     args.root = args.root or ROOT / args.scale
+    source = args.source or args.root
+    named = f"--from {source}" if args.source else f"--root {source}"
+    if not is_store(source) and not (source / "runs").is_dir():
+        raise FileNotFoundError(
+            f"{named}: no folder {source / 'runs'}, allowed: a folder with runs/ or runs.parquet"
+        )
+    found, problems = runs.load(source, args.scale)
+    if not found:
+        first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
+        raise ValueError(f"{named}: no sound record of scale {args.scale}{first}")
+    return values, found, problems
+
+
+def write(
+    args: argparse.Namespace,
+    new: Path,
+    values: dict[str, Any],
+    found: Sequence[Any],
+    problems: Sequence[str],
+    layout: Any,
+) -> tuple[list[Any], list[Any]]:
+    """Render everything, or the artefacts that ``args`` names, into the folder ``new``.
+
+    Returns:
+        what of each artefact is measured; the claims with their verdicts, none where artefacts are named.
+
+    Raises:
+        ValueError: an unknown artefact, or published numbers that cannot be read.
+    """
+    from relearn.report import artefacts, coverage, figures, table, table_formats
+    from relearn.report.quantities import Evidence
+
     studies = all_studies()
     renderers = {study.name: study.figures for study in studies}
     loaded = artefacts.load({study.name: study.reported for study in studies})
     for name in args.artefact or ():
         if name not in loaded:
             raise ValueError(f"--artefact: {_unknown(name, list(loaded))}")
-    if not (args.root / "runs").is_dir():
-        raise FileNotFoundError(
-            f"--root {args.root}: no folder {args.root / 'runs'}, allowed: a folder with runs/"
-        )
-    found, problems = runs.load(args.root, args.scale)
-    if not found:
-        first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
-        raise ValueError(f"--root {args.root}: no sound record of scale {args.scale}{first}")
-    for problem in problems:
-        print(f"render: left out: {problem}")
     evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
     defined = {name: artefacts.expanded(one, evidence[one.study].runs) for name, one in loaded.items()}
-
     tables, coverages = {}, []
-    with staged(args.root) as new:
-        for name in args.artefact or defined:
-            artefact = defined[name]
-            known = evidence[artefact.study]
-            if artefact.kind == "table":
-                tables[name] = table.build(artefact, known)
-                table_formats.write(artefact, tables[name], new / "tables")
-            else:
-                figures.render(artefact, known, renderers[artefact.study], new / "figures")
-            coverages.append(coverage.cover(artefact, known))
-            print(coverages[-1].line())
-        if not args.artefact:
-            _whole(args, new, values, studies, found, problems, defined, evidence, tables, coverages)
-    measured, cells = coverage.total(coverages)
-    print(f"coverage: {measured} of {cells} published cells measured")
-    incomplete = [one.artefact for one in coverages if one.measured < one.defined and not one.addition]
-    print(f"incomplete: {', '.join(incomplete)}" if incomplete else "complete: every cell is measured")
-    return 1 if args.strict and incomplete else 0
+    for name in args.artefact or defined:
+        artefact = defined[name]
+        known = evidence[artefact.study]
+        if artefact.kind == "table":
+            tables[name] = table.build(artefact, known)
+            table_formats.write(artefact, tables[name], new / "tables")
+        else:
+            figures.render(artefact, known, renderers[artefact.study], new / "figures")
+        coverages.append(coverage.cover(artefact, known))
+        print(coverages[-1].line())
+    if args.artefact:
+        return coverages, []
+    whole = (args, new, values, studies, found, problems, defined, evidence, tables, coverages, layout)
+    return coverages, _whole(*whole)
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -120,8 +169,9 @@ def _whole(
     evidence: dict[str, Any],
     tables: dict[str, Any],
     coverages: Sequence[Any],
-) -> None:
-    """Claims, coverage, deviations, the small file of metrics, and the page that shows them all."""
+    layout: Any,
+) -> list[Any]:
+    """Claims, coverage, deviations, the small file of metrics, and the page that shows them all; the judged claims."""
     from functools import partial
 
     from relearn.params.places import place
@@ -138,7 +188,6 @@ def _whole(
         table_formats,
     )
     from relearn.report.figures import claims_forest
-    from relearn.report.layout import Layout
 
     scale, folders = args.scale, {study.name: study.reported for study in studies}
     parts = {study.name: study.part("claims") for study in studies}
@@ -153,7 +202,8 @@ def _whole(
     settings = _settings(args.params, folders, new / "settings.md")
     entries = {name: errata.load({name: folder}) for name, folder in folders.items()}
     text = {
-        "claims.md": claims_formats.markdown(judged, scale, beside) + analysis.markdown(explained),
+        "claims.md": claims_formats.markdown(judged, scale, beside, layout.run)
+        + analysis.markdown(explained),
         "claims.json": claims_formats.as_json(judged, scale, beside),
         "coverage.csv": table_formats.csv_text(coverage.FIELDS, coverage.table(coverages, scale)),
         "metrics.json": summary.metrics(scale, judged, coverages, tables),
@@ -173,14 +223,14 @@ def _whole(
             errata=entries,
             explained=explained,
             settings=settings,
-            layout=Layout(embedded=args.self_contained),
+            layout=layout,
         ),
     }
     for name, content in text.items():
         (new / name).write_text(content, encoding="utf-8", newline="\n")
     counts = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in claims.tally(judged).items())
     print(f"claims: {counts}")
-    print(f"report: {args.root / 'report.html'}")
+    return judged
 
 
 def _deviations(

@@ -75,13 +75,14 @@ def work_behind(job: Job) -> tuple[str, Amount | None]:
 
 
 def published(folder: Path) -> Iterator[Row]:
-    """The rows of all records below ``folder``/runs."""
+    """The rows of all records of a published set."""
+    from relearn.runs.run_store import Store
+
     former = json.loads(FORMER.read_bytes())
     book: dict[str, Job] = {}
     records = {}
-    for file in sorted((folder / "runs").rglob("record.json")):
-        record = json.loads(file.read_bytes())
-        place = file.parent.relative_to(folder).as_posix()
+    for record in Store(folder).read_all()[0]:
+        place = Path(record["path"]).relative_to(folder).as_posix()
         made = f"results/{record['scale']}/{place}"
         book[made] = job_of(record, made, book, former)
         records[made] = record

@@ -68,6 +68,6 @@ def cases(evidence: Evidence, protocol: str) -> Cases:
     runs = [
         run
         for run in select(evidence.runs, {"step": "check_theorems", "protocol": protocol})
-        if run.file("cases.csv")
+        if run.has("cases.csv")
     ]
     return Cases([row for run in runs for row in run.rows("cases.csv")], tuple(run.folder for run in runs))

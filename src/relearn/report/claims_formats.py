@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relearn.report import verdict_words as words
 from relearn.report.claims import Claim, tally
 from relearn.report.claims_beside import Beside, Key
 from relearn.report.comparisons import Comparison, Exact
+from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
 from relearn.report.verdicts import CODES, Within
 
@@ -94,11 +95,17 @@ def remarks(claim: Claim) -> list[str]:
     return lines + [f"missing: {item}" for item in claim.missing]
 
 
-def markdown(claims: Sequence[Claim], scale: str, beside: Mapping[Key, Beside] | None = None) -> str:
+def markdown(
+    claims: Sequence[Claim],
+    scale: str,
+    beside: Mapping[Key, Beside] | None = None,
+    link: Callable[[str], str] = PIPELINE.run,
+) -> str:
     """All claims: a table a section, then what stands behind each claim that has a verdict.
 
     Args:
         beside: by study and claim, lines on its design and on what would decide it.
+        link: the link of a run's folder, empty where it has none.
     """
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
     checks = [claim for claim in claims if claim.kind == "check"]
@@ -133,11 +140,11 @@ def markdown(claims: Sequence[Claim], scale: str, beside: Mapping[Key, Beside] |
         lines.append("")
         for claim in group:
             more = (beside or {}).get((claim.section, claim.id), Beside())
-            lines += _details(claim, more.lines)
+            lines += _details(claim, more.lines, link)
     return "\n".join(lines)
 
 
-def _details(claim: Claim, more: Sequence[str]) -> list[str]:
+def _details(claim: Claim, more: Sequence[str], link: Callable[[str], str]) -> list[str]:
     lines = [
         f"### {claim.id}: {word(claim)}",
         "",
@@ -154,7 +161,7 @@ def _details(claim: Claim, more: Sequence[str]) -> list[str]:
     lines += [f"- {line}" for line in more]
     if claim.runs:
         lines += ["", f"<details><summary>{len(claim.runs)} runs</summary>", ""]
-        lines += [f"- [{run}]({run}/record.json)" for run in claim.runs]
+        lines += [f"- [{run}]({link(run)})" if link(run) else f"- `{run}`" for run in claim.runs]
         lines += ["", "</details>"]
     return [*lines, ""]
 

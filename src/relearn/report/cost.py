@@ -72,9 +72,12 @@ def last_day(runs: Sequence[Run]) -> str:
 
 def versions(runs: Sequence[Run]) -> list[str]:
     """The commits behind the runs; ``+`` marks a working tree with changes of its own."""
-    found = set()
-    for run in runs:
-        code = run.record["code"]
-        commit = code.get("commit")
-        found.add(f"{str(commit)[:10]}{'+' if code.get('dirty') else ''}" if commit else "no commit known")
-    return sorted(found)
+    return sorted({version(run) for run in runs})
+
+
+def version(run: Run) -> str:
+    """The commit behind a run, as :func:`versions` writes it."""
+    code = run.record["code"]
+    if not code.get("commit"):
+        return "no commit known"
+    return f"{str(code['commit'])[:10]}{'+' if code.get('dirty') else ''}"

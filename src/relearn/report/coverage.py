@@ -119,7 +119,7 @@ def _there(run: Run, column: Column) -> bool:
 
 def _has(run: Run, column: Column) -> bool:
     name, _, begin = column.quantity.removeprefix("file:").partition("#")
-    if run.file(name) is None:
+    if not run.has(name):
         return False
     return not begin or any(key.startswith(begin) for row in run.rows(name)[:1] for key in row)
 

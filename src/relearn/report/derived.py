@@ -58,7 +58,7 @@ def derived(name: str) -> Of:
 
 def rows_of(run: Run, file: str, **wanted: str) -> list[dict[str, Any]]:
     """The rows of one of the run's CSV files that have these values, compared as text."""
-    rows = run.rows(file) if run.file(file) else []
+    rows = run.rows(file) if run.has(file) else []
     return [row for row in rows if all(str(row[name]) == value for name, value in wanted.items())]
 
 

@@ -31,7 +31,8 @@ class Layout:
     def files(self, artefact: Artefact) -> list[str]:
         """What the page links below an artefact: its raw numbers, and its other formats."""
         if self.published:
-            return [f"tables.md#{artefact.id}", "tables.csv"] if artefact.kind == "table" else ["figures.csv"]
+            table = artefact.kind == "table"
+            return [f"tables.md#{artefact.id}", "tables.parquet"] if table else ["figures.parquet"]
         if artefact.kind == "table":
             return [f"tables/{artefact.id}{kind}" for kind in (".csv", f".{artefact.over}s.csv", ".tex")]
         return [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]

@@ -33,11 +33,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from relearn.report.artefacts import Where
 from relearn.report.derived import derived
 from relearn.report.runs import Run, select
+from relearn.runs.record_rows import columns as columns_of
+
+if TYPE_CHECKING:
+    import pandas
 
 Key = tuple[str, int, int]  # victim, seed, target
 Row = Mapping[str, Any]  # of a trials.csv
@@ -170,6 +175,23 @@ class Evidence:
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = list(runs)
         self._effective: dict[tuple[str, str], set[Key]] = {}
+        self._columns: dict[str, dict[Run, float]] = {}
+
+    @cached_property
+    def table(self) -> pandas.DataFrame:
+        """Runs × metrics: one row a run with the columns of ``runs.parquet`` (:mod:`relearn.runs.record_rows`)."""
+        import pandas
+
+        columns, _ = columns_of([dict(run.record) for run in self.runs], [run.folder for run in self.runs])
+        return pandas.DataFrame(columns)
+
+    def _column(self, metric: str) -> dict[Run, float]:
+        """The metric of every run that has a number for it."""
+        if metric not in self._columns:
+            values = self.table.get(f"metrics.{metric}", [None] * len(self.runs))
+            pairs = zip(self.runs, values)
+            self._columns[metric] = {run: float(one) for run, one in pairs if one is not None and one == one}
+        return self._columns[metric]
 
     def of(self, name: str, *filters: Where) -> list[Run]:
         """The runs that measure this quantity; diverged ones among them."""
@@ -202,10 +224,10 @@ class Evidence:
                     found.append(trial)
         return found
 
-    @staticmethod
-    def _metrics(kind: Quantity, runs: Iterable[Run]) -> list[Trial]:
+    def _metrics(self, kind: Quantity, runs: Iterable[Run]) -> list[Trial]:
         """A trial a run that has a number, whatever became of it; ``victim`` names its seed."""
-        values = [(run, kind.number(run)) for run in runs]
+        measured = kind.of_run or self._column(kind.metric or "").get
+        values = [(run, measured(run)) for run in runs]
         return [
             Trial(f"seed{run.seed}", run.seed, 0, None, float(value), run.folder)
             for run, value in values

@@ -1,4 +1,7 @@
-"""The runs that a report is made of: records of one scale, their trials read when first asked for."""
+"""The runs that a report is made of: records of one scale, from a folder of records or from a store of Parquet files.
+
+Files beside a record are read when first asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Where, matches
-from relearn.runs import record as records
+from relearn.runs import record_file
+from relearn.runs.run_store import Store, is_store
 
 
 @dataclass(eq=False)
 class Run:
-    """One record, with its folder relative to the results root (the link that the report prints)."""
+    """One record, with its folder relative to the results root (the link that the report prints).
+
+    ``store`` holds its files, or they lie beside the record.
+    """
 
     record: Mapping[str, Any]
     folder: str
+    store: Store | None = None
 
     @property
     def study(self) -> str:
@@ -66,28 +74,41 @@ class Run:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a CSV file beside the record."""
-        return records.trials(dict(self.record), name)
+        return record_file.rows(self.content(name))
 
-    def file(self, name: str) -> Path | None:
-        """A file beside the record, None if the record names no such output or it is not there."""
-        path = Path(self.record["path"]) / name
-        return path if name in self.record["outputs"] and path.is_file() else None
+    def has(self, name: str) -> bool:
+        """Whether the record names this output and it is there."""
+        if name not in self.record["outputs"]:
+            return False
+        if self.store is not None:
+            return self.store.has(dict(self.record), name)
+        return (Path(self.record["path"]) / name).is_file()
+
+    def content(self, name: str) -> bytes:
+        """The bytes of a file beside the record.
+
+        Raises:
+            RecordError: it is not there, or its bytes are not those that the record names.
+        """
+        record = dict(self.record)
+        return self.store.content(record, name) if self.store else record_file.content(record, name)
 
     def matches(self, where: Where) -> bool:
         return matches(where, self.study, self.step, self.labels)
 
 
 def load(root: str | Path, scale: str) -> tuple[list[Run], list[str]]:
-    """Every sound record under ``root/runs``, ordered by folder, and a line for each that cannot be used."""
+    """Every sound record of a store, or under ``root/runs``, ordered by folder, and a line for each that cannot be used."""
     root = Path(root)
-    found, problems = records.read_all(root / "runs")
+    store = Store(root) if is_store(root) else None
+    found, problems = store.read_all() if store else record_file.read_all(root / "runs")
     runs = []
     for one in found:
         folder = Path(one["path"]).relative_to(root).as_posix()
         if one["scale"] != scale:
             problems.append(f"{folder}: found scale {one['scale']}, allowed: {scale}")
         else:
-            runs.append(Run(one, folder))
+            runs.append(Run(one, folder, store))
     return sorted(runs, key=lambda run: run.folder), problems
 
 

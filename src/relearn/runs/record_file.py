@@ -93,9 +93,8 @@ def read_all(folder: Path | str) -> tuple[list[Record], list[str]]:
     return records, problems
 
 
-def trials(record: Record, name: str = "trials.csv") -> list[dict[str, Any]]:
-    """The rows of a record's trials.csv: whole numbers as int, others as float, empty cells as None, the rest
-    as text.
+def content(record: Record, name: str) -> bytes:
+    """The bytes of one of a record's outputs.
 
     Raises RecordError when the record has no such file, or when the file is missing, torn or edited.
     """
@@ -105,13 +104,23 @@ def trials(record: Record, name: str = "trials.csv") -> list[dict[str, Any]]:
             f"{file}: the record names no such output, it has {', '.join(record['outputs']) or 'none'}"
         )
     try:
-        content = file.read_bytes()
+        found = file.read_bytes()
     except OSError as error:
         raise RecordError(f"{file}: {error.strerror}") from None
-    if hashlib.sha256(content).hexdigest() != record["outputs"][name]["sha256"]:
+    if hashlib.sha256(found).hexdigest() != record["outputs"][name]["sha256"]:
         raise RecordError(f"{file}: torn or edited, its bytes do not match the record's sha256")
-    rows = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
-    return [{key: _cell(value) for key, value in row.items()} for row in rows]
+    return found
+
+
+def trials(record: Record, name: str = "trials.csv") -> list[dict[str, Any]]:
+    """The rows of a record's trials.csv as :func:`rows` reads them; raises as :func:`content` does."""
+    return rows(content(record, name))
+
+
+def rows(content: bytes) -> list[dict[str, Any]]:
+    """The rows of a CSV file: whole numbers as int, others as float, empty cells as None, the rest as text."""
+    found = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+    return [{key: _cell(value) for key, value in row.items()} for row in found]
 
 
 def left_behind(folder: Path | str) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import re
 import statistics
 from pathlib import Path
-from typing import Any
+
+import pandas
 
 ROOT = Path(__file__).resolve().parents[3]
 README = re.sub(r"\s+", " ", (ROOT / "README.md").read_text(encoding="utf-8"))
@@ -17,15 +16,11 @@ SMALL, DIGITS = "results/published/small", "results/published/experiments/mini_g
 
 def metric(folder: str, name: str, **labels: str) -> dict[int, float]:
     """A metric by seed, of the runs with these labels."""
-    found: dict[int, float] = {}
-    for path in (ROOT / folder / "runs").rglob("record.json"):
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if (
-            labels.items() <= {**record["labels"], "step": record["step"]}.items()
-            and name in record["metrics"]
-        ):
-            found[record["seed"]] = 100 * record["metrics"][name]
-    return found
+    runs = pandas.read_parquet(ROOT / folder / "runs.parquet")
+    for label, value in labels.items():
+        runs = runs[runs[label if label == "step" else f"labels.{label}"] == value]
+    found = runs.set_index("seed")[f"metrics.{name}"].dropna()
+    return {int(seed): 100 * float(value) for seed, value in found.items()}
 
 
 def test_medians_and_pairs_of_chapter_3() -> None:
@@ -68,10 +63,10 @@ def test_digits_from_four_seeds_of_chapter_4() -> None:
 def test_a_change_of_scale_and_not_of_the_ratio() -> None:
     def columns(figure: str, value: str) -> dict[tuple[str, str], dict[str, float]]:
         found: dict[tuple[str, str], dict[str, float]] = {}
-        with (ROOT / SMALL / "figures" / f"zhu2022.{figure}.csv").open(newline="") as file:
-            for row in csv.DictReader(file):
-                if row["panel"].endswith(value) and row["panel"].startswith(("VGG", "ResNet-110")):
-                    found.setdefault((row["panel"], row["name"]), {})[row["series"]] = float(row["value"])
+        points = pandas.read_parquet(ROOT / SMALL / "figures.parquet")
+        for row in points[points["file"] == f"zhu2022.{figure}.csv"].to_dict("records"):
+            if row["panel"].endswith(value) and row["panel"].startswith(("VGG", "ResNet-110")):
+                found.setdefault((row["panel"], row["name"]), {})[row["series"]] = float(row["value"])
         return found
 
     orders = [

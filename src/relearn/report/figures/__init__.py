@@ -7,12 +7,16 @@ equal files.
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
 from relearn.report.quantities import Evidence
+
+PHOTOGRAPH = 2**14
+"""Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
 
 
 def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str], folder: Path) -> list[Path]:
@@ -37,13 +41,19 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
-    """PNG and PDF without dates and versions inside."""
+    """PNG and PDF without dates and versions inside; the PNG has a palette, unless it shows photographs."""
     import matplotlib
+    from PIL import Image
 
     png, pdf = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf"))
+    drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": stem.name}):
-        figure.savefig(png, dpi=160, metadata={"Software": None})
+        figure.savefig(drawn, format="png", dpi=160)
         figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    image = Image.open(drawn).convert("RGB")
+    if image.getcolors(PHOTOGRAPH) is not None:
+        image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    image.save(png, optimize=True)
     return [png, pdf]
 
 

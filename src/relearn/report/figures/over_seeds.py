@@ -16,7 +16,7 @@ def by_place(
     """A column of a CSV file of the runs by another of its columns, in its order; rows without a finite number are left out."""
     found: dict[float, list[float]] = defaultdict(list)
     for run in runs:
-        for row in run.rows(name) if run.file(name) else ():
+        for row in run.rows(name) if run.has(name) else ():
             number = row.get(value)
             if where(row) and number is not None and math.isfinite(float(number)):
                 found[row[place]].append(float(number))

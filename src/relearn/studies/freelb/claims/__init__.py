@@ -213,7 +213,7 @@ def _learned_by_all(evidence: Evidence, task: str) -> bool:
 
 def gradient_equals_virtual_batch(evidence: Evidence) -> Finding:
     """FreeLB's gradient equals that of the K-fold virtual batch with the same perturbations and masks, in every case; no training."""
-    runs = [run for run in select(evidence.runs, {"step": "check_gradient"}) if run.file("gradients.csv")]
+    runs = [run for run in select(evidence.runs, {"step": "check_gradient"}) if run.has("gradients.csv")]
     rows = [row for run in runs for row in run.rows("gradients.csv")]
     if not rows:
         return Finding(missing=["no run of check_gradient"])

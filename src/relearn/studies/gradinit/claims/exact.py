@@ -91,7 +91,7 @@ def _shares(
 
 def _deviations(run: Run, column: str) -> dict[str, float]:
     """A column of layers.csv by layer, without the last linear one."""
-    rows = [row for row in run.rows("layers.csv") if row["kind"] in WEIGHTS] if run.file("layers.csv") else []
+    rows = [row for row in run.rows("layers.csv") if row["kind"] in WEIGHTS] if run.has("layers.csv") else []
     last = max((row["index"] for row in rows if row["kind"] == "linear"), default=None)
     return {str(row["name"]): _number(row[column]) for row in rows if row["index"] != last}
 
@@ -170,7 +170,7 @@ def parameter_counts(evidence: Evidence) -> Finding:
 
 def _with(evidence: Evidence, step: str, file: str) -> list[Run]:
     """The runs of a step that have this file."""
-    return [run for run in select(evidence.runs, {"step": step}) if run.file(file)]
+    return [run for run in select(evidence.runs, {"step": step}) if run.has(file)]
 
 
 def _folders(runs: Sequence[Run]) -> tuple[str, ...]:

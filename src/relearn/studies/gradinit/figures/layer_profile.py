@@ -33,7 +33,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
     runs = [
         run
         for run in select(evidence.runs, artefact.common, row.where, column.where)
-        if run.file("layers.csv")
+        if run.has("layers.csv")
     ]
     panel = column.panel
     found: dict[str, list[float]] = defaultdict(list)

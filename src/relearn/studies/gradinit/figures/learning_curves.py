@@ -26,7 +26,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
     chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.file("history.csv")]
+    runs = [run for run in chosen if run.has("history.csv")]
     found: dict[float, list[float]] = defaultdict(list)
     for run in runs:
         for line in run.rows("history.csv"):

@@ -266,7 +266,7 @@ def _sized(run: Run, size: Mapping[str, Any]) -> bool:
 
 
 def _with(file: str, runs: Iterable[Run]) -> list[Run]:
-    return [run for run in runs if run.file(file)]
+    return [run for run in runs if run.has(file)]
 
 
 def _number(value: Any) -> float:

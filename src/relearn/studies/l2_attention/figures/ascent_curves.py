@@ -36,7 +36,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         )
         for row in artefact.rows
         for run in select(evidence.runs, artefact.common, row.where)
-        if run.file("curve.csv")
+        if run.has("curve.csv")
         for one in run.rows("curve.csv")
         if one["value"] is not None and math.isfinite(float(one["value"]))
     ]

@@ -21,7 +21,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         dict(zip(FIELDS, (row.id, side, run.seed, *one, run.metrics.get(f"{side}_std"), run.folder)))
         for row in artefact.rows
         for run in select(evidence.runs, artefact.common, row.where)
-        if run.file("histogram.csv")
+        if run.has("histogram.csv")
         for side in COLOUR
         for one in _bins(run, side)
     ]

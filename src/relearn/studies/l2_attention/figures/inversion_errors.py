@@ -24,7 +24,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     for row in artefact.rows:
         by_size: dict[tuple[int, int], list[Run]] = defaultdict(list)
         for run in select(evidence.runs, artefact.common, row.where):
-            if run.file("errors.csv"):
+            if run.has("errors.csv"):
                 by_size[int(run.labels["length"]), int(run.labels["dim"])].append(run)
         for size, runs in sorted(by_size.items()):
             found += _lines(row, size, runs)

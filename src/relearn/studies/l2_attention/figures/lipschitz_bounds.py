@@ -50,7 +50,7 @@ def _values(row: Row, runs: list[Run]) -> list[float]:
     if row.id != LOWER:
         known = [float(value) for run in runs if (value := run.metrics.get(row.id)) is not None]
         return [max(known)] if known else []
-    values = [one["value"] for run in runs if run.file("ascents.csv") for one in run.rows("ascents.csv")]
+    values = [one["value"] for run in runs if run.has("ascents.csv") for one in run.rows("ascents.csv")]
     finite = [float(value) for value in values if value is not None and math.isfinite(float(value))]
     return sorted(finite, reverse=True)[:TOP]
 

@@ -33,7 +33,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         for column in artefact.columns:
             if row.applies(column.id):
                 for run in select(evidence.runs, artefact.common, row.where, column.where):
-                    if run.file("history.csv"):
+                    if run.has("history.csv"):
                         by_depth[int(run.labels["layers"])].append(run)
         for depth, runs in sorted(by_depth.items()):
             found += _line(artefact, row, depth, *recipes.best(runs))

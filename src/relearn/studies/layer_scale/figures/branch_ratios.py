@@ -34,7 +34,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 def _by_depth(artefact: Artefact, row: Row, evidence: Evidence) -> dict[int, list[Run]]:
     found: dict[int, list[Run]] = {}
     for run in select(evidence.runs, artefact.common, row.where):
-        if run.file("layers.csv"):
+        if run.has("layers.csv"):
             found.setdefault(int(run.labels["depth"]), []).append(run)
     return found
 

@@ -204,7 +204,7 @@ power = trained.power
 def _counted(evidence: Evidence) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Rows of counts.csv by network."""
     runs: list[Run] = [
-        run for run in select(evidence.runs, {"step": "count_params_flops"}) if run.file("counts.csv")
+        run for run in select(evidence.runs, {"step": "count_params_flops"}) if run.has("counts.csv")
     ]
     rows = {row["network"]: row for run in runs for row in run.rows("counts.csv")}
     return rows, tuple(run.folder for run in runs)

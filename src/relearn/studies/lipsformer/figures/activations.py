@@ -24,7 +24,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per activation and x, with the place and size of its largest slope; of several seeds the first."""
     found = []
     for run in select(evidence.runs, artefact.common)[:1]:
-        if run.file("curves.csv") is None or run.file("cases.csv") is None:
+        if not (run.has("curves.csv") and run.has("cases.csv")):
             continue
         steepest = {row["activation"]: (row["at"], row["norm"]) for row in run.rows("cases.csv")}
         for row in artefact.rows:

@@ -37,7 +37,7 @@ def linear_cost(evidence: Evidence) -> Finding:
     runs = [
         run
         for run in _of(evidence, {"step": "benchmark_attention", "protocol": "curve"})
-        if run.file("cost.csv")
+        if run.has("cost.csv")
     ]
     if not runs:
         return Finding(missing=["no runs for the curves of figure 5.5"])
@@ -105,7 +105,7 @@ def dual_norm_aligns(evidence: Evidence) -> Finding:
         runs = [
             run
             for run in _of(evidence, {"step": "initial_norms", "variant": variant})
-            if run.file("norms.csv")
+            if run.has("norms.csv")
         ]
         ratios = _ratios(runs)
         if not ratios:
@@ -126,7 +126,7 @@ def _ratios(runs: Sequence[Run]) -> dict[str, float]:
     return {
         f"{run.labels['dataset']}, seed {run.seed}, layer {row['layer']}, {of}": float(row[name])
         for run in runs
-        if run.file("norms.csv")
+        if run.has("norms.csv")
         for row in rows_of(run, "norms.csv", moment="start")
         for of, name in (("keys", "ratio"), ("values", "value_ratio"))
         if row.get(name) is not None
@@ -144,9 +144,7 @@ def lra_flops(evidence: Evidence) -> Finding:
     The other rows of the table are reported in a note.
     """
     runs = [
-        run
-        for run in _of(evidence, {"step": "count_params_flops", "family": "lra"})
-        if run.file("counts.csv")
+        run for run in _of(evidence, {"step": "count_params_flops", "family": "lra"}) if run.has("counts.csv")
     ]
     rows = [
         row for run in runs for row in rows_of(run, "counts.csv") if row["printed_flops_giga"] is not None

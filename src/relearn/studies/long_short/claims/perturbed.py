@@ -32,7 +32,7 @@ def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
     runs: dict[int, str] = {}
     notes = []
     for run in classified.trainings(evidence, where):
-        rows = run.rows("predictions.csv") if run.file("predictions.csv") else []
+        rows = run.rows("predictions.csv") if run.has("predictions.csv") else []
         rows = [row for row in rows if row.get(CLEAN) is not None and row.get(change) is not None]
         if rows:
             right = {name: [row[name] == row["label"] for row in rows] for name in (CLEAN, change)}

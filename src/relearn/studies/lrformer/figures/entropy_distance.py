@@ -27,7 +27,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
     chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.file("distance.csv") and not run.diverged]
+    runs = [run for run in chosen if run.has("distance.csv") and not run.diverged]
     shares: dict[float, list[float]] = defaultdict(list)
     spreads: dict[float, list[float]] = defaultdict(list)
     for run in runs:

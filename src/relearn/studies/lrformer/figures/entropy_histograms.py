@@ -36,7 +36,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _panel(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
     chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.file("scores.csv") and not run.diverged]
+    runs = [run for run in chosen if run.has("scores.csv") and not run.diverged]
     shares: dict[tuple[str, float, float], list[float]] = defaultdict(list)
     for run in runs:
         totals: dict[str, int] = defaultdict(int)

@@ -28,7 +28,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
     chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.file("calibration.csv") and not run.diverged]
+    runs = [run for run in chosen if run.has("calibration.csv") and not run.diverged]
     counts: dict[int, float] = defaultdict(float)
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for run in runs:

@@ -22,7 +22,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     found = []
     for row in artefact.rows:
         values: dict[tuple[str, int], list[float]] = defaultdict(list)
-        runs = [run for run in select(evidence.runs, *artefact.where, row.where) if run.file("history.csv")]
+        runs = [run for run in select(evidence.runs, *artefact.where, row.where) if run.has("history.csv")]
         for run in runs:
             if run.diverged:
                 continue

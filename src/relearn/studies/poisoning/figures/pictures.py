@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
-from relearn.runs.record import digest
 
 GALLERY = "gallery.safetensors"
 
@@ -34,19 +33,15 @@ def gallery(artefact: Artefact, row: Row, evidence: Evidence) -> Gallery | None:
     """The images of a row's attack, None where nothing was crafted or crafting diverged.
 
     Raises:
-        ValueError: naming the file, if its bytes are not those that the record names.
+        RecordError: naming the file, if its bytes are not those that the record names.
     """
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
     runs = [run for run in select(evidence.runs, *artefact.where, row.where) if not run.diverged]
     for run in sorted(runs, key=lambda run: run.seed):
-        path = run.file(GALLERY)
-        if path:
-            if digest(path) != run.record["outputs"][GALLERY]["sha256"]:
-                raise ValueError(
-                    f"{run.folder}/{GALLERY}: torn or edited, its bytes do not match the record's sha256"
-                )
-            found = {name: np.moveaxis(images, -3, -1) for name, images in load_file(path).items()}
+        if run.has(GALLERY):
+            images = load(run.content(GALLERY))
+            found = {name: np.moveaxis(image, -3, -1) for name, image in images.items()}
             numbers = [int(one["target"]) for one in run.trials[: len(found["target"])]]
             return Gallery(run, numbers, *(found[name] for name in ("target", "base", "poison")))
     return None

@@ -1,0 +1,80 @@
+"""relearn publish: what the project stands by, as few files: runs as Parquet, report, tables, figures and claims.
+
+The set goes to results/published/<scale>. It is refused where the runs stem from several commits or from a working tree
+with changes. Everything in it is rendered from its own Parquet files, so it can be rendered from them again. A README.md
+that lies there stays, but for the part that this command writes. Weights and data stay where they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from relearn.cli import render
+
+NEEDS_TORCH = False
+PUBLISHED = Path("results/published")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FOLDER",
+        help="default: results/<scale>; a published set will do",
+    )
+    parser.add_argument("--to", type=Path, help="default: results/published/<scale>")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+    parser.add_argument(
+        "--allow-mixed",
+        action="store_true",
+        help="runs of several commits, or with changes; README.md then says so",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the set, all of it or nothing.
+
+    Raises:
+        ValueError: no sound record of the scale, one that is not sound, or runs of more than one clean commit.
+        FileNotFoundError: no folder of records.
+    """
+    from relearn.report import published_set, runs
+    from relearn.report.layout import Layout
+    from relearn.runs import run_store
+    from relearn.runs.atomic_files import staged
+
+    asked = argparse.Namespace(**vars(args), root=None, artefact=None)
+    values, found, problems = render.inputs(asked)
+    if problems:
+        raise ValueError(f"{problems[0]} (of {len(problems)} records that cannot be published)")
+    if not args.allow_mixed and not published_set.one_clean_commit(found):
+        raise ValueError(
+            f"--scale {asked.scale}: {published_set.mixture(found)}; allowed: one clean commit, or --allow-mixed"
+        )
+    target = args.to or PUBLISHED / asked.scale
+    target.mkdir(parents=True, exist_ok=True)
+    held = {run.record["path"]: run for run in found}
+
+    def content(record: run_store.Record, name: str) -> bytes | None:
+        run = held[record["path"]]
+        return run.content(name) if run.has(name) else None
+
+    with staged(target) as new:
+        run_store.write(new, [dict(run.record) for run in found], [run.folder for run in found], content)
+        stored, _ = runs.load(new, asked.scale)
+        _, judged = render.write(asked, new, values, stored, (), Layout(published=True))
+        published_set.gather(new)
+        page = target / "README.md"
+        before = page.read_text(encoding="utf-8") if page.is_file() else ""
+        text = published_set.readme(before, asked.scale, stored, judged)
+        (new / page.name).write_text(text, encoding="utf-8", newline="\n")
+        made = {path.relative_to(new) for path in new.rglob("*")}
+    for path in (*target.glob("figures/*.png"), *target.glob("*.parquet")):
+        if path.relative_to(target) not in made:
+            path.unlink()  # of a figure that is no more, or a table without a row
+    size = sum((target / path).stat().st_size for path in made if (target / path).is_file())
+    print(f"published {len(stored)} runs in {target}, {size / 2**20:.1f} MiB")
+    return 0

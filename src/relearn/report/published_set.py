@@ -1,0 +1,107 @@
+"""A published set: the report's many files as few, and what its README says of the runs.
+
+======================  ========================================================================================
+file                    content
+======================  ========================================================================================
+``tables.md``           all tables, each below its id
+``tables.parquet``      their cells as raw numbers, also by victim, seed or network; ``file`` names the CSV file
+``figures.parquet``     the plotted points; ``file`` names the CSV file
+``figures/<id>.png``    the figures
+======================  ========================================================================================
+
+The CSV files are those that `relearn render` writes; :mod:`relearn.runs.tidy_csv` says how they come back.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from relearn.report import cost
+from relearn.report.claims import Claim, tally
+from relearn.report.runs import Run
+from relearn.runs import parquet_file, tidy_csv
+
+BEGIN, END = "<!-- written by relearn publish: begin -->", "<!-- written by relearn publish: end -->"
+
+
+def gather(folder: Path) -> None:
+    """Put what was rendered into ``folder/tables`` and ``folder/figures`` together; only the pictures stay as they are."""
+    tables, figures = folder / "tables", folder / "figures"
+    pages = [
+        f'<a id="{page.stem}"></a>\n\n#{page.read_text("utf-8")}' for page in sorted(tables.glob("*.md"))
+    ]
+    (folder / "tables.md").write_text("\n".join(["# Tables\n", *pages]), encoding="utf-8", newline="\n")
+    for made in (tables, figures):
+        files = {(made.name, path.name): path.read_bytes() for path in sorted(made.glob("*.csv"))}
+        parquet_file.write(folder / f"{made.name}.parquet", tidy_csv.columns(files))
+    shutil.rmtree(tables)
+    for path in [*figures.glob("*.csv"), *figures.glob("*.pdf"), folder / "metrics.json"]:
+        path.unlink(missing_ok=True)
+
+
+def one_clean_commit(runs: Iterable[Run]) -> bool:
+    code = [run.record["code"] for run in runs]
+    return len({one["commit"] for one in code}) == 1 and all(one["dirty"] is False for one in code)
+
+
+def mixture(runs: Sequence[Run]) -> str:
+    """Which commits made the runs, in one line that counts them; ``+`` marks changes that no commit holds."""
+    counts = Counter(cost.version(run) for run in runs).most_common()
+    changed = sum(run.record["code"]["dirty"] is not False for run in runs)
+    listed = ", ".join(f"{count} of {name}" for name, count in counts)
+    several = f"{len(counts)} commit{'s' * (len(counts) > 1)} among {len(runs)} records"
+    return f"{several}, {changed} of a working tree with changes (+): {listed}"
+
+
+def readme(before: str, scale: str, runs: Sequence[Run], claims: Sequence[Claim]) -> str:
+    """The README of the set: what a person wrote in it stays, what stands between the marks is written anew."""
+    body = "\n".join([BEGIN, *_facts(scale, runs), *_verdicts(claims), END])
+    if BEGIN in before and END in before:
+        return before.partition(BEGIN)[0] + body + before.partition(END)[2]
+    return f"{before.rstrip() or f'# Scale {scale}'}\n\n{body}\n"
+
+
+def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
+    days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
+    seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
+    code = (
+        f"The clean commit {cost.version(runs[0])}"
+        if one_clean_commit(runs)
+        else f"A mixture: {mixture(runs)}"
+    )
+    return [
+        f"{len(runs)} runs, the last of {days[-1]}, the first of {days[0]}; {seconds:,.0f} CPU seconds in their records. {code}.",
+        "",
+        "[The report](report.html), [claims](claims.md), [tables](tables.md), [coverage](coverage.csv),",
+        "[deviations](deviations.md), [settings](settings.md). The runs themselves, one line a run:",
+        "",
+        "```python",
+        "import pandas",
+        "",
+        f'runs = pandas.read_parquet("results/published/{scale}/runs.parquet")',
+        "```",
+        "",
+        "`trials.parquet` has a line for each trial, `rows.parquet` the curves and other CSV files of the runs, `tables.parquet`",
+        "and `figures.parquet` the numbers behind tables and figures; `folder` names the run, `file` the CSV file.",
+        "",
+    ]
+
+
+def _verdicts(claims: Sequence[Claim]) -> list[str]:
+    """The claims by verdict; checks of theorems are no finding about a paper and stand by themselves."""
+    ids = Counter(claim.id for claim in claims)
+    groups: dict[str, list[str]] = {name.replace("_", " "): [] for name in tally(claims)}
+    checks = []
+    for claim in claims:
+        name = f"`{claim.id}`" + (f" ({claim.section})" if ids[claim.id] > 1 else "")
+        if claim.kind == "check":
+            checks.append(f"{name} {claim.verdict.replace('_', ' ')}")
+        else:
+            verdict = claim.verdict + " (provisional)" * claim.provisional
+            groups[verdict.replace("_", " ")].append(name)
+    lines = [f"| {verdict} | {len(names)} | {', '.join(names)} |" for verdict, names in groups.items()]
+    said = [f"Checks, which are not counted: {', '.join(checks)}.", ""] if checks else []
+    return ["| verdict | claims | which |", "|---|---|---|", *lines, "", *said]

@@ -1,0 +1,163 @@
+"""Many runs in four Parquet files: their records, their trials, and what else they wrote besides weights and data.
+
+======================  ============================================================================
+file                    a row
+======================  ============================================================================
+``runs.parquet``        a run: identity, labels, settings, metrics, cost, machine, code, checksums
+``trials.parquet``      a line of a ``trials.csv``; ``folder`` names its run
+``rows.parquet``        a line of any other CSV file, which ``file`` names: curves, layers, cases
+``files.parquet``       a file that is no such table: ``folder``, ``file`` and ``content`` (bytes)
+======================  ============================================================================
+
+``pandas.read_parquet`` opens each of them. A record and a file come back byte for byte, and are checked with the sha256
+that the record holds: a store can be read wherever a folder of records can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from relearn.runs import parquet_file, record_rows, tidy_csv
+from relearn.runs.record_file import LEFT_BEHIND, NAME, Record, RecordError, checksum
+
+RUNS, TRIALS, ROWS, FILES = "runs.parquet", "trials.parquet", "rows.parquet", "files.parquet"
+ANSWERS = "answers.csv"  # the answer to every sample: an input of other steps, which no table or figure shows
+
+
+def is_store(folder: Path | str) -> bool:
+    return (Path(folder) / RUNS).is_file()
+
+
+def kept(name: str) -> bool:
+    """Whether a store holds an artefact of this name: numbers and galleries, but neither weights, data nor answers."""
+    return (name.endswith((".csv", ".json")) and name != ANSWERS) or name == "gallery.safetensors"
+
+
+class Store:
+    """The runs that :func:`write` put into a folder."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    def read_all(self) -> tuple[list[Record], list[str]]:
+        """All sound records in the order of their folders, and one line for each that is not sound.
+
+        As from a folder of records, each has gained ``path``: the store's path and the run's folder.
+        """
+        found, problems = [], []
+        for folder, record in self._rows():
+            path = (self.folder / folder).as_posix()
+            if checksum(record) == record["sha256"]:
+                found.append({**record, "path": path})
+            else:
+                problems.append(f"{path}/{NAME}: edited, its content does not match its sha256")
+        return found, problems
+
+    def _rows(self) -> list[tuple[str, Record]]:
+        table = parquet_file.read(self.folder / RUNS)
+        return record_rows.records(table.to_pylist(), parquet_file.json_columns(table))
+
+    def has(self, record: Record, name: str) -> bool:
+        """Whether the store holds this artefact of a record that it holds."""
+        return (self._folder(record), name) in self._files
+
+    def content(self, record: Record, name: str) -> bytes:
+        """The bytes of an artefact.
+
+        Raises:
+            RecordError: the store does not hold it, or its bytes do not match the record's sha256.
+        """
+        found = self._files.get((self._folder(record), name))
+        if found is None:
+            raise RecordError(f"{record['path']}/{name}: not in the store")
+        if hashlib.sha256(found).hexdigest() != record["outputs"][name]["sha256"]:
+            raise RecordError(f"{record['path']}/{name}: edited, its bytes do not match the record's sha256")
+        return found
+
+    def _folder(self, record: Record) -> str:
+        return Path(record["path"]).relative_to(self.folder).as_posix()
+
+    @cached_property
+    def _files(self) -> dict[tuple[str, str], bytes]:
+        found: dict[tuple[str, str], bytes] = {}
+        for name in (TRIALS, ROWS):
+            if (self.folder / name).is_file():
+                found |= tidy_csv.rebuilt(parquet_file.read(self.folder / name).to_pydict())
+        if (self.folder / FILES).is_file():
+            rows = parquet_file.read(self.folder / FILES).to_pylist()
+            found |= {(row["folder"], row["file"]): row["content"] for row in rows}
+        return found
+
+    def unpack(self, target: Path) -> None:
+        """Write every record and every file below ``target`` as the runs wrote them.
+
+        A run whose weights or data are not in the store says so in ``left_behind.json``.
+
+        Raises:
+            RecordError: one of them is not what its sha256 says.
+        """
+        records, problems = self.read_all()
+        if problems:
+            raise RecordError(problems[0])
+        for record in records:
+            folder = target / self._folder(record)
+            folder.mkdir(parents=True, exist_ok=True)
+            body = {key: value for key, value in record.items() if key != "path"}
+            (folder / NAME).write_text(json.dumps(body, indent=1) + "\n", encoding="ascii")
+            lacking = {
+                name: one["sha256"] for name, one in record["outputs"].items() if not self.has(record, name)
+            }
+            for name in record["outputs"].keys() - lacking.keys():
+                (folder / name).write_bytes(self.content(record, name))
+            if lacking:
+                (folder / LEFT_BEHIND).write_text(json.dumps(lacking), encoding="ascii")
+
+
+def write(
+    target: Path,
+    records: Sequence[Record],
+    folders: Sequence[str],
+    content: Callable[[Record, str], bytes | None],
+) -> None:
+    """Write the three files; a file without a row is left out.
+
+    Args:
+        target: an existing folder.
+        records: sound ones.
+        folders: the folder of each, relative to the results folder.
+        content: the bytes of a record's artefact, None where there is none; asked for those that are :func:`kept`.
+
+    Raises:
+        RecordError: naming the run, for an artefact that is torn, or a record that would not come back as it is.
+    """
+    files: dict[tuple[str, str], bytes] = {}
+    for record, folder in zip(records, folders):
+        for name in filter(kept, record["outputs"]):
+            found = content(record, name)
+            if found is None:
+                continue
+            if hashlib.sha256(found).hexdigest() != record["outputs"][name]["sha256"]:
+                raise RecordError(
+                    f"{folder}/{name}: torn or edited, its bytes do not match the record's sha256"
+                )
+            files[folder, name] = found
+    parquet_file.write(target / RUNS, *record_rows.columns(records, folders))
+    for record, (folder, back) in zip(records, Store(target)._rows()):
+        if json.dumps(back) != json.dumps({key: value for key, value in record.items() if key != "path"}):
+            raise RecordError(f"{folder}/{NAME}: cannot be kept in a table without a change")
+    ordered = {
+        key: files[key] for key in sorted(files, key=lambda key: key[::-1])
+    }  # by name: similar ones side by side
+    left: dict[tuple[str, str], bytes] = {}
+    for name, mine in ((TRIALS, {"trials.csv"}), (ROWS, {file for _, file in files} - {"trials.csv"})):
+        tables = {key: one for key, one in ordered.items() if key[1] in mine and key[1].endswith(".csv")}
+        columns = tidy_csv.columns(tables)
+        parquet_file.write(target / name, columns)
+        same = tidy_csv.rebuilt(columns)
+        left |= {key: one for key, one in ordered.items() if key[1] in mine and same.get(key) != one}
+    folders, names = [folder for folder, _ in left], [file for _, file in left]
+    parquet_file.write(target / FILES, {"folder": folders, "file": names, "content": list(left.values())})

@@ -1,0 +1,100 @@
+"""The CSV files of many runs as one table with typed columns, and back byte for byte. Standard library only."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+OWN = ("folder", "file", "layout")
+"""Columns that the table adds: the run's folder, the file's name, and the file's columns with the kind of their cells, as JSON."""
+
+Key = tuple[str, str]  # folder and name of a file
+Columns = dict[str, list[Any]]
+
+
+def columns(files: Mapping[Key, bytes]) -> Columns:
+    """One row for each line of each file; an empty cell is None, and so is a column that a file does not have.
+
+    A column holds int where all of its cells are whole numbers, float where all are numbers, and text otherwise. A file
+    that is no CSV file in UTF-8 is left out.
+    """
+    read = {key: found for key, content in files.items() if (found := _read(content))}
+    kinds: dict[str, set[str]] = {}
+    for header, body in read.values():
+        for name, kind in _layout(header, body):
+            kinds.setdefault(name, set()).add(kind)
+    names = [name for name in kinds if name not in OWN]
+    types = {name: _type(kinds[name]) for name in names}
+    table: Columns = {name: [] for name in ("folder", "file", *names, "layout")}
+    for (folder, file), (header, body) in read.items():
+        own = {"folder": folder, "file": file, "layout": json.dumps(_layout(header, body))}
+        for line in body:
+            cells = {name: types[name](text) for name, text in zip(header, line) if text and name in types}
+            for name, column in table.items():
+                column.append(own.get(name, cells.get(name)))
+    return table
+
+
+def rebuilt(table: Mapping[str, Sequence[Any]]) -> dict[Key, bytes]:
+    """The files of a table of :func:`columns`.
+
+    A file comes back as it was, unless it has no line, or one of its columns mixes ``1`` with ``1.0`` or is named as one of OWN.
+    """
+    found, start = {}, 0
+    for key, lines in itertools.groupby(zip(table["folder"], table["file"])):
+        end = start + sum(1 for _ in lines)
+        layout = [one for one in json.loads(table["layout"][start]) if one[0] not in OWN]
+        cells = [[_cell(value, kind) for value in table[name][start:end]] for name, kind in layout]
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(name for name, _ in layout)
+        writer.writerows(zip(*cells))
+        found[key] = text.getvalue().encode("utf-8")
+        start = end
+    return found
+
+
+def _cell(value: Any, kind: str) -> Any:
+    if value is None:
+        return ""
+    return int(value) if kind == "int" and isinstance(value, float) else value
+
+
+def _read(content: bytes) -> tuple[list[str], list[list[str]]] | None:
+    try:
+        header, *body = csv.reader(io.StringIO(content.decode("utf-8"), newline=""))
+    except (ValueError, csv.Error):  # also of an empty file, which has no header
+        return None
+    return (header, body) if all(len(line) == len(header) for line in body) else None
+
+
+def _layout(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    return [(name, _kind(line[at] for line in body)) for at, name in enumerate(header)]
+
+
+def _kind(cells: Iterable[str]) -> str:
+    """``int``, ``float``, ``number`` (a mixture of both), ``text``, or ``empty``."""
+    kinds = {_kind_of(cell) for cell in cells if cell}
+    if len(kinds) > 1:
+        return "text" if "text" in kinds else "number"
+    return kinds.pop() if kinds else "empty"
+
+
+def _kind_of(cell: str) -> str:
+    for kind in (int, float):
+        try:
+            if str(kind(cell)) == cell:
+                return kind.__name__
+        except ValueError:
+            pass
+    return "text"
+
+
+def _type(kinds: set[str]) -> type:
+    if "text" in kinds:
+        return str
+    return int if kinds <= {"int", "empty"} else float

@@ -1,0 +1,171 @@
+"""`relearn publish` and `relearn render --from`: a published set renders as the folder of runs that it was made of."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relearn import cli
+from relearn.report import artefacts
+from relearn.runs import provenance, record
+from relearn.runs.run_store import Store
+
+from .test_render import train
+
+REPOSITORY = Path(__file__).parents[2]
+SHOWN = ("zhu2022.table2.1", "zhu2022.fig2.5")
+PARAMS = ("--params", str(REPOSITORY / "params.yaml"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_artefacts():
+    """One table and one figure instead of all, which take seconds."""
+    load = artefacts.load
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(artefacts, "load", lambda folders: {name: load(folders)[name] for name in SHOWN})
+        yield
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of one clean commit, rendered."""
+    root = tmp_path_factory.mktemp("results")
+    measure(root, "convex_polytope", "a" * 40)
+    measure(root, "feature_collision", "a" * 40)
+    assert run("render", "--root", str(root)) == 0
+    return root
+
+
+@pytest.fixture(scope="module")
+def published(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("published")
+    (target / "README.md").write_text("# Digits\n\nOn a quiet machine.\n")
+    assert run("publish", "--from", str(results), "--to", str(target)) == 0
+    return target
+
+
+def measure(root: Path, attack: str, commit: str | None, dirty: bool | None = False) -> None:
+    code = {"version": "", "commit": commit, "dirty": dirty, "packages": {}}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(provenance, "code", lambda version: code)
+        train(root, attack, [1, 1, 0])
+
+
+def run(*words: str) -> int:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return cli.main([*words, *PARAMS])
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def test_a_published_set_renders_byte_for_byte_as_its_folder_of_runs(
+    results: Path, published: Path, tmp_path: Path
+) -> None:
+    assert run("render", "--from", str(published), "--root", str(tmp_path / "again")) == 0
+    again, before = contents(tmp_path / "again"), contents(results)
+    made_by_runs = {name for name in before if name.startswith(("runs/", "spool/", "work/"))}
+    assert again == {name: content for name, content in before.items() if name not in made_by_runs}
+    assert {"tables/zhu2022.table2.1.csv", "figures/zhu2022.fig2.5.png", "claims.json", "report.html"} <= set(
+        again
+    )
+    assert "runs" not in {path.name for path in published.iterdir()}
+
+
+def test_a_published_set_gives_itself_again(published: Path, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Digits\n\nOn a quiet machine.\n")
+    assert run("publish", "--from", str(published), "--to", str(tmp_path)) == 0
+    assert contents(tmp_path) == contents(published)
+    before = contents(published)
+    (published / "figures/zhu2022.fig9.9.png").write_bytes(b"of a figure that is no more")
+    assert run("publish", "--from", str(published), "--to", str(published)) == 0
+    assert contents(published) == before
+
+
+def test_the_set_is_few_files_and_its_page_refers_to_them(published: Path) -> None:
+    names = set(contents(published))
+    assert names == {
+        *(
+            "README.md",
+            "report.html",
+            "claims.md",
+            "claims.json",
+            "coverage.csv",
+            "deviations.md",
+            "settings.md",
+        ),
+        *("tables.md", "tables.parquet", "figures.parquet", "runs.parquet", "trials.parquet"),
+        *("figures/zhu2022.fig2.5.png", "figures/claims_forest.png"),
+    }
+    page = (published / "report.html").read_text()
+    assert 'src="figures/zhu2022.fig2.5.png"' in page and "record.json" not in page
+    assert "](runs/" not in (published / "claims.md").read_text()
+    assert '<a id="zhu2022.table2.1"></a>\n\n## zhu2022.table2.1: ' in (published / "tables.md").read_text()
+
+
+def test_the_readme_keeps_what_a_person_wrote_and_counts_the_rest(published: Path) -> None:
+    text = (published / "README.md").read_text()
+    assert text.startswith("# Digits\n\nOn a quiet machine.\n\n<!-- written by relearn publish")
+    assert "\n2 runs, " in text and "The clean commit aaaaaaaaaa." in text
+    assert "| underpowered | " in text and "`cp_beats_fc`" in text
+    assert "/runs.parquet" in text
+
+
+def test_runs_are_read_by_adopt_and_by_hand_as_they_were_made(results: Path, published: Path) -> None:
+    (found, problems), (made, _) = Store(published).read_all(), record.read_all(results / "runs")
+    assert not problems
+    assert [one["sha256"] for one in found] == [one["sha256"] for one in made]
+
+
+@pytest.mark.parametrize(
+    ("commit", "dirty", "says"),
+    [
+        ("b" * 40, False, "2 commits among 2 records, 0 of a working tree with changes (+): 1 of "),
+        ("a" * 40, True, "2 commits among 2 records, 1 of a working tree with changes (+): 1 of "),
+        (None, None, "2 commits among 2 records, 1 of a working tree with changes (+): 1 of "),
+    ],
+)
+def test_a_mixture_is_refused_unless_allowed_and_then_named(
+    commit: str | None, dirty: bool | None, says: str, tmp_path: Path, capsys: Any
+) -> None:
+    measure(tmp_path, "convex_polytope", "a" * 40)
+    measure(tmp_path, "feature_collision", commit, dirty)
+    words = ("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set"))
+    assert run(*words) == 2
+    error = capsys.readouterr().err
+    assert f"--scale mini: {says}" in error and error.count("\n") == 1 and "--allow-mixed" in error
+    assert not (tmp_path / "set").exists()
+    if commit == "b" * 40:
+        assert run(*words, "--allow-mixed") == 0
+        assert f"A mixture: {says}" in (tmp_path / "set/README.md").read_text()
+
+
+def test_one_changed_tree_is_refused(tmp_path: Path, capsys: Any) -> None:
+    measure(tmp_path, "convex_polytope", "a" * 40, dirty=True)
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 2
+    assert (
+        "1 commit among 1 records, 1 of a working tree with changes (+): 1 of aaaaaaaaaa+; "
+        in capsys.readouterr().err
+    )
+
+
+def test_a_record_that_is_not_sound_is_refused(tmp_path: Path, capsys: Any) -> None:
+    measure(tmp_path, "convex_polytope", "a" * 40)
+    measure(tmp_path, "feature_collision", "a" * 40)
+    file = next(tmp_path.rglob("feature_collision/**/record.json"))
+    file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 2
+    assert "edited, its content does not match its sha256" in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
+
+
+def test_one_file_on_request(published: Path, tmp_path: Path) -> None:
+    assert run("render", "--from", str(published), "--root", str(tmp_path), "--self-contained") == 0
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('src="data:image/png;base64,') == 1 and 'src="figures/' not in page

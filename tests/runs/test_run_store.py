@@ -1,0 +1,196 @@
+"""Records and files go into Parquet and come back without a changed byte; what was edited is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relearn.runs import parquet_file, record, record_rows, run_store, tidy_csv
+from relearn.runs.record_file import checksum
+from relearn.runs.run_store import Store
+
+TRIALS = (("target", "k", "loss", "kind"), [(3, None, 0.1, "a"), (4, 7, 1e-05, "b, c")])
+
+
+def make(root: Path, name: str, metrics: dict[str, float], **more: Any) -> Path:
+    out = root / "runs" / "poisoning" / "train" / name / "seed0"
+    run = record.Run(
+        out,
+        study="poisoning",
+        paper="zhu2022",
+        step="train",
+        labels={"victim": name},
+        scale="mini",
+        seed=0,
+        settings={"epochs": 3, "lr": 0.1, "betas": [0.9, 0.999]},
+    )
+    with run:
+        run.output("history.csv").write_text("step,loss\n0,2.5\n1,nan\n")
+        run.output("weights.safetensors").write_bytes(b"weights")
+        run.finish(metrics, trials=TRIALS, **more)
+    return out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    make(root, "ResNet18", {"acc_frac": 0.5, "steps_count": 10}, notes=["a note"])
+    make(
+        root, "VGG", {"loss_nats": float("nan")}, outcome="diverged", outcome_step=4, threat_model={"eps": 8}
+    )
+    return root
+
+
+def stored(folder: Path, target: Path) -> Store:
+    records, problems = record.read_all(folder / "runs")
+    assert not problems
+    folders = [Path(one["path"]).relative_to(folder).as_posix() for one in records]
+    run_store.write(target, records, folders, lambda one, name: (Path(one["path"]) / name).read_bytes())
+    return Store(target)
+
+
+def test_everything_but_weights_comes_back_byte_for_byte(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    stored(folder, tmp_path / "store").unpack(tmp_path)
+    there = {path.relative_to(folder): path for path in folder.glob("runs/**/*") if path.is_file()}
+    back = {path.relative_to(tmp_path): path for path in tmp_path.glob("runs/**/*") if path.is_file()}
+    assert set(there) - set(back) == {path for path in there if path.suffix == ".safetensors"}
+    assert len(back) == 2 * 3
+    for name, path in back.items():
+        assert path.read_bytes() == there[name].read_bytes()
+
+
+def test_one_line_of_pandas_reads_all_runs(folder: Path, tmp_path: Path) -> None:
+    stored(folder, tmp_path)
+    runs = pandas.read_parquet(tmp_path / "runs.parquet").set_index("labels.victim")
+    assert runs["metrics.acc_frac"].dropna().to_dict() == {"ResNet18": 0.5}
+    assert runs["outcome"].to_dict() == {"ResNet18": "ok", "VGG": "diverged"}
+    assert json.loads(runs["settings"].iloc[0]) == {"epochs": 3, "lr": 0.1, "betas": [0.9, 0.999]}
+    trials = pandas.read_parquet(tmp_path / "trials.parquet")
+    assert list(trials["target"]) == [3, 4, 3, 4] and trials["loss"].dtype == float
+    rows = pandas.read_parquet(tmp_path / "rows.parquet")
+    assert set(rows["file"]) == {"history.csv"} and set(rows["folder"]) == set(runs["folder"])
+
+
+def test_a_store_reads_as_a_folder_of_records(folder: Path, tmp_path: Path) -> None:
+    store = stored(folder, tmp_path)
+    records, problems = store.read_all()
+    assert not problems
+    for one, other in zip(records, record.read_all(folder / "runs")[0], strict=True):
+        assert one["path"] == other["path"].replace(str(folder), str(tmp_path))
+        assert one | {"path": ""} == other | {"path": ""} and list(one) == list(other)
+        assert store.has(one, "trials.csv") and not store.has(one, "weights.safetensors")
+        with pytest.raises(record.RecordError, match=r"weights\.safetensors: not in the store$"):
+            store.content(one, "weights.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("file", "column"), [("runs", "metrics.acc_frac"), ("trials", "loss"), ("rows", "loss")]
+)
+def test_an_edited_number_is_found(file: str, column: str, folder: Path, tmp_path: Path) -> None:
+    store = stored(folder, tmp_path)
+    path = tmp_path / f"{file}.parquet"
+    table = parquet_file.read(path)
+    columns = table.to_pydict()
+    columns[column][0] = 0.75
+    parquet_file.write(path, columns, parquet_file.json_columns(table))
+    records, problems = store.read_all()
+    if file == "runs":
+        (problem,) = problems
+        assert problem.endswith("ResNet18/seed0/record.json: edited, its content does not match its sha256")
+        return
+    name = "trials.csv" if file == "trials" else "history.csv"
+    with pytest.raises(
+        record.RecordError, match=f"{name}: edited, its bytes do not match the record's sha256"
+    ):
+        store.content(records[0], name)
+
+
+def test_a_torn_artefact_is_not_stored(folder: Path, tmp_path: Path) -> None:
+    records, _ = record.read_all(folder / "runs")
+    with pytest.raises(record.RecordError, match=r"^runs/a/history\.csv: torn or edited"):
+        run_store.write(tmp_path, records[:1], ["runs/a"], lambda one, name: b"step,loss\n")
+
+
+def test_a_file_that_is_no_store_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs.parquet").write_bytes(b"PAR1 torn")
+    with pytest.raises(record.RecordError, match=r"runs\.parquet: cannot be read: [^\n]*$"):
+        Store(tmp_path).read_all()
+
+
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+NAMES = st.text(st.characters(categories=["Ll", "Nd"]) | st.sampled_from("._ "), min_size=1, max_size=6)
+VALUES = st.dictionaries(NAMES, PLAIN | st.text(max_size=5) | st.lists(st.integers(), max_size=2), max_size=4)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.fixed_dictionaries({"labels": VALUES, "metrics": VALUES, "seed": PLAIN, "notes": VALUES}),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_table_gives_any_records_back(records: list[dict[str, Any]]) -> None:
+    columns, encoded = record_rows.columns(records, [str(at) for at in range(len(records))])
+    rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    back = [one for _, one in record_rows.records(rows, encoded)]
+    assert [json.dumps(one) for one in back] == [json.dumps(one) for one in records]
+    assert [checksum(one) for one in back] == [checksum(one) for one in records]
+
+
+CELLS = st.one_of(
+    st.integers(-(2**60), 2**60).map(str),
+    st.floats().map(repr),
+    st.sampled_from(["", "1", "1.0", "01", "1e3", "nan", "a,b", 'say "x"', "two\nlines"]),
+)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=4), min_size=1, max_size=3))
+def test_a_csv_file_comes_back_unless_it_mixes_whole_numbers_and_fractions(
+    files: list[list[tuple[str, str]]],
+) -> None:
+    import csv
+    import io
+
+    made = {}
+    for at, body in enumerate(files):
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows([("a", "b"), *body])
+        made[f"runs/{at}", "x.csv"] = text.getvalue().encode()
+    table = tidy_csv.columns(made)
+    for key, content in tidy_csv.rebuilt(table).items():
+        kinds = json.loads(table["layout"][table["folder"].index(key[0])])
+        assert content == made[key] or "number" in {kind for _, kind in kinds}
+
+
+def test_what_is_no_table_is_kept_as_it_is(tmp_path: Path) -> None:
+    names = {
+        "empty.csv": b"",
+        "header.csv": b"a,b\n",
+        "bytes.csv": b"\xff",
+        "ragged.csv": b"a,b\n1\n",
+        "mixed.csv": b"a\n1\n1.0\n",
+    }
+    out = tmp_path / "runs/a"
+    run = record.Run(out, study="s", paper="p", step="t", labels={}, scale="mini", seed=0, settings={})
+    with run:
+        for name, content in names.items():
+            run.output(name).write_bytes(content)
+        run.finish({})
+    (tmp_path / "store").mkdir()
+    store = stored(tmp_path, tmp_path / "store")
+    (one,), _ = store.read_all()
+    assert {name: store.content(one, name) for name in names} == names

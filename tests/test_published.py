@@ -1,0 +1,79 @@
+"""What is committed: few and small files, and published sets that render as they are."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pandas
+import pytest
+
+from relearn import cli
+from relearn.runs.run_store import Store
+
+ROOT = Path(__file__).parents[1]
+PUBLISHED = ROOT / "results/published"
+SETS = sorted(path.parent for path in PUBLISHED.rglob("runs.parquet"))
+
+
+def test_the_tracked_tree_is_small() -> None:
+    """A clone must be light enough to travel to a GPU node."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout of git")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    files = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    assert len(files) <= 1600
+    assert sum(file.stat().st_size for file in files) <= 16 * 2**20
+
+
+def test_every_set_is_one_of_few_files() -> None:
+    names = {path.relative_to(PUBLISHED).as_posix() for path in SETS}
+    assert {"mini", "small", "experiments/mini_gradinit", "experiments/mini_vision"} <= names
+    assert list(PUBLISHED.rglob("record.json")) == []
+    assert all((path / "README.md").is_file() for path in SETS)
+
+
+@pytest.mark.parametrize("folder", SETS, ids=lambda path: path.relative_to(PUBLISHED).as_posix())
+def test_every_published_record_and_file_is_sound(folder: Path) -> None:
+    store = Store(folder)
+    records, problems = store.read_all()
+    assert records and not problems
+    held = [(one, name) for one in records for name in one["outputs"] if store.has(one, name)]
+    assert all(store.content(one, name) for one, name in held)
+    runs = pandas.read_parquet(folder / "runs.parquet")
+    assert len(runs) == len(records) == runs["folder"].nunique()
+
+
+def test_what_the_report_of_mini_refers_to_is_there() -> None:
+    page = (PUBLISHED / "mini/report.html").read_text(encoding="utf-8")
+    pictures = [part.partition('"')[0] for part in page.split('src="')[1:]]
+    assert len(pictures) > 30
+    assert all((PUBLISHED / "mini" / path).is_file() for path in pictures)
+    assert {path.stem for path in (PUBLISHED / "mini/figures").iterdir()} == {
+        Path(path).stem for path in pictures
+    }
+
+
+@pytest.mark.parametrize("scale", ["mini", "small"])
+def test_points_of_every_figure_are_there(scale: str) -> None:
+    points = pandas.read_parquet(PUBLISHED / scale / "figures.parquet")
+    figures = {Path(name).stem for name in points["file"]}
+    assert {path.stem for path in (PUBLISHED / scale / "figures").iterdir()} <= figures and len(figures) > 40
+
+
+@pytest.mark.slow
+def test_mini_gives_itself_again(tmp_path: Path) -> None:
+    """Where this fails after an edit of the report: `relearn publish --scale mini --from results/published/mini`."""
+    (tmp_path / "README.md").write_bytes((PUBLISHED / "mini/README.md").read_bytes())
+    words = ["--scale", "mini", "--from", str(PUBLISHED / "mini"), "--to", str(tmp_path)]
+    assert cli.main(["publish", "--params", str(ROOT / "params.yaml"), "--allow-mixed", *words]) == 0
+    made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    there = {
+        p.relative_to(PUBLISHED / "mini"): p.read_bytes()
+        for p in (PUBLISHED / "mini").rglob("*")
+        if p.is_file()
+    }
+    assert made.keys() == there.keys()
+    assert {name for name in made if made[name] != there[name]} == set()
