@@ -168,4 +168,4 @@ def test_a_record_that_is_not_sound_is_refused(tmp_path: Path, capsys: Any) -> N
 def test_one_file_on_request(published: Path, tmp_path: Path) -> None:
     assert run("render", "--from", str(published), "--root", str(tmp_path), "--self-contained") == 0
     page = (tmp_path / "report.html").read_text()
-    assert page.count('src="data:image/png;base64,') == 1 and 'src="figures/' not in page
+    assert page.count('src="data:image/png;base64,') == 2 and 'src="figures/' not in page

@@ -112,6 +112,14 @@ def test_an_edited_number_is_found(file: str, column: str, folder: Path, tmp_pat
         store.content(records[0], name)
 
 
+def test_a_store_cannot_write_outside_of_the_folder(folder: Path, tmp_path: Path) -> None:
+    records, _ = record.read_all(folder / "runs")
+    run_store.write(tmp_path, records[:1], ["runs/../../outside"], lambda one, name: None)
+    with pytest.raises(record.RecordError, match="a path that leaves the folder"):
+        Store(tmp_path).unpack(tmp_path / "there")
+    assert not (tmp_path / "there").exists() and not (tmp_path.parent / "outside").exists()
+
+
 def test_a_torn_artefact_is_not_stored(folder: Path, tmp_path: Path) -> None:
     records, _ = record.read_all(folder / "runs")
     with pytest.raises(record.RecordError, match=r"^runs/a/history\.csv: torn or edited"):
@@ -151,7 +159,7 @@ def test_a_table_gives_any_records_back(records: list[dict[str, Any]]) -> None:
 
 
 CELLS = st.one_of(
-    st.integers(-(2**60), 2**60).map(str),
+    st.integers(-(2**70), 2**70).map(str),
     st.floats().map(repr),
     st.sampled_from(["", "1", "1.0", "01", "1e3", "nan", "a,b", 'say "x"', "two\nlines"]),
 )

@@ -105,6 +105,8 @@ class Store:
             raise RecordError(problems[0])
         for record in records:
             folder = target / self._folder(record)
+            if ".." in folder.parts or any(Path(name).name != name for name in record["outputs"]):
+                raise RecordError(f"{record['path']}: found a path that leaves the folder of the run")
             folder.mkdir(parents=True, exist_ok=True)
             body = {key: value for key, value in record.items() if key != "path"}
             (folder / NAME).write_text(json.dumps(body, indent=1) + "\n", encoding="ascii")
@@ -123,7 +125,7 @@ def write(
     folders: Sequence[str],
     content: Callable[[Record, str], bytes | None],
 ) -> None:
-    """Write the three files; a file without a row is left out.
+    """Write the four files; one without a row is left out.
 
     Args:
         target: an existing folder.
@@ -149,9 +151,7 @@ def write(
     for record, (folder, back) in zip(records, Store(target)._rows()):
         if json.dumps(back) != json.dumps({key: value for key, value in record.items() if key != "path"}):
             raise RecordError(f"{folder}/{NAME}: cannot be kept in a table without a change")
-    ordered = {
-        key: files[key] for key in sorted(files, key=lambda key: key[::-1])
-    }  # by name: similar ones side by side
+    ordered = dict(sorted(files.items(), key=lambda item: item[0][::-1]))  # files of one name side by side
     left: dict[tuple[str, str], bytes] = {}
     for name, mine in ((TRIALS, {"trials.csv"}), (ROWS, {file for _, file in files} - {"trials.csv"})):
         tables = {key: one for key, one in ordered.items() if key[1] in mine and key[1].endswith(".csv")}

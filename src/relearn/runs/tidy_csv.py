@@ -87,10 +87,11 @@ def _kind(cells: Iterable[str]) -> str:
 def _kind_of(cell: str) -> str:
     for kind in (int, float):
         try:
-            if str(kind(cell)) == cell:
-                return kind.__name__
+            number = kind(cell)
         except ValueError:
-            pass
+            continue
+        if str(number) == cell and not (kind is int and abs(number) >= 2**63):  # what Parquet's integers hold
+            return kind.__name__
     return "text"
 
 
