@@ -60,8 +60,13 @@ def test_everything_but_weights_comes_back_byte_for_byte(folder: Path, tmp_path:
     stored(folder, tmp_path / "store").unpack(tmp_path)
     there = {path.relative_to(folder): path for path in folder.glob("runs/**/*") if path.is_file()}
     back = {path.relative_to(tmp_path): path for path in tmp_path.glob("runs/**/*") if path.is_file()}
+    away = {path: back.pop(path) for path in list(back) if path.name == "left_behind.json"}
+    for path, file in away.items():
+        assert json.loads(file.read_text()) == {
+            "weights.safetensors": record.digest(folder / path.parent / "weights.safetensors")
+        }
     assert set(there) - set(back) == {path for path in there if path.suffix == ".safetensors"}
-    assert len(back) == 2 * 3
+    assert len(back) == 2 * 3 and len(away) == 2
     for name, path in back.items():
         assert path.read_bytes() == there[name].read_bytes()
 
