@@ -28,8 +28,12 @@ from relearn.runs.run_store import Store
 BEGIN, END = "<!-- written by relearn publish: begin -->", "<!-- written by relearn publish: end -->"
 
 
-def gather(folder: Path) -> None:
-    """Put what was rendered into ``folder/tables`` and ``folder/figures`` together; only the pictures stay as they are."""
+def gather(folder: Path, empty: Iterable[str] = ()) -> None:
+    """Put what was rendered into ``folder/tables`` and ``folder/figures`` together; only the pictures stay as they are.
+
+    Args:
+        empty: figures without a measured cell, which the page does not show.
+    """
     tables, figures = folder / "tables", folder / "figures"
     pages = [
         f'<a id="{page.stem}"></a>\n\n#{page.read_text("utf-8")}' for page in sorted(tables.glob("*.md"))
@@ -39,7 +43,8 @@ def gather(folder: Path) -> None:
         files = {(made.name, name): content for name, content in csv_files(folder, made.name).items()}
         parquet_file.write(folder / f"{made.name}.parquet", tidy_csv.columns(files))
     shutil.rmtree(tables)
-    for path in [*figures.glob("*.csv"), *figures.glob("*.pdf"), folder / "metrics.json"]:
+    pictures = [figures / f"{name}.png" for name in empty]
+    for path in [*figures.glob("*.csv"), *figures.glob("*.pdf"), *pictures, folder / "metrics.json"]:
         path.unlink(missing_ok=True)
 
 
