@@ -65,8 +65,8 @@ def main(args: argparse.Namespace) -> int:
     with staged(target) as new:
         run_store.write(new, [dict(run.record) for run in found], [run.folder for run in found], content)
         stored, _ = runs.load(new, asked.scale)
-        _, judged = render.write(asked, new, values, stored, (), Layout(published=True))
-        published_set.gather(new)
+        covered, judged = render.write(asked, new, values, stored, (), Layout(published=True))
+        published_set.gather(new, empty=[one.artefact for one in covered if not one.measured])
         page = target / "README.md"
         before = page.read_text(encoding="utf-8") if page.is_file() else ""
         text = published_set.readme(before, asked.scale, stored, judged)

@@ -9,8 +9,10 @@ MLflow is loaded: a follower waits for the first spool before it imports the lib
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -64,7 +66,25 @@ def main(args: argparse.Namespace) -> int:
             time.sleep(0.2)
     else:
         check(args.root)
-    where = args.root or roots()
+    with contextlib.ExitStack() as stack:
+        return bring(args, [opened(root, stack) for root in args.root or roots()], stop)
+
+
+def opened(root: Path, stack: contextlib.ExitStack) -> Path:
+    """The folder, or one with the runs and the rendering that a published set holds."""
+    from relearn.runs.run_store import is_store
+
+    if not is_store(root):
+        return root
+    from relearn.report import published_set
+
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-"))) / root.name
+    published_set.unpack(root, folder)
+    return folder
+
+
+def bring(args: argparse.Namespace, where: Sequence[Path], stop: Callable[[], bool]) -> int:
+    """Import these folders."""
     if not anything(where):
         print("relearn track: nothing to import yet")
         return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report import runs
+from relearn.runs.run_store import is_store
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def changed(sides: Sequence[tuple[Path, str]]) -> list[Setting]:
 
 
 def _by_name(folder: Path, scale: str) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-    if not (folder / "runs").is_dir():
+    if not (folder / "runs").is_dir() and not is_store(folder):
         return {}
     found, _ = runs.load(folder, scale)
     return {(run.study, run.step, tuple(run.labels.items()), run.seed): run.settings for run in found}

@@ -15,6 +15,7 @@ each side has no spread: such a change is listed as ``no spread``, since nothing
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relearn.report.published_set import csv_files
 from relearn.report.statistics import Interval, student_mean
 
 KINDS = ("verdict", "beyond noise", "no spread", "appeared", "vanished", "within noise", "identical")
@@ -72,7 +74,7 @@ class Side:
 
 
 def read(folder: Path, name: str = "") -> Side:
-    """A rendering: ``claims.json`` and ``tables/*.csv`` of a results folder or a published one.
+    """A rendering: ``claims.json`` and the tables' CSV files of a results folder or a published set.
 
     Raises:
         FileNotFoundError: nothing is rendered there.
@@ -91,14 +93,13 @@ def read(folder: Path, name: str = "") -> Side:
         raise ValueError(f"{file}: {error}, which `relearn render` does not write") from None
     cells: dict[tuple[str, str, str], Line] = {}
     members: dict[tuple[str, str, str], dict[str, float]] = {}
-    for path in sorted((folder / "tables").glob("*.csv")):
-        with path.open(encoding="utf-8", newline="") as lines:
-            for line in csv.DictReader(lines):
-                key = (line["artefact"], line["row"], line["column"])
-                if "member" in line:
-                    members.setdefault(key, {})[line["member"]] = float(line["mean"])
-                else:
-                    cells[key] = line
+    for content in csv_files(folder, "tables").values():
+        for line in csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")):
+            key = (line["artefact"], line["row"], line["column"])
+            if "member" in line:
+                members.setdefault(key, {})[line["member"]] = float(line["mean"])
+            else:
+                cells[key] = line
     return Side(name or str(folder), scale, claims, cells, members)
 
 

@@ -23,23 +23,52 @@ from relearn.report import cost
 from relearn.report.claims import Claim, tally
 from relearn.report.runs import Run
 from relearn.runs import parquet_file, tidy_csv
+from relearn.runs.run_store import Store
 
 BEGIN, END = "<!-- written by relearn publish: begin -->", "<!-- written by relearn publish: end -->"
 
 
-def gather(folder: Path) -> None:
-    """Put what was rendered into ``folder/tables`` and ``folder/figures`` together; only the pictures stay as they are."""
+def gather(folder: Path, empty: Iterable[str] = ()) -> None:
+    """Put what was rendered into ``folder/tables`` and ``folder/figures`` together; only the pictures stay as they are.
+
+    Args:
+        empty: figures without a measured cell, which the page does not show.
+    """
     tables, figures = folder / "tables", folder / "figures"
     pages = [
         f'<a id="{page.stem}"></a>\n\n#{page.read_text("utf-8")}' for page in sorted(tables.glob("*.md"))
     ]
     (folder / "tables.md").write_text("\n".join(["# Tables\n", *pages]), encoding="utf-8", newline="\n")
     for made in (tables, figures):
-        files = {(made.name, path.name): path.read_bytes() for path in sorted(made.glob("*.csv"))}
+        files = {(made.name, name): content for name, content in csv_files(folder, made.name).items()}
         parquet_file.write(folder / f"{made.name}.parquet", tidy_csv.columns(files))
     shutil.rmtree(tables)
-    for path in [*figures.glob("*.csv"), *figures.glob("*.pdf"), folder / "metrics.json"]:
+    pictures = [figures / f"{name}.png" for name in empty]
+    for path in [*figures.glob("*.csv"), *figures.glob("*.pdf"), *pictures, folder / "metrics.json"]:
         path.unlink(missing_ok=True)
+
+
+def unpack(folder: Path, target: Path) -> None:
+    """Write the runs and the rendering of a published set as a pipeline leaves them in ``results/<scale>``."""
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*.parquet"))
+    Store(folder).unpack(target)
+    for kind in ("tables", "figures"):
+        (target / kind).mkdir(exist_ok=True)
+        for name, content in csv_files(folder, kind).items():
+            (target / kind / name).write_bytes(content)
+
+
+def csv_files(folder: Path, kind: str) -> dict[str, bytes]:
+    """The CSV files of a rendering by name, whether they lie in a folder of their own or in a published set's Parquet file.
+
+    Args:
+        kind: ``tables`` or ``figures``.
+    """
+    together = folder / f"{kind}.parquet"
+    if together.is_file():
+        files = tidy_csv.rebuilt(parquet_file.read(together).to_pydict())
+        return {name: content for (_, name), content in files.items()}
+    return {path.name: path.read_bytes() for path in sorted((folder / kind).glob("*.csv"))}
 
 
 def one_clean_commit(runs: Iterable[Run]) -> bool:

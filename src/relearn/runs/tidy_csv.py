@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 OWN = ("folder", "file", "layout")
@@ -25,7 +25,7 @@ def columns(files: Mapping[Key, bytes]) -> Columns:
     read = {key: found for key, content in files.items() if (found := _read(content))}
     kinds: dict[str, set[str]] = {}
     for header, body in read.values():
-        for name, kind in _layout(header, body):
+        for name, kind, *_ in _layout(header, body):
             kinds.setdefault(name, set()).add(kind)
     names = [name for name in kinds if name not in OWN]
     types = {name: _type(kinds[name]) for name in names}
@@ -42,26 +42,28 @@ def columns(files: Mapping[Key, bytes]) -> Columns:
 def rebuilt(table: Mapping[str, Sequence[Any]]) -> dict[Key, bytes]:
     """The files of a table of :func:`columns`.
 
-    A file comes back as it was, unless it has no line, or one of its columns mixes ``1`` with ``1.0`` or is named as one of OWN.
+    A file comes back as it was, unless it has no line, quotes where it need not, or has a column that is named as one of OWN.
     """
     found, start = {}, 0
     for key, lines in itertools.groupby(zip(table["folder"], table["file"])):
         end = start + sum(1 for _ in lines)
         layout = [one for one in json.loads(table["layout"][start]) if one[0] not in OWN]
-        cells = [[_cell(value, kind) for value in table[name][start:end]] for name, kind in layout]
+        cells = [_texts(table[name][start:end], *kind) for name, *kind in layout]
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(name for name, _ in layout)
+        writer.writerow(name for name, *_ in layout)
         writer.writerows(zip(*cells))
         found[key] = text.getvalue().encode("utf-8")
         start = end
     return found
 
 
-def _cell(value: Any, kind: str) -> Any:
-    if value is None:
-        return ""
-    return int(value) if kind == "int" and isinstance(value, float) else value
+def _texts(values: Sequence[Any], kind: str, whole: Sequence[int] = ()) -> list[Any]:
+    """Cells as they were written: whole numbers without a point, and so those of ``whole`` in a column of both."""
+    if kind == "int":
+        return ["" if value is None else int(value) for value in values]
+    at = set(whole)
+    return ["" if value is None else int(value) if row in at else value for row, value in enumerate(values)]
 
 
 def _read(content: bytes) -> tuple[list[str], list[list[str]]] | None:
@@ -72,16 +74,17 @@ def _read(content: bytes) -> tuple[list[str], list[list[str]]] | None:
     return (header, body) if all(len(line) == len(header) for line in body) else None
 
 
-def _layout(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    return [(name, _kind(line[at] for line in body)) for at, name in enumerate(header)]
+def _layout(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[tuple[Any, ...]]:
+    """Each column's name and kind: ``int``, ``float``, ``text``, ``empty``, or ``number`` with the lines that hold whole ones."""
+    return [(name, *_kind([line[at] for line in body])) for at, name in enumerate(header)]
 
 
-def _kind(cells: Iterable[str]) -> str:
-    """``int``, ``float``, ``number`` (a mixture of both), ``text``, or ``empty``."""
-    kinds = {_kind_of(cell) for cell in cells if cell}
-    if len(kinds) > 1:
-        return "text" if "text" in kinds else "number"
-    return kinds.pop() if kinds else "empty"
+def _kind(cells: Sequence[str]) -> tuple[Any, ...]:
+    kinds = [_kind_of(cell) if cell else "" for cell in cells]
+    found = set(kinds) - {""}
+    if found == {"int", "float"}:
+        return "number", [row for row, kind in enumerate(kinds) if kind == "int"]
+    return ("text" if "text" in found else found.pop() if found else "empty",)
 
 
 def _kind_of(cell: str) -> str:
@@ -90,7 +93,7 @@ def _kind_of(cell: str) -> str:
             number = kind(cell)
         except ValueError:
             continue
-        if str(number) == cell and not (kind is int and abs(number) >= 2**63):  # what Parquet's integers hold
+        if str(number) == cell and not (kind is int and abs(number) > 2**53):  # which a float could not hold
             return kind.__name__
     return "text"
 
