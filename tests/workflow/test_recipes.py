@@ -1,4 +1,4 @@
-"""README's "Add a method" and "Add a study", followed to the letter on a scratch copy with real jobs."""
+"""The lists of docs/extending.md, "Add a method" and "Add a study", followed to the letter on a scratch copy with real jobs."""
 
 from __future__ import annotations
 
@@ -200,12 +200,12 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def listed(heading: str) -> list[str]:
-    """The files behind the numbers of a section of README."""
-    section = (CHECKOUT / "README.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    """The files behind the numbers of a section of docs/extending.md."""
+    section = (CHECKOUT / "docs/extending.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return re.findall(r"^\d+\. `([^`]+)`", section, re.MULTILINE)
 
 
-def test_a_defence_is_added_by_the_files_that_readme_lists(house: House) -> None:
+def test_a_defence_is_added_by_the_files_that_the_page_lists(house: House) -> None:
     before = house.records()
     house.write("src/relearn/methods/median_outliers.py", DEFENCE)
     entry = '    "median_outliers": "relearn.methods.median_outliers:MedianOutliers",\n'
@@ -244,7 +244,7 @@ def test_a_defence_is_added_by_the_files_that_readme_lists(house: House) -> None
     house.undo()
 
 
-def test_a_study_is_added_by_the_files_that_readme_lists(house: House) -> None:
+def test_a_study_is_added_by_the_files_that_the_page_lists(house: House) -> None:
     before = house.records()
     inside = f"src/relearn/studies/{STUDY}"
     for name, text in FILES.items():

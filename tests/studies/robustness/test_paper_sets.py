@@ -1,4 +1,4 @@
-"""Scale paper on folders in the layout that README names: every set of tables 5.8 to 5.11 is measured."""
+"""Scale paper on folders in the layout that docs/data.md names: every set of tables 5.8 to 5.11 is measured."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def official(mirror: Path, sets: dict[str, str]) -> None:
         folder(mirror / sets["nine"] / variant / "val", GROUPS, size=(16, 16))
 
 
-def test_every_set_of_scale_paper_is_read_under_readmes_names(
+def test_every_set_of_scale_paper_is_read_under_the_names_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = parameters.load(ROOT / "params.yaml", "paper")
     family = plan.plan(values, "paper")["evaluate_robustness"]
     settings = dict(family.settings_of(network="CvT-LS-13"))
-    said = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = (ROOT / "docs/data.md").read_text(encoding="utf-8")
     for place in settings["sets"].values():
-        assert f"{place.split('/')[0]}/" in said, "README's section Data names the folder"
+        assert f"{place.split('/')[0]}/" in said, "docs/data.md names the folder"
     monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
     official(tmp_path, settings["sets"])
     vision.FILE.save(network(), tmp_path / "net.safetensors")
