@@ -36,11 +36,11 @@ def test_a_set_is_at_hand_in_the_mirror_or_the_cache(
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "cifar-10-binary.tar.gz").touch()
     assert of(small, "poisoning")["cifar10"].status == data_sets.AT_HAND
-    (tmp_path / "mirror" / "multi30k").mkdir(parents=True)
+    (tmp_path / "mirror" / "warandpeace").mkdir(parents=True)
     monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path / "mirror"))
-    assert of(small, "gradinit")["multi30k"].status == data_sets.MISSING  # an empty folder
-    (tmp_path / "mirror" / "multi30k" / "train.de").touch()
-    assert of(small, "gradinit")["multi30k"].status == data_sets.AT_HAND
+    assert of(small, "long_short")["warandpeace"].status == data_sets.MISSING  # an empty folder
+    (tmp_path / "mirror" / "warandpeace" / "warandpeace.txt").touch()
+    assert of(small, "long_short")["warandpeace"].status == data_sets.AT_HAND
 
 
 def test_with_a_network_the_step_downloads_it(small: dict[str, Job], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,12 +104,11 @@ def calibrate(params: dict[str, Any]) -> int:
     """Measure this machine, and count the networks of the plan that nobody has counted yet."""
     from relearn.forecast import calibrate as measure
     from relearn.forecast import counting, counts, machine, planned
-    from relearn.studies.study import load
     from relearn.studies.work import Net, work_of
 
     found = measure.calibrate()
     print(f"{machine.keep(found)}: written; {text_of(found)}")
-    works = (work_of(load(job.study).part("work").WORK, job) for job in planned.jobs_of(params).values())
+    works = (work_of(job) for job in planned.jobs_of(params).values())
     nets = [one.net for work in works if work for one in work.passes if isinstance(one.net, Net)]
     new = counting.count_missing(nets, lambda line: print(f"not counted: {line}", file=sys.stderr))
     if new:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from relearn.forecast.amount import Amount, amount_of
 from relearn.runs.atomic_files import canonical, write
-from relearn.studies.study import load
 from relearn.studies.work import Job, Net, work_of
 
 SHIPPED = Path(__file__).with_name("evidence.json")
@@ -70,7 +69,7 @@ def settings_key(settings: Mapping[str, Any]) -> str:
 
 def work_behind(job: Job) -> tuple[str, Amount | None]:
     """The kind and the amount of a job's work."""
-    work = work_of(load(job.study).part("work").WORK, job)
+    work = work_of(job)
     return ("", None) if work is None else (work.kind, amount_of(work))
 
 
@@ -83,7 +82,7 @@ def published(folder: Path) -> Iterator[Row]:
 def networks(folder: Path) -> Iterator[Net]:
     """The networks behind all records of a published set."""
     for _, job in _recorded(folder):
-        work = work_of(load(job.study).part("work").WORK, job)
+        work = work_of(job)
         yield from (one.net for one in (work.passes if work else ()) if isinstance(one.net, Net))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from relearn.forecast import counts
-from relearn.studies.study import load
 from relearn.studies.work import Job, work_of
 
 PROCESS_MB = 430.0
@@ -35,7 +34,7 @@ def footprint(job: Job, measured: Mapping[tuple[str, str, str], float]) -> Footp
         measured: the most that runs of a scale, study and step have taken, MB; the model counts where there is none.
     """
     largest, weights = 0.0, 0.0
-    work = work_of(load(job.study).part("work").WORK, job)
+    work = work_of(job)
     for one in work.passes if work else ():
         net = counts.of(one.net)
         if net is None or not net.weights:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,16 +22,13 @@ class State(NamedTuple):
     why: str = ""
 
 
-version_of = cache(code_version)  # many jobs share their modules
-
-
 def run_of(job: Job) -> str:
     """The run id that the job's record will bear."""
     return run_id(job.study, job.step, job.labels, job.scale, job.seed, job.settings)
 
 
 def states(
-    jobs: Iterable[Job], records: Mapping[str, Mapping[str, Any]], version: Callable[..., str] = version_of
+    jobs: Iterable[Job], records: Mapping[str, Mapping[str, Any]], version: Callable[..., str] = code_version
 ) -> dict[str, State]:
     """The state of each job by folder.
 

@@ -11,6 +11,7 @@ from relearn.forecast import evidence, machine, planned
 from relearn.forecast.amount import Amount
 from relearn.forecast.correction import Correction, Forecast, total
 from relearn.forecast.footprint import Footprint, footprint
+from relearn.forecast.known_versions import KnownVersions
 from relearn.forecast.schedule import Schedule, schedule
 from relearn.forecast.state import DONE, STALE, TO_DO, State, records_of, run_of, states
 from relearn.studies.work import Job
@@ -109,7 +110,9 @@ def forecast(
     on = on or machine.here()
     jobs = planned.behind(planned.jobs_of(params), targets)
     records = records_of(jobs)
-    known = states(jobs, records)
+    versions = KnownVersions()
+    known = states(jobs, records, versions)
+    versions.keep()
     wanted = set(studies)
     jobs = [job for job in jobs if not wanted or job.study in wanted]
     fixed = correction(params["scale"], on, records, jobs)

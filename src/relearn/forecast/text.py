@@ -108,6 +108,13 @@ def plain(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
     return {"scale": scale, "machine": machine, **found}
 
 
+def ranged(seconds: float, part: Part) -> dict[str, float]:
+    """A duration with a range as wide as that of the part's seconds."""
+    middle, low, high = part.seconds
+    ends = {"low": low / middle, "high": high / middle} if middle else {"low": 1.0, "high": 1.0}
+    return {"forecast": round(seconds, 2), **{name: round(seconds * end, 2) for name, end in ends.items()}}
+
+
 def numbers(part: Part) -> dict[str, Any]:
     middle, low, high = part.seconds
     plan = part.schedule
@@ -115,8 +122,8 @@ def numbers(part: Part) -> dict[str, Any]:
         "jobs": {"to_do": part.count(TO_DO), "stale": part.count(STALE), "done": part.count(DONE)},
         "reasons": dict(part.reasons),
         "seconds": {"forecast": round(middle, 2), "low": round(low, 2), "high": round(high, 2)},
-        "wall_s": round(plan.wall_s, 2),
-        "chain_s": round(plan.chain_s, 2),
+        "wall_s": ranged(plan.wall_s, part),
+        "chain_s": ranged(plan.chain_s, part),
         "chain": [job.folder for job in plan.chain],
         "memory_mb": round(part.memory_mb),
         "disk_mb": round(part.disk_mb, 2),

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from relearn.data import facts
 from relearn.studies.family import Needs
+from relearn.studies.study import SHARED, load
 
 NEEDS = Needs(mem_mb=4000, minutes=60)
 
@@ -254,9 +255,18 @@ def train_vision(job: Job) -> Work:
     return Work(passes)
 
 
-def work_of(formulas: Mapping[str, Formula], job: Job) -> Work | None:
+@cache
+def formulas(study: str) -> Mapping[str, Formula]:
+    """The formulas of a study by step; none where it has no ``work.py``."""
+    if not (SHARED / study / "work.py").is_file():
+        return {}
+    found: Mapping[str, Formula] = load(study).part("work").WORK
+    return found
+
+
+def work_of(job: Job) -> Work | None:
     """The work of a job by its step's formula; None where the study states none, or the plan does not tell."""
-    formula = formulas.get(job.step)
+    formula = formulas(job.study).get(job.step)
     try:
         return None if formula is None else formula(job)
     except (Unknown, KeyError):  # a record of an older form may lack a setting
