@@ -87,11 +87,11 @@ def test_a_block_cannot_rest_on_another_one(tmp_path: Path) -> None:
 
 def test_every_import_of_the_readme_works(tmp_path: Path) -> None:
     """Its block shows uses with names of the reader's own; what can be run alone are its imports, each in a process of its own."""
-    (block,) = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    block = "\n".join(BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     imports = [
         ast.unparse(node) for node in ast.parse(block).body if isinstance(node, ast.Import | ast.ImportFrom)
     ]
-    assert len(imports) > 10
+    assert len(imports) > 4
     # `import timm` stands below the import that registers the names
     imports = [line for line in imports if line != "import timm"]
     found = run([(line, line) for line in imports], tmp_path)
