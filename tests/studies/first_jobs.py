@@ -49,7 +49,7 @@ def smaller(value: Any) -> Any:
             key: min(one, MOST[key]) if key in MOST and isinstance(one, int) else smaller(one)
             for key, one in value.items()
         }
-    return value
+    return [smaller(one) for one in value] if isinstance(value, list) else value
 
 
 class Plan:

@@ -74,7 +74,10 @@ def iwslt14(mirror: Path, _: pytest.MonkeyPatch) -> None:
 def glue(mirror: Path, patch: pytest.MonkeyPatch) -> None:
     """A few samples a task, so that their number is not checked."""
     patch.setattr(glue_tasks, "load", partial(glue_tasks.load, official=False))
-    for name, text in GLUE.items():
+    ranked = (
+        "index\tsentence1\tsentence2\tlabel\n0\tC saw D. It sat.\tC sat.\t1\n1\tC saw D. It sat.\tD sat.\t0\n"
+    )
+    for name, text in {**GLUE, "WNLI/dev.tsv": ranked}.items():
         put_text(mirror / "glue" / name, text)
     rows = "".join(f"{n % 2}\t{10 + n}\t{20 + n}\tFirst {n}.\tSecond {n}.\r\n" for n in range(6))
     put_text(mirror / "glue/MRPC/msr_paraphrase_train.txt", MRPC_HEAD + rows)
