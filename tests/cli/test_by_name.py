@@ -34,11 +34,13 @@ def test_list_says_what_is_there_of_each(checkout: Path, capsys: pytest.CaptureF
     assert cli.main(["list"]) == 0
     said = capsys.readouterr().out.splitlines()
     (kim,) = (line for line in said if line.startswith("  kim2020 "))
-    assert kim.split()[1].startswith("1/") and "no report" in kim
+    assert kim.split()[1].startswith("1/") and "report" not in kim
+    (head,) = (line for line in said if line.startswith("papers "))
+    assert head.split()[1:] == ["mini", "small", "medium", "paper"]
     assert any("claims (`relearn list claims`)" in line for line in said)
     assert cli.main(["list", "claims"]) == 0
     (claim,) = (line for line in capsys.readouterr().out.splitlines() if "claim:untied_not_lipschitz" in line)
-    assert claim.split()[1:4] == ["1/1", "no", "verdict"]
+    assert claim.split()[1:4] == ["1/1,", "no", "verdict"]
 
 
 def test_show_prints_the_verdict_on_a_claim(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
