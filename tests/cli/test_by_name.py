@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import webbrowser
@@ -12,20 +13,34 @@ import pytest
 from relearn import cli
 from relearn.cli import open as opening
 from relearn.cli import reproduce
+from relearn.runs import run_store
 
 REPOSITORY = Path(__file__).parents[2]
 RUN = "runs/l2_attention/check_theorems/lemma_f_1/seed0"
 
 
+@pytest.fixture(scope="module")
+def published_run() -> dict[str, bytes]:
+    """The files of one published run, by name."""
+    store = run_store.Store(REPOSITORY / "results/published/mini")
+    (found,) = (one for one in store.read_all()[0] if one["path"].endswith(RUN))
+    body = {key: value for key, value in found.items() if key != "path"}
+    files = {name: store.content(found, name) for name in found["outputs"]}
+    return {"record.json": json.dumps(body, indent=1).encode(), **files}
+
+
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(published_run: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout without the source, and the working directory somewhere inside of it."""
     root = tmp_path / "checkout"
     shutil.copytree(REPOSITORY / "params", root / "params")
     for name in ("params.yaml", "Snakefile"):
         shutil.copy(REPOSITORY / name, root)
     (root / "docs").mkdir()
-    shutil.copytree(REPOSITORY / "results/published/mini" / RUN, root / "results/mini" / RUN)
+    folder = root / "results/mini" / RUN
+    folder.mkdir(parents=True)
+    for name, content in published_run.items():
+        (folder / name).write_bytes(content)
     monkeypatch.chdir(root / "docs")
     return root
 

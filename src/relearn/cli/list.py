@@ -77,8 +77,9 @@ class Scale:
         """The forecast of each run, by folder; none where no run of this scale was ever measured: `relearn plan` says more."""
         from relearn.forecast import job_seconds
         from relearn.forecast.planned import jobs_of
+        from relearn.runs.run_store import is_store
 
-        measured = (Path("results/published") / self.name / "runs").is_dir()
+        measured = is_store(Path("results/published") / self.name)
         return job_seconds(jobs_of(self.values).values()) if measured else {}
 
     @cached_property
