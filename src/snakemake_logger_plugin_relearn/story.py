@@ -26,7 +26,7 @@ NOISE = re.compile(
     r"|Execute \d+ jobs|Workflow finished|Elapsed time|Exiting because a job execution failed|Removing output files of failed job"
     r"|Shutting down, this might take some time|host: |Job stats:|Trying to restart job|The order of jobs"
     r"|Assuming unrestricted shared filesystem|Removing temporary output|.*At least one job did not complete successfully"
-    r"|Some jobs were triggered by provenance information|DAG of jobs will be updated"
+    r"|Config file .* is extended by additional config|Some jobs were triggered by provenance information|DAG of jobs will be updated"
 )
 STOPPED = "Terminating processes on user request"
 LOGS = re.compile(r"Complete log\(s\): (.*)")
@@ -193,7 +193,11 @@ class Story:
             return  # the job's own line says why
         line = words.refusal(text)
         if found := NO_RULE.search(line):
-            line = _no_target(found[1].rstrip("."))
+            from relearn.cli.jobs import unknown
+
+            line = unknown(found[1].rstrip("."))
+        elif "not valid JSON or YAML" in line:
+            line = words.fault_of_parameters() or line
         if line != self.last_error:
             self.screen.line(f"snakemake: {line}")
         self.last_error = line
@@ -262,13 +266,3 @@ def _config(argv: list[str]) -> list[str]:
         elif word.startswith("--config="):
             found.append(word.partition("=")[2])
     return ["--config", *found] if found else []
-
-
-def _no_target(name: str) -> str:
-    """What was probably meant: a rule of the workflow would have been found, so a name of `relearn list`."""
-    from relearn.cli.targets import nearest
-    from relearn.studies import STUDIES
-
-    near = nearest(name) or [one for one in STUDIES if name.startswith(one[:4])]
-    hint = f"did you mean {' or '.join(near)}? " if near and "/" not in name else ""
-    return f"no target or file {name}; {hint}`relearn list` names the targets"

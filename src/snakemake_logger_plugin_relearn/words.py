@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 LABELS = 60  # characters
-ERROR = 300
+ERROR, LINE = 300, 500
 CALL = re.compile(r"\s*relearn (\w+) (\w+) --settings ")
 FRAME = re.compile(
     r'^(?:\w+(?: in rule \w+)? in file ".*", line \d+:|  File ".*", line \d+, in .*)$', re.MULTILINE
@@ -43,20 +43,45 @@ def error_of(logs: Sequence[str]) -> str:
 
 
 def refusal(text: str) -> str:
-    """Snakemake's report of an error without the places in rule files: what a person can act on, in one line.
+    """Snakemake's report of an error without the places in rule files: what a person can act on.
 
-    The class of the error stays in front where it says more than that a value is wrong.
+    Each fault of the parameters keeps its line; everything else is one line. The class of the error stays in front where it says
+    more than that a value is wrong.
     """
     kind = re.match(r"\w+", text)
-    rest = " ".join(FRAME.sub("", text).split())
-    known = kind is not None and kind[0].endswith(("Exception", "Error")) and kind[0] not in PLAIN
-    if known and kind is not None and not rest.startswith(kind[0]):
-        rest = f"{kind[0]}: {rest}"
-    return rest if len(rest) <= 2 * ERROR else f"{rest[: 2 * ERROR]} …"
+    name = kind[0] if kind else ""
+    lines = [" ".join(line.split()) for line in FRAME.sub("", text).split("\n")]
+    if name in FAULTS:
+        return "\n".join(line for line in lines if line)
+    rest = " ".join(line for line in lines if line)
+    if name.endswith(("Exception", "Error")) and name not in PLAIN and not rest.startswith(name):
+        rest = f"{name}: {rest}"
+    hint = next((f" {said}" for mark, said in HINTS.items() if mark in rest), "")
+    return (rest if len(rest) <= LINE else f"{rest[:LINE]} …") + hint
+
+
+def fault_of_parameters() -> str:
+    """What is wrong with params.yaml, with file and line; "" where nothing is.
+
+    Snakemake reads the file first, and says no more than that it is not YAML.
+    """
+    from relearn.studies import parameters
+
+    try:
+        parameters.load("params.yaml")
+    except ValueError as error:
+        return "; ".join(str(error).split("\n"))
+    return ""
 
 
 GATHER = ("all", "render_all", "total")  # rules that run nothing
-PLAIN = ("ValueError", "ParamsError", "FileNotFoundError", "WorkflowError", "RuleException")
+HINTS = {
+    "cannot be locked": "`relearn recover` says who holds the lock, and clears one that nobody holds.",
+    "a concurrent process has deleted": "Does another Snakemake run here? `relearn recover` says.",
+    "IncompleteFilesException": "profiles/default makes them again; with another profile: --rerun-incomplete.",
+}
+FAULTS = ("ValueError", "ParamsError")
+PLAIN = ("FileNotFoundError", "WorkflowError", "RuleException")
 
 
 def by_study(stats: Mapping[str, int], studies: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import webbrowser
@@ -12,20 +13,34 @@ import pytest
 from relearn import cli
 from relearn.cli import open as opening
 from relearn.cli import reproduce
+from relearn.runs import run_store
 
 REPOSITORY = Path(__file__).parents[2]
 RUN = "runs/l2_attention/check_theorems/lemma_f_1/seed0"
 
 
+@pytest.fixture(scope="module")
+def published_run() -> dict[str, bytes]:
+    """The files of one published run, by name."""
+    store = run_store.Store(REPOSITORY / "results/published/mini")
+    (found,) = (one for one in store.read_all()[0] if one["path"].endswith(RUN))
+    body = {key: value for key, value in found.items() if key != "path"}
+    files = {name: store.content(found, name) for name in found["outputs"]}
+    return {"record.json": json.dumps(body, indent=1).encode(), **files}
+
+
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(published_run: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout without the source, and the working directory somewhere inside of it."""
     root = tmp_path / "checkout"
     shutil.copytree(REPOSITORY / "params", root / "params")
     for name in ("params.yaml", "Snakefile"):
         shutil.copy(REPOSITORY / name, root)
     (root / "docs").mkdir()
-    shutil.copytree(REPOSITORY / "results/published/mini" / RUN, root / "results/mini" / RUN)
+    folder = root / "results/mini" / RUN
+    folder.mkdir(parents=True)
+    for name, content in published_run.items():
+        (folder / name).write_bytes(content)
     monkeypatch.chdir(root / "docs")
     return root
 
@@ -34,11 +49,13 @@ def test_list_says_what_is_there_of_each(checkout: Path, capsys: pytest.CaptureF
     assert cli.main(["list"]) == 0
     said = capsys.readouterr().out.splitlines()
     (kim,) = (line for line in said if line.startswith("  kim2020 "))
-    assert kim.split()[1].startswith("1/") and "no report" in kim
+    assert kim.split()[1].startswith("1/") and "report" not in kim
+    (head,) = (line for line in said if line.startswith("papers "))
+    assert head.split()[1:] == ["mini", "small", "medium", "paper"]
     assert any("claims (`relearn list claims`)" in line for line in said)
     assert cli.main(["list", "claims"]) == 0
     (claim,) = (line for line in capsys.readouterr().out.splitlines() if "claim:untied_not_lipschitz" in line)
-    assert claim.split()[1:4] == ["1/1", "no", "verdict"]
+    assert claim.split()[1:4] == ["1/1,", "no", "verdict"]
 
 
 def test_show_prints_the_verdict_on_a_claim(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,3 +202,10 @@ def test_outside_a_checkout_the_error_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such file; start this in the root") as caught:
         jobs.plan(root=tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_mistyped_target_is_answered_with_the_nearest() -> None:
+    assert jobs.unknown("gradiniit").startswith("no target or file gradiniit; did you mean gradinit? ")
+    assert (
+        jobs.unknown("results/a.json") == "no target or file results/a.json; `relearn list` names the targets"
+    )

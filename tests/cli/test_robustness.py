@@ -162,6 +162,7 @@ def test_one_line_for_whatever_is_wrong(
             2,
             "network: 'resnet8x' (allowed: a name",
         ),
+        (["--model", "resnet8x", "--set", f"val={val}"], 2, "network: 'resnet8x' (allowed: a name"),
         (
             ["--model", state, "--set", f"val={val}"],
             2,

@@ -165,16 +165,22 @@ def test_a_job_that_was_killed_has_no_last_word(engine: Callable[..., Engine], t
     assert "  error: it ended without a word; was it killed?" in run.stream.getvalue()
 
 
-def test_a_refusal_of_the_parameters_is_one_line_without_frames(engine: Callable[..., Engine]) -> None:
+def test_a_refusal_of_the_parameters_is_a_line_for_each_fault_without_frames(
+    engine: Callable[..., Engine],
+) -> None:
     run = engine()
     text = (
         'ValueError in file "/a/workflow/rules/common.smk", line 17:\n'
-        "params.yaml:3: poisoning.seeds: found 0,\n  allowed: a list\n"
+        "params.yaml:3: poisoning.seeds: found 0, allowed: a list\n"
+        "params.yaml:9: poisoning.kk: unknown key\n"
         '  File "/a/workflow/rules/common.smk", line 17, in <module>\n'
         '  File "/a/src/relearn/params/reading.py", line 80, in load'
     )
     run.log(text, logging.ERROR, event=LogEvent.ERROR, exception="ValueError")
-    assert run.lines == ["snakemake: params.yaml:3: poisoning.seeds: found 0, allowed: a list"]
+    assert run.lines == [
+        "snakemake: params.yaml:3: poisoning.seeds: found 0, allowed: a list",
+        "params.yaml:9: poisoning.kk: unknown key",
+    ]
 
 
 def test_an_error_that_is_no_refusal_keeps_its_class(engine: Callable[..., Engine]) -> None:
@@ -184,6 +190,54 @@ def test_an_error_that_is_no_refusal_keeps_its_class(engine: Callable[..., Engin
     (line,) = run.lines
     assert line.startswith("snakemake: IncompleteFilesException: The files below seem to be incomplete.")
     assert len(line) < 650
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "LockException:\nError: Directory cannot be locked. Please make sure …",
+            "`relearn recover` says who holds",
+        ),
+        (
+            "WorkflowError:\nUnable to obtain modification time of file a. It could be that a concurrent process has deleted it.",
+            "Does another Snakemake run here? `relearn recover` says.",
+        ),
+    ],
+)
+def test_an_error_that_recover_can_mend_says_so(engine: Callable[..., Engine], text: str, says: str) -> None:
+    run = engine()
+    run.log(text, logging.ERROR, event=LogEvent.ERROR, exception=text.split(":")[0])
+    (line,) = run.lines
+    assert says in line
+
+
+def test_parameters_that_are_no_yaml_are_named_by_file_and_line(
+    engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text("scale: mini\npoisoning: [\n")
+    run = engine()
+    text = "WorkflowError:\nConfig file is not valid JSON or YAML. In case of YAML, make sure to not mix whitespace and tab indentation."
+    run.log(text, logging.ERROR, event=LogEvent.ERROR, exception="WorkflowError")
+    (line,) = run.lines
+    assert line.startswith("snakemake: params.yaml:3: not readable as YAML: ")
+
+
+def test_a_mistyped_target_is_answered_with_the_nearest(engine: Callable[..., Engine]) -> None:
+    run = engine()
+    rest = "(if you use input functions make sure that they don't raise unexpected exceptions)."
+    run.log(f"MissingRuleException:\nNo rule to produce kim202 {rest}", logging.ERROR, event=LogEvent.ERROR)
+    (line,) = run.lines
+    assert line.startswith("snakemake: no target or file kim202; did you mean kim2020")
+    assert line.endswith("? `relearn list` names the targets")
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(engine: Callable[..., Engine]) -> None:
+    run = engine()
+    run.log("Terminating processes on user request, this might take some time.")
+    (line,) = run.lines
+    assert "the same command goes on" in line and "Terminating" not in line
 
 
 def test_a_dry_run_names_the_first_jobs_and_the_reasons_without_files(engine: Callable[..., Engine]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -164,7 +165,18 @@ def workflow(
             built._build_dag()
             yield built
     except (RuleException, WorkflowError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        text = " ".join(str(error).split())
+        missing = re.match(r"No rule to produce (\S+) \(if", text)
+        raise ValueError(unknown(missing[1]) if missing else text) from None
+
+
+def unknown(name: str) -> str:
+    """What to say of a target that Snakemake does not know: the nearest that it does."""
+    from relearn.cli.targets import nearest
+
+    near = [] if "/" in name else nearest(name)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"no target or file {name}; {hint}`relearn list` names the targets"
 
 
 def in_order(built: Any) -> list[Any]:

@@ -1,10 +1,11 @@
 """relearn list: papers, chapters, studies, tables, figures and claims that can be asked for, and what is there of each.
 
-    relearn list                 papers, chapters, studies; how many tables, figures and claims
-    relearn list tables          each table: finished runs of those that it is made of, whether it is rendered
-    relearn list claims --scale small
+    relearn list                       papers, chapters and studies at every scale; how many tables, figures and claims
+    relearn list tables                each table: finished runs of those that it is made of, whether it is rendered
+    relearn list claims --scale small  at another scale; `--scale all` for every scale (half a minute)
 
-Any name goes behind `relearn reproduce` (run what is missing) and `relearn show` (what is there).
+Any name goes behind `relearn reproduce` (run what is missing) and `relearn show` (what is there). A time is the forecast of the CPU
+time of what is missing, with all that it reads; it stands only where runs of that scale were measured. `relearn plan` says more.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +22,34 @@ from relearn.cli.targets import KINDS, Target
 
 WHOLE = ("papers", "chapters", "studies")
 TITLE = 60
+ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", nargs="*", help=" | ".join(KINDS))
-    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument(
+        "--scale", help="mini | small | medium | paper | all; default: the scale in params.yaml"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Print a line for each target.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: an unknown kind or scale.
     """
-    from relearn.forecast import job_seconds
-    from relearn.forecast.planned import jobs_of
-    from relearn.studies import parameters
+    from relearn.params.reading import SCALES
 
     if unknown := [kind for kind in args.kind if kind not in KINDS]:
         raise ValueError(f"found {unknown[0]}, allowed: {', '.join(KINDS)}")
-
-    values = parameters.load("params.yaml", args.scale)
-    scale, plans = values["scale"], targets.plans(values)
+    everywhere = args.scale == ALL or not (args.kind or args.scale)
+    scales = [Scale(name) for name in SCALES] if everywhere else [Scale(args.scale)]
     known = targets.targets().values()
-    root = Path("results") / scale
-    verdicts, seconds = _verdicts(root), job_seconds(jobs_of(values).values())
-    print(
-        f"scale {scale}: finished runs of those that each is made of, CPU time for the rest, and what is rendered"
-    )
+    print("finished runs of those that each is made of, CPU time for the rest, and what is rendered")
     for kind in args.kind or WHOLE:
         mine = [target for target in known if target.kind == kind]
-        rows = [
-            (target.name, *_state(target, plans, root, verdicts, seconds), target.title) for target in mine
-        ]
-        print(f"\n{kind}")
-        widths = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
-        for row in rows:
-            cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths))
-            print(f"  {cells}  {row[3] if len(row[3]) <= TITLE else row[3][: TITLE - 1] + '…'}")
+        rows = [(target.name, *(scale.state(target) for scale in scales), _title(target)) for target in mine]
+        _print([(kind, *(scale.name for scale in scales), ""), *rows])
     if not args.kind:
         counts = {kind: sum(target.kind == kind for target in known) for kind in KINDS if kind not in WHOLE}
         told = ", ".join(f"{count} {kind} (`relearn list {kind}`)" for kind, count in counts.items())
@@ -65,34 +57,76 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _state(
-    target: Target,
-    plans: targets.Plans,
-    root: Path,
-    verdicts: Mapping[str, str],
-    seconds: Mapping[str, float],
-) -> tuple[str, str]:
-    from snakemake_logger_plugin_relearn.foresight import in_words
+class Scale:
+    """What is planned and what is there at one scale.
 
-    found, _ = targets.records(target, plans)
-    if not found:
-        return "-", "not planned"
-    done = sum(Path(path).is_file() for path in found)
-    left = targets.seconds_left(found, plans, seconds)
-    share = f"{done}/{len(found)}" + (f", {in_words(left)}" if left else "")
-    if target.kind == "claims":
-        return share, verdicts.get(f"{target.studies[0]}/{target.id}", "no verdict").replace("_", " ")
-    if target.kind in WHOLE:
-        return share, "report" if (root / "report.html").is_file() else "no report"
-    ending = "md" if target.kind == "tables" else "png"
-    there = (root / target.kind / f"{target.id}.{ending}").is_file()
-    return share, "rendered" if there else "not rendered"
+    Args:
+        name: None for the one in params.yaml.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        from relearn.studies import parameters
+
+        self.values = parameters.load("params.yaml", name)
+        self.name: str = self.values["scale"]
+        self.root = Path("results") / self.name
+        self.plans = targets.plans(self.values)
+
+    @cached_property
+    def seconds(self) -> Mapping[str, float]:
+        """The forecast of each run, by folder; none where no run of this scale was ever measured: `relearn plan` says more."""
+        from relearn.forecast import job_seconds
+        from relearn.forecast.planned import jobs_of
+        from relearn.runs.run_store import is_store
+
+        measured = is_store(Path("results/published") / self.name)
+        return job_seconds(jobs_of(self.values).values()) if measured else {}
+
+    @cached_property
+    def verdicts(self) -> dict[str, str]:
+        """``<study>/<claim>`` to its last verdict."""
+        try:
+            text = (self.root / "claims.json").read_text(encoding="utf-8")
+            claims: list[dict[str, Any]] = json.loads(text)["claims"]
+        except (OSError, ValueError, KeyError):
+            return {}
+        return {f"{one['section']}/{one['id']}": one["verdict"] for one in claims}
+
+    def state(self, target: Target) -> str:
+        """A target in a few words: ``12/40, 3 min, not rendered``."""
+        from snakemake_logger_plugin_relearn.foresight import in_words
+
+        found, _ = targets.records(target, self.plans)
+        if not found:
+            return "not planned"
+        done = sum(Path(path).is_file() for path in found)
+        left = targets.seconds_left(found, self.plans, self.seconds) if self.seconds else 0.0
+        words = [f"{done}/{len(found)}", in_words(left) if left else "", self._rendered(target)]
+        return ", ".join(word for word in words if word)
+
+    def _rendered(self, target: Target) -> str:
+        if target.kind == "claims":
+            verdict = self.verdicts.get(f"{target.studies[0]}/{target.id}", "no verdict")
+            return verdict.replace("_", " ")
+        if target.kind in WHOLE:
+            return "report" if (self.root / "report.html").is_file() else ""
+        ending = "md" if target.kind == "tables" else "png"
+        there = (self.root / target.kind / f"{target.id}.{ending}").is_file()
+        return "rendered" if there else "not rendered"
 
 
-def _verdicts(root: Path) -> dict[str, str]:
-    file = root / "claims.json"
-    try:
-        claims: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["claims"]
-    except (OSError, ValueError, KeyError):
-        return {}
-    return {f"{one['section']}/{one['id']}": one["verdict"] for one in claims}
+def _title(target: Target) -> str:
+    return target.title if len(target.title) <= TITLE else target.title[: TITLE - 1] + "…"
+
+
+def _print(rows: list[tuple[str, ...]]) -> None:
+    """A table, its first row not indented."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
+    print()
+    for number, row in enumerate(rows):
+        indent = "  " if number else ""
+        cells = "  ".join(
+            cell.ljust(width + 2 - len(indent) * (at == 0))
+            for at, (cell, width) in enumerate(zip(row, widths))
+        )
+        print(f"{indent}{cells}  {row[-1]}".rstrip())

@@ -172,6 +172,8 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
                 f"--model {args.model}: no pretrained weights: {' '.join(str(error).split())[:300]}"
             ) from None
         return net.eval(), protocol
+    if not told:
+        vision.create(args.model, **made)  # refuses the unknown name, and names the nearest
     if args.weights is None or args.pretrained:
         raise ValueError(f"--model {args.model}: needs weights; allowed: --weights FILE, or --pretrained")
     if not args.weights.is_file():

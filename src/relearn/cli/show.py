@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,15 @@ def _render(words: list[str]) -> None:
 
     parser = argparse.ArgumentParser()
     render.add_arguments(parser)
-    with contextlib.redirect_stdout(io.StringIO()):  # a line for each artefact
+    with contextlib.redirect_stdout(
+        io.StringIO()
+    ) as said:  # a line for each artefact, and for each run that is left out
         render.main(parser.parse_args(words))
+    left_out = [line for line in said.getvalue().splitlines() if line.startswith("render: left out")]
+    for line in left_out:
+        print(line, file=sys.stderr)
+    if left_out:
+        print("`relearn recover` puts such runs aside; `relearn reproduce` makes them again", file=sys.stderr)
 
 
 def _claim(target: Target, root: Path, scale: str) -> str:
