@@ -106,7 +106,7 @@ def table(
     made = []
     for number, columns in enumerate(parts):
         chosen = [*range(names), *columns]
-        form = "".join(f"p{{{widths[at] - GAP:.0f}pt}}" if at < names else "r" for at in chosen)
+        form = "".join(f"p{{{widths[at]:.0f}pt}}" if at < names else "r" for at in chosen)
         made += [
             r"\begin{table}[htbp]",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
