@@ -20,7 +20,7 @@ def published() -> dict[str, Table]:
     """Every table of the published scales."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "results/published").glob("*/tables/*.md")]
     for path in (ROOT / "results/published").glob("*/tables.md"):
-        texts += re.split(r"\n(?=#+ [\w.]+: )", path.read_text(encoding="utf-8"))
+        texts += re.split(r"\n(?=#+ [\w.]+: )|\n<a id=.*\n", path.read_text(encoding="utf-8"))
     return dict(filter(None, map(table, texts)))
 
 
