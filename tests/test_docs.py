@@ -108,6 +108,12 @@ def test_blocks_of_the_page_on_lipschitz_constants_print_what_stands_below_them(
     assert found == "".join(shown for _, shown in pairs) + "DONE\n"
 
 
+def test_readme_fits_a_page() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 120
+
+
 def test_files_that_the_readme_links_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#]+)\)", text):

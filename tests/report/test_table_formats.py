@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 
 import pytest
@@ -81,12 +82,13 @@ def test_latex_escapes_what_it_would_run(cells):
     artefact = replace(CP, title=NASTY, rows=(nasty, *CP.rows[1:]))
     made = table_formats.latex(artefact, [replace(c, row=nasty) if c.row is CP.rows[0] else c for c in cells])
     escaped = r"50\% \& more\_of \#1 \{x\}"
-    assert made.count(escaped) == 2  # the cell and the caption
+    parts = made.count(r"\begin{tabular}")
+    assert parts > 1 and made.count(escaped) == parts + 2 + (
+        parts - 1
+    )  # cells, title, caption, later captions
     assert r"\$y\$" in made and r"\textbackslash" in made
-    body = made.replace("\\$", "").replace("$\\pm$", "").replace("\\%", "").replace("\\&", "")
-    assert "$" not in body and "%" not in body
-    columns = {line.count(" & ") for line in body.splitlines() if line.endswith("\\\\")}
-    assert columns == {len(table_formats.shown(CP, cells)[0]) - 1}
+    body = re.sub(r"\\[$%&]", "", made)
+    assert "$" not in body.replace("{%\n", "{\n") and not re.search(r"%(?!\n)", body)
 
 
 def test_markdown_keeps_its_columns(cells):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relearn.report import blank, grid
+from relearn.report import latex as tex
 from relearn.report.artefacts import Artefact, Column
 from relearn.report.statistics import wilson
 from relearn.report.table import Cell
@@ -106,26 +107,9 @@ def markdown(artefact: Artefact, cells: Sequence[Cell]) -> str:
 
 
 def latex(artefact: Artefact, cells: Sequence[Cell]) -> str:
-    """A floating table (needs booktabs), with everything escaped that LaTeX would read as a command."""
-    import pandas as pd
-
+    """Floating tables that fit the page; see :mod:`relearn.report.latex`."""
     header, lines = shown(artefact, cells)
-    style = pd.DataFrame(lines, columns=header).style.hide(axis="index")
-    style = style.format(escape="latex").format_index(escape="latex", axis="columns")
-    made = style.to_latex(
-        hrules=True,
-        column_format="l" + "r" * (len(header) - 1),
-        caption=_escaped(f"{artefact.title}. {told(artefact, cells)}"),
-        label=f"tab:{artefact.id}",
-        position_float="centering",
-    )
-    return made.replace("±", "$\\pm$")
-
-
-def _escaped(plain: str) -> str:
-    for mark in "\\&%$#_{}~^":
-        plain = plain.replace(mark, {"\\": "\0", "~": "\\~{}", "^": "\\^{}"}.get(mark, "\\" + mark))
-    return plain.replace("\0", "\\textbackslash{}")
+    return tex.table(artefact.id, artefact.title, told(artefact, cells), header, lines)
 
 
 def _raw(artefact: Artefact, cell: Cell) -> list[object]:

@@ -1,7 +1,7 @@
 """One file a figure: ``points`` gathers what is plotted, ``draw`` plots nothing else; the points stay as CSV.
 
 What a point holds under ``pictures`` is drawn and not written. Figures are byte-stable: equal points give
-equal files.
+equal files. ``BARS`` of a file says what its bars and bands are; the line below the figure shows it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
+from relearn.report.figures import foot
 from relearn.report.quantities import Evidence
 
 PHOTOGRAPH = 2**14
@@ -33,10 +34,12 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
         raise ValueError(f"{artefact.id}: found renderer {artefact.renderer}, allowed: {allowed}")
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
+    figure = module.draw(artefact, points)
+    foot.write(figure, foot.words(artefact, points, getattr(module, "BARS", "")))
     folder.mkdir(parents=True, exist_ok=True)
     return [
         write_points(points, module.FIELDS, folder / f"{artefact.id}.csv"),
-        *save(module.draw(artefact, points), folder / artefact.id),
+        *save(figure, folder / artefact.id),
     ]
 
 

@@ -18,6 +18,7 @@ FIELDS = (
     *("panel", "series", "place", "seed", "x", "x_low", "x_high", "y", "y_low", "y_high"),
     *("seeds", "counts", "runs"),
 )
+BARS = "whiskers: lowest to highest seed"
 IMAGES, TEXTS = "images", "texts"
 REFERENCE = "vanilla"
 MARKS = "soD^"

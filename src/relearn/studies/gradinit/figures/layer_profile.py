@@ -15,6 +15,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "runs")
+BARS = "bands: lowest to highest seed"
 WIDE = 4  # panels in a line
 COLOUR = {"before": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 

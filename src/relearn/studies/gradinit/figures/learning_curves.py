@@ -11,6 +11,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "epoch", "accuracy", "low", "high", "seeds", "diverged", "runs")
+BARS = "bands: lowest to highest seed"
 COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 

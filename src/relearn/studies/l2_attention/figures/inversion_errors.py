@@ -13,6 +13,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
 FIELDS = ("panel", "length", "dim", "c", "iteration", "error", "low", "seeds", "runs")
+BARS = "lines: the largest error of all seeds; bands: down to the smallest"
 LEAST = 1e-17  # smaller errors are noughts of the arithmetic
 PLAIN = 3  # panels in a line that are drawn wide
 LEAST_WIDTH = 6.6  # inches

@@ -14,6 +14,7 @@ from relearn.report.runs import Run, select
 from relearn.studies.l2_attention.claims import recipes
 
 FIELDS = ("panel", "series", "step", "nll", "low", "high", "seeds", "diverged", "recipe", "runs")
+BARS = "bands: lowest to highest seed"
 #: drawn in every panel: cross entropies of the record of the text, by name of the metric without "_nats"
 FLOORS = {"unigram": (0, (6, 3)), "bigram": (0, (1.5, 2))}
 PAPER = "paper"
@@ -121,7 +122,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     axes.axhline(point["nll"], color=MUTED, lw=1, zorder=2)
             axes.set_ylim(limits)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
-        grid[0].set_ylabel("NLL, nats a character")
+        grid[0].set_ylabel("NLL, nats per character")
         there = {point["series"] for point in curves}
         few = len({point["step"] for point in curves}) <= FEW
         handles = [

@@ -12,6 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
 FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
+BARS = "bands: lowest to highest seed"
 FIRST = "pre_norm"  # drawn in ink; the rest are shades
 
 

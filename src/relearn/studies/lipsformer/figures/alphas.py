@@ -12,6 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
+BARS = "bands: mean ± standard deviation of |α| within a stage"
 FEW = 20  # epochs that are marked
 
 

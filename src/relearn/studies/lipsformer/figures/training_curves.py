@@ -15,6 +15,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "runs")
+BARS = "bands: lowest to highest seed"
 COLOUR = {
     "LipsFormer-Swin": COLOURS["gradinit"],
     "Swin": COLOURS["start"],

@@ -12,6 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "layer", "value", "low", "high", "seeds", "runs")
+BARS = "bands: lowest to highest seed"
 NAMES = (
     "start",
     "gradinit",

@@ -16,6 +16,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
 FIELDS = ("panel", "series", "of", "place", "value", "low", "high", "seeds", "diverged", "runs")
+BARS = "bands: lowest to highest seed"
 RATIOS, LOSS = "ratios", "loss"
 KEYS, VALUES = "keys", "values"
 RATIO_OF = {KEYS: "ratio", VALUES: "value_ratio"}

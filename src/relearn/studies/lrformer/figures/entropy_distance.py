@@ -13,6 +13,7 @@ from relearn.report.runs import select
 from relearn.studies.lrformer.figures.heads import stroke
 
 FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "variance", "seeds", "runs")
+BARS = "bands: lowest to highest seed"
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:

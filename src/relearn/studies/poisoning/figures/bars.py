@@ -16,6 +16,7 @@ FIELDS = (
     *("series", "victim", "knowledge", "status", "success", "low", "high", "trials"),
     *("reference", "source", "runs"),
 )
+BARS = "whiskers: Wilson's 95% interval over the attacks on a victim"
 GROUP = 0.78  # of the distance between two victims, filled with bars
 
 
@@ -102,6 +103,9 @@ def _bar(axes: Any, x: float, width: float, point: dict[str, Any]) -> None:
     axes.bar(x, point["success"], width * 0.94, color=COLOURS[point["series"]], zorder=3, edgecolor="none")
     lengths = [[point["success"] - point["low"]], [point["high"] - point["success"]]]
     axes.errorbar(x, point["success"], lengths, color=INK, lw=1, capsize=2.5, zorder=5)
+    axes.plot(
+        x, point["success"], "o", ms=4, mfc=COLOURS[point["series"]], mec=INK, mew=0.6, zorder=6
+    )  # seen at 0, too
     if point["reference"] is not None:
         axes.hlines(point["reference"], x - width / 2, x + width / 2, color=INK, lw=1.6, zorder=4)
 

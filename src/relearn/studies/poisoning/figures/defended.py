@@ -24,6 +24,7 @@ FIELDS = (
     "source",
     "runs",
 )
+BARS = "whiskers: Wilson's 95% interval over the attacks on a victim"
 GROUP = 0.78
 
 
@@ -113,7 +114,9 @@ def _bars(axes: Any, artefact: Artefact, rows: list[Row], points: list[dict[str,
         place = artefact.members.index(point["victim"])
         x = place + width * (ranks[point["series"]] - (len(rows) - 1) / 2)
         if point["source"] == "published code":
-            axes.plot([x], [point["value"]], zorder=6, clip_on=False, **_look())
+            axes.plot(
+                [x - width / 2], [point["value"]], zorder=6, clip_on=False, **_look()
+            )  # beside the whisker
         elif point["status"] == "measured":
             axes.bar(
                 x, point["value"], width * 0.94, color=COLOURS[point["series"]], zorder=3, edgecolor="none"

@@ -10,6 +10,8 @@ from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
 
 __all__ = ["FIELDS", "draw", "points"]
 
+BARS = "bands: Wilson's 95% interval over all attacks; thin lines: one victim each"
+
 RECOMMENDED = (1.0, 2.0)  # normalised k
 SUFFERS_BELOW = 0.7  # class balance, without replication
 LABELS = {
@@ -19,6 +21,7 @@ LABELS = {
     ("test_accuracy", "all"): "Test accuracy",
 }
 DASHED = (0, (4, 2))
+DOTTED = (0, (1, 1.5))  # what others published
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
@@ -62,7 +65,7 @@ def _axes(grid: Any) -> None:
         "ha": "center",
     }
     grid[0, 0].annotate("recommended", (2**0.5, 1), (0, 3), color=MUTED, fontsize=9, **look)
-    words = "the paper: suffers without replication"
+    words = "the paper: worse here without replication"
     grid[0, 1].annotate(words, (SUFFERS_BELOW / 2, 1), (0, 3), color=MUTED, fontsize=9, **look)
 
 
@@ -84,8 +87,8 @@ def _panel(axes: Any, points: list[dict[str, Any]], along: str) -> None:
             _curves(axes, own, series, "-" if solid else DASHED)
     for replicated in (1, 0):
         code = [p for p in points if p["source"] == "published code" and p["replicated"] == replicated]
-        style = "-" if along == "balance" and replicated else DASHED
-        axes.plot(*_xy(code), color=INK, lw=1.1, ls=style, marker=".", markersize=4, zorder=3)
+        style = DOTTED if along == "k" or replicated else (0, (1, 4))
+        axes.plot(*_xy(code), color=INK, lw=1.3, ls=style, marker=".", markersize=4, zorder=3)
     axes.margins(y=0.08)
 
 
@@ -107,9 +110,9 @@ def _xy(points: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _stroke(series: str) -> dict[str, Any]:
-    """Feature collision is drawn first and broader: where the lines coincide both are seen."""
+    """Feature collision has larger marks and is drawn first: where the lines coincide both are seen."""
     first = series == "feature_collision"
-    return {"lw": 4.2 if first else 1.8, "marker": "s" if first else "o", "markersize": 8 if first else 4}
+    return {"lw": 1.8, "marker": "s" if first else "o", "markersize": 6.5 if first else 4}
 
 
 def _handles(artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
@@ -121,9 +124,9 @@ def _handles(artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
         for row in artefact.rows
         if row.id in there
     ]
-    code = Line2D([], [], color=INK, lw=1.1, ls=DASHED, marker=".", label="Published code, convex polytope")
+    code = Line2D([], [], color=INK, lw=1.3, ls=DOTTED, marker=".", label="Published code, convex polytope")
     styles = [
-        Line2D([], [], color=MUTED, lw=1.6, label="Right: with replication"),
-        Line2D([], [], color=MUTED, lw=1.6, ls=DASHED, label="Right: without"),
+        Line2D([], [], color=MUTED, lw=1.6, label="Right column: small classes replicated"),
+        Line2D([], [], color=MUTED, lw=1.6, ls=DASHED, label="Right column: not replicated"),
     ]
     return [*lines, code, *styles]

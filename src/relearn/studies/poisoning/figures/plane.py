@@ -66,14 +66,14 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         poisons = [point for point in points if point["kind"] == "poison"]
         removed = sum(point["kept"] == 0 for point in poisons)
         grid[1].set_title(f"After Deep k-NN: {removed} of {len(poisons)} poisons removed")
-        grid[0].set_ylabel("Largest rest")
+        grid[0].set_ylabel("Largest variation that is left")
         kinds = {point["kind"] for point in points}
         handles: list[Any] = [
             grid[0].scatter([], [], label=WORDS[kind], **look)
             for kind, look in LOOKS.items()
             if kind in kinds
         ]
-        handles.append(Line2D([], [], marker="x", ls="", color=INK, ms=7, label="Removed"))
+        handles.append(Line2D([], [], marker="x", ls="", color=INK, ms=7, label="Removed by Deep k-NN"))
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
 

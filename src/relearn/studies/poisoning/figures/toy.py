@@ -57,10 +57,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         grid[0].set_ylabel("Feature 2")
         handles = [grid[0].scatter([], [], label=WORDS[kind], **look) for kind, look in LOOKS.items()]
         lines = [
-            Line2D([], [], color=MUTED, ls=(0, (4, 2)), label="Boundary before"),
-            Line2D([], [], color=INK, label="after"),
+            Line2D([], [], color=MUTED, ls=(0, (4, 2)), label="Boundary before the poisons"),
+            Line2D([], [], color=INK, label="Boundary after training on them"),
         ]
-        figure.legend(handles=[*handles, *lines], loc="outside upper left", ncols=6, frameon=False)
+        figure.legend(handles=[*handles, *lines], loc="outside upper left", ncols=3, frameon=False)
     return figure
 
 

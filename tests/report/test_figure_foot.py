@@ -1,0 +1,69 @@
+"""The line below a figure says what stands behind it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from relearn.report import figures
+from relearn.report.artefacts import Artefact
+from relearn.report.figures import foot
+from relearn.report.figures.style import empty_figure
+
+from .conftest import every_artefact
+
+BARS = "bands: lowest to highest seed"
+
+
+@pytest.fixture
+def figure() -> Artefact:
+    return replace(every_artefact()["zhu2022.fig4.2"], stated=(), addition=False)
+
+
+def point(seeds: int, low: float, high: float) -> dict[str, float]:
+    return {"seeds": seeds, "low": low, "high": high}
+
+
+def test_seeds_are_counted_and_bands_named_where_there_are_some(figure: Artefact) -> None:
+    none = "no published numbers are at hand to draw beside"
+    assert foot.words(figure, [point(1, 0.5, 0.5)], BARS) == f"1 seed; {none}"
+    assert (
+        foot.words(figure, [point(1, 0.5, 0.5), point(3, 0.4, 0.6)], BARS) == f"1 to 3 seeds; {BARS}; {none}"
+    )
+    assert foot.words(figure, [{"trials": 20, "low": None, "high": None}], BARS) == f"20 trials each; {none}"
+    assert foot.words(figure, [], BARS) == ""
+
+
+def test_published_points_are_neither_counted_nor_missed(figure: Artefact) -> None:
+    points = [{"source": "measured", "trials": 5}, {"source": "published code", "trials": 102}]
+    assert foot.words(figure, points, "") == "5 trials each"
+    assert foot.words(replace(figure, addition=True), [point(2, 0, 1)], "") == "2 seeds"
+
+
+def test_the_line_is_drawn_within_the_figure() -> None:
+    drawn = empty_figure(3.0, 2.0)
+    drawn.subplots()
+    foot.write(
+        drawn, "1 to 3 seeds; " + BARS + "; and many words that do not fit into one line of a small figure"
+    )
+    (text,) = [one for one in drawn.texts if "seeds" in one.get_text()]
+    drawn.draw_without_rendering()
+    assert text.get_text().count("\n") >= 1
+    assert text.get_window_extent().x1 <= drawn.bbox.x1
+
+
+def test_a_renderer_that_draws_intervals_says_what_they_are() -> None:
+    from importlib import import_module
+    from inspect import getsource
+
+    from relearn.studies.study import all_studies
+
+    modules = [import_module(name) for study in all_studies() for name in study.figures.values()]
+    silent = [
+        module.__name__
+        for module in modules
+        if ("fill_between" in getsource(module) or "errorbar" in getsource(module))
+        and not getattr(module, "BARS", "")
+    ]
+    assert silent == [] and figures.foot is foot
