@@ -12,6 +12,7 @@ import pytest
 from relearn import cli
 from relearn.cli import open as opening
 from relearn.cli import reproduce
+from relearn.runs.run_store import Store
 
 REPOSITORY = Path(__file__).parents[2]
 RUN = "runs/l2_attention/check_theorems/lemma_f_1/seed0"
@@ -25,7 +26,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("params.yaml", "Snakefile"):
         shutil.copy(REPOSITORY / name, root)
     (root / "docs").mkdir()
-    shutil.copytree(REPOSITORY / "results/published/mini" / RUN, root / "results/mini" / RUN)
+    Store(REPOSITORY / "results/published/mini").unpack(tmp_path / "runs")
+    shutil.copytree(tmp_path / "runs" / RUN, root / "results/mini" / RUN)
     monkeypatch.chdir(root / "docs")
     return root
 

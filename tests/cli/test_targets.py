@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from relearn.cli import targets
+from relearn.report.published_set import csv_files
 from relearn.studies import STUDIES, parameters
 
 REPOSITORY = Path(__file__).parents[2]
@@ -22,6 +24,11 @@ def plans() -> targets.Plans:
     return targets.plans(parameters.load(REPOSITORY / "params.yaml", "mini"))
 
 
+@functools.cache
+def published(kind: str) -> dict[str, bytes]:
+    return csv_files(PUBLISHED, kind)
+
+
 def published_runs(target: targets.Target) -> set[str]:
     """The runs that the published files of mini name for it."""
     if target.kind == "claims":
@@ -29,8 +36,7 @@ def published_runs(target: targets.Target) -> set[str]:
         (claim,) = (c for c in claims if (c["section"], c["id"]) == (*target.studies, target.id))
         found = {run for part in claim.get("parts", ()) for run in part.get("runs", ())}
     else:
-        file = PUBLISHED / target.kind / f"{target.id}.csv"
-        text = io.StringIO(file.read_text() if file.is_file() else "", newline="")
+        text = io.StringIO(published(target.kind).get(f"{target.id}.csv", b"").decode(), newline="")
         rows: list[dict[str, Any]] = list(csv.DictReader(text))
         found = {run for row in rows for run in (row.get("runs") or "").split()}
     return {f"results/mini/{run}/record.json" for run in found}

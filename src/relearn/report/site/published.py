@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from relearn.report import runs
 from relearn.report.runs import Run
-from relearn.runs import record as records
 
 SPLIT = re.compile(r"(?<!\\)\|")
 
@@ -84,14 +84,7 @@ class Published:
 
 def load(folders: Iterable[tuple[str, Path]]) -> list[Published]:
     """The scales, with their runs; a record that cannot be used is left out, as `relearn render` names it."""
-    return [Published(scale, folder, _runs(folder)) for scale, folder in folders]
-
-
-def _runs(folder: Path) -> tuple[Run, ...]:
-    found: Iterable[Mapping[str, Any]] = (
-        records.read_all(folder / "runs")[0] if (folder / "runs").is_dir() else ()
-    )
-    return tuple(Run(one, Path(one["path"]).relative_to(folder).as_posix()) for one in found)
+    return [Published(scale, folder, tuple(runs.load(folder, scale)[0])) for scale, folder in folders]
 
 
 def table(text: str) -> tuple[str, Table] | None:
