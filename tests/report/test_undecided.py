@@ -177,3 +177,28 @@ def test_the_plain_data_can_be_written_as_json() -> None:
     plain = json.loads(json.dumps(undecided_formats.plain(one), allow_nan=False))
     assert plain["need"] == one.need and plain["needs"][0]["source"] == "table 1"
     assert undecided_formats.duration(90) == "1.5 min" and undecided_formats.duration(7200) == "2 h"
+
+
+def test_claims_md_claims_json_and_the_page_have_what_would_decide() -> None:
+    import json
+
+    from relearn.report import claims_beside, claims_formats
+    from relearn.report.views import claims as views
+
+    told = claim(part([0.3]), verdict="underpowered", reasons=("1 seed, needs 3",))
+    (one,) = claims_beside.with_evidence(
+        [told],
+        RUNS,
+        {"s": {"one": DESIGN}},
+        {"scale": "small", "study": {"seeds": [0]}},
+        lambda key: f"there ({key})",
+    )
+    headline = f"to decide it: {undecided_formats.headline(found(told)).replace('params.yaml:7', 'there')}"
+    page = views.view(one)
+    assert page["remarks"][-1] == headline
+    assert page["parts"][-1].startswith("half-width of a - b: planned ")
+    text = claims_formats.markdown([one], "small")
+    assert f"- {headline}\n" in text and "\n- design: a minus b 4 seeds" in text
+    (plain,) = json.loads(claims_formats.as_json([one], "small"))["claims"]
+    assert plain["cost"]["cpu_s"] == 34.0 and plain["undecided"]["need"] == found(told).need
+    assert plain["design"]["n"] == 4 and plain["shown"] == claims_formats.effect(one.main)

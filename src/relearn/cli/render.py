@@ -195,16 +195,15 @@ def _whole(
     judged = claims.judge_all(claims.load(folders), evidence, sections)
     planned = designs.load(folders)
     where = partial(place, path=args.params, scale=scale)
-    beside = claims_beside.build(judged, runs, planned, values, where)
+    judged = claims_beside.with_evidence(judged, runs, planned, values, where)
     claims_forest.write(judged, planned, new / "figures")
     explained = analysis.explain(judged, analysis.load(folders), scale)
     deviations, why, others = _deviations(args.params, values, folders, new / "deviations.md")
     settings = _settings(args.params, folders, new / "settings.md")
     entries = {name: errata.load({name: folder}) for name, folder in folders.items()}
     text = {
-        "claims.md": claims_formats.markdown(judged, scale, beside, layout.run)
-        + analysis.markdown(explained),
-        "claims.json": claims_formats.as_json(judged, scale, beside),
+        "claims.md": claims_formats.markdown(judged, scale, layout.run) + analysis.markdown(explained),
+        "claims.json": claims_formats.as_json(judged, scale),
         "coverage.csv": table_formats.csv_text(coverage.FIELDS, coverage.table(coverages, scale)),
         "metrics.json": summary.metrics(scale, judged, coverages, tables),
         "report.html": page.html(

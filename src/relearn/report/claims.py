@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class Claim:
     ``main`` is the comparison that decides: the weakest one. ``numbers_say`` is the verdict without regard to
     the number of trials and the models' quality. ``missing`` names what the claim also speaks of and no run
     covers: with it, the verdict is provisional. ``lacking`` says of each part why it is underpowered, if it is.
+    ``beside`` has lines on what would decide it and on its design, ``data`` the same with its cost as plain values.
     """
 
     section: str
@@ -53,6 +54,8 @@ class Claim:
     reasons: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     lacking: tuple[tuple[str, ...], ...] = ()
+    beside: tuple[str, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def apart(self) -> dict[str, str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from relearn.report import verdict_words as words
 from relearn.report.claims import Claim, tally
-from relearn.report.claims_beside import Beside, Key
 from relearn.report.comparisons import Comparison, Exact
 from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
@@ -86,25 +85,19 @@ def numbers(claim: Claim) -> str:
 
 
 def remarks(claim: Claim) -> list[str]:
-    """Why the verdict is what it is, beyond the numbers."""
+    """Why the verdict is what it is, beyond the numbers, and in one line what would decide the claim."""
     lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
     if claim.verdict == "underpowered" and claim.numbers_say:
         lines.append(f"without regard to that, the numbers say: {claim.numbers_say}")
     if claim.apart:
         lines.append("each alone: " + ", ".join(f"{name} {said}" for name, said in claim.apart.items()))
-    return lines + [f"missing: {item}" for item in claim.missing]
+    return [*lines, *(f"missing: {item}" for item in claim.missing), *claim.beside[:1]]
 
 
-def markdown(
-    claims: Sequence[Claim],
-    scale: str,
-    beside: Mapping[Key, Beside] | None = None,
-    link: Callable[[str], str] = PIPELINE.run,
-) -> str:
+def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = PIPELINE.run) -> str:
     """All claims: a table a section, then what stands behind each claim that has a verdict.
 
     Args:
-        beside: by study and claim, lines on its design and on what would decide it.
         link: the link of a run's folder, empty where it has none.
     """
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
@@ -139,12 +132,11 @@ def markdown(
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
         for claim in group:
-            more = (beside or {}).get((claim.section, claim.id), Beside())
-            lines += _details(claim, more.lines, link)
+            lines += _details(claim, link)
     return "\n".join(lines)
 
 
-def _details(claim: Claim, more: Sequence[str], link: Callable[[str], str]) -> list[str]:
+def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
     lines = [
         f"### {claim.id}: {word(claim)}",
         "",
@@ -158,7 +150,7 @@ def _details(claim: Claim, more: Sequence[str], link: Callable[[str], str]) -> l
             f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({aside}{method})"
         )
         lines += [f"  - {note}" for note in part.notes]
-    lines += [f"- {line}" for line in more]
+    lines += [f"- {line}" for line in claim.beside[1:]]
     if claim.runs:
         lines += ["", f"<details><summary>{len(claim.runs)} runs</summary>", ""]
         lines += [f"- [{run}]({link(run)})" if link(run) else f"- `{run}`" for run in claim.runs]
@@ -166,11 +158,9 @@ def _details(claim: Claim, more: Sequence[str], link: Callable[[str], str]) -> l
     return [*lines, ""]
 
 
-def as_json(claims: Sequence[Claim], scale: str, beside: Mapping[Key, Beside] | None = None) -> str:
+def as_json(claims: Sequence[Claim], scale: str) -> str:
     """The same as raw numbers, with the meaning of the verdicts."""
-    plain = [
-        _plain(claim) | dict((beside or {}).get((claim.section, claim.id), Beside()).data) for claim in claims
-    ]
+    plain = [{**_plain(claim), **claim.data} for claim in claims]
     return json.dumps({"scale": scale, "words": words.MEANINGS, "claims": plain}, indent=1) + "\n"
 
 

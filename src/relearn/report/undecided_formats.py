@@ -36,7 +36,7 @@ def headline(one: Undecided) -> str:
 def lines(one: Undecided) -> list[str]:
     """The headline, then each comparison, then what more units do not mend."""
     found = [f"to decide it: {headline(one)}"]
-    found += [f"{need.comparison}: {_needed(need)}" for need in one.needs]
+    found += [f"needed for {need.comparison}: {_needed(need)}" for need in one.needs]
     if one.cpu_s is not None or one.needs:
         found += [f"more {one.unit} do not mend: {reason}" for reason in one.blocked]
     return found

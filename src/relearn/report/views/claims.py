@@ -23,7 +23,8 @@ def view(claim: Claim) -> dict[str, Any]:
         "n": formats.numbers(claim),
         "remarks": formats.remarks(claim),
         "parts": [
-            f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts
+            *(f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts),
+            *claim.beside[1:],
         ],
         "counted": f"{_several(len(claim.parts), 'comparison')}, {_several(len(claim.runs), 'run')}",
     }
