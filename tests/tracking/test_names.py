@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from relearn.runs.run_store import Store
 from relearn.tracking import names
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results/published/mini"
@@ -36,11 +36,13 @@ def test_memory_is_in_megabytes_and_what_has_no_value_is_left_out() -> None:
 
 def test_no_number_of_a_published_record_is_lost_by_its_new_name() -> None:
     accuracies = set()
-    for file in PUBLISHED.rglob("record.json"):
-        metrics = json.loads(file.read_bytes())["metrics"]
+    records, _ = Store(PUBLISHED).read_all()
+    assert len(records) > 500
+    for record in records:
+        metrics = record["metrics"]
         kept = {name: value for name, value in metrics.items() if value is not None}
         shown = names.metrics(kept)
-        assert len(shown) == len(kept), file
+        assert len(shown) == len(kept), record["path"]
         assert all(name == names.allowed(name) for name in shown)
         accuracies |= {name for name in shown if name.endswith("_frac") and "acc" in name.split("_")}
     assert accuracies == set()  # spelled out everywhere

@@ -10,6 +10,7 @@ from typing import Any
 
 from relearn.report import runs
 from relearn.runs.run_store import is_store
+from relearn.runs.run_store import is_store
 
 
 @dataclass(frozen=True)

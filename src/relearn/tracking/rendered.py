@@ -22,6 +22,7 @@ from relearn.tracking.run_view import Tracked
 PAGES = (
     "report.html",
     "claims.md",
+    "tables.md",
     "claims.json",
     "coverage.csv",
     "deviations.md",
@@ -112,6 +113,8 @@ def _files(root: Path) -> Iterator[tuple[Path, str]]:
     """The page and the lists at the top, pictures and tables in folders: what MLflow's page shows in place."""
     yield from ((root / name, "") for name in PAGES if (root / name).is_file())
     yield from ((path, "figures") for path in sorted((root / "figures").glob("*.png")))
-    for page in sorted((root / "tables").glob("*.md")):
-        yield page, "tables"
-        yield page.with_name(f"{page.stem}.csv"), "tables"
+    folder = root / "tables"
+    tables = {path.name: path for path in sorted([*folder.glob("*.csv"), *folder.glob("*.md")])}
+    for name, path in tables.items():
+        if f"{name.rsplit('.', 2)[0]}.csv" not in tables:  # the members of a table are left out
+            yield path, "tables"
