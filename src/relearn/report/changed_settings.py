@@ -10,7 +10,6 @@ from typing import Any
 
 from relearn.report import runs
 from relearn.runs.run_store import is_store
-from relearn.runs.run_store import is_store
 
 
 @dataclass(frozen=True)
