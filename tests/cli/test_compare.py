@@ -68,6 +68,19 @@ def test_it_writes_a_file_a_page_and_a_part_of_one(capsys: pytest.CaptureFixture
     assert cli.main(["compare", "mini", "mini", "--exit-code"]) == 0
 
 
+def test_a_report_takes_the_comparison_in_once(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path("results/mini/report.html")
+    page.write_text("<html><main><p>text</p></main><script></script></html>")
+    for before in ("HEAD", "HEAD~1"):
+        assert cli.main(["compare", before, "mini", "--page", str(page)]) == 0
+    text = page.read_text()
+    assert text.count('<section id="changes">') == 1 and "HEAD~1 → mini" in text
+    assert text.startswith("<html><main><p>text</p>") and text.endswith("</main><script></script></html>")
+    assert text.index("</section>") < text.index("</main>")
+    assert cli.main(["compare", "HEAD", "mini", "--page", "params.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("relearn compare: --page params.yaml: found no </main>")
+
+
 def test_the_settings_that_differ_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -316,8 +316,8 @@ def test_what_was_rendered_is_one_run_with_verdicts_cells_and_figures() -> None:
     }
     place = Path("mlartifacts") / before.info.artifact_uri.removeprefix("mlflow-artifacts:/")
     files = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
-    shown = {"report.html", "figures/zhu2022.fig2.5.png", "tables/zhu2022.table2.2.csv"}
-    assert files == {"claims.json", "coverage.csv", *shown}
+    tables = {f"tables/zhu2022.table2.2.{kind}" for kind in ("csv", "md")}
+    assert files == {"claims.json", "coverage.csv", "report.html", "figures/zhu2022.fig2.5.png", *tables}
     assert tracking.import_spool(ROOT).unchanged == 1 and [one.info.run_id for one in of_kind("report")] == [
         before.info.run_id
     ]
@@ -345,6 +345,8 @@ def write_rendering(effect: float) -> None:
     (ROOT / "figures/zhu2022.fig2.5.png").write_bytes(b"png")
     (ROOT / "figures/zhu2022.fig2.5.pdf").write_bytes(b"pdf")
     (ROOT / "coverage.csv").write_text("artefact,cells_measured,cells_defined,addition\na,3,4,0\nb,9,9,1\n")
+    (ROOT / "tables/zhu2022.table2.2.md").write_text("| a |")
+    (ROOT / "tables/zhu2022.table2.2.seeds.csv").write_text("artefact,row,column,unit,member,mean\n")
     (ROOT / "tables/zhu2022.table2.2.csv").write_text(
         "artefact,row,column,unit,mean,paper,published_code\n"
         "zhu2022.table2.2,deep_knn,defence_success,fraction,0.75,,1.0\n"

@@ -6,7 +6,8 @@
     relearn compare v0.15.0:small results/small              a commit's scale against a folder
 
 Everything is read from what was rendered and published; nothing is run. --out FOLDER also writes changes.csv (all claims and cells, in
-full precision), changes.md, and changes.html, a part that a page can include.
+full precision), changes.md, and changes.html, a part that a page can include. --page results/mini/report.html puts that part at the end
+of a report, in the place of an older one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 RESULTS, PUBLISHED = Path("results"), Path("results/published")
+BEGIN, END = "<!-- changes: begin -->", "<!-- changes: end -->"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="also what lies within noise, appeared or vanished"
     )
     parser.add_argument("--out", type=Path, help="folder for changes.csv, changes.md and changes.html")
+    parser.add_argument("--page", type=Path, help="report to put the comparison into")
     parser.add_argument("--exit-code", action="store_true", help="status 1 where a verdict changed")
 
 
@@ -38,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
 
     Raises:
         FileNotFoundError: a side that is no scale, no folder and no commit, or where nothing is rendered.
-        ValueError: a file that is no rendering.
+        ValueError: a file that is no rendering, or a --page that is no report.
     """
     from relearn.report import changed_settings, changes, changes_formats
     from relearn.runs.atomic_files import write
@@ -65,7 +68,29 @@ def main(args: argparse.Namespace) -> int:
         for name, text in texts.items():
             write(args.out / name, text.encode())
         print(f"written: {', '.join(str(args.out / name) for name in texts)}")
+    if args.page:
+        block = changes_formats.fragment(before, after, differ, settings)
+        write(args.page, with_block(args.page, block).encode())
+        print(f"{args.page}#changes")
     return int(args.exit_code and any(one.kind == "verdict" for one in differ))
+
+
+def with_block(page: Path, block: str) -> str:
+    """The page's text with the block at the end of its main part, in the place of an older one.
+
+    Raises:
+        ValueError: no file, or one that is no report.
+    """
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    head, begin, rest = text.partition(BEGIN)
+    if begin:
+        rest = rest.partition(END)[2]
+    else:
+        head, main, rest = text.rpartition("</main>")
+        if not main:
+            raise ValueError(f"--page {page}: found no </main>, allowed: the report.html of a scale")
+        rest = f"\n{main}{rest}"
+    return f"{head}{BEGIN}\n{block}{END}{rest}"
 
 
 def found(word: str, scale: str | None, place: Path) -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from relearn.tracking.run_view import Tracked
 PAGES = (
     "report.html",
     "claims.md",
+    "tables.md",
     "claims.json",
     "coverage.csv",
     "deviations.md",
@@ -112,7 +112,9 @@ def _cells(folder: Path) -> dict[str, float]:
 def _files(root: Path) -> Iterator[tuple[Path, str]]:
     """The page and the lists at the top, pictures and tables in folders: what MLflow's page shows in place."""
     yield from ((root / name, "") for name in PAGES if (root / name).is_file())
-    for folder, endings in (("figures", (".png", ".csv")), ("tables", (".csv", ".md"))):
-        for name in sorted(os.listdir(root / folder)) if (root / folder).is_dir() else ():
-            if name.endswith(endings):
-                yield root / folder / name, folder
+    yield from ((path, "figures") for path in sorted((root / "figures").glob("*.png")))
+    folder = root / "tables"
+    tables = {path.name: path for path in sorted([*folder.glob("*.csv"), *folder.glob("*.md")])}
+    for name, path in tables.items():
+        if f"{name.rsplit('.', 2)[0]}.csv" not in tables:  # the members of a table are left out
+            yield path, "tables"

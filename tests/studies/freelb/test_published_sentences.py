@@ -55,7 +55,9 @@ def test_digits_from_four_seeds_of_chapter_4() -> None:
         found = metric(DIGITS, "accbest_frac", network="VGG-19", initialisation=start, recipe="sgd").values()
         return f"{min(found):.0f} to {max(found):.0f}%"
 
-    assert f"ends at {best('kaiming')} from Kaiming's start and at {best('gradinit')} from GradInit" in page(DIGITS)
+    assert f"ends at {best('kaiming')} from Kaiming's start and at {best('gradinit')} from GradInit" in page(
+        DIGITS
+    )
     complete, none = best("gradinit_overlap_1"), best("gradinit_overlap_0")
     assert f"completely give {complete}, batches without overlap {none}." in page(DIGITS)
     for network in ("ResNet-110-BN", "ResNet-1202-BN"):
