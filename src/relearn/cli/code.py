@@ -69,14 +69,13 @@ def today(params: dict[str, Any], targets: Iterable[str] = ()) -> list[Made]:
     from relearn.runs import code_version
 
     code_version.forget()  # the source may have changed since this process asked last
-    state.version_of.cache_clear()
     book = planned.jobs_of(params)
     jobs = planned.behind(book, [*targets])
     found = []
     for job in jobs:
         paths = sorted(path for several in job.inputs.values() for path in several)
         name = job.folder.partition(f"/runs/{job.study}/{job.step}/")[2]
-        version = state.version_of(*job.modules)
+        version = code_version.code_version(*job.modules)
         found.append(Made(job.study, job.step, name, version, state.run_of(job), tuple(paths)))
     if not targets:
         found.append(Made(RENDER, RENDER, RENDER, code_of_report(), "", tuple(sorted(book))))
