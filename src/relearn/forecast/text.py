@@ -34,7 +34,7 @@ def page(whole: Part, scale: str, on: Machine) -> str:
     uncounted = sum(one.amount is None and work_of(one.job) is not None for one in whole.waiting)
     if uncounted:
         lines.append(
-            f"{uncounted} jobs rest on means of their steps, because their networks are not counted: "
+            f"{uncounted} jobs have networks that are not counted: "
             f"`relearn plan --calibrate --scale {scale}` counts them"
         )
     if whole.unknown:
