@@ -14,7 +14,7 @@ from relearn.forecast.footprint import Footprint, footprint
 from relearn.forecast.known_versions import KnownVersions
 from relearn.forecast.schedule import Schedule, schedule
 from relearn.forecast.state import DONE, STALE, TO_DO, State, records_of, run_of, states
-from relearn.studies.work import Job
+from relearn.studies.work import Job, work_of
 
 
 class Planned(NamedTuple):
@@ -143,6 +143,8 @@ def planned_job(job: Job, state: State, fixed: Correction) -> Planned:
     kind, amount = evidence.work_behind(job)
     run = run_of(job)
     cost = fixed.of(job.study, job.step, kind, run, amount)
+    if amount is None and cost and cost.basis == "mean" and work_of(job) is not None:
+        cost = None  # another scale's mean says nothing of a network that has not been counted
     return Planned(job, state, cost, amount, footprint(job, fixed.memory))
 
 

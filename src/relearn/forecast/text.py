@@ -9,6 +9,7 @@ from relearn.forecast import data_sets
 from relearn.forecast.machine import Machine
 from relearn.forecast.state import DONE, STALE, TO_DO
 from relearn.forecast.summary import Part
+from relearn.studies.work import work_of
 
 COLUMNS = ("", "to do", "stale", "done", "hours", "range", "wall", "chain", "memory", "disk", "measured")
 
@@ -30,6 +31,12 @@ def page(whole: Part, scale: str, on: Machine) -> str:
     for why, count in whole.reasons.most_common(8):
         lines.append(f"{count} because: {why}")
     lines += ["", *data_lines(whole)]
+    uncounted = sum(one.amount is None and work_of(one.job) is not None for one in whole.waiting)
+    if uncounted:
+        lines.append(
+            f"{uncounted} jobs have networks that are not counted: "
+            f"`relearn plan --calibrate --scale {scale}` counts them"
+        )
     if whole.unknown:
         lines.append(f"{whole.unknown} jobs of which no cost is known are in no sum")
     return "\n".join(line.rstrip() for line in lines) + "\n"
