@@ -94,6 +94,8 @@ def test_every_variant_reads_what_the_cpu_made() -> None:
     assert there.words[2:5] == (*there.inputs, "--settings", '{"folder":"results"}')
     assert there.words[-6:] == ("--device", "cuda", "--precision", "bf16", "--threads", "1")
     assert there.record == "check/bf16/runs/poisoning/reader/record.json" and there.gpu == 1
+    again = variants.on(there, "resume", "cuda", "fp32", 1)  # of a variant, in a place of its own
+    assert again.record == "check/resume/runs/poisoning/reader/record.json" and again.inputs == there.inputs
 
 
 def test_a_rehearsal_in_a_pack_compares_runs_and_says_so(

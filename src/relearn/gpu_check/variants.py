@@ -11,11 +11,11 @@ from relearn.runs.node.jobs_file import NodeJob
 
 ROOT = "check"
 BASE = "cpu"
-RUNS = re.compile(r"results/\w+/(runs|logs)/")
+RUNS = re.compile(r"(?:results|check)/\w+/(runs|logs)/")
 
 
 def moved(path: str, variant: str) -> str:
-    """A path of results/ below the root of a variant."""
+    """A path of results/, or of another variant, below the root of a variant."""
     return RUNS.sub(rf"{ROOT}/{variant}/\1/", path)
 
 
