@@ -119,7 +119,7 @@ def _figure(
     alt = escape(f"{one.title}. {one.told}", quote=True)
     yield f'<figure><img loading="lazy" alt="{alt}" src="{address}"></figure>'
     data = picture.with_suffix(".csv")
-    link = ""
+    link = f" The plotted numbers: `results/published/{scale.scale}/figures.parquet`."
     if data.is_file():
         pictures[f"{place}.csv"] = data
         link = f" [The plotted numbers]({links.relative(f'{place}.csv', page)})."
