@@ -142,6 +142,7 @@ include: "start.smk"
 onstart:
     announce(workflow.dag)
     foresee(workflow.dag, PARAMS)
+    without_rate_limit(workflow.scheduler)
     # Jobs never open MLflow: this one process imports their spools while they run.
     Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
     Path(TRACKER_STOP).unlink(missing_ok=True)

@@ -20,3 +20,15 @@ def announce(dag):
     logger.info("\n".join(found.lines))
     if found.refusal:
         raise WorkflowError(found.refusal)
+
+
+def without_rate_limit(scheduler):
+    """Lift Snakemake's default limit of 100 new jobs per second, whose timers outlive their use.
+
+    With a limit, each finished job starts a timer that looks for jobs to start a second later, and that look starts the next timer.
+    So after n jobs Snakemake looks n times a second, which took a third of a core at the end of scale mini. A limit that the caller
+    has chosen stays.
+    """
+    limit = workflow.scheduling_settings.max_jobs_per_timespan
+    if limit is not None and (limit.max_jobs, limit.timespan) == (100, 1):
+        scheduler.job_rate_limiter = None
