@@ -18,6 +18,7 @@ ROOT = Path("results")
 PAGE = (
     "report.html.j2",
     "parts.html.j2",
+    "palette.css",
     "report.css",
     "report.js",
 )  # what report.html is made of, beside the modules
