@@ -44,7 +44,7 @@ def scratch(tmp_path: Path) -> Path:
 
 def stale(root: Path, change: Callable[[], None]) -> set[str]:
     """Return the steps of the package whose version a change changes."""
-    files = [path for path in sorted(root.rglob("*.py")) if "\ndef run(" in path.read_text()]
+    files = [path for path in sorted(root.rglob("steps/**/*.py")) if "\ndef run(" in path.read_text()]
     steps = [".".join(("relearn", *path.relative_to(root).with_suffix("").parts)) for path in files]
     before = {step: code_version(step, root=root) for step in steps}
     change()
