@@ -63,7 +63,7 @@ BY_INTENT = {
 }
 EVERYBODY = {""}  # the package's own __init__, which holds the version
 
-# A file of methods imports no other method, but for the loops, the types of augmentation, and the neighbour search and vote that they share.
+# A file of methods imports no other method, but for the loops, the types of augmentation, and the neighbour search and vote they share.
 SHARED_METHODS = {
     f"relearn.methods{one}"
     for one in (
