@@ -63,7 +63,7 @@ BY_INTENT = {
 }
 EVERYBODY = {""}  # the package's own __init__, which holds the version
 
-# A file of methods imports no other method, but for the loops, the types of augmentation and the neighbour search that they share.
+# A file of methods imports no other method, but for the loops, the types of augmentation, and the neighbour search and vote they share.
 SHARED_METHODS = {
     f"relearn.methods{one}"
     for one in (
@@ -75,6 +75,7 @@ SHARED_METHODS = {
         ".dropout_masks",
         ".equal_sets",
         ".neighbours",
+        ".deep_knn",
         ".pgd",
         ".initialised",
         ".learned_scales",
@@ -107,6 +108,7 @@ TOP_LEVEL: dict[str, tuple[str, ...]] = {
     "timm": ("relearn.models",),
     "transformers": ("relearn.methods.freelb_trainer",),
     "pooch": (),
+    "faiss": (),
     "pyarrow": (),
     "snakemake": (),
     "dvc": (),

@@ -345,7 +345,7 @@ def test_what_is_loaded_is_ours_to_change() -> None:
 
 def test_the_machine_s_settings_have_defaults() -> None:
     config = yaml.safe_load((ROOT / "params.yaml").read_text())
-    expected = {"device": "auto", "precision": "fp32", "mirror": None}
+    expected = {"device": "auto", "precision": "fp32", "mirror": None, "minutes": None}
     assert params.machine({}, ROOT / "params.yaml") == expected
     assert params.machine({**config, "scale": "small"}, ROOT / "params.yaml") == expected
 
@@ -353,7 +353,7 @@ def test_the_machine_s_settings_have_defaults() -> None:
 @pytest.mark.parametrize(
     "config",
     [{"device": name} for name in ("auto", "cpu", "cuda", "cuda:0", "cuda:12")]
-    + [{"precision": "bf16"}, {"mirror": "some where"}],
+    + [{"precision": "bf16"}, {"mirror": "some where"}, {"minutes": 15}],
 )
 def test_the_machine_s_settings_pass(config: dict[str, Any]) -> None:
     assert params.machine(config, ROOT / "params.yaml").items() >= config.items()
@@ -370,6 +370,9 @@ def test_the_machine_s_settings_pass(config: dict[str, Any]) -> None:
         ({"precision": ["fp32"]}, "--config precision: found"),
         ({"mirror": 3}, "--config mirror: found 3"),
         ({"mirror": ""}, "--config mirror: found ''"),
+        ({"minutes": 0}, "--config minutes: found 0"),
+        ({"minutes": True}, "--config minutes: found"),
+        ({"minutes": "15"}, "--config minutes: found '15' (text), allowed: a whole number, 1 or more"),
         ({"devise": "cpu"}, "--config devise: unknown key, nearest known name: device;"),
         ({"poisoning": {"seeds": [1]}}, "--config poisoning: found values that"),
     ],

@@ -131,6 +131,23 @@ def test_a_lock_dies_with_its_owner(tmp_path: Path) -> None:
     assert durable.lock_is_free(path)
 
 
+def test_a_file_system_without_locks_is_named_once_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NFS without its lock service answers ENOLCK, Lustre without -o flock ENOSYS."""
+
+    def refuse(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(durable.fcntl, "flock", refuse)
+    durable._no_locks.cache_clear()
+    for name in ("a.lock", "b.lock"):
+        with durable.Lock(tmp_path / name, wait_s=0.0) as lock:
+            assert not lock.waited and lock.path.read_text() == f"{os.getpid()}\n"
+    said = capsys.readouterr().err
+    assert said.startswith("no file locks: ") and said.count("\n") == 1
+
+
 def test_staged_files_take_their_places_together_and_only_when_all_is_well(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     for name in ("tables/a.csv", "kept.md"):

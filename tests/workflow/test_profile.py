@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib.util import find_spec
 
 import pytest
+import yaml
 from snakemake import cli
 from snakemake.utils import available_cpu_count
 
@@ -50,14 +52,29 @@ def test_every_documented_command_has_the_settings_of_a_profile(
     monkeypatch.chdir(CHECKOUT)
     commands = documented()
     assert {"snakemake --cores all", "snakemake -n"} <= set(commands) and len(commands) > 20
+    if (
+        find_spec("snakemake_executor_plugin_kubernetes") is None
+    ):  # no extra asks for it: Snakemake would refuse its settings
+        commands = [command for command in commands if "kubernetes" not in command]
     for command in commands:
         settings = cli.parse_args(shlex.split(command.replace("$(CORES)", "all"))[1:])[1]
         assert settings.rerun_incomplete and settings.keep_going and settings.show_failed_logs, command
         at_slurm = "slurm" in command
         assert (settings.executor, bool(settings.cores)) == (
-            ("slurm", False) if at_slurm else (None, True)
+            ("slurm", "slurm-grouped" in command) if at_slurm else (None, True)
         ), command
         assert (USED in capsys.readouterr().err) != at_slurm, command
+
+
+KUBERNETES = CHECKOUT / "workflow/profiles/kubernetes/config.yaml"
+
+
+def test_the_profile_of_kubernetes_says_only_what_snakemake_and_its_plugins_know() -> None:
+    pytest.importorskip("snakemake_executor_plugin_kubernetes")
+    pytest.importorskip("snakemake_storage_plugin_s3")
+    known = {option for action in cli.get_argument_parser()._actions for option in action.option_strings}
+    keys = {f"--{key}" for key in yaml.safe_load(KUBERNETES.read_text(encoding="utf-8"))}
+    assert keys - known == set() and "--kubernetes-namespace" in keys
 
 
 def test_snakemake_alone_uses_the_profile_and_all_cores(scratch: Scratch) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from relearn.cli import jobs
+from relearn.studies import parameters
+from relearn.studies.lrformer.plan import plan
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TARGETS = ["poisoning", "freelb"]  # runs with and without inputs, wildcards and a seed of their own
@@ -21,8 +23,8 @@ def compared(config: dict[str, str]) -> dict[str, list[Any]]:
 def test_another_machine_makes_no_job_stale() -> None:
     one = compared({"device": "cpu", "precision": "fp32"})
     assert one == compared({"device": "cuda:1", "precision": "bf16"})
-    for parameters in one.values():
-        assert not {"cpu", "fp32"} & set(" ".join(parameters).split())
+    for words in one.values():
+        assert not {"cpu", "fp32"} & set(" ".join(words).split())
 
 
 def test_settings_code_labels_and_seed_count() -> None:
@@ -33,3 +35,12 @@ def test_settings_code_labels_and_seed_count() -> None:
             assert {str(job.params.settings), found.code, str(labels)} <= set(counted)
             assert found.seed == 0 or str(["--seed", str(found.seed)]) in counted
             assert not any(path in " ".join(counted) for path in found.inputs)
+
+
+def test_a_machine_without_gpus_and_a_time_limit_are_resources() -> None:
+    needs = [family.needs for family in plan(parameters.load(CHECKOUT / "params.yaml"), "mini").values()]
+    assert {one.gpu for one in needs} == {0, 1} and {30, 60, 1440} <= {one.minutes for one in needs}
+    with jobs.workflow(["lrformer"], {"device": "cpu", "minutes": 45}, CHECKOUT) as built:
+        found = [job.resources for job in built.dag.jobs if job.is_shell]
+    assert {one.gpu for one in found} == {0}
+    assert {one.runtime for one in found} == {30, 45}  # a shorter one keeps its own

@@ -104,8 +104,8 @@ def needs_of(family):
     needed = family.needs
     return {
         "mem_mb": needed.mem_mb,
-        "runtime": needed.minutes,
-        "gpu": needed.gpu,
+        "runtime": min(needed.minutes, MACHINE["minutes"] or needed.minutes),
+        "gpu": 0 if DEVICE == "cpu" else needed.gpu,
         "device": DEVICE,
         "precision": PRECISION,
     }

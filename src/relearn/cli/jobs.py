@@ -128,7 +128,7 @@ def plan(targets: Sequence[str] = (), config: dict[str, str] | None = None, root
 
 @contextlib.contextmanager
 def workflow(
-    targets: Sequence[str] = (), config: dict[str, str] | None = None, root: Path = Path()
+    targets: Sequence[str] = (), config: dict[str, Any] | None = None, root: Path = Path()
 ) -> Iterator[Any]:
     """Yield Snakemake's own workflow object with its DAG built, silently and without taking its lock."""
     code_version.forget()  # the source may have changed since the last workflow of this process

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from relearn.params.types import Section
 
 SCALES = ("mini", "small", "medium", "paper")
-MACHINE_KEYS = ("scale", "device", "precision", "mirror")
+MACHINE_KEYS = ("scale", "device", "precision", "mirror", "minutes")
 PRECISIONS = ("fp32", "bf16")
 DEVICE = re.compile(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?")
 
@@ -126,13 +126,14 @@ def section(params: Mapping[str, Any], key: str) -> Any:
 def machine(config: Mapping[str, Any], path: str | Path = "params.yaml") -> dict[str, Any]:
     """What Snakemake's ``--config`` may say besides parameters: where, and how precisely, to compute.
 
-    Returns device (auto, cpu, cuda or cuda:N), precision (fp32 or bf16) and mirror (a folder, or None).
+    Returns device (auto, cpu, cuda or cuda:N), precision (fp32 or bf16), mirror (a folder, or None) and minutes (the longest
+    time that a job may ask for, or None).
     A parameter may stand in ``config`` only as the file has it: DVC would not see another value.
 
     Raises:
         ParamsError: for an unknown name, a parameter changed on the command line, a value not allowed.
     """
-    values: dict[str, Any] = {"device": "auto", "precision": "fp32", "mirror": None}
+    values: dict[str, Any] = {"device": "auto", "precision": "fp32", "mirror": None, "minutes": None}
     problems = []
     in_file = read(path).values
     for key, value in config.items():
@@ -142,7 +143,7 @@ def machine(config: Mapping[str, Any], path: str | Path = "params.yaml") -> dict
             problems.append(f"--config {key}: found values that {path} does not have, allowed: edit {path}")
         elif key in values:
             values[key] = value
-    device, precision, mirror = values["device"], values["precision"], values["mirror"]
+    device, precision, mirror, minutes = (values[key] for key in ("device", "precision", "mirror", "minutes"))
     if not (isinstance(device, str) and DEVICE.fullmatch(device)):
         problems.append(f"--config device: found {faults.shown(device)}, allowed: auto, cpu, cuda or cuda:N")
     if precision not in PRECISIONS:
@@ -150,6 +151,10 @@ def machine(config: Mapping[str, Any], path: str | Path = "params.yaml") -> dict
         problems.append(f"--config precision: found {faults.shown(precision)}, allowed: {allowed}")
     if mirror is not None and not (isinstance(mirror, str) and mirror):
         problems.append(f"--config mirror: found {faults.shown(mirror)}, allowed: the path of a folder")
+    if minutes is not None and (type(minutes) is not int or minutes < 1):
+        problems.append(
+            f"--config minutes: found {faults.shown(minutes)}, allowed: a whole number, 1 or more"
+        )
     if problems:
         raise ParamsError(problems)
     return values

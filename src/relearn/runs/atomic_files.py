@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -269,4 +270,16 @@ def _flock(descriptor: int, kind: int) -> bool:
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
+        _no_locks(os.fstat(descriptor).st_dev)
     return True  # a file system without locks cannot protect: the run goes on
+
+
+@cache
+def _no_locks(device: int) -> None:
+    """Say, once for each file system (``device``), that nothing keeps a second writer away from a run here."""
+    print(
+        "no file locks: this file system refuses them, so two jobs of one run would overwrite each other; "
+        "never run two engines in this checkout (Lustre: mount with -o flock; NFS: start its lock service)",
+        file=sys.stderr,
+        flush=True,
+    )
