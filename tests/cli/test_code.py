@@ -12,6 +12,7 @@ import pytest
 from relearn.cli import code
 from relearn.cli.code import Made, versions
 from relearn.forecast import planned, state
+from relearn.runs.code_version import code_version
 from relearn.studies import STUDIES, parameters
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -67,7 +68,7 @@ def test_a_file_for_each_study_holds_every_run_of_the_plan(tmp_path: Path) -> No
     assert places == set(book)
     job = book["results/mini/runs/poisoning/train/transfer/convex_polytope/deep_knn/ResNet18/seed0"]
     written = files["poisoning"]["train"]["transfer/convex_polytope/deep_knn/ResNet18/seed0"]
-    assert written.split()[0] == state.version_of(*job.modules)
+    assert written.split()[0] == code_version(*job.modules)
 
 
 def test_one_setting_changes_the_file_of_its_study_alone(
