@@ -143,7 +143,7 @@ def test_every_format_says_what_is_aggregated(whole, tmp_path):
     assert said in one.told and other.told == other.caption
     cells = table.build(one, whole)
     assert said in table_formats.markdown(one, cells)
-    assert "median $\\pm$ standard deviation" in table_formats.latex(one, cells)
+    assert "median \\ensuremath{\\pm} standard deviation" in table_formats.latex(one, cells)
     for artefact, words in ((one, ("median", "standard_deviation")), (other, ("mean", "standard_error"))):
         table_formats.write(artefact, table.build(artefact, whole), tmp_path)
         with (tmp_path / f"{artefact.id}.csv").open(newline="") as file:
@@ -156,11 +156,12 @@ def test_every_format_says_what_is_aggregated(whole, tmp_path):
 
 
 def test_the_page_says_it_too(whole, tmp_path):
-    from relearn.report import page
+    from relearn.report.views import studies
 
     one = TABLES["zhu2022.table3.4"]
-    found = page._artefact(one, tmp_path, {one.id: table.build(one, whole)}, coverage.cover(one, whole))
-    assert found["caption"] == one.told != one.caption
+    material = studies.Material(tmp_path, (), [one], {one.id: table.build(one, whole)}, (), ())
+    found = studies.artefact(one, material, coverage.cover(one, whole))
+    assert one.told in found["caption"] and one.told != one.caption
 
 
 def test_medians_over_victims_have_the_standard_deviation_as_their_means_do():
