@@ -39,19 +39,17 @@ def test_a_target_brings_what_it_reads(mini: dict[str, Job]) -> None:
         planned.behind(mini, ["nothing"])
 
 
-def test_the_page_in_little_time_and_without_torch() -> None:
+def test_the_page_needs_no_costly_library(mini: dict[str, Job]) -> None:
     program = (
-        "import sys, time; from relearn import cli; status = cli.main(['plan', '--scale', 'mini']); "
+        "import sys; from relearn import cli; status = cli.main(['plan', '--scale', 'mini']); "
         "loaded = [name for name in ('torch', 'snakemake', 'pandas', 'numpy') if name in sys.modules]; "
-        "print(status, loaded, time.process_time())"
+        "print(status, loaded)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     *page, last = done.stdout.splitlines()
-    status, loaded, seconds = last.split(" ")
-    assert (status, loaded) == ("0", "[]")
-    assert float(seconds) < 3.0
+    assert last == "0 []"
     (total,) = [line for line in page if line.startswith("all ")]
-    assert "GB" in total
+    assert total.split()[1] == str(len(mini))  # whatever of it is done here
 
 
 def test_json_has_the_sums_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
