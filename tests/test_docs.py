@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from relearn.cli import VERBS, targets
+from relearn.studies import STUDIES
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 PAGES = sorted(
@@ -112,6 +115,26 @@ def test_readme_fits_a_page() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 150
     assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/terminal.md", "docs/forecast.md", "docs/change-a-parameter.md"]
+)
+def test_every_target_and_verb_of_a_command_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    commands = [
+        words.split()
+        for words in re.findall(r"(?:^|`|\$ )((?:relearn|snakemake) [^`#\n]*)", text, re.MULTILINE)
+    ]
+    assert len(commands) > 1
+    for program, *words in commands:
+        if program == "relearn" and words and words[0].islower():
+            assert words[0] in {*VERBS, *STUDIES}, words
+        for word in words:
+            if re.fullmatch(
+                r"claim:[a-z]\w*|(?:table|fig|chapter)\d[\d.]*|(?:kim|zhu|qi|ye|touvron)\d{4}\S*", word
+            ):
+                targets.find(word)  # ValueError: no such target
 
 
 def test_files_that_the_readme_links_exist():

@@ -106,7 +106,7 @@ def test_a_rehearsal_in_a_pack_compares_runs_and_says_so(
     Path("jobs.json").write_text(jobs_file.text([HULL]))
     Path("check.json").write_text(json.dumps([HULL.run]))
     monkeypatch.setattr(checks, "PROBES", {})
-    chosen, jobs = selection.found()
+    chosen, jobs = selection.select()
     rows = checks.run(jobs, chosen, "cpu", (), 1, 1, float("inf"))
     steps = [row for row in rows if row.check == "steps"]
     assert [row.of for row in steps] == ["poisoning hull_proposition fp32", "poisoning hull_proposition bf16"]

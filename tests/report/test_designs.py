@@ -57,7 +57,7 @@ def test_the_keys_of_every_design_exist_and_its_scale_follows_it() -> None:
 def test_a_design_has_a_width_or_says_why_not() -> None:
     for found in every().values():
         for design in found.values():
-            known = any(width is not None for _, width in design.half_widths())
+            known = any(designs.planned_half_width(one, design.n) is not None for one in design.measures)
             assert known or design.undecidable or design.needs or design.n < 4, design.claim
             assert all(one.pilot or one.sd is None for one in design.measures)
 

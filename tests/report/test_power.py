@@ -53,7 +53,8 @@ def test_power_of_a_share_is_the_sum_over_counts(n: int, share: float, bound: fl
         (ends.low >= bound if above else ends.high <= bound)
         for ends in (clopper_pearson(count, n) for count in range(n + 1))
     ]
-    assert power.of_share(n, share, bound) == pytest.approx(float(chances[excluded].sum()), abs=1e-12)
+    (found,) = power.of_shares(np.array([n]), share, bound)
+    assert found == pytest.approx(float(chances[excluded].sum()), abs=1e-12)
 
 
 def test_always_takes_72_trainings_without_an_exception() -> None:

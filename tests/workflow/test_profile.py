@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import yaml
@@ -117,3 +120,26 @@ def test_a_failed_job_stops_no_other_and_its_printed_command_can_be_pasted(scrat
     assert pasted.returncode == 2 and pasted.stderr.splitlines()[-1].startswith(REFUSED)
     repeated = scratch.run("bash", "-c", again, ok=False)
     assert repeated.returncode != 0 and f"FAILED: {name}, " in repeated.stderr and error in repeated.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "limited"),
+    [((), False), (("--max-jobs-per-timespan", "50/1m"), True)],
+    ids=["default", "chosen"],
+)
+def test_only_a_limit_that_the_caller_has_chosen_holds_jobs_back(
+    tmp_path: Path, words: tuple[str, ...], limited: bool
+) -> None:
+    (tmp_path / "Snakefile").write_text(
+        f"include: {str(CHECKOUT / 'workflow/rules/start.smk')!r}\n"
+        "rule one:\n    output: 'one'\n    shell: 'touch {output}'\n"
+        "onstart:\n"
+        "    before = workflow.scheduler.job_rate_limiter\n"
+        "    without_rate_limit(workflow.scheduler)\n"
+        "    after = workflow.scheduler.job_rate_limiter\n"
+        "    print('limits:', before is not None, after is not None)\n"
+    )
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"limits: True {limited}" in done.stdout + done.stderr
+    assert (tmp_path / "one").exists()

@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory() as place:
         folders = [
-            found(word, args.scale, Path(place) / str(number))
+            resolve(word, args.scale, Path(place) / str(number))
             for number, word in enumerate((args.before, args.after))
         ]
         before, after = (
@@ -93,7 +93,7 @@ def with_block(page: Path, block: str) -> str:
     return f"{head}{BEGIN}\n{block}{END}{rest}"
 
 
-def found(word: str, scale: str | None, place: Path) -> Path:
+def resolve(word: str, scale: str | None, place: Path) -> Path:
     """The folder of one side; a commit's is unpacked at `place`."""
     if Path(word).is_dir():
         return Path(word)

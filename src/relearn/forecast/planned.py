@@ -56,7 +56,7 @@ def behind(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]:
     """
     wanted: set[str] = set()
     for target in targets or ("all",):
-        found = [folder for folder, job in book.items() if asked(job, target.rstrip("/"))]
+        found = [folder for folder, job in book.items() if matches(job, target.rstrip("/"))]
         if not found:
             raise ValueError(
                 f"target: found {target}, allowed: all, a study ({', '.join(STUDIES)}), study/step, or a file or folder of a run"
@@ -70,7 +70,7 @@ def behind(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]:
     return [job for folder, job in book.items() if folder in wanted]
 
 
-def asked(job: Job, target: str) -> bool:
+def matches(job: Job, target: str) -> bool:
     """Whether a job is meant by a target."""
     if target in ("all", job.study, f"{job.study}/{job.step}"):
         return True

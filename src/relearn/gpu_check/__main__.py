@@ -37,7 +37,7 @@ def main() -> int:
         print(checks.WOULD, end="")
         print("no CUDA device here; --rehearse runs the same on the CPU")
         return RESOURCE
-    chosen, jobs = selection.found(args.target)
+    chosen, jobs = selection.select(args.target)
     limit = float("inf") if args.minutes is None else began + args.minutes * 60 - 30
     rows = checks.run(
         jobs, chosen, "cpu" if args.rehearse else "cuda", memory, args.jobs, args.jobs_per_device, limit

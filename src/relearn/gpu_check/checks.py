@@ -87,7 +87,7 @@ def _compared(three: dict[str, list[NodeJob]], failed: dict[str, str]) -> Iterat
     for precision in ("fp32", "bf16"):
         for job in three[precision]:
             of = f"{job.study} {job.step} {precision}"
-            cpu, there = base[job.run].found(), job.found()
+            cpu, there = base[job.run].finished_record(), job.finished_record()
             if cpu is None or there is None:
                 yield Row(
                     "steps", of, False, failed.get(job.record, "not run: no time, or what it reads failed")
@@ -109,7 +109,7 @@ def _longest(jobs: Sequence[NodeJob]) -> NodeJob | None:
     done = [
         (found["cost"]["wall_s"], job)
         for job in jobs
-        if (found := job.found()) and "history.csv" in found["outputs"]
+        if (found := job.finished_record()) and "history.csv" in found["outputs"]
     ]
     return max(done, key=lambda pair: pair[0])[1] if done else None
 
@@ -118,7 +118,7 @@ def _resumed(job: NodeJob | None, device: str, deadline: float) -> Row:
     """Stop a training after half its time, run it again, and compare with the run that was not stopped."""
     if job is None or time.monotonic() >= deadline:
         return Row("resume", "", False, "not run: no time, or no training among the jobs")
-    whole = job.found()
+    whole = job.finished_record()
     assert whole is not None
     again = variants.on(job, "resume", device, "fp32", job.gpu)
     of = f"{job.study} {job.step}"
@@ -134,7 +134,7 @@ def _resumed(job: NodeJob | None, device: str, deadline: float) -> Row:
             "resume", of, False, f"ended with status {status} before it could be stopped, 143 expected"
         )
     driver = _drive([again], Machine(1), deadline)
-    found = again.found()
+    found = again.finished_record()
     if found is None:
         return Row("resume", of, False, f"not finished: {driver.failed.get(again.record, 'no time')}")
     verdict = compare(whole, found, "fp32")
@@ -158,7 +158,8 @@ def _stopped_after(job: NodeJob, spool: Path, seconds: float) -> int:
 def _together(jobs: Sequence[NodeJob], device: str, memory_mb: Sequence[int], deadline: float) -> Row:
     """The two longest jobs once more, at the same time on one device."""
     alone = sorted(
-        ((found["cost"]["wall_s"], job.run, job) for job in jobs if (found := job.found())), reverse=True
+        ((found["cost"]["wall_s"], job.run, job) for job in jobs if (found := job.finished_record())),
+        reverse=True,
     )[:2]
     if len(alone) < 2 or time.monotonic() >= deadline:
         return Row("together", "", False, "not run: no time, or fewer than two jobs")
@@ -168,7 +169,7 @@ def _together(jobs: Sequence[NodeJob], device: str, memory_mb: Sequence[int], de
         Path(job.record).unlink(missing_ok=True)
     _drive(both, Machine(2, 2, tuple(memory_mb)), deadline)
     of = " and ".join(f"{job.study} {job.step}" for job in both)
-    pairs = [(job.found(), there.found()) for (_, _, job), there in zip(alone, both)]
+    pairs = [(job.finished_record(), there.finished_record()) for (_, _, job), there in zip(alone, both)]
     ended = [(whole, there) for whole, there in pairs if whole is not None and there is not None]
     if len(ended) < 2:
         return Row("together", of, False, "one of them did not finish")

@@ -10,7 +10,7 @@ from relearn.runs.node import jobs_file
 from relearn.runs.node.jobs_file import CHOSEN, NodeJob
 
 
-def found(targets: Sequence[str] = ()) -> tuple[set[str], list[NodeJob]]:
+def select(targets: Sequence[str] = ()) -> tuple[set[str], list[NodeJob]]:
     """The run ids to compare, and their jobs with all that they read.
 
     Args:

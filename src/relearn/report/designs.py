@@ -84,10 +84,6 @@ class Design:
         """The first measure about a comparison of this name and unit."""
         return next((one for one in self.measures if one.about(name, unit)), None)
 
-    def half_widths(self) -> list[tuple[Measure, float | None]]:
-        """The planned half-width of each measure's 95% interval; None where no pilot has shown a spread."""
-        return [(one, planned_half_width(one, self.n)) for one in self.measures]
-
 
 def planned_half_width(measure: Measure, n: int) -> float | None:
     r"""Half the width of the interval that n units give: :math:`t_{0.975,n-1}\, s/\sqrt n`, of shares the exact one.

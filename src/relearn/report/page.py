@@ -15,6 +15,7 @@ from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
 from relearn.report.coverage import Coverage, total
 from relearn.report.deviations import Method
+from relearn.report.figures import claims_forest
 from relearn.report.layout import PIPELINE, Layout
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
@@ -24,7 +25,6 @@ from relearn.report.views.claims import view as claim_view
 from relearn.report.views.studies import About
 
 TEMPLATE = "report.html.j2"  # beside this file, with parts.html.j2, report.css and report.js
-FOREST = "claims_forest"  # the figure of all effects, shown where there is one
 
 ENDS = ("reproduced", "contradicted")  # the verdicts of the page's first sentence
 
@@ -92,7 +92,10 @@ def html(
             counted=sum(counts.values()),
             **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
             checks=[claim_view(one) for one in claims if one.kind == "check"],
-            forest=layout.picture(root, FOREST) if (root / "figures" / f"{FOREST}.png").is_file() else "",
+            forest=layout.picture(root, claims_forest.NAME)
+            if (root / "figures" / f"{claims_forest.NAME}.png").is_file()
+            else "",
+            forest_caption=claims_forest.CAPTION,
             link=layout.run,
             studies=shown,
             shared_deviations=studies.shared_deviations(about, deviations),

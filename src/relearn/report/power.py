@@ -66,12 +66,8 @@ def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFI
     return float(integrate.quad(inside, 0.0, top, points=points or None, limit=200)[0])
 
 
-def of_share(n: int, share: float, bound: float, confidence: float = CONFIDENCE) -> float:
-    """Power of the interval of Clopper and Pearson over n trials to exclude a bound below (or above) the true share."""
-    return float(_of_shares(np.array([n]), share, bound, confidence)[0])
-
-
-def _of_shares(n: np.ndarray, share: float, bound: float, confidence: float = CONFIDENCE) -> np.ndarray:
+def of_shares(n: np.ndarray, share: float, bound: float, confidence: float = CONFIDENCE) -> np.ndarray:
+    """For each number of trials, the power of the interval of Clopper and Pearson to exclude a bound that is not the true share."""
     from scipy import stats
 
     if share < bound:
@@ -101,7 +97,7 @@ def trials_for_share(share: float, bound: float, power: float = POWER, most: int
     top = 64
     while top <= most:
         counts = np.arange(2, top + 1)
-        short = counts[_of_shares(counts, share, bound) < power]
+        short = counts[of_shares(counts, share, bound) < power]
         last = int(short[-1]) if len(short) else 1
         if last < top // 2:
             return last + 1

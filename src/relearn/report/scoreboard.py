@@ -63,7 +63,7 @@ class Row:
             return "not judged"
         if self.kind == "check" and cell.verdict in CHECKED:
             return f"check: {CHECKED[cell.verdict]}"
-        return words.shown(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
+        return words.label(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
 
 
 def files(results: Path) -> dict[str, Path]:
@@ -227,7 +227,7 @@ def _summary(board: Sequence[Row]) -> list[str]:
     lines = []
     for scale in SCALES:
         found = counts(board, scale)
-        told = ", ".join(f"{count} {words.shown(word)}" for word, count in found.items())
+        told = ", ".join(f"{count} {words.label(word)}" for word, count in found.items())
         lines.append(f"- {scale}: {f'{sum(found.values())} claims: {told}' if found else 'not run'}")
     return lines
 

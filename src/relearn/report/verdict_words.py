@@ -28,7 +28,7 @@ DECIDED = ("reproduced", "contradicted")
 assert set(ORDER) < set(MEANINGS)
 
 
-def shown(verdict: str) -> str:
+def label(verdict: str) -> str:
     """The word as people read it: ``not run`` for ``not_run``."""
     return verdict.replace("_", " ")
 
@@ -46,7 +46,7 @@ def explained(verdicts: Iterable[str] | None = None, provisional: bool = False) 
     wanted = set(MEANINGS if verdicts is None else verdicts)
     if unknown := wanted - set(MEANINGS):
         raise KeyError(f"verdict: found {', '.join(sorted(unknown))}, allowed: {', '.join(MEANINGS)}")
-    lines = [(shown(word), meaning) for word, meaning in MEANINGS.items() if word in wanted]
+    lines = [(label(word), meaning) for word, meaning in MEANINGS.items() if word in wanted]
     return lines + [(PROVISIONAL, PROVISIONAL_MEANS)] * provisional
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from relearn.tracking.names import PREFIX
-from relearn.tracking.run_view import Place, Tracked, told
+from relearn.tracking.run_view import Place, Tracked, read_story
 
 
 def _written(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, Any], dict[Place, Any]]:
     """Points surely in the store, points perhaps in it: the spool read as far as the tags say."""
     sure, perhaps = int(tags.get(PREFIX + "spooled", 0)), int(tags[PREFIX + "intent"])
-    both = [told(run.lines, upto) if run.lines and upto else None for upto in (sure, perhaps)]
+    both = [read_story(run.lines, upto) if run.lines and upto else None for upto in (sure, perhaps)]
     first, then = (dict(one.points) if one else {} for one in both)
     return first, {place: point for place, point in then.items() if place not in first}
 

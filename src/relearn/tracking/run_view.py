@@ -137,7 +137,7 @@ def sources(root: Path) -> tuple[list[Source], list[str]]:
     return sorted(found.values(), key=lambda one: one.id), problems
 
 
-def told(path: Path, upto: int | None = None) -> Story | None:
+def read_story(path: Path, upto: int | None = None) -> Story | None:
     """A spool's story with MLflow's names of its curves."""
     story = spool.tell(path, upto)
     if story is not None:
@@ -152,7 +152,7 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
         RecordError: the record is unsound.
         ValueError: there is no sound file at all.
     """
-    story = told(source.spool) if source.spool else None
+    story = read_story(source.spool) if source.spool else None
     record = record_file.read(source.record) if source.record else None
     if record is None and story is None:
         raise ValueError(f"{source.spool}: no start line in this spool")

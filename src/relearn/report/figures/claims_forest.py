@@ -163,7 +163,7 @@ def _entry(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> Any:
     """The legend's line of a verdict: its mark, the word, how many claims, and its meaning."""
     from matplotlib.lines import Line2D
 
-    label = f"{words.shown(verdict)} ({_counted(verdict, plotted)}): {words.MEANINGS[verdict]}"
+    label = f"{words.label(verdict)} ({_counted(verdict, plotted)}): {words.MEANINGS[verdict]}"
     return Line2D([], [], linestyle="", markersize=6, label=label, **_mark(verdict))
 
 

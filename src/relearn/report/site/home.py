@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 from relearn.report import cost
+from relearn.report.figures.claims_forest import CAPTION, NAME
 from relearn.report.site import board
 from relearn.report.site.material import Site
 from relearn.report.views import names, words
 
-FOREST = "claims_forest.png"
+FOREST = f"{NAME}.png"
 
 
 def page(site: Site, pictures: dict[str, Path]) -> str:
@@ -37,7 +38,8 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
     if forest:
         pictures[f"figures/{FOREST}"] = forest
         made.append(
-            f'<figure><img alt="Every claim with its effect and 95% interval" src="figures/{FOREST}"></figure>'
+            f'<figure><img alt="Every claim with its effect and 95% interval" src="figures/{FOREST}">'
+            f"<figcaption>{CAPTION}</figcaption></figure>"
         )
     made += ["## The studies", _studies(site), "## Scoreboard", board.legend(site.rows)]
     for about in site.about:

@@ -27,7 +27,7 @@ def moved(text: str, source: Path, page: str, pages: Mapping[Path, str]) -> str:
         pages: file of the repository to page of the site.
     """
 
-    def shown(found: re.Match[str]) -> str:
+    def replacement(found: re.Match[str]) -> str:
         words, target = found["words"], found["target"]
         if not target:
             return found[0]
@@ -41,7 +41,7 @@ def moved(text: str, source: Path, page: str, pages: Mapping[Path, str]) -> str:
             return f"[{words}]({relative(pages[file], page)}{hash_}{anchor})"
         return words if words.startswith("`") else f"{words} (`{_named(file, source)}`)"
 
-    return TOKEN.sub(shown, text)
+    return TOKEN.sub(replacement, text)
 
 
 def relative(target: str, page: str) -> str:

@@ -109,7 +109,7 @@ class Driver:
             job, began = self._running.pop(process)
             self.walls[job.record] = time.monotonic() - began
             errors = Path(f"{job.log}.err")
-            ok = status == 0 and job.found() is not None
+            ok = status == 0 and job.finished_record() is not None
             if not ok and (self._told and (status in STOPPED or status == -signal.SIGKILL)):
                 self.stopped.add(job.record)
             elif not ok:

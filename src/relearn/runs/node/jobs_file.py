@@ -53,7 +53,7 @@ class NodeJob:
         """What tells it from other jobs, for people."""
         return self.folder.as_posix().partition("/runs/")[2] or self.record
 
-    def found(self) -> Record | None:
+    def finished_record(self) -> Record | None:
         """Its sound record with all files that it names, or None."""
         try:
             there = record.read(self.record)
@@ -87,7 +87,7 @@ def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
     left: list[NodeJob] = []
     made: dict[str, str] = {}
     for job in jobs:
-        found = job.found()
+        found = job.finished_record()
         if found is None or any(made.get(path, sha) != sha for path, sha in _inputs(job, found)):
             left.append(job)
             made |= dict.fromkeys(job.outputs, "")
