@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from timing import keep
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -44,7 +45,6 @@ DROPOUT = (0.2, 0.25, 0.3)
 TARGETS, POISONS, ITERATIONS, SIZE = 50, 5, 4000, 32
 PEAK, BANDWIDTH = 989e12, 4.8e12  # H200, as published: dense bf16, HBM3e
 LIMIT_MINUTES = 15.0
-RESULT = Path(__file__).parent / "results" / "gpu_sweep.json"
 
 
 class Assumed(NamedTuple):
@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=TARGETS)
     parser.add_argument("--iterations", type=int, default=20, help="that are timed")
     parser.add_argument("--width", type=float, default=1.0)
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, help="default: results.json beside this script")
     arguments = parser.parse_args()
     found = forecast()
     result: dict[str, Any] = {"forecast": found, "limit_minutes": LIMIT_MINUTES}
@@ -252,7 +252,10 @@ def main() -> None:
         result["measured"] = {"on": where, "targets": arguments.targets, "width": arguments.width, **measured}
         print("MEASURED", json.dumps(result["measured"]))
     if not arguments.measure or arguments.device.startswith("cuda"):
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+        if arguments.out:
+            arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+        else:
+            keep("gpu_sweep", result)
 
 
 if __name__ == "__main__":

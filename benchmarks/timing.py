@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).with_name("results.json")  # by the name of the benchmark
 
 
 def compare(
@@ -64,24 +64,27 @@ def compare(
     }
 
 
-def report(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> Path:
-    """Print the rows as a table and write them to benchmarks/results/<name>.json with machine and date."""
+def report(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
+    """Print the rows as a table and keep them in results.json, under this name, with machine and date."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
     for line in [columns, ["-" * width for width in widths], *cells]:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
     document = {
-        "benchmark": name,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": {"cpu": cpu_model(), "python": platform.python_version(), **_torch_facts()},
         **facts,
         "rows": [dict(row) for row in rows],
     }
-    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
+    keep(name, document)
+
+
+def keep(name: str, document: Mapping[str, Any]) -> None:
+    """Write a benchmark's result into results.json in place of its last one."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    text = json.dumps(dict(sorted((kept | {name: document}).items())), indent=1, ensure_ascii=False)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 def cpu_model() -> str:

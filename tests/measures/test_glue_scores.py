@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +11,8 @@ from hypothesis import strategies as st
 
 from relearn.measures.glue_scores import KINDS, RECORD_NAMES, entailment_answers, overall, scores
 
-TABLE = Path(__file__).resolve().parents[2] / "src/relearn/studies/freelb/reported/zhu2022.table3.2.csv"
+from ..report.conftest import printed_rows
+
 ROWS = ("BERT-base", "FreeLB-BERT", "MT-DNN", "XLNet-Large", "RoBERTa", "FreeLB-RoB", "Human")
 
 
@@ -159,14 +158,13 @@ def printed(row: str) -> tuple[dict[str, dict[str, float]], float]:
     values: dict[str, dict[str, float]] = {}
     total = math.nan
     names = {"sst-2": "sst2", "sts-b": "stsb", "mnli-m": "mnli", "mnli-mm": "mnli_mismatched"}
-    with TABLE.open(encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            if line["row"].startswith(row) and line["value"]:
-                task = line["column"].removesuffix(" test").lower()
-                if task == "glue overall":
-                    total = float(line["value"]) / 100
-                else:
-                    values.setdefault(names.get(task, task), {})[line["metric"]] = float(line["value"]) / 100
+    for line in printed_rows("zhu2022.table3.2"):
+        if line["row"].startswith(row) and line["value"]:
+            task = line["column"].removesuffix(" test").lower()
+            if task == "glue overall":
+                total = float(line["value"]) / 100
+            else:
+                values.setdefault(names.get(task, task), {})[line["metric"]] = float(line["value"]) / 100
     return values, total
 
 

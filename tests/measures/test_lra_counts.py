@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 
 from relearn.layers.efficient import KINDS
 from relearn.measures.lra_counts import COLUMNS, PUBLISHED, TASKS, TOLERANCE, lra_counts
 from relearn.models.lra_encoder import create
 
-from ..report.conftest import numbers
+from ..report.conftest import printed_rows
 
-REPORTED = numbers("zhu2022.table5.1.csv")
 D, F = 64, 128
 
 
@@ -22,8 +19,7 @@ def counted():
 
 
 def test_the_printed_numbers_are_those_of_the_file() -> None:
-    with REPORTED.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"] == "flops_g"]
+    rows = [row for row in printed_rows("zhu2022.table5.1") if row["metric"] == "flops_g"]
     columns = {"LRA ListOps": 0, "LRA Text": 1, "LRA Retrieval": 2}
     printed = {(row["row"], columns[row["column"]]): row["value"] for row in rows}
     ours = {(said.row, i): giga for said in PUBLISHED.values() for i, giga in enumerate(said.giga)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from functools import cache, partial
 
@@ -23,7 +22,7 @@ from relearn.measures.model_counts import (
     rounds_to,
 )
 
-from ..report.conftest import numbers
+from ..report.conftest import printed_rows
 
 BUILDS = {
     "Swin-T": "swin_tiny_patch4_window7_224",
@@ -89,13 +88,12 @@ def test_the_published_numbers_are_those_of_the_tables():
     millions: dict[str, set[str]] = {name: set() for name in PUBLISHED}
     giga: dict[str, set[float]] = {name: set() for name in PUBLISHED}
     for table in ("2", "4", "5", "7"):
-        with (numbers(f"qi2023.table{table}.csv")).open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                name = row["row"].removesuffix(" (ours)")
-                if name in PUBLISHED and row["metric"] == "params_m":
-                    millions[name].add(row["value"])
-                if name in PUBLISHED and row["metric"] == "flops_g":
-                    giga[name].add(float(row["value"]))
+        for row in printed_rows(f"qi2023.table{table}"):
+            name = row["row"].removesuffix(" (ours)")
+            if name in PUBLISHED and row["metric"] == "params_m":
+                millions[name].add(row["value"])
+            if name in PUBLISHED and row["metric"] == "flops_g":
+                giga[name].add(float(row["value"]))
     assert millions == {name: {said.millions} for name, said in PUBLISHED.items()}
     assert giga == {
         name: set() if said.giga is None else {float(said.giga)} for name, said in PUBLISHED.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from functools import partial
 
@@ -22,7 +21,7 @@ from relearn.measures.parameter_counts import (
 )
 from relearn.models import create
 
-from ..report.conftest import numbers
+from ..report.conftest import printed_rows
 
 NAMES = {  # the tables' words for a network
     "VGG-19 w/o BN": "VGG-19",
@@ -78,11 +77,10 @@ def test_what_is_counted_is_what_a_built_network_has():
 def test_the_published_sizes_are_those_of_the_tables():
     found = {}
     for table in ("zhu2022.table4.4", "zhu2022.table4.5"):
-        with (numbers(f"{table}.csv")).open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                said = re.fullmatch(r"(.+) \((\d+\.\d\d)M\) CIFAR-10 .+", row["column"])
-                assert said, row["column"]
-                found[NAMES[said[1]]] = float(said[2])
+        for row in printed_rows(table):
+            said = re.fullmatch(r"(.+) \((\d+\.\d\d)M\) CIFAR-10 .+", row["column"])
+            assert said, row["column"]
+            found[NAMES[said[1]]] = float(said[2])
     assert found == PUBLISHED
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from functools import cache
 
 import pytest
@@ -12,9 +11,8 @@ from torch import nn
 from relearn.measures.model_counts import rounds_to
 from relearn.measures.vision_counts import COLUMNS, PRINTED, vision_counts
 
-from ..report.conftest import numbers
+from ..report.conftest import printed_rows
 
-TABLE = numbers("zhu2022.table5.8.csv")
 UNITS = {
     "CvT*-LS-13 @224": 20_273_536,
     "CvT*-LS-17 @224": 23_722_896,
@@ -43,8 +41,7 @@ def build():
 
 
 def test_the_printed_numbers_are_those_of_the_table():
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        found = {(row["row"], row["metric"]): row["value"] for row in csv.DictReader(file)}
+    found = {(row["row"], row["metric"]): row["value"] for row in printed_rows("zhu2022.table5.8")}
     for name, row in PRINTED.items():
         assert (row.millions, row.giga) == (found[name, "params_m"], found[name, "flops_g"])
     ours = {name for name, _ in found if name.startswith(("CvT", "ViL"))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import os
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from relearn.report import published
 from relearn.report.artefacts import Artefact
 from relearn.report.artefacts import load as load_artefacts
 from relearn.report.claims import Section
@@ -28,10 +30,22 @@ SECTIONS = {
 }
 
 
-def numbers(name: str) -> Path:
-    """The file of published numbers of this name."""
-    (path,) = [folder / name for folder in FOLDERS.values() if (folder / name).is_file()]
-    return path
+def values_of(artefact: str) -> list[published.Value]:
+    """The published values of this artefact."""
+    files = [folder / published.FILE for folder in FOLDERS.values()]
+    found = [value for file in files for value in published.read(file) if value.artefact == artefact]
+    assert found, artefact
+    return found
+
+
+def printed_rows(artefact: str) -> list[dict[str, str]]:
+    """The lines of published numbers of this artefact, as they stand in the file."""
+    lines: list[dict[str, str]] = []
+    for folder in FOLDERS.values():
+        with (folder / published.FILE).open(encoding="utf-8", newline="") as file:
+            lines += [line for line in csv.DictReader(file) if line["artefact"] == artefact]
+    assert lines, artefact
+    return lines
 
 
 def evidence_of(root: Path) -> Evidence:

@@ -12,18 +12,20 @@ from relearn.report import artefacts, claims, published, yaml_file
 from relearn.report.quantities import quantity
 from relearn.studies.study import load
 
-from .conftest import FOLDERS, numbers
+from .conftest import FOLDERS, values_of
 
-FILES = [path for folder in FOLDERS.values() for path in sorted(folder.glob("*.csv"))]
+FILES = [folder / published.FILE for folder in FOLDERS.values()]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=list(FOLDERS))
 def test_every_file_can_be_read(path):
     values = published.read(path)
     assert values
     for value in values:
         assert value.value is None or value.outcome in ("ok", "not_converged")
-        assert value.artefact.startswith(path.stem.split(".")[0])
+        assert re.match(r"(zhu2022|kim2020|qi2023|ye2023|touvron2021)\.", value.artefact)
+    cells = [(value.artefact, value.row, value.column, value.metric) for value in values]
+    assert len(set(cells)) == len(cells)
 
 
 def test_nothing_points_out_of_the_repository():
@@ -33,8 +35,7 @@ def test_nothing_points_out_of_the_repository():
 
 
 def test_published_code_rates_agree_with_their_parts():
-    values = published.read(numbers("zhu2022.published_code.csv"))
-    rates = [v for v in values if v.artefact == "zhu2022.table2.2"]
+    rates = values_of("zhu2022.code.table2.2")
     for defence in {v.row for v in rates}:
         row = {v.column: v for v in rates if v.row == defence}
         pooled, mean = row.pop("pooled over 102 attacks"), row.pop("mean over 8 victims")
@@ -46,19 +47,16 @@ def test_published_code_rates_agree_with_their_parts():
 
 
 def test_published_code_counts_agree_with_their_shares():
-    values = published.read(numbers("zhu2022.published_code.csv"))
-    sweep = [v for v in values if ", k = " in v.column]
+    sweep = [v for v in values_of("zhu2022.code.fig2.11") if ", k = " in v.column]
     assert len({v.column for v in sweep}) == 12
     for value in sweep:
         if value.metric == "clean_removed_count":
-            share = published.find(
-                sweep, artefact=value.artefact, row=value.row, column=value.column, metric="clean_removed"
-            )
+            share = published.find(sweep, row=value.row, column=value.column, metric="clean_removed")
             assert share.in_unit("fraction") * 495 == pytest.approx(value.value, abs=1)  # both are rounded
 
 
 def test_a_share_changes_its_unit_and_nothing_else_does():
-    value = published.read(numbers("zhu2022.published_code.csv"))
+    value = values_of("zhu2022.code.table2.2") + values_of("zhu2022.code.fig2.11")
     share = next(v for v in value if v.unit == "percent" and v.value)
     assert share.in_unit("fraction") == pytest.approx(share.value / 100)
     ratio = next(v for v in value if v.metric == "mcc")
@@ -95,14 +93,12 @@ def test_other_columns_are_refused(tmp_path):
 def test_artefacts_name_files_rows_and_metrics_that_exist():
     for artefact in artefacts.load(FOLDERS).values():
         for source in artefact.published.values():
-            values = published.read(source.file)
-            assert any(value.artefact == source.artefact for value in values)
+            values = source.values()
             named = [column for column in artefact.columns if column.published_metric]
             for row in artefact.rows:
                 for column in named:
                     found = published.find(
                         values,
-                        artefact=source.artefact,
                         row=row.published or row.title,
                         metric=column.published_metric,
                         column=column.published_column or source.column,
@@ -112,7 +108,7 @@ def test_artefacts_name_files_rows_and_metrics_that_exist():
 
 
 def test_an_artefact_with_an_unknown_column_is_refused(tmp_path):
-    (tmp_path / numbers("zhu2022.published_code.csv").name).symlink_to(numbers("zhu2022.published_code.csv"))
+    (tmp_path / published.FILE).symlink_to(FOLDERS["poisoning"] / published.FILE)
     whole = yaml_file.read(FOLDERS["poisoning"] / "tables.yaml")
     table = {name: whole[name] for name in ("zhu2022.table2.1", "zhu2022.table2.2")}
     raw = json.loads(json.dumps(table))  # no shared rows

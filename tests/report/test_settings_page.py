@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from relearn.report import published
 from relearn.report import settings_page as page
 from relearn.report.deviations import Published, read
 from relearn.report.settings_page import ABSENT, DIFFERS, EQUAL
 
-from .conftest import FOLDERS, numbers
+from .conftest import FOLDERS, values_of
 
 PAPER = read(Path(__file__).parents[2] / "params/paper.yaml")
 HEADER = "artefact,row,column,metric,unit,direction,value,spread,spread_kind,n_runs,outcome,note\n"
@@ -30,7 +29,7 @@ def written(folder: Path, printed: dict[tuple[str, str], float | str], rows: dic
         )
         for (row, column), said in printed.items()
     ]
-    (folder / "a.table1.csv").write_text(HEADER + "\n".join(lines) + "\n")
+    (folder / "published.csv").write_text(HEADER + "\n".join(lines) + "\n")
     tables = {"a.table1": {"title": "Training", "rows": rows, "columns": columns}}
     (folder / "settings.yaml").write_text(yaml.safe_dump(tables))
     return folder
@@ -45,7 +44,7 @@ def test_every_printed_setting_is_there_once_and_what_differs_is_explained() -> 
     tables = page.load(FOLDERS, PAPER)
     assert [table.id for table in tables] == ["qi2023.table6", "ye2023.table1"]
     for table in tables:
-        values = published.read(numbers(f"{table.id}.csv"))
+        values = values_of(f"{table.id}")
         assert [(one.row, one.column) for one in table.settings] == [(v.row, v.column) for v in values]
         assert all(one.printed for one in table.settings)
         assert all(one.note for one in table.settings if one.verdict == DIFFERS)
@@ -131,7 +130,7 @@ def test_the_page_counts_and_shows_all(tmp_path: Path) -> None:
         (
             {"S": "S"},
             {"lr": {"keys": []}},
-            "settings.yaml: a.table1: rows: no T; allowed: all that a.table1.csv",
+            "settings.yaml: a.table1: rows: no T; allowed: all that published.csv",
         ),
         ({"T": "T"}, {"rate": {"keys": []}}, "a.table1: columns: no lr"),
         ({"T": "T"}, {"lr": {"key": []}}, "a.table1: lr: key; allowed: keys and"),

@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from relearn.report import yaml_file
+from relearn.report import published, yaml_file
+from relearn.report.published import Value
 
 Where = Mapping[str, Any]
 SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
@@ -84,11 +85,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Source:
-    """Where published values of an artefact lie: a file, an artefact id in it, a column there."""
+    """Where published values of an artefact lie: a study's file, an artefact id in it, a column there."""
 
     file: Path
     artefact: str
     column: str | None = None
+
+    def values(self) -> list[Value]:
+        """The published values.
+
+        Raises:
+            ValueError: the file cannot be read, or has none of this artefact.
+        """
+        return published.of(self.file, self.artefact)
 
 
 @dataclass(frozen=True)
@@ -174,20 +183,19 @@ def load(folders: Mapping[str, Path]) -> dict[str, Artefact]:
 
     Raises:
         ValueError: naming the file and the key, for a missing or unknown key, a column that does not exist, or
-            a file of published numbers that no folder holds.
+            a study that is not there.
     """
-    numbers = {path.name: path for folder in folders.values() for path in folder.glob("*.csv")}
     found = {}
     for study, folder in folders.items():
         for path in (folder / "figures.yaml", folder / "tables.yaml"):
             definitions = yaml_file.read(path) if path.is_file() else {}
             for name, values in definitions.items():
                 if not name.startswith(ANCHORS):
-                    found[name] = _artefact(path, name, {**values, "study": study}, numbers)
+                    found[name] = _artefact(path, name, {**values, "study": study}, folders)
     return found
 
 
-def _artefact(path: Path, name: str, raw: Mapping[str, Any], numbers: Mapping[str, Path]) -> Artefact:
+def _artefact(path: Path, name: str, raw: Mapping[str, Any], folders: Mapping[str, Path]) -> Artefact:
     values = dict(raw)
     try:
         crossed = "groups" in values
@@ -203,7 +211,7 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any], numbers: Mapping[st
             rows=rows,
             columns=columns,
             published={
-                label: Source(**{**source, "file": _numbers(source["file"], numbers)})
+                label: _source({"study": values["study"], **source}, folders)
                 for label, source in (values.pop("published", None) or {}).items()
             },
             sweeps={label: tuple(swept) for label, swept in values.pop("sweeps", {}).items()},
@@ -224,10 +232,10 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any], numbers: Mapping[st
     return artefact
 
 
-def _numbers(name: str, numbers: Mapping[str, Path]) -> Path:
-    if name not in numbers:
-        raise KeyError(f"published: no file {name}")
-    return numbers[name]
+def _source(raw: Mapping[str, str], folders: Mapping[str, Path]) -> Source:
+    """Another study's numbers are named with ``study``."""
+    found = {key: value for key, value in raw.items() if key != "study"}
+    return Source(file=folders[raw["study"]] / published.FILE, **found)
 
 
 def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:

@@ -1,4 +1,4 @@
-"""The papers' own numbers: one CSV a table, one row a cell, read as printed and converted on request."""
+"""The papers' own numbers: one CSV a study, one row a cell, read as printed and converted on request."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+FILE = "published.csv"  # in the folder `reported` of a study
 FIELDS = (
     *("artefact", "row", "column", "metric", "unit", "direction"),
     *("value", "spread", "spread_kind", "n_runs", "outcome", "note"),
@@ -79,12 +80,21 @@ def _value(path: Path, line: int, row: dict[str, str]) -> Value:
     return Value(**{**row, **number, "n_runs": runs})  # type: ignore[arg-type]
 
 
-def find(
-    values: Iterable[Value], *, artefact: str, row: str, metric: str, column: str | None = None
-) -> Value | None:
+def of(path: Path, artefact: str) -> list[Value]:
+    """The values of one artefact.
+
+    Raises:
+        ValueError: as :func:`read`, and where the file has none of this artefact.
+    """
+    found = [value for value in read(path) if value.artefact == artefact]
+    if not found:
+        raise ValueError(f"{path}: no value of {artefact}")
+    return found
+
+
+def find(values: Iterable[Value], *, row: str, metric: str, column: str | None = None) -> Value | None:
     """The first value of this cell, None where there is none."""
-    wanted = (artefact, row, metric)
     for value in values:
-        if (value.artefact, value.row, value.metric) == wanted and column in (None, value.column):
+        if (value.row, value.metric) == (row, metric) and column in (None, value.column):
             return value
     return None

@@ -79,10 +79,12 @@ def _table(path: Path, name: str, raw: Mapping[str, Any], paper: Published) -> S
                 f"{path}: {name}: {column}: {min(strange)}; allowed: keys and {', '.join(FIELDS)}"
             )
     found = []
-    for value in published.read(path.with_name(f"{name}.csv")):
+    for value in published.of(path.with_name(published.FILE), name):
         for kind, said in (("rows", value.row), ("columns", value.column)):
             if said not in raw[kind]:
-                raise ValueError(f"{path}: {name}: {kind}: no {said}; allowed: all that {name}.csv has")
+                raise ValueError(
+                    f"{path}: {name}: {kind}: no {said}; allowed: all that {published.FILE} has of {name}"
+                )
         found.append(_setting(value, raw["rows"][value.row], raw["columns"][value.column], paper))
     return SettingsTable(name, raw["title"], tuple(found))
 

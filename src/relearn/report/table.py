@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from relearn.report import complete, published
 from relearn.report.artefacts import Artefact, Column, Row, Where
@@ -63,7 +62,7 @@ def build(artefact: Artefact, evidence: Evidence) -> list[Cell]:
     Raises:
         ValueError: a published file or a trials.csv that cannot be read.
     """
-    values = {source.file: published.read(source.file) for source in artefact.published.values()}
+    values = {label: source.values() for label, source in artefact.published.items()}
     return [
         _cell(artefact, row, column.of(row), evidence, values)
         for row in artefact.rows
@@ -84,7 +83,7 @@ def _cell(
     row: Row,
     column: Column,
     evidence: Evidence,
-    values: Mapping[Path, list[Value]],
+    values: Mapping[str, list[Value]],
 ) -> Cell:
     printed = _printed(artefact, row, column, values)
     beside = _published(printed, column)
@@ -161,7 +160,7 @@ def _printed(
     artefact: Artefact,
     row: Row,
     column: Column,
-    values: Mapping[Path, list[Value]],
+    values: Mapping[str, list[Value]],
     member: str = "",
 ) -> dict[str, Value]:
     """What each label says of this cell, or of one victim of it."""
@@ -170,8 +169,7 @@ def _printed(
         if column.published_metric is None:
             continue
         value = published.find(
-            values[source.file],
-            artefact=source.artefact,
+            values[label],
             row=row.published or row.title,
             metric=column.published_metric,
             column=column.published_column or member or source.column,

@@ -5,13 +5,12 @@ Z12 by hand on a plane, Z13 from the published table; nothing of ours is used.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from ...report.conftest import numbers
+from ...report.conftest import printed_rows
 
 EASY, CHALLENGE = 570, 299  # questions of ARC's two dev sets
 Ascent = Callable[[np.ndarray], np.ndarray]
@@ -56,10 +55,9 @@ def test_z12_n_steps_of_a_linear_layer_are_one_of_their_sum(inner: int):
 def merged() -> dict[str, tuple[float, float]]:
     """Model → (printed ARC-Merge dev, the mean of its two sets by their sizes)."""
     cells: dict[str, dict[str, float]] = {}
-    with (numbers("zhu2022.table3.3.csv")).open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["value"] and row["column"].endswith(" dev"):
-                cells.setdefault(row["row"], {})[row["column"]] = float(row["value"])
+    for row in printed_rows("zhu2022.table3.3"):
+        if row["value"] and row["column"].endswith(" dev"):
+            cells.setdefault(row["row"], {})[row["column"]] = float(row["value"])
     return {
         name: (
             own["ARC-Merge dev"],

@@ -7,10 +7,10 @@ import os
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from relearn.report import coverage, figures, published, table, table_formats
+from relearn.report import coverage, figures, table, table_formats
 from relearn.studies.lipsformer.figures import activations
 
-from ...report.conftest import RENDERERS, chapter, evidence_of, numbers
+from ...report.conftest import RENDERERS, chapter, evidence_of, values_of
 from . import fake_records as pretend
 
 ARTEFACTS = chapter("lipsformer")
@@ -40,7 +40,7 @@ def test_each_row_has_its_own_number_of_one_run_beside_the_printed_one(tmp_path)
     known = examined(tmp_path)
     cells = {cell.row.id: cell for cell in table.build(TABLE, known)}
     assert {name: cell.mean for name, cell in cells.items()} == SLOPES
-    values = published.read(numbers("qi2023.prose.csv"))
+    values = values_of("qi2023.prose")
     wanted = sorted(v.value for v in values if v.metric == "lipschitz_constant")
     assert sorted(value for cell in cells.values() for value in cell.published.values()) == wanted
     assert len(wanted) == 4 and not cells["gelu"].published

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from relearn.measures.model_counts import NETWORKS, RIVALS
-from relearn.report import claims, coverage, grid, published, table, table_formats
+from relearn.report import claims, coverage, grid, table, table_formats
 
-from ...report.conftest import FOLDERS, SECTIONS, chapter, evidence_of, numbers
+from ...report.conftest import FOLDERS, SECTIONS, chapter, evidence_of, values_of
 from . import fake_records as pretend
 
 ARTEFACTS = {
@@ -48,7 +48,7 @@ def test_the_tables_are_those_of_the_counts_and_one_of_constructions_a_paper():
 def test_every_published_count_of_these_networks_stands_in_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values()]
-    values = published.read(numbers(f"{name}.csv"))
+    values = values_of(f"{name}")
     networks = {row.published or row.title for row in ARTEFACTS[name].rows}
     wanted = [v for v in values if v.row in networks and v.metric in ("params_m", "flops_g")]
     assert sorted(map(repr, shown)) == sorted(map(repr, wanted)) and len(shown) == DEFINED[name]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from relearn.report import claims, claims_formats, published, statistics
+from relearn.report import claims, claims_formats, statistics
 from relearn.report.quantities import Evidence
 from relearn.studies.long_short.claims import PREDICATES
 from relearn.studies.robustness.claims import PRINTED, SETS
 
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of, numbers
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of, values_of
 from . import fake_records as pretend
 
 ALL = claims.load(FOLDERS)
@@ -183,11 +183,7 @@ def test_multiply_adds_of_table_5_1(tmp_path, changed, word, missing):
 
 
 def test_the_printed_multiply_adds_are_those_of_the_claim():
-    values = {
-        (v.row, v.column): v.value
-        for v in published.read(numbers("zhu2022.table5.1.csv"))
-        if v.metric == "flops_g"
-    }
+    values = {(v.row, v.column): v.value for v in values_of("zhu2022.table5.1") if v.metric == "flops_g"}
     for row, name in (("Full Attention [164]", "full"), ("Transformer-LS (w,r=8,32)", "long_short")):
         assert (
             tuple(values[row, f"LRA {task}"] for task in ("ListOps", "Text", "Retrieval"))
@@ -512,7 +508,7 @@ def test_the_printed_numbers_are_those_of_the_tables():
     values = {
         (table, v.row, v.column): v.value
         for table in ("5.8", "5.9", "5.11")
-        for v in published.read(numbers(f"zhu2022.table{table}.csv"))
+        for v in values_of(f"zhu2022.table{table}")
     }
 
     def printed(network, table, column):

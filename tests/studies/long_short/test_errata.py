@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from relearn.data.lra import listops
-from relearn.report import published
 
-from ...report.conftest import numbers
+from ...report.conftest import values_of
 
 
 def printed_segment(s: int, length: int) -> range:
@@ -161,7 +160,7 @@ def test_z14_the_printed_length_is_that_without_closing_brackets():
 
 
 def accuracies(table: str, column: str) -> dict[tuple[str, str], float]:
-    rows = published.read(numbers(f"zhu2022.table{table}.csv"))
+    rows = values_of(f"zhu2022.table{table}")
     return {(one.row, one.column.removeprefix(column)): one.value for one in rows if one.metric == "accuracy"}
 
 

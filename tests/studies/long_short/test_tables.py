@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relearn.report import artefacts, coverage, grid, published, table, table_formats
+from relearn.report import artefacts, coverage, grid, table, table_formats
 from relearn.report.quantities import Evidence
 
-from ...report.conftest import chapter, evidence_of, numbers
+from ...report.conftest import chapter, evidence_of, values_of
 from . import fake_records as pretend
 
 ALL = chapter("long_short") | chapter("robustness")
@@ -72,7 +72,7 @@ def test_all_tables_are_there():
 def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
     shown = [value for cell in cells for value in cell.printed.values() if value.value is not None]
-    values = published.read(TABLES[name].published["paper"].file)
+    values = TABLES[name].published["paper"].values()
     wanted = [v for v in values if v.value is not None and v.column in PART.get(name, {v.column})]
     assert sorted(map(repr, shown)) == sorted(map(repr, wanted))
 
@@ -200,21 +200,15 @@ def test_sorted_errors_stand_beside_sorted_errors(whole):
 
 
 def test_what_the_prints_contradict_stands_in_the_captions():
-    values = {
-        (v.row, v.column): v.value
-        for v in published.read(numbers("zhu2022.table5.9.csv"))
-        if v.value is not None
-    }
+    values = {(v.row, v.column): v.value for v in values_of("zhu2022.table5.9") if v.value is not None}
     gain = values["ResNet-50 [88]", "ImageNet-C"] - values["CvT*-LS-21", "ImageNet-C"]
     more = values["CvT*-LS-21", "ImageNet-A"] - values["ResNet-50 [88]", "ImageNet-A"]
-    prose = {v.column: v.value for v in published.read(numbers("zhu2022.sec5_prose.csv"))}
+    prose = {v.column: v.value for v in values_of("zhu2022.sec5_prose")}
     caption = TABLES["zhu2022.table5.9"].caption
     assert f"gives {gain:.1f} and {more:.1f}" in caption
     assert f"{prose['ImageNet-C mCE improvement']} (-C) and {prose['ImageNet-A improvement']} (-A)" in caption
     text = {
-        (v.row, v.column.split()[-1]): v.value
-        for v in published.read(numbers("zhu2022.table5.3.csv"))
-        if "Text" in v.column
+        (v.row, v.column.split()[-1]): v.value for v in values_of("zhu2022.table5.3") if "Text" in v.column
     }
     falls = [
         f"{text[row, 'None'] - text[row, change]:.1f}"
@@ -222,11 +216,7 @@ def test_what_the_prints_contradict_stands_in_the_captions():
         for change in ("Insertion", "Deletion")
     ]
     assert "{} and {} points against {} and {}".format(*falls) in TABLES["zhu2022.table5.3"].caption
-    flops = {
-        (v.row, v.column): v.value
-        for v in published.read(numbers("zhu2022.table5.1.csv"))
-        if v.metric == "flops_g"
-    }
+    flops = {(v.row, v.column): v.value for v in values_of("zhu2022.table5.1") if v.metric == "flops_g"}
     ours = "Transformer-LS (w,r=8,32)"
     shares = [
         flops[ours, column] / value

@@ -46,13 +46,12 @@ def _measured(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _printed(artefact: Artefact) -> list[dict[str, Any]]:
     source = artefact.published["paper"]
-    values = published.read(source.file)
+    values = source.values()
     found = []
     for row in artefact.rows:
         for column in artefact.columns:
             value = published.find(
                 values,
-                artefact=source.artefact,
                 row=row.published or row.title,
                 metric=str(column.published_metric),
                 column=column.published_column,

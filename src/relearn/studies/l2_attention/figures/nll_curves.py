@@ -77,8 +77,8 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
     for line in artefact.stated:
         source = artefact.published["paper"]
         title = next(row.published or row.title for row in artefact.rows if row.id == line["row"])
-        values = published.read(source.file)
-        value = published.find(values, artefact=source.artefact, row=title, metric=line["metric"])
+        values = source.values()
+        value = published.find(values, row=title, metric=line["metric"])
         if value is not None and value.value is not None:
             found.append(
                 dict(zip(FIELDS, (line["row"], PAPER, None, value.value, None, None, None, None, "", None)))

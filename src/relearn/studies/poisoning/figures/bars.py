@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from relearn.report import published
 from relearn.report.artefacts import Artefact, Row, Where
 from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, in_percent, styled, two_lines
 from relearn.report.quantities import Evidence
@@ -24,8 +23,8 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """A row a series and victim, in the paper's order, and the bounds that the paper states in prose."""
     found = [point for row in artefact.rows for point in _series(artefact, row, evidence)]
     source = artefact.published["paper"]
-    for value in published.read(source.file):
-        if value.artefact == source.artefact and value.value is not None:
+    for value in source.values():
+        if value.value is not None:
             blank = dict.fromkeys(FIELDS)
             bound = {"series": value.row, "victim": value.column, "status": value.note.split(":")[0]}
             found.append({**blank, **bound, "success": value.value, "source": "paper"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, in_percent, styled, two_lines
 from relearn.report.quantities import Evidence
@@ -35,12 +34,8 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         for column in artefact.columns:
             found += _panel(artefact, row, column.id, column.quantity, evidence)
     source = artefact.published["published code"]
-    for value in published.read(source.file):
-        known = (
-            value.artefact == source.artefact
-            and value.row == "Deep k-NN"
-            and value.column in artefact.members
-        )
+    for value in source.values():
+        known = value.row == "Deep k-NN" and value.column in artefact.members
         if known and value.metric == "defence_success_rate":
             line: dict[str, Any] = {
                 "series": "convex_polytope",

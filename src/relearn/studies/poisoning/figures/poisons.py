@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from relearn.report import published
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.style import MUTED, empty_figure, styled
 from relearn.report.quantities import Evidence
@@ -46,7 +45,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _published(artefact: Artefact) -> list[dict[str, Any]]:
     source = artefact.published["paper"]
-    values = [v for v in published.read(source.file) if v.artefact == source.artefact]
+    values = source.values()
     largest = {v.row: v.value for v in values if v.metric == "perturbation_linf"}
     lines = []
     for value in values:

@@ -48,7 +48,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
                 name = "defence_success_effective"
                 found += _swept(artefact, row, column, name, "effective", evidence, normalised)
     source = artefact.published["published code"]
-    values = [v for v in published.read(source.file) if v.artefact == source.artefact]
+    values = source.values()
     return found + _published(values)
 
 
