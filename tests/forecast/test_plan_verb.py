@@ -20,8 +20,9 @@ def mini() -> dict[str, Job]:
     return planned.jobs_of(parameters.load("params.yaml", scale="mini"))
 
 
-def test_a_study_without_formulas_is_forecast_from_its_runs_alone() -> None:
-    assert formulas("no_such_study") == {}
+def test_a_study_without_formulas_has_those_of_the_steps_that_studies_share() -> None:
+    assert set(formulas("layer_scale")) == {"train_vision"}
+    assert formulas("long_short")["train_vision"] is formulas("layer_scale")["train_vision"]
 
 
 def test_every_study_states_the_work_of_steps_that_it_has() -> None:

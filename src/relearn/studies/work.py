@@ -255,13 +255,15 @@ def train_vision(job: Job) -> Work:
     return Work(passes)
 
 
+STEPS: Mapping[str, Formula] = {"train_vision": train_vision}
+
+
 @cache
 def formulas(study: str) -> Mapping[str, Formula]:
-    """The formulas of a study by step; none where it has no ``work.py``."""
-    if not (SHARED / study / "work.py").is_file():
-        return {}
-    found: Mapping[str, Formula] = load(study).part("work").WORK
-    return found
+    """The formulas of a study by step: those of its ``work.py``, and of the steps that several studies share."""
+    known = load(study)
+    own: Mapping[str, Formula] = known.part("work").WORK if (SHARED / study / "work.py").is_file() else {}
+    return {step: formula for step, formula in STEPS.items() if step in known.steps} | dict(own)
 
 
 def work_of(job: Job) -> Work | None:

@@ -11,7 +11,6 @@ from relearn.studies.work import (
     Unknown,
     Work,
     epochs,
-    train_vision,
     transformer,
     vision_net,
 )
@@ -114,6 +113,5 @@ WORK = {
     "train_lra": train_lra,
     "train_long_char_lm": train_long_char_lm,
     "convert_roberta": convert_roberta,
-    "train_vision": train_vision,
     "throughput": throughput,
 }
