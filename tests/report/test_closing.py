@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from relearn.report import claims_formats
@@ -28,5 +29,13 @@ def test_it_repeats_the_count_of_the_claims_page_and_names_the_report(tmp_path: 
     assert closing_words(tmp_path)[1] == (
         "not run: 2 claims (poisoning/one, poisoning/two); 3 of 9 published cells have a number"
     )
+    record = tmp_path / "runs/poisoning/record.json"
+    record.parent.mkdir(parents=True)
+    record.touch()
+    page = tmp_path / "report.html"
+    for seconds, older in ((60, False), (-60, True)):  # the page was made after the run, and before it
+        os.utime(page, (now := record.stat().st_mtime + seconds, now))
+        assert (f"{page} is older than these runs" in closing_words(tmp_path)[0]) is older
+    os.utime(page)
     (tmp_path / "claims.md").write_text("torn")
     assert closing_words(tmp_path) == []

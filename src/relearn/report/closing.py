@@ -15,6 +15,8 @@ NAMED = 5
 def closing_words(root: Path) -> list[str]:
     """Lines for the end of a run: the claims by verdict, the report, the next command; none where nothing is rendered.
 
+    Claims that were judged before the last run ended are not repeated.
+
     Args:
         root: folder of the scale, ``results/<scale>``.
     """
@@ -24,6 +26,9 @@ def closing_words(root: Path) -> list[str]:
     )
     if not counted:
         return []
+    rendered = page.stat().st_mtime
+    if any(record.stat().st_mtime > rendered for record in root.glob("runs/**/record.json")):
+        return [f"{page} is older than these runs; `snakemake --cores all` renders it anew"]
     return [
         counted[0],
         *_lacking(root),
