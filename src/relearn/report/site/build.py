@@ -11,7 +11,6 @@ from relearn.report.site import api, claim_pages, home, links, mkdocs_yml, study
 from relearn.report.site.material import Site, claim_page, scale_page, study_page
 
 STYLES = ("palette.css", "site/site.css")  # below src/relearn/report
-REVIEWS = "review-answers"
 
 
 def guides(root: Path) -> dict[Path, str]:
@@ -63,11 +62,12 @@ def _guide(site: Site, source: Path, page: str) -> str:
 
 def _groups(site: Site) -> dict[str, list[str]]:
     """The hand-written pages as the navigation groups them."""
-    found = [page for page in site.guides.values() if f"/{REVIEWS}" not in page]
-    reviews = [page for page in site.guides.values() if f"/{REVIEWS}" in page]
+    found = list(site.guides.values())
     house = [
         page
         for page in found
-        if re.search(r"/(map|faults|repository|changes|report-data|warm-starts|site)\.md", page)
+        if re.search(
+            r"/(map|faults|repository|changes|report-data|review-answers|warm-starts|site)\.md", page
+        )
     ]
-    return {"Guides": [page for page in found if page not in house], "The house": [*house, *reviews]}
+    return {"Guides": [page for page in found if page not in house], "The house": house}
