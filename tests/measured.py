@@ -2,7 +2,7 @@
 
 A comment behind a paragraph or table names them, a line each; the page's text just before it holds the values as written here::
 
-    <!-- records results/published/small
+    <!-- records results/published/small_0.7
     median finetune.score_frac encoder=roberta task=sst2 method=freelb: 76.4%
     -->
 

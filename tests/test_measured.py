@@ -17,7 +17,7 @@ PAGES = sorted(
 )
 PAGE = """Plain training reaches {value}% on SST-2.
 
-<!-- records results/published/small
+<!-- records results/published/small_0.7
 median finetune.score_frac encoder=roberta task=sst2 method=vanilla: {named}%
 -->
 """

@@ -51,11 +51,13 @@ def published(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def measure(root: Path, attack: str, commit: str | None, dirty: bool | None = False) -> None:
+def measure(
+    root: Path, attack: str, commit: str | None, dirty: bool | None = False, study: str = "poisoning"
+) -> None:
     code = {"version": "", "commit": commit, "dirty": dirty, "packages": {}}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(provenance, "code", lambda version: code)
-        train(root, attack, [1, 1, 0])
+        train(root, attack, [1, 1, 0], study=study)
 
 
 def run(*words: str) -> int:
@@ -142,11 +144,36 @@ def test_a_mixture_is_refused_unless_allowed_and_then_named(
     words = ("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set"))
     assert run(*words) == 2
     error = capsys.readouterr().err
-    assert f"--scale mini: {says}" in error and error.count("\n") == 1 and "--allow-mixed" in error
+    assert f"--scale mini: poisoning: {says}" in error and error.count("\n") == 1 and "--allow-mixed" in error
     assert not (tmp_path / "set").exists()
     if commit == "b" * 40:
         assert run(*words, "--allow-mixed") == 0
         assert f"A mixture: {says}" in (tmp_path / "set/README.md").read_text()
+
+
+def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) -> None:
+    first, later, target = (tmp_path / name for name in ("first", "later", "set"))
+    measure(first, "convex_polytope", "a" * 40)
+    measure(first, "feature_collision", "a" * 40, study="robustness")
+    assert run("publish", "--from", str(first), "--to", str(target)) == 0
+    measure(later, "bullseye_polytope", "b" * 40)
+    measure(later, "bullseye_polytope", "c" * 40, study="robustness")
+    assert run("publish", "--from", str(later), "--to", str(target), "--study", "poisoning") == 0
+    found = {
+        (one["study"], one["labels"]["attack"], one["code"]["commit"][0])
+        for one in Store(target).read_all()[0]
+    }
+    assert found == {("poisoning", "bullseye_polytope", "b"), ("robustness", "feature_collision", "a")}
+    text = (target / "README.md").read_text()
+    assert "2 runs, each study from a commit of its own." in text
+    assert "| poisoning | 1 runs, " in text and "The clean commit bbbbbbbbbb. |" in text
+    before = contents(target)
+    assert run("publish", "--from", str(target), "--to", str(target)) == 0
+    assert contents(target) == before
+    capsys.readouterr()
+    assert run("publish", "--from", str(later), "--to", str(target), "--study", "lrformer") == 2
+    assert capsys.readouterr().err == "relearn publish: --study lrformer: no run of it at scale mini\n"
+    assert contents(target) == before
 
 
 def test_one_changed_tree_is_refused(tmp_path: Path, capsys: Any) -> None:

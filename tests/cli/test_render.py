@@ -39,12 +39,14 @@ def call(root: Path, *more: str, scale: str = "mini") -> int:
     return render.main(parser.parse_args([*fixed, "--params", str(REPOSITORY / "params.yaml"), *more]))
 
 
-def train(root: Path, attack: str, successes: list[int], victim: str = "ResNet18") -> None:
-    out = root / "runs/poisoning/train/transfer" / attack / "none" / victim / "seed0"
+def train(
+    root: Path, attack: str, successes: list[int], victim: str = "ResNet18", study: str = "poisoning"
+) -> None:
+    out = root / "runs" / study / "train/transfer" / attack / "none" / victim / "seed0"
     labels = {"setting": "transfer", "attack": attack, "defence": "none", "victim": victim}
     run = Run(
         out,
-        study="poisoning",
+        study=study,
         paper="zhu2022",
         step="train",
         labels=labels,

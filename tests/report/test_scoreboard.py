@@ -71,6 +71,25 @@ def test_numbers_of_an_earlier_version_are_shown_as_people_read_them(method: str
     assert row.cells["mini"].shown == shown
 
 
+def test_a_study_that_is_not_run_anew_keeps_its_earlier_verdict_and_says_so(results: Path) -> None:
+    seeds = {"n": {"seeds": 2}}
+    write(
+        results,
+        "published/small_0.7",
+        judged("first", "counted", "underpowered", **seeds),
+        judged("first", "old", "inconclusive", **seeds),
+        judged("second", "theorem", "not_run"),
+    )
+    first, second, third = board = scoreboard.load(results, CLAIMS)
+    assert first.word("small") == "reproduced"  # the new run counts
+    assert (second.word("small"), second.cells["small"].n) == ("underpowered (version 0.7)", "2 seeds")
+    assert third.cells["small"].verdict == "not_run"
+    assert scoreboard.counts(board, "small") == {"reproduced": 1, "underpowered": 1}
+    assert "| mini | small (1 of version 0.7) |" in scoreboard.short(board)
+    write(results, "published/small", judged("first", "renamed", "not_run"))
+    assert scoreboard.load(results, CLAIMS)[0].word("small") == "inconclusive (version 0.7)"
+
+
 def test_a_claim_is_found_by_its_former_name(results: Path) -> None:
     cell = scoreboard.load(results, CLAIMS)[0].cells["small"]
     assert (cell.verdict, cell.n) == ("reproduced", "20 targets x 4 victims")

@@ -67,7 +67,11 @@ def material(root: Path, scales: Sequence[str] | None = None) -> Any:
         folders={name: folder.parent for name, folder in folders.items()},
         drawn_by={study.name: study.figures for study in studies},
         artefacts=artefacts.load(folders),
-        rows=scoreboard.rows(claims.load(folders), {one.scale: one.content for one in judged}),
+        rows=scoreboard.rows(
+            claims.load(folders),
+            {one.scale: one.content for one in judged},
+            {} if scales else scoreboard.earlier(results),
+        ),
         scales=judged,
         errata={name: errata.load({name: folder}) for name, folder in folders.items()},
         analyses=analysis.load(folders),

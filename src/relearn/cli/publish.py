@@ -1,8 +1,9 @@
 """relearn publish: what the project stands by, as few files: runs as Parquet, report, tables, figures and claims.
 
-The set goes to results/published/<scale>. It is refused where the runs stem from several commits or from a working tree
-with changes. Everything in it is rendered from its own Parquet files, so it can be rendered from them again. A README.md
-that lies there stays, but for the part that this command writes. Weights and data stay where they are.
+The set goes to results/published/<scale>. It is refused where the runs of a study stem from several commits or from a
+working tree with changes. `--study` replaces the runs of one study and keeps those of the others. Everything in the set is
+rendered from its own Parquet files, so it can be rendered from them again. A README.md that lies there stays, but for the
+part that this command writes. Weights and data stay where they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="default: results/<scale>; a published set will do",
     )
+    parser.add_argument(
+        "--study",
+        action="append",
+        metavar="STUDY",
+        help="only this study's runs; the others stay as published",
+    )
     parser.add_argument("--to", type=Path, help="default: results/published/<scale>")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
     parser.add_argument(
@@ -38,28 +45,40 @@ def main(args: argparse.Namespace) -> int:
     """Write the set, all of it or nothing.
 
     Raises:
-        ValueError: no sound record of the scale, one that is not sound, or runs of more than one clean commit.
+        ValueError: no sound record of the scale, one that is not sound, an unknown study, or runs of one study that stem
+            from more than one clean commit.
         FileNotFoundError: no folder of records.
     """
     from relearn.report import published_set, runs
     from relearn.report.layout import Layout
     from relearn.runs import run_store
     from relearn.runs.atomic_files import staged
+    from relearn.runs.run_store import is_store
+    from relearn.studies.study import load
 
     asked = argparse.Namespace(**vars(args), root=None, artefact=None)
     values, found, problems = render.inputs(asked)
+    target = args.to or PUBLISHED / asked.scale
+    if args.study:
+        for name in args.study:
+            if not any(run.study == load(name).name for run in found):
+                raise ValueError(f"--study {name}: no run of it at scale {asked.scale}")
+        fresh = [run for run in found if run.study in args.study]
+        kept, broken = runs.load(target, asked.scale) if is_store(target) else ([], [])
+        found = fresh + [run for run in kept if run.study not in args.study]
+        problems = [*problems, *broken]
     if problems:
         raise ValueError(f"{problems[0]} (of {len(problems)} records that cannot be published)")
-    if not args.allow_mixed and not published_set.one_clean_commit(found):
-        raise ValueError(
-            f"--scale {asked.scale}: {published_set.mixture(found)}; allowed: one clean commit, or --allow-mixed"
-        )
-    target = args.to or PUBLISHED / asked.scale
+    for study, of in published_set.by_study(found).items():
+        if not args.allow_mixed and not published_set.one_clean_commit(of):
+            raise ValueError(
+                f"--scale {asked.scale}: {study}: {published_set.mixture(of)}; allowed: one clean commit, or --allow-mixed"
+            )
     target.mkdir(parents=True, exist_ok=True)
-    held = {run.record["path"]: run for run in found}
+    held = {run.record["run"]: run for run in found}
 
     def content(record: run_store.Record, name: str) -> bytes | None:
-        run = held[record["path"]]
+        run = held[record["run"]]
         return run.content(name) if run.has(name) else None
 
     with staged(target) as new:

@@ -71,6 +71,14 @@ def csv_files(folder: Path, kind: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / kind).glob("*.csv"))}
 
 
+def by_study(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs of each study, in the order of their names."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.study, []).append(run)
+    return dict(sorted(found.items()))
+
+
 def one_clean_commit(runs: Iterable[Run]) -> bool:
     code = [run.record["code"] for run in runs]
     return len({one["commit"] for one in code}) == 1 and all(one["dirty"] is False for one in code)
@@ -94,15 +102,12 @@ def readme(before: str, scale: str, runs: Sequence[Run], claims: Sequence[Claim]
 
 
 def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
-    days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
-    seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
-    code = (
-        f"The clean commit {cost.version(runs[0])}"
-        if one_clean_commit(runs)
-        else f"A mixture: {mixture(runs)}"
-    )
+    whole = one_clean_commit(runs)
+    rows = [] if whole else [f"| {study} | {_made(of)} |" for study, of in by_study(runs).items()]
+    table = ["", "| study | runs |", "|---|---|", *rows] if rows else []
     return [
-        f"{len(runs)} runs, the last of {days[-1]}, the first of {days[0]}; {seconds:,.0f} CPU seconds in their records. {code}.",
+        _made(runs) if whole else f"{len(runs)} runs, each study from a commit of its own.",
+        *table,
         "",
         "[The report](report.html), [claims](claims.md), [tables](tables.md), [coverage](coverage.csv),",
         "[deviations](deviations.md), [settings](settings.md). The runs themselves, one line a run:",
@@ -117,6 +122,18 @@ def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
         "and `figures.parquet` the numbers behind tables and figures; `folder` names the run, `file` the CSV file.",
         "",
     ]
+
+
+def _made(runs: Sequence[Run]) -> str:
+    """How many runs there are, of which days, at what cost, made by which code."""
+    days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
+    seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
+    code = (
+        f"The clean commit {cost.version(runs[0])}"
+        if one_clean_commit(runs)
+        else f"A mixture: {mixture(runs)}"
+    )
+    return f"{len(runs)} runs, the last of {days[-1]}, the first of {days[0]}; {seconds:,.0f} CPU seconds in their records. {code}."
 
 
 def _verdicts(claims: Sequence[Claim]) -> list[str]:

@@ -2,6 +2,9 @@
 
 A row is a claim, as the studies' ``claims.yaml`` lists them, so that a claim without any run has a row, too. A scale whose
 claims were judged before a claim was renamed is read by the claim's former name (key ``formerly``).
+
+A scale is published study by study. Until a study has new runs, its claims are those of the earlier set
+``published/<scale>_<version>``, and the board says of which version.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from relearn.report import verdict_words as words
 SCALES = ("mini", "small", "medium", "paper")
 FIELDS = (
     *("study", "claim", "kind", "says", "source", "scale", "verdict", "provisional"),
-    *("effect", "low", "high", "unit", "n", "cpu_h", "shown"),
+    *("effect", "low", "high", "unit", "n", "cpu_h", "shown", "version"),
 )
 CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contradicted": "fails"}
 
@@ -32,6 +35,7 @@ class Cell:
         shown: the effect as a reader sees it, with its interval.
         n: targets, victims, seeds or cases in words.
         cpu_h: CPU hours of the runs that decide it and of those that they read; None where not recorded.
+        version: of this software, where an earlier one judged the claim; else empty.
     """
 
     verdict: str
@@ -43,6 +47,7 @@ class Cell:
     shown: str
     n: str
     cpu_h: float | None
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class Row:
             return "not judged"
         if self.kind == "check" and cell.verdict in CHECKED:
             return f"check: {CHECKED[cell.verdict]}"
-        return words.label(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
+        said = words.label(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
+        return said + f" (version {cell.version})" * bool(cell.version)
 
 
 def files(results: Path) -> dict[str, Path]:
@@ -78,27 +84,32 @@ def files(results: Path) -> dict[str, Path]:
 
 
 def rows(
-    claims: Mapping[str, Mapping[str, Mapping[str, str]]], judged: Mapping[str, Mapping[str, Any]]
+    claims: Mapping[str, Mapping[str, Mapping[str, str]]],
+    judged: Mapping[str, Mapping[str, Any]],
+    earlier: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
 ) -> list[Row]:
     """A row a claim, in the order of the studies.
 
     Args:
         claims: as :func:`relearn.report.claims.load` gives them: study, claim, then its texts.
         judged: by scale, the content of its claims.json.
+        earlier: by scale, the version of an earlier set and the content of its claims.json.
     """
-    by_name = {
-        scale: {(one["section"], one["id"]): one for one in content["claims"]}
-        for scale, content in judged.items()
-    }
+    earlier = earlier or {}
+    by_name = {scale: _by_name(content) for scale, content in judged.items()}
+    before = {scale: (version, _by_name(content)) for scale, (version, content) in earlier.items()}
     made = []
     for study, entries in claims.items():
         for name, entry in entries.items():
             known = [name, *([entry["formerly"]] if "formerly" in entry else [])]
             cells = {}
-            for scale, found in by_name.items():
-                one = next((found[study, each] for each in known if (study, each) in found), None)
+            for scale in (scale for scale in SCALES if scale in by_name or scale in before):
+                one, version = _entry(by_name.get(scale, {}), study, known), ""
+                if (one is None or one["verdict"] == "not_run") and scale in before:
+                    version, found = before[scale]
+                    one, version = (old, version) if (old := _entry(found, study, known)) else (one, "")
                 if one is not None:
-                    cells[scale] = _cell(one)
+                    cells[scale] = _cell(one, version)
             made.append(Row(study, name, entry["kind"], entry["says"], entry["source"], cells))
     return made
 
@@ -115,10 +126,30 @@ def load(results: Path, claims: Mapping[str, Mapping[str, Mapping[str, str]]]) -
             judged[scale] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{path}: {error}; render it again: relearn render --scale {scale}") from None
-    return rows(claims, judged)
+    return rows(claims, judged, earlier(results / "published"))
 
 
-def _cell(one: Mapping[str, Any]) -> Cell:
+def earlier(published: Path) -> dict[str, tuple[str, Any]]:
+    """By scale, the version of the last earlier set and the content of its claims.json."""
+    sets = {}
+    for scale in SCALES:
+        for path in sorted(published.glob(f"{scale}_*/claims.json")):
+            sets[scale] = (path.parent.name.partition("_")[2], json.loads(path.read_text(encoding="utf-8")))
+    return sets
+
+
+Names = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def _by_name(content: Mapping[str, Any]) -> Names:
+    return {(one["section"], one["id"]): one for one in content["claims"]}
+
+
+def _entry(found: Names, study: str, names: Sequence[str]) -> Mapping[str, Any] | None:
+    return next((found[study, name] for name in names if (study, name) in found), None)
+
+
+def _cell(one: Mapping[str, Any], version: str) -> Cell:
     cost = one.get("cost") or {}
     return Cell(
         verdict=one["verdict"],
@@ -130,6 +161,7 @@ def _cell(one: Mapping[str, Any]) -> Cell:
         shown=_shown(one),
         n=_count(one.get("n") or {}),
         cpu_h=cost["cpu_s"] / 3600 if cost.get("cpu_s") is not None else None,
+        version=version,
     )
 
 
@@ -175,7 +207,9 @@ def table(board: Sequence[Row]) -> list[list[Any]]:
                 cell.verdict,
                 int(cell.provisional),
             ]
-            lines.append([*said, cell.effect, cell.low, cell.high, cell.unit, cell.n, hours, cell.shown])
+            lines.append(
+                [*said, cell.effect, cell.low, cell.high, cell.unit, cell.n, hours, cell.shown, cell.version]
+            )
     return lines
 
 
@@ -215,11 +249,20 @@ def short(board: Sequence[Row]) -> str:
     """The short form for the README: the claims by verdict at each scale, and the words."""
     there = scales_of(board)
     said = {word for scale in there for word in counts(board, scale)}
-    lines = [f"| verdict | {' | '.join(there)} | meaning |", "|---|" + "---:|" * len(there) + "---|"]
+    heads = " | ".join(_head(board, scale) for scale in there)
+    lines = [f"| verdict | {heads} | meaning |", "|---|" + "---:|" * len(there) + "---|"]
     for word, meaning in words.explained(said):
         numbers = [str(counts(board, scale).get(word.replace(" ", "_"), 0)) for scale in there]
         lines.append(f"| {word} | {' | '.join(numbers)} | {meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def _head(board: Sequence[Row], scale: str) -> str:
+    """The scale, and how many of its verdicts an earlier version gave."""
+    old = [row.cells[scale] for row in board if row.kind != "check" and scale in row.cells]
+    old = [cell for cell in old if cell.version and cell.verdict != "not_run"]
+    versions = ", ".join(sorted({cell.version for cell in old}))
+    return f"{scale} ({len(old)} of version {versions})" if old else scale
 
 
 def _summary(board: Sequence[Row]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas
 
 ROOT = Path(__file__).resolve().parents[3]
-SMALL, DIGITS = "results/published/small", "results/published/experiments/mini_gradinit"
+SMALL, DIGITS = "results/published/small_0.7", "results/published/experiments/mini_gradinit"
 
 
 def page(folder: str) -> str:

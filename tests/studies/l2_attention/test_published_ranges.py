@@ -12,7 +12,9 @@ KINDS = ("dp", "l2_tied", "contractive")
 
 
 def test_the_page_has_the_errors_of_the_records() -> None:
-    runs = [run for run in load(ROOT / "results/published/small", "small")[0] if run.study == "l2_attention"]
+    runs = [
+        run for run in load(ROOT / "results/published/small_0.7", "small")[0] if run.study == "l2_attention"
+    ]
     rows = {
         kind: run.rows("ranges.csv")
         for run in runs
