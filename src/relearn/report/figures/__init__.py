@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures import foot
+from relearn.report.figures import foot, networks
 from relearn.report.quantities import Evidence
 
+PLACED = ("plot_left", "plot_top", "plot_says")
+"""Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
 PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
 
@@ -35,24 +37,35 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
     figure = module.draw(artefact, points)
-    foot.write(figure, foot.words(artefact, points, getattr(module, "BARS", "")))
-    folder.mkdir(parents=True, exist_ok=True)
-    return [
-        write_points(points, module.FIELDS, folder / f"{artefact.id}.csv"),
-        *save(figure, folder / artefact.id),
-    ]
+    sizes = networks.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
+    foot.write(figure, foot.words(artefact, points, getattr(module, "BARS", ""), sizes))
+    return write(figure, points, module.FIELDS, folder / artefact.id)
+
+
+def write(figure: Any, points: Sequence[dict[str, Any]], fields: Sequence[str], stem: Path) -> list[Path]:
+    """Write ``<stem>.csv``, ``.png`` and ``.pdf``; the CSV file also has where the picture shows which point."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    pictures = save(figure, stem)
+    if places := figure.places():
+        at = {id(point): place for point, place in places}
+        points = [{**point, **at.get(id(point), {})} for point in points]
+        fields = [*fields, *PLACED]
+    return [write_points(points, fields, stem.with_name(f"{stem.name}.csv")), *pictures]
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
-    """PNG and PDF without dates and versions inside; the PNG has a palette, unless it shows photographs."""
+    """PNG and PDF without dates and versions inside; the PNG has a palette, unless it shows photographs.
+
+    The PNG is made last, so that the figure stays as it was laid out for it.
+    """
     import matplotlib
     from PIL import Image
 
     png, pdf = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf"))
     drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": stem.name}):
-        figure.savefig(drawn, format="png", dpi=160)
         figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+        figure.savefig(drawn, format="png", dpi=160)
     image = Image.open(drawn).convert("RGB")
     if image.getcolors(PHOTOGRAPH) is not None:
         image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)

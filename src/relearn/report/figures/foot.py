@@ -6,23 +6,26 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import MUTED
+from relearn.report.figures.style import MUTED, SMALL, short
 
-SIZE = 8.0
-LETTERS = 14.5  # of this size, beside each other in an inch
+LETTERS = 15.0  # of the smallest size, beside each other in an inch
 COUNTED = {"seeds": ("seed", "seeds"), "trials": ("trial each", "trials each"), "runs_count": ("run", "runs")}
 
 
-def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str) -> str:
+def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str, sizes: str = "") -> str:
     """The line.
 
     Args:
         bars: what bars, bands or whiskers are (``BARS`` of the renderer), "" where it draws none.
+        sizes: how much smaller the networks are than their names say, "" where nothing is to be said.
     """
     told = [_count(points, name) for name in COUNTED]
     if bars and any(_has_width(point) for point in points):
         told.append(bars)
+    told.append(_chance(points))
+    told.append(sizes)
     if points and not artefact.addition:
         told.append(_published(artefact, points))
     return "; ".join(filter(None, told))
@@ -32,7 +35,7 @@ def write(figure: Any, text: str) -> None:
     """Put the line at the lower left edge, broken where the figure ends."""
     if text:
         lines = textwrap.fill(text, int(figure.get_figwidth() * LETTERS))
-        figure.supxlabel(lines, x=0.01, ha="left", fontsize=SIZE, color=MUTED)
+        figure.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=MUTED)
 
 
 def _count(points: Sequence[Mapping[str, Any]], name: str) -> str:
@@ -48,16 +51,45 @@ def _count(points: Sequence[Mapping[str, Any]], name: str) -> str:
     return f"{low} {one if low == 1 else several}" if low == high else f"{low} to {high} {several}"
 
 
+def _chance(points: Sequence[Mapping[str, Any]]) -> str:
+    levels = sorted({point["chance"] for point in points if point.get("chance") is not None})
+    return f"chance: {' and '.join(f'{100 * level:.3g}%' for level in levels)}" if levels else ""
+
+
 def _has_width(point: Mapping[str, Any]) -> bool:
-    ends = [point.get("low"), point.get("high", point.get("error"))]
-    return (None not in ends and ends[0] != ends[1]) or bool(point.get("std"))
+    lows = [name for name in point if name.endswith("low")]
+    for low in lows:
+        ends = [point[low], point.get(f"{low[:-3]}high", point.get("error"))]
+        if None not in ends and ends[0] != ends[1]:
+            return True
+    return bool(point.get("std"))
 
 
 def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
-    """Whether published numbers are drawn; most figures of the papers exist as pictures alone."""
+    """Published numbers that belong to no point, or that none are drawn; most figures of the papers exist as pictures alone."""
+    if said := [_said(artefact, line) for line in artefact.stated if "says" in line]:
+        return "; ".join(said)
     drawn = any(
         value in ("paper", "published code")
         for point in points
         for value in (point.get("source"), point.get("series"))
     )
     return "" if drawn or artefact.stated else "no published numbers are at hand to draw beside"
+
+
+def _said(artefact: Artefact, line: Mapping[str, Any]) -> str:
+    """``says`` of a stated line with its published values in place of the braces.
+
+    Raises:
+        ValueError: a value that the published file does not have.
+    """
+    source = artefact.published["paper"]
+    known = published.read(source.file)
+    numbers = []
+    for row in line["rows"]:
+        place: dict[str, Any] = {"artefact": source.artefact, "row": row, "metric": line["metric"]}
+        value = published.find(known, column=line.get("column"), **place)
+        if value is None or value.value is None:
+            raise ValueError(f"{artefact.id}: stated: found no published {line['metric']} of {row}")
+        numbers.append(short(value.value))
+    return f"the paper: {line['says'].format(*numbers)}"

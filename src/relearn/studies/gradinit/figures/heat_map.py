@@ -67,14 +67,14 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """One line of maps per source, with the number in every cell."""
     with styled():
-        figure = empty_figure(3.1 * len(artefact.rows) + 0.4, 5.4)
+        figure = empty_figure(4.8)
         grid = figure.subplots(2, len(artefact.rows), squeeze=False)
         for line, source, words in ((grid[0], "measured", "here"), (grid[1], "paper", "as printed")):
             mine = [point for point in points if point["source"] == source]
             known = [point["bleu"] for point in mine if point["bleu"] is not None]
             top = TOP if source == "paper" else max([1.0, *known])
             for axes, row in zip(line, artefact.rows):
-                axes.set_title(f"{row.title}, {words}", fontsize=10)
+                axes.set_title(f"{row.title}, {words}")
                 axes.grid(visible=False)
                 here = [point for point in mine if point["series"] == row.id]
                 if not here:

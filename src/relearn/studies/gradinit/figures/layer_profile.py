@@ -17,7 +17,14 @@ from relearn.report.runs import select
 FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
 WIDE = 4  # panels in a line
-COLOUR = {"before": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
+NAMES_NETWORKS = True
+FEW = 24  # layers whose points are joined; the blocks of a deep network alternate, and a line would only go up and down
+PARTS = ("encoder", "decoder")
+LOOK: dict[str, dict[str, Any]] = {
+    "before": {"color": COLOURS["start"], "marker": "o", "mfc": "white", "ms": 5.0},
+    "gradinit": {"color": COLOURS["gradinit"], "marker": "o", "ms": 2.8},
+}
+"""The second is drawn on the first, which stays seen around it where both are equal."""
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -73,15 +80,16 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     count = len(artefact.columns)
     across = min(WIDE, count)
     lines = math.ceil(count / across)
+    there = {point["series"] for point in points}
     with styled():
-        figure = empty_figure(2.75 * across, 0.45 + 2.15 * lines)
-        figure.get_layout_engine().set(w_pad=0.09, h_pad=0.06)
+        figure = empty_figure(0.5 + (1.85 if lines > 1 else 2.3) * lines)
+        figure.get_layout_engine().set(w_pad=0.07, h_pad=0.05)
         grid = figure.subplots(lines, across, squeeze=False)
         for axes in grid.flat[count:]:
             axes.set_visible(False)
         for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title, fontsize=10)
+            axes.set_title(column.title)
             axes.set_ylabel(column.panel["label"])
             if place + across >= count:
                 axes.set_xlabel("Layer")
@@ -91,23 +99,44 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 not_run(axes)
                 continue
             for row in artefact.rows:
-                _curve(axes, [point for point in here if point["series"] == row.id], COLOUR[row.id])
+                _curve(axes, [point for point in here if point["series"] == row.id], LOOK[row.id])
             axes.set_yscale("log", nonpositive="mask")
             few_numbers(axes.yaxis)
-            axes.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
         handles = [
-            Line2D([], [], color=COLOUR[row.id], marker="o", ms=3.5, lw=1.2, label=row.title)
+            Line2D(
+                [],
+                [],
+                lw=1.2,
+                label=row.title + ("" if row.id in there or not there else " (not run)"),
+                **LOOK[row.id],
+            )
             for row in artefact.rows
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
 
 
-def _curve(axes: Any, points: list[dict[str, Any]], colour: str) -> None:
+def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> None:
+    """Points, joined within a part of the network where they are few enough to follow a line."""
     if not points:
         return
     layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
     if max(point["seeds"] for point in points) > 1:
-        axes.fill_between(layers, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
-    size = 3.2 if len(points) <= 24 else 1.8
-    axes.plot(layers, values, color=colour, marker="o", ms=size, lw=0.9, zorder=3)
+        axes.fill_between(layers, low, high, color=look["color"], alpha=0.2, lw=0, zorder=2)
+    few = len(points) <= FEW
+    axes.plot(layers, values, ls="", zorder=3, **{**look, "ms": look["ms"] if few else 0.6 * look["ms"]})
+    for part in _parts(points) if few else ():
+        axes.plot(
+            [p["layer"] for p in part], [p["value"] for p in part], color=look["color"], lw=0.9, zorder=3
+        )
+
+
+def _parts(points: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The layers of the encoder and those of the decoder apart; the rest of a network is one part."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for point in points:
+        found.setdefault(
+            next((part for part in PARTS if str(point["name"]).startswith(part)), ""), []
+        ).append(point)
+    return list(found.values())

@@ -62,7 +62,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     both = artefact.columns[0].panel["norm"] == "two"
     lines = _lines(artefact, points)
     with styled():
-        figure = empty_figure(9.2, 4.4)
+        figure = empty_figure(4.2)
         grid = figure.subplots(1, 2 if both else 1, squeeze=False)[0]
         handles = [
             axes.plot([], [], label=_label(title, best), **LOOK[name])[0]
@@ -91,7 +91,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 few_numbers(axes.yaxis)
         grid[0].set_ylabel("‖J‖₂" if both else "‖J‖∞")
         if handles:
-            figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
+            figure.legend(handles=handles, loc="outside upper left", ncols=1 if both else 2, frameon=False)
     return figure
 
 
@@ -107,7 +107,7 @@ def _lines(artefact: Artefact, points: list[dict[str, Any]]) -> list[tuple[str, 
             found.append((row.id, row.title, line))
         else:
             name, title, other = found[twin]
-            found[twin] = (name, f"{title} = {row.title[0].lower()}{row.title[1:]}", other)
+            found[twin] = (name, f"{title}, here equal to the {row.title[0].lower()}{row.title[1:]}", other)
     return found
 
 

@@ -71,11 +71,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     there = {point["series"] for point in points}
     rows = [row for row in artefact.rows if row.id in there]
     with styled():
-        figure = empty_figure(9.2, 4.4)
+        figure = empty_figure(4.1)
         figure.get_layout_engine().set(w_pad=0.09)
         for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title, fontsize=10)
+            axes.set_title(column.title)
             despine(ax=axes, left=True)
             axes.set_xlabel("Layer" if column.id == RATIOS else "Step")
             if not here:

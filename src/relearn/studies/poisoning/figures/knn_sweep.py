@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import COLOURS, INK, MUTED, SHADE, empty_figure, in_percent, not_run, styled
+from relearn.report.figures.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    SHADE,
+    SMALL,
+    chance_line,
+    empty_figure,
+    in_percent,
+    not_run,
+    styled,
+)
 from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
 
 __all__ = ["FIELDS", "draw", "points"]
@@ -30,7 +41,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     population = {"defence_success": _population(points)}
     with styled():
-        figure = empty_figure(10.4, 7.6)
+        figure = empty_figure(7.0)
         grid = figure.subplots(len(artefact.columns), 2, sharex="col", sharey="row")
         for line, column in zip(grid, artefact.columns):
             shown = population.get(column.id, "all")
@@ -43,10 +54,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 _panel(axes, here, along)
                 if column.id != "mcc":
                     in_percent(axes.yaxis)
+                chance_line(axes, here, reach=False)
                 sns.despine(ax=axes, left=True)
             line[0].set_ylabel(LABELS[column.id, shown])
         _axes(grid)
-        figure.legend(handles=_handles(artefact, points), loc="outside upper left", ncols=3, frameon=False)
+        figure.legend(handles=_handles(artefact, points), loc="outside upper left", ncols=2, frameon=False)
     return figure
 
 
@@ -64,9 +76,9 @@ def _axes(grid: Any) -> None:
         "textcoords": "offset points",
         "ha": "center",
     }
-    grid[0, 0].annotate("recommended", (2**0.5, 1), (0, 3), color=MUTED, fontsize=9, **look)
-    words = "the paper: worse here without replication"
-    grid[0, 1].annotate(words, (SUFFERS_BELOW / 2, 1), (0, 3), color=MUTED, fontsize=9, **look)
+    grid[0, 0].annotate("recommended", (2**0.5, 1), (0, 3), color=MUTED, fontsize=SMALL, **look)
+    words = "the paper: worse without replication"
+    grid[0, 1].annotate(words, (SUFFERS_BELOW / 2, 1), (0, 3), color=MUTED, fontsize=SMALL, **look)
 
 
 def _population(points: list[dict[str, Any]]) -> str:
