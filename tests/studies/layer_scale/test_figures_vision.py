@@ -204,10 +204,11 @@ def test_accuracy_over_depth_says_what_was_lost(tmp_path):
 
 def test_a_guess_is_drawn_below_the_accuracies_over_depth(tmp_path):
     pretend.deep(tmp_path, "pre_norm", 12, 0.8)
-    pretend.images(tmp_path, "layer_scale", classes=4)
+    labels = {"dataset": "digits"}
+    pretend.write_run(tmp_path, "layer_scale", "prepare_images", labels, "digits", {"classes_count": 4}, {})
     drawn = drawn_of("addition.layer_scale_accuracy", evidence_of(tmp_path))
-    for axes in drawn.axes[:1]:
-        assert 0.25 in [one.get_xdata()[0] for one in axes.get_lines()] and axes.get_xlim()[0] < 0.25
+    lines = [one.get_xdata()[0] for one in drawn.axes[0].get_lines()]
+    assert 0.25 in lines and drawn.axes[0].get_xlim()[0] < 0.25
 
 
 # branches

@@ -60,9 +60,11 @@ def number(
 
 
 def _short(value: float, percent: bool) -> str:
-    return f"{100 * value:.3g}%" if percent else f"{value:.3g}"
+    if percent:
+        return f"{100 * value:.3g}%"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
-def counted(count: int, one: str) -> str:
+def counted(count: float, one: str) -> str:
     """``1 seed`` or ``3 seeds``."""
-    return f"{count} {one}{'' if count == 1 else 's'}"
+    return f"{count:g} {one}{'' if count == 1 else 's'}"

@@ -17,7 +17,7 @@ from relearn.report.layout import PIPELINE, Layout
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
-from relearn.report.views import claims, names, tables
+from relearn.report.views import claims, marks, names, tables
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,19 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
             "picture": "",
         }
     size = _size(material.root / "figures" / f"{one.id}.png")
-    return {**shown, "picture": material.layout.picture(material.root, one.id), "size": size}
+    picture = material.layout.picture(material.root, one.id)
+    return {**shown, "picture": picture, "size": size, "marks": _marks(material, one.id)}
+
+
+def _marks(material: Material, figure: str) -> list[dict[str, str]]:
+    """The points of a figure; each leads to the record of its first run, where the page can link one."""
+
+    def link(row: marks.Row) -> str:
+        run = marks.first_run(row)
+        return material.layout.run(run) if run else ""
+
+    path = material.root / "figures" / f"{figure}.csv"
+    return marks.read(path.read_bytes(), link) if path.is_file() else []
 
 
 def shared_deviations(

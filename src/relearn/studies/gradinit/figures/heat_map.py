@@ -102,7 +102,7 @@ def _map(axes: Any, points: list[dict[str, Any]], rates: list[float], betas: lis
             face = SHADE if share is None else colours(share)
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor="white", lw=1.5))
             ink = "white" if share is not None and share > 0.45 else INK
-            axes.text(x, y, _words(point), ha="center", va="center", color=ink, fontsize=9)
+            axes.text(x, y, _words(point), ha="center", va="center", color=ink)
     axes.set(xlim=(-0.5, len(betas) - 0.5), ylim=(len(rates) - 0.5, -0.5))
     axes.set_xticks(range(len(betas)), [f"{beta:g}" for beta in betas])
     axes.set_yticks(range(len(rates)), [_rate(rate) for rate in rates])
