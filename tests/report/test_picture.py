@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from relearn.report import figures
-from relearn.report.figures import picture
+from relearn.report.figures import panels, picture
 from relearn.report.figures.style import SMALL, WIDTH, chance_line, empty_figure, in_percent, styled
 
 RED = (255, 0, 0)
@@ -66,3 +66,11 @@ def test_chance_is_a_line_on_the_axis_and_has_its_name(reach: bool, lines: int) 
     assert len(drawn) == len(axes.texts) == lines
     assert bool(axes.get_ylim()[0] < 0.1) is reach
     assert all(text.get_text() == "chance" and text.get_fontsize() == SMALL for text in axes.texts)
+
+
+def test_a_panel_without_runs_keeps_the_ticks_that_others_share() -> None:
+    first, second = empty_figure(3.0).subplots(1, 2, sharey=True)
+    first.plot([0, 1], [0, 1])
+    panels.empty(second)
+    assert len(first.get_yticks()) > 2 and len(second.get_xticks()) == 0
+    assert [text.get_text() for text in second.texts] == ["not run"]

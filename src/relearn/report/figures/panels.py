@@ -16,8 +16,10 @@ def shown(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def empty(axes: Any) -> None:
-    """A panel that nothing was run for."""
-    axes.set(xticks=[], yticks=[])
+    """A panel that nothing was run for; an axis that it shares with others keeps its ticks."""
+    for axis, shared in (("x", axes.get_shared_x_axes()), ("y", axes.get_shared_y_axes())):
+        if len(shared.get_siblings(axes)) == 1:
+            axes.set(**{f"{axis}ticks": []})
     not_run(axes)
 
 

@@ -12,7 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("series", "x", "value", "slope", "at", "constant", "runs")
-JUMP = 0.4  # between two neighbouring x, of which there are many
+JUMP, NEAR = 0.4, 0.2  # a curve that moves so far over so short a way is not continuous there
 LOOK: dict[str, dict[str, Any]] = {
     "sigmoid": {"color": COLOURS["start"], "lw": 1.8},
     "tanh": {"color": COLOURS["bullseye_polytope"], "lw": 1.8},
@@ -69,7 +69,7 @@ def _curve(points: list[dict[str, Any]], column: str) -> tuple[list[float], list
     """x and y, with a gap where the curve jumps: at the kink of ReLU its slope has two values."""
     xs, ys = [p["x"] for p in points], [p[column] for p in points]
     for at in range(len(ys) - 1, 0, -1):
-        if abs(ys[at] - ys[at - 1]) > JUMP:
+        if abs(ys[at] - ys[at - 1]) > JUMP and xs[at] - xs[at - 1] < NEAR:
             xs.insert(at, xs[at])
             ys.insert(at, math.nan)
     return xs, ys
