@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from relearn.report import figures
-from relearn.report.figures import panels, picture
+from relearn.report.figures import panels, picture, spoken
 from relearn.report.figures.style import SMALL, WIDTH, chance_line, empty_figure, in_percent, styled
 
 RED = (255, 0, 0)
@@ -24,7 +24,7 @@ def test_places_are_those_of_the_png(tmp_path: Path) -> None:
         axes.plot([1, 3], [10.0, 1000.0], "s", color="red", ms=7, zorder=9)
         axes.set(yscale="log", ylabel="y", xlim=(0, 4), ylim=(1, 10000))
     for point in points[:2]:
-        drawn.mark(axes, point["x"], point["y"], point, picture.number(point["y"]))
+        drawn.mark(axes, point["x"], point["y"], point, spoken.number(point["y"]))
     figures.write(drawn, points, ("x", "y"), tmp_path / "one")
     with (tmp_path / "one.csv").open() as file:
         first, second, third = csv.DictReader(file)
@@ -50,9 +50,9 @@ def test_a_point_outside_its_axes_has_no_place() -> None:
 
 
 def test_numbers_have_their_interval_where_they_have_one() -> None:
-    assert picture.number(0.2, 0.081, 0.416, percent=True) == "20% [8.1%, 41.6%]"
-    assert picture.number(0.2, 0.2, 0.2) == picture.number(0.2) == picture.number(0.2, None, 1.0) == "0.2"
-    assert picture.counted(1, "seed") == "1 seed" and picture.counted(60.0, "step") == "60 steps"
+    assert spoken.number(0.2, 0.081, 0.416, percent=True) == "20% [8.1%, 41.6%]"
+    assert spoken.number(0.2, 0.2, 0.2) == spoken.number(0.2) == spoken.number(0.2, None, 1.0) == "0.2"
+    assert spoken.counted(1, "seed") == "1 seed" and spoken.counted(60.0, "step") == "60 steps"
 
 
 @pytest.mark.parametrize(("reach", "lines"), [(True, 1), (False, 0)])

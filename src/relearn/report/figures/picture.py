@@ -1,4 +1,7 @@
-"""A figure that knows where its points lie and what each says, so that a page can show it under the pointer."""
+"""A figure that knows where its points lie and what each says, so that a page can show it under the pointer.
+
+It needs matplotlib as it is imported; what only speaks of numbers is in :mod:`relearn.report.figures.spoken`.
+"""
 
 from __future__ import annotations
 
@@ -48,23 +51,3 @@ class Picture(Figure):
 def _within(value: float, low: float, high: float) -> bool:
     edge = 1e-3  # of the figure: a point on the frame of its axes
     return bool(low - edge <= value <= high + edge)
-
-
-def number(
-    value: float, low: float | None = None, high: float | None = None, *, percent: bool = False
-) -> str:
-    """``20% [8.1%, 41.6%]``: a value with its interval or range, where it has one."""
-    if low is None or high is None or low == high:
-        return _short(value, percent)
-    return f"{_short(value, percent)} [{_short(low, percent)}, {_short(high, percent)}]"
-
-
-def _short(value: float, percent: bool) -> str:
-    if percent:
-        return f"{100 * value:.3g}%"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
-
-
-def counted(count: float, one: str) -> str:
-    """``1 seed`` or ``3 seeds``."""
-    return f"{count:g} {one}{'' if count == 1 else 's'}"

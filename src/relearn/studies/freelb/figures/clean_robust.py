@@ -9,7 +9,7 @@ from relearn.report.artefacts import Artefact
 from relearn.report.figures import chance
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.picture import counted, number
+from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import (
     COLOURS,
     INK,

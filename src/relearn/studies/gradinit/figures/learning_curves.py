@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures import chance
-from relearn.report.figures.picture import counted, number
+from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,

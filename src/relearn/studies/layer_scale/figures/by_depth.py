@@ -10,7 +10,7 @@ from relearn.report.classified import accuracy, trainings
 from relearn.report.figures import chance
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.picture import counted, number
+from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import MUTED, SMALL, empty_figure, in_percent, sequential, styled
 from relearn.report.quantities import Evidence
 

@@ -11,7 +11,7 @@ from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures import chance
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.picture import counted, number
+from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import COLOURS, MUTED, chance_line, empty_figure, in_percent, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select

@@ -6,7 +6,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures import chance, panels
-from relearn.report.figures.picture import counted, number
+from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import (
     COLOURS,
     INK,
