@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from importlib import import_module
+from inspect import getsource
 
 import pytest
 
 from relearn.report import figures
 from relearn.report.artefacts import Artefact
-from relearn.report.figures import foot
+from relearn.report.figures import claims_forest, foot
 from relearn.report.figures.style import empty_figure
+from relearn.studies.study import all_studies
 
 from .conftest import every_artefact
 
@@ -42,7 +46,7 @@ def test_published_points_are_neither_counted_nor_missed(figure: Artefact) -> No
 
 
 def test_the_line_is_drawn_within_the_figure() -> None:
-    drawn = empty_figure(3.0, 2.0)
+    drawn = empty_figure(2.0, width=3.0)
     drawn.subplots()
     foot.write(
         drawn, "1 to 3 seeds; " + BARS + "; and many words that do not fit into one line of a small figure"
@@ -53,12 +57,13 @@ def test_the_line_is_drawn_within_the_figure() -> None:
     assert text.get_window_extent().x1 <= drawn.bbox.x1
 
 
+def test_one_file_decides_how_wide_figures_and_how_large_letters_are() -> None:
+    own = re.compile(r"fontsize=[\d.]+|empty_figure\([^()]*,|Figure\(")
+    modules = [import_module(name) for study in all_studies() for name in study.figures.values()]
+    assert [module.__name__ for module in (*modules, claims_forest) if own.search(getsource(module))] == []
+
+
 def test_a_renderer_that_draws_intervals_says_what_they_are() -> None:
-    from importlib import import_module
-    from inspect import getsource
-
-    from relearn.studies.study import all_studies
-
     modules = [import_module(name) for study in all_studies() for name in study.figures.values()]
     silent = [
         module.__name__
@@ -67,3 +72,19 @@ def test_a_renderer_that_draws_intervals_says_what_they_are() -> None:
         and not getattr(module, "BARS", "")
     ]
     assert silent == [] and figures.foot is foot
+
+
+def test_published_numbers_stand_in_the_line_that_names_them() -> None:
+    told = foot.words(
+        every_artefact()["zhu2022.fig4.4"], [point(1, 0.5, 0.5)], "", "networks at 0.25 of the width"
+    )
+    assert told == (
+        "1 seed; networks at 0.25 of the width; the paper: σ(g) of the first convolution over that of the last: "
+        "204.9 with Kaiming, 164.8 with GradInit"
+    )
+
+
+def test_chance_is_told_where_points_know_it(figure: Artefact) -> None:
+    assert (
+        foot.words(replace(figure, addition=True), [{"chance": 0.1}, {"chance": None}], "") == "chance: 10%"
+    )

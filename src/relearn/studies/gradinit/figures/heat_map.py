@@ -12,6 +12,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact
+from relearn.report.figures.spoken import counted
 from relearn.report.figures.style import INK, SHADE, empty_figure, not_run, styled
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.runs import Run
@@ -82,14 +83,16 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     not_run(axes)
                     continue
                 rates, betas = (sorted({p[name] for p in mine}) for name in ("lr", "beta2"))
-                _map(axes, here, rates, betas, top)
+                _map(axes, f"{row.title}, {words}", here, rates, betas, top)
             line[0].set_ylabel("Largest rate")
         for axes in grid[1]:
             axes.set_xlabel("β₂")
     return figure
 
 
-def _map(axes: Any, points: list[dict[str, Any]], rates: list[float], betas: list[float], top: float) -> None:
+def _map(
+    axes: Any, title: str, points: list[dict[str, Any]], rates: list[float], betas: list[float], top: float
+) -> None:
     from matplotlib.patches import Rectangle
     from seaborn import color_palette
 
@@ -103,6 +106,11 @@ def _map(axes: Any, points: list[dict[str, Any]], rates: list[float], betas: lis
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor="white", lw=1.5))
             ink = "white" if share is not None and share > 0.45 else INK
             axes.text(x, y, _words(point), ha="center", va="center", color=ink)
+            if point is not None:
+                said = _words(point).replace("\n", ", ")
+                seeds = counted(point["seeds"], "run") if point["seeds"] else ""
+                words = f"{title}, rate {_rate(rate)}, β₂ {beta:g}: BLEU {said}"
+                axes.figure.mark(axes, x, y, point, ", ".join(filter(None, (words, seeds))))
     axes.set(xlim=(-0.5, len(betas) - 0.5), ylim=(len(rates) - 0.5, -0.5))
     axes.set_xticks(range(len(betas)), [f"{beta:g}" for beta in betas])
     axes.set_yticks(range(len(rates)), [_rate(rate) for rate in rates])

@@ -17,6 +17,7 @@ from relearn.report.runs import select
 FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
 WIDE = 4  # panels in a line
+LETTERS = 18  # of a title that fits above a panel
 NAMES_NETWORKS = True
 FEW = 24  # layers whose points are joined; the blocks of a deep network alternate, and a line would only go up and down
 PARTS = ("encoder", "decoder")
@@ -81,6 +82,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     across = min(WIDE, count)
     lines = math.ceil(count / across)
     there = {point["series"] for point in points}
+    long = across == WIDE and max(len(column.title) for column in artefact.columns) > LETTERS
     with styled():
         figure = empty_figure(0.5 + (1.85 if lines > 1 else 2.3) * lines)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.05)
@@ -89,7 +91,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             axes.set_visible(False)
         for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title)
+            axes.set_title(column.title.replace(", ", ",\n") if long else column.title)
             axes.set_ylabel(column.panel["label"])
             if place + across >= count:
                 axes.set_xlabel("Layer")

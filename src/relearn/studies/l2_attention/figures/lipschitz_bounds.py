@@ -12,6 +12,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
+from relearn.report.figures.spoken import number
 from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, few_numbers, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -77,9 +78,12 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             if not here:
                 empty(axes)
                 continue
-            for name, *_ in lines:
+            for name, title, _ in lines:
                 own = [point for point in here if point["series"] == name]
                 axes.plot([p["length"] for p in own], [p["value"] for p in own], zorder=3, **LOOK[name])
+                for point in () if alone else (point for point in own if point["rank"] == 1):
+                    says = f"{title}, N = {point['length']}: {number(point['value'])}"
+                    axes.figure.mark(axes, point["length"], point["value"], point, says)
             lengths = sorted({point["length"] for point in points})
             axes.set_xscale("log")
             axes.set_xlim(0.85 * lengths[0], 1.18 * lengths[-1])

@@ -135,9 +135,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         handles = [
             Line2D([], [], color=MUTED, lw=1, ls=FLOORS[name], label=name.capitalize()) for name in floors
         ]
-        for line in artefact.stated if curves and printed else ():
-            hidden = printed[line["row"]] < limits[0]
-            label = line["words"] + (", below the axis" if hidden else "")
+        for stated in artefact.stated if curves and printed else ():
+            hidden = printed[stated["row"]] < limits[0]
+            label = stated["words"] + (", below the axis" if hidden else "")
             handles.append(Line2D([], [], color=MUTED, lw=1, ls="" if hidden else "-", label=label))
         if handles:
             figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)

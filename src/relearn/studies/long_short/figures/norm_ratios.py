@@ -11,6 +11,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
+from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import COLOURS, MUTED, empty_figure, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -135,5 +136,12 @@ def _curves(axes: Any, row: Row, points: list[dict[str, Any]]) -> None:
         if max(point["seeds"] for point in line) > 1:
             axes.fill_between(places, low, high, color=stroke["color"], alpha=0.15, lw=0, zorder=2)
         axes.plot(places, values, zorder=3, **stroke)
+        for point in line if len(line) <= FEW else line[-1:]:
+            value = number(point["value"], point["low"], point["high"])
+            at = (
+                f"{of}, layer {point['place']:g}: {value}" if of else f"step {point['place']:g}: {value} bits"
+            )
+            says = f"{row.title}, {at}, {counted(point['seeds'], 'seed')}"
+            axes.figure.mark(axes, point["place"], point["value"], point, says)
         if line[0]["diverged"]:
             axes.plot(places[-1], values[-1], marker="X", ms=8, color=stroke["color"], zorder=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact
+from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import (
     COLOURS,
     INK,
@@ -115,6 +116,18 @@ def _curves(axes: Any, points: list[dict[str, Any]], series: str, style: Any) ->
         xs, [p["low"] for p in thick], [p["high"] for p in thick], color=colour, alpha=0.15, lw=0
     )
     axes.plot(xs, ys, color=colour, ls=style, zorder=4, **_stroke(series))
+    for point in thick:
+        axes.figure.mark(axes, point["x"], point["value"], point, _says(point))
+
+
+def _says(point: dict[str, Any]) -> str:
+    name = LABELS[point["panel"], point["population"]].replace("\n", " ")
+    percent = point["panel"] != "mcc"
+    value = number(point["value"], point["low"], point["high"], percent=percent)
+    repeated = ", replicated" if point["replicated"] else ", not replicated"
+    at = f"k / images {point['x']:g}" if point["along"] == "k" else f"balance {point['x']:g}{repeated}"
+    series = point["series"].replace("_", " ").capitalize()
+    return f"{series}, {at}: {name.lower()} {value}, {counted(point['trials'], 'attack')}"
 
 
 def _xy(points: list[dict[str, Any]]) -> tuple[list[float], list[float]]:

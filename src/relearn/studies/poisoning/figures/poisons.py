@@ -80,7 +80,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             grid[0, rank].set_title(row.title.replace(" (addition)", "\n(addition)"))
         if measured:
             image(grid[1, 0], measured[0]["pictures"][0])
-            grid[1, 0].set_xlabel("Target", fontsize=10)
+            grid[1, 0].set_xlabel("Target")
     return figure
 
 
