@@ -84,6 +84,13 @@ def test_published_numbers_stand_in_the_line_that_names_them() -> None:
     )
 
 
+def test_seeds_of_single_runs_are_counted(figure: Artefact) -> None:
+    ours = replace(figure, addition=True)
+    assert foot.words(ours, [{"seed": 0}, {"seed": 0}], "") == "1 seed"
+    assert foot.words(ours, [{"seed": 0}, {"seed": 1}], "") == "2 seeds"
+    assert foot.words(ours, [{"seed": 0, "seeds": 3}], "") == "3 seeds"
+
+
 def test_chance_is_told_where_points_know_it(figure: Artefact) -> None:
     assert (
         foot.words(replace(figure, addition=True), [{"chance": 0.1}, {"chance": None}], "") == "chance: 10%"

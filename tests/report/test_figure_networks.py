@@ -47,6 +47,13 @@ def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path) -> No
     assert networks.sizes(points(known, "Whole"), known) == networks.sizes([], known) == ""
 
 
+def test_vision_transformers_tell_their_channels(tmp_path: Path) -> None:
+    made(tmp_path, "Swin-T", embed_dim=8, depth=24)
+    known = evidence_of(tmp_path)
+    told = "networks of the named kinds, with 8 channels in their first stage"
+    assert networks.sizes(points(known, "Swin-T"), known) == told
+
+
 def test_a_guess_is_right_once_in_as_many_as_there_are_classes(tmp_path: Path) -> None:
     images(tmp_path, "digits", 10)
     assert chance.of_images(evidence_of(tmp_path)) == pytest.approx(0.1)

@@ -21,7 +21,7 @@ def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str, si
         bars: what bars, bands or whiskers are (``BARS`` of the renderer), "" where it draws none.
         sizes: how much smaller the networks are than their names say, "" where nothing is to be said.
     """
-    told = [_count(points, name) for name in COUNTED]
+    told = [_count(points, name) for name in COUNTED] if any(map(_counts, points)) else [_seeds(points)]
     if bars and any(_has_width(point) for point in points):
         told.append(bars)
     told.append(_chance(points))
@@ -36,6 +36,16 @@ def write(figure: Any, text: str) -> None:
     if text:
         lines = textwrap.fill(text, int(figure.get_figwidth() * LETTERS))
         figure.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=MUTED)
+
+
+def _counts(point: Mapping[str, Any]) -> bool:
+    return any(point.get(name) for name in COUNTED)
+
+
+def _seeds(points: Sequence[Mapping[str, Any]]) -> str:
+    """How many seeds there are among points of single runs."""
+    seeds = {point["seed"] for point in points if point.get("seed") is not None}
+    return f"{len(seeds)} {COUNTED['seeds'][len(seeds) > 1]}" if seeds else ""
 
 
 def _count(points: Sequence[Mapping[str, Any]], name: str) -> str:
@@ -83,12 +93,11 @@ def _said(artefact: Artefact, line: Mapping[str, Any]) -> str:
     Raises:
         ValueError: a value that the published file does not have.
     """
-    source = artefact.published["paper"]
-    known = published.read(source.file)
     numbers = []
-    for row in line["rows"]:
+    for row in line.get("rows", ()):
+        source = artefact.published["paper"]
         place: dict[str, Any] = {"artefact": source.artefact, "row": row, "metric": line["metric"]}
-        value = published.find(known, column=line.get("column"), **place)
+        value = published.find(published.read(source.file), column=line.get("column"), **place)
         if value is None or value.value is None:
             raise ValueError(f"{artefact.id}: stated: found no published {line['metric']} of {row}")
         numbers.append(short(value.value))

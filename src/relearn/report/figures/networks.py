@@ -8,8 +8,9 @@ from typing import Any
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run
 
-NAMING = ("network", "victim", "architecture")  # labels that name a network
+NAMING = ("network", "victim", "architecture", "variant")  # labels that name a network
 SHARES = ("width", "depth")  # settings: of the published network's
+CHANNELS = "embed_dim"  # a setting of vision Transformers; whole networks do not set it
 
 
 def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
@@ -19,11 +20,21 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
     made = [_made(run) for run in evidence.runs if _names(run) & named]
     told = []
     for share in SHARES:
-        values = sorted({float(one[share]) for one in made if isinstance(one.get(share), int | float)})
+        values = _values(made, share)
         if values and values[0] < 1:
-            ends = dict.fromkeys((values[0], values[-1]))
-            told.append(f"{' to '.join(f'{value:g}' for value in ends)} of the {share}")
-    return f"networks at {' and '.join(told)} that their names stand for" if told else ""
+            told.append(f"{_range(values)} of the {share}")
+    said = [f"networks at {' and '.join(told)} that their names stand for"] if told else []
+    if channels := _values(made, CHANNELS):
+        said.append(f"networks of the named kinds, with {_range(channels)} channels in their first stage")
+    return "; ".join(said)
+
+
+def _values(made: list[Mapping[str, Any]], name: str) -> list[float]:
+    return sorted({float(one[name]) for one in made if isinstance(one.get(name), int | float)})
+
+
+def _range(values: list[float]) -> str:
+    return " to ".join(f"{value:g}" for value in dict.fromkeys((values[0], values[-1])))
 
 
 def _names(run: Run) -> set[str]:
@@ -32,6 +43,11 @@ def _names(run: Run) -> set[str]:
 
 def _made(run: Run) -> Mapping[str, Any]:
     network = run.settings.get("network")
-    if isinstance(network, Mapping):
-        return network if "name" in network and "embed_dim" not in network else {}
-    return run.settings
+    if not isinstance(network, Mapping):
+        return run.settings
+    return {name: network[name] for name in (*SHARES, CHANNELS) if name in network and _share(name, network)}
+
+
+def _share(name: str, network: Mapping[str, Any]) -> bool:
+    """A depth beside a number of channels counts blocks."""
+    return name == CHANNELS or CHANNELS not in network

@@ -124,9 +124,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             else:
                 _texts(axes, here, looks, titles, tasks)
         if points:
+            there = {point["series"] for point in points}
             handles = [
-                Line2D([], [], color=colour, ls="", marker=mark, ms=7, label=row.title)
-                for row, (colour, mark) in zip(artefact.rows, looks.values())
+                Line2D([], [], color=colour, ls="", marker=mark, ms=7, label=titles[name])
+                for name, (colour, mark) in looks.items()
+                if name in there
             ]
             figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure

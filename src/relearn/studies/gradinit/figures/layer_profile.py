@@ -10,17 +10,19 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.style import COLOURS, empty_figure, few_numbers, not_run, styled
+from relearn.report.figures.style import COLOURS, MUTED, SMALL, empty_figure, few_numbers, not_run, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
-FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "runs")
+FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "floor", "runs")
 BARS = "bands: lowest to highest seed"
 WIDE = 4  # panels in a line
 LETTERS = 18  # of a title that fits above a panel
 NAMES_NETWORKS = True
 FEW = 24  # layers whose points are joined; the blocks of a deep network alternate, and a line would only go up and down
 PARTS = ("encoder", "decoder")
+FLOORED = ("norm", "weight_abs_mean")  # kind and value of the panels that show factors of GradInit
+NEAR = 1.5
 LOOK: dict[str, dict[str, Any]] = {
     "before": {"color": COLOURS["start"], "marker": "o", "mfc": "white", "ms": 5.0},
     "gradinit": {"color": COLOURS["gradinit"], "marker": "o", "ms": 2.8},
@@ -57,20 +59,29 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
             value = one[panel["value"]]
             if value is not None and math.isfinite(float(value)):
                 values.append(float(value))
-    folders = " ".join(run.folder for run in runs)
+    folders, floor = " ".join(run.folder for run in runs), _floor(row, column, evidence)
     return [
         dict(
             zip(
                 FIELDS,
                 (
                     *(column.id, row.id, place, name, sum(values) / len(values), min(values), max(values)),
-                    *(len(values), folders),
+                    *(len(values), floor, folders),
                 ),
             )
         )
         for place, (name, values) in enumerate(found.items(), 1)
         if values
     ]
+
+
+def _floor(row: Row, column: Column, evidence: Evidence) -> float | None:
+    """The least factor that GradInit may give a tensor; of normalisation layers, whose weights start at 1, the least weight."""
+    if (column.panel["kind"], column.panel["value"]) != FLOORED:
+        return None
+    starts = select(evidence.runs, {"step": "initialise"}, {**row.where}, column.where)
+    least = [run.settings.get("arguments", {}).get("min_scale") for run in starts]
+    return min((float(value) for value in least if value is not None), default=None)
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
@@ -104,6 +115,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 _curve(axes, [point for point in here if point["series"] == row.id], LOOK[row.id])
             axes.set_yscale("log", nonpositive="mask")
             few_numbers(axes.yaxis)
+            for floor in {point["floor"] for point in here} - {None}:
+                _floor_line(axes, floor)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
         handles = [
             Line2D(
@@ -117,6 +130,22 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
+
+
+def _floor_line(axes: Any, floor: float) -> None:
+    """GradInit's own floor, where some layer comes near to it."""
+    if axes.get_ylim()[0] < NEAR * floor:
+        axes.axhline(floor, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
+        axes.annotate(
+            "floor of the factors",
+            (1, floor),
+            (0, 2),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            color=MUTED,
+            fontsize=SMALL,
+        )
 
 
 def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope
 
-FIELDS = ("series", "length", "rank", "value", "runs")
+FIELDS = ("series", "length", "rank", "value", "seeds", "runs")
 LOWER = "lower"
 FROM_BELOW = (LOWER, "structured")
 TOP = 5
@@ -41,9 +41,9 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         for run in select(evidence.runs, artefact.common, row.where):
             by_length[int(run.labels["length"])].append(run)
         for length, runs in sorted(by_length.items()):
-            folders = " ".join(run.folder for run in runs)
+            folders, seeds = " ".join(run.folder for run in runs), len({run.seed for run in runs})
             for rank, value in enumerate(_values(row, runs), 1):
-                found.append(dict(zip(FIELDS, (row.id, length, rank, value, folders))))
+                found.append(dict(zip(FIELDS, (row.id, length, rank, value, seeds, folders))))
     return found
 
 

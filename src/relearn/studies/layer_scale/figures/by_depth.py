@@ -23,10 +23,10 @@ MARKERS = "osD^v"
 LINE = 0.23  # inches a scheme
 APART = 0.22  # of the distance between two schemes: between two depths of one
 DASHED = (0, (4, 2))
-LOST: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("o", "Some did not converge", {"mfc": "white", "ms": 6}),
-    ("X", "Some diverged", {"ms": 7}),
-)
+LOST: dict[str, dict[str, Any]] = {
+    "not_converged": {"marker": "o", "mfc": "white", "ms": 6, "label": "Some did not converge"},
+    "diverged": {"marker": "X", "ms": 7, "label": "Some diverged"},
+}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -90,10 +90,13 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 Line2D([], [], color=c, ls="", marker=m, ms=6, label=f"{d} blocks")
                 for d, (c, m) in looks.items()
             ]
-            first = next(row.title for row in artefact.rows if row.id == artefact.reference)
-            handles.append(Line2D([], [], color=MUTED, lw=1, ls=DASHED, label=first))
+            for row in artefact.rows:
+                if row.id == artefact.reference and any(point["series"] == row.id for point in points):
+                    handles.append(Line2D([], [], color=MUTED, lw=1, ls=DASHED, label=row.title))
             handles += [
-                Line2D([], [], color=MUTED, ls="", marker=m, label=words, **look) for m, words, look in LOST
+                Line2D([], [], color=MUTED, ls="", **look)
+                for name, look in LOST.items()
+                if any(point[name] for point in points)
             ]
             figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
     return figure

@@ -13,6 +13,7 @@ from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
 BARS = "bars or thin lines: mean ± standard deviation of |α| within a stage"
+NAMES_NETWORKS = True
 FEW = 20  # epochs that have bars
 APART = 0.09  # of an epoch, between two stages
 NAMES = ("start", "gradinit", "bullseye_polytope", "gradient_matching")
@@ -79,7 +80,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             grid[0].set_ylabel("|α|")
             grid[0].set_ylim(bottom=min(0.0, grid[0].get_ylim()[0]))
             handles = [
-                Line2D([], [], lw=1.4, label=column.title, **looks[column.id]) for column in artefact.columns
+                Line2D([], [], lw=1.4, label=column.title, **looks[column.id])
+                for column in artefact.columns
+                if any(point["series"] == column.id for point in points)
             ]
             figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure

@@ -18,6 +18,7 @@ from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "chance", "runs")
 BARS = "bands: lowest to highest seed"
+NAMES_NETWORKS = True
 COLOUR = {
     "LipsFormer-Swin": COLOURS["gradinit"],
     "Swin": COLOURS["start"],

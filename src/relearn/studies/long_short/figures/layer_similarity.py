@@ -14,6 +14,7 @@ from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
+NAMES_NETWORKS = True
 NAMES = (
     "start",
     "gradinit",

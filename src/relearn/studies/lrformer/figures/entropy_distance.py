@@ -89,6 +89,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             axes.set_xticks(distances, [f"{value:g}" for value in distances], fontsize=SMALL)
             axes.xaxis.set_minor_locator(NullLocator())
         grid[0].set_ylabel("Entropy, share of uniform")
-        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in artefact.rows]
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+        there = {point["series"] for point in points}
+        rows = [row for row in artefact.rows if row.id in there]
+        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure

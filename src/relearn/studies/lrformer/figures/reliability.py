@@ -17,7 +17,7 @@ from relearn.studies.lrformer.figures.heads import stroke
 
 FIELDS = (
     *("panel", "series", "bin", "confidence", "accuracy", "low", "high", "samples", "share", "chance"),
-    "runs",
+    *("seeds", "runs"),
 )
 BARS = "bars: Wilson's 95% interval over the samples of a bin"
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -51,7 +51,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
     for at, count in sorted(counts.items()):
         confidence, accuracy = (one / count for one in sums[at])
         rate = wilson(accuracy * count, int(count))
-        ends = (confidence, accuracy, rate.low, rate.high, int(count), count / total, level)
+        ends = (confidence, accuracy, rate.low, rate.high, int(count), count / total, level, len(runs))
         found.append(dict(zip(FIELDS, (column.id, row.id, at, *ends, folders))))
     return found
 
@@ -114,7 +114,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             in_percent(axes.xaxis)
             in_percent(axes.yaxis)
         grid[0].set_ylabel("Accuracy")
-        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in artefact.rows]
+        there = {point["series"] for point in points}
+        rows = [row for row in artefact.rows if row.id in there]
+        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]
         handles.append(Line2D([], [], color=MUTED, lw=1, ls=(0, (1, 2)), label="Calibrated"))
         figure.legend(handles=handles, loc="outside upper left", ncols=5, frameon=False)
     return figure

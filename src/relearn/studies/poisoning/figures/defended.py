@@ -115,8 +115,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         grid[-1].set_xticks(range(len(victims)), [two_lines(victim) for victim in victims])
         grid[-1].set_xlim(-0.6, len(victims) - 0.4)
         panels.absent(grid[-1], artefact, victims)
-        handles: list[Any] = [Patch(color=COLOURS[row.id], label=row.title) for row in rows]
-        handles.append(Line2D([], [], color=INK, lw=1.6, label="Unfiltered"))
+        handles: list[Any] = [
+            Patch(color=COLOURS[row.id], label=row.title) for row in rows if row.id in there
+        ]
+        if any(point["unfiltered"] is not None for point in points):
+            handles.append(Line2D([], [], color=INK, lw=1.6, label="Unfiltered"))
         handles.append(_mark(label="Published code, convex polytope"))
         figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)
     return figure
@@ -138,7 +141,7 @@ def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str,
         elif point["status"] == "measured":
             _bar(axes, x, width, rows[rank].title, point)
         elif point["status"] == "no_value":
-            _say(axes, x, "no attack succeeds undefended", MUTED)
+            _say(axes, x, "no attack succeeds", MUTED)
     axes.set_ylim(0, 1.04)
 
 

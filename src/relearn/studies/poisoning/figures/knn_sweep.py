@@ -154,4 +154,5 @@ def _handles(artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
         Line2D([], [], color=MUTED, lw=1.6, label="Right column: small classes replicated"),
         Line2D([], [], color=MUTED, lw=1.6, ls=DASHED, label="Right column: not replicated"),
     ]
-    return [*lines, code, *styles]
+    imbalanced = any(p["source"] == "measured" and p["along"] == "balance" for p in points)
+    return [*lines, code, *(styles if imbalanced else ())]
