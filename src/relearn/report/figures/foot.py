@@ -95,9 +95,8 @@ def _said(artefact: Artefact, line: Mapping[str, Any]) -> str:
     """
     numbers = []
     for row in line.get("rows", ()):
-        source = artefact.published["paper"]
-        place: dict[str, Any] = {"artefact": source.artefact, "row": row, "metric": line["metric"]}
-        value = published.find(published.read(source.file), column=line.get("column"), **place)
+        known = artefact.published["paper"].values()
+        value = published.find(known, row=row, metric=line["metric"], column=line.get("column"))
         if value is None or value.value is None:
             raise ValueError(f"{artefact.id}: stated: found no published {line['metric']} of {row}")
         numbers.append(short(value.value))
