@@ -151,7 +151,7 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
     says = f"{point['claim']}: {point['verdict'].replace('_', ' ')}, {point['shown']}"
     axes.figure.mark(axes, min(max(point["distance"], -REACH), REACH), at, point, says)
     if abs(point["distance"]) <= REACH:
-        axes.plot([point["distance"]], [at], linestyle="", markersize=5, **mark)
+        axes.plot([point["distance"]], [at], linestyle="", markersize=5, clip_on=False, **mark)
 
 
 def _counted(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:
