@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.report import cost, verdict_words
+from relearn.report import cost, figures, verdict_words
 from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
@@ -20,7 +20,7 @@ from relearn.report.layout import PIPELINE, Layout
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
-from relearn.report.views import formulas, marks, names, studies, words
+from relearn.report.views import formulas, names, studies, words
 from relearn.report.views.claims import view as claim_view
 from relearn.report.views.studies import About
 
@@ -113,12 +113,12 @@ def _forest_marks(root: Path, shown: Sequence[Mapping[str, Any]]) -> list[dict[s
     """The points of the forest plot; each leads to its claim on the page."""
     anchors = {claim["anchor"] for study in shown for claim in study["claims"]}
 
-    def link(row: marks.Row) -> str:
+    def link(row: figures.Line) -> str:
         anchor = names.claim_anchor(row["study"], row["claim"])
         return f"#{anchor}" if anchor in anchors else ""
 
     path = root / "figures" / f"{claims_forest.NAME}.csv"
-    return marks.read(path.read_bytes(), link) if path.is_file() else []
+    return figures.placed(path.read_bytes(), link) if path.is_file() else []
 
 
 def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:

@@ -6,16 +6,18 @@ equal files. ``BARS`` of a file says what its bars and bands are; the line below
 
 from __future__ import annotations
 
+import csv
 import importlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures import foot, networks
+from relearn.report.figures import foot
 from relearn.report.quantities import Evidence
 
+Line = Mapping[str, str]
 PLACED = ("plot_left", "plot_top", "plot_says")
 """Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
 PHOTOGRAPH = 2**14
@@ -37,7 +39,7 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
     figure = module.draw(artefact, points)
-    sizes = networks.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
+    sizes = foot.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
     foot.write(figure, foot.words(artefact, points, getattr(module, "BARS", ""), sizes))
     return write(figure, points, module.FIELDS, folder / artefact.id)
 
@@ -75,11 +77,43 @@ def save(figure: Any, stem: Path) -> list[Path]:
 
 def write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: Path) -> Path:
     """What is plotted as CSV: a line a point, nothing for None."""
-    import csv
-
     with path.open("w", encoding="utf-8", newline="") as file:
         shown = [name for name in fields if name != "pictures"]
         table = csv.DictWriter(file, shown, lineterminator="\n", extrasaction="ignore")
         table.writeheader()
         table.writerows({name: "" if value is None else value for name, value in p.items()} for p in points)
     return path
+
+
+def placed(content: bytes, link: Callable[[Line], str]) -> list[dict[str, str]]:
+    """The points of a figure's CSV file that its picture shows.
+
+    Args:
+        content: the file, with the columns ``plot_left``, ``plot_top`` and ``plot_says`` where it has such points.
+        link: from a row to where its point leads, "" for nowhere.
+
+    Returns:
+        For each point ``left`` and ``top`` in percent of the picture, ``says`` and ``href``.
+    """
+    rows = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+    return [
+        {
+            "left": f"{100 * float(row['plot_left']):.4g}",
+            "top": f"{100 * float(row['plot_top']):.4g}",
+            "says": row["plot_says"] + _behind(row),
+            "href": link(row),
+        }
+        for row in rows
+        if row.get("plot_left")
+    ]
+
+
+def first_run(row: Line) -> str:
+    """The folder of the first run behind a point, "" where none is."""
+    return next(iter(row.get("runs", "").split()), "")
+
+
+def _behind(row: Line) -> str:
+    runs = row.get("runs", "").split()
+    more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    return f". Run: {runs[0]}{more}" if runs else ""

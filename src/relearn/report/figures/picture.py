@@ -1,6 +1,6 @@
 """A figure that knows where its points lie and what each says, so that a page can show it under the pointer.
 
-It needs matplotlib as it is imported; what only speaks of numbers is in :mod:`relearn.report.figures.spoken`.
+It needs matplotlib as it is imported; :func:`relearn.report.figures.style.empty_figure` imports it when a figure is drawn.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relearn.report import cost
+from relearn.report import cost, figures
 from relearn.report.figures.claims_forest import CAPTION, NAME
 from relearn.report.page import environment
 from relearn.report.site import board
 from relearn.report.site.material import Site, claim_page
 from relearn.report.site.published import Published
-from relearn.report.views import marks, names, words
+from relearn.report.views import names, words
 
 
 def page(site: Site, pictures: dict[str, Path]) -> str:
@@ -43,7 +43,7 @@ def _forest(site: Site, scale: Published) -> str:
     """The forest plot; each of its points leads to the page of its claim."""
     pages = {(row.study, row.claim): claim_page(row).removesuffix(".md") + ".html" for row in site.rows}
 
-    def link(row: marks.Row) -> str:
+    def link(row: figures.Line) -> str:
         return pages.get((row["study"], row["claim"]), "")
 
     alt = "Every claim with its effect and 95% interval"

@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from relearn.report import published_set, runs
+from relearn.report import figures, published_set, runs
 from relearn.report.runs import Run
-from relearn.report.views import marks
 
 SPLIT = re.compile(r"(?<!\\)\|")
 
@@ -83,10 +82,10 @@ class Published:
         """The CSV files of the figures, by name."""
         return published_set.csv_files(self.folder, "figures")
 
-    def marks(self, figure: str, link: Callable[[marks.Row], str] = lambda _: "") -> list[dict[str, str]]:
+    def marks(self, figure: str, link: Callable[[figures.Line], str] = lambda _: "") -> list[dict[str, str]]:
         """The points of a figure, as :mod:`relearn.report.views.marks` has them."""
         content = self.plotted.get(f"{figure}.csv")
-        return marks.read(content, link) if content else []
+        return figures.placed(content, link) if content else []
 
     def figure(self, artefact: str) -> Path | None:
         path = self.folder / "figures" / f"{artefact}.png"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relearn.report import cost, table_formats
+from relearn.report import cost, figures, table_formats
 from relearn.report.analysis import Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim
@@ -17,7 +17,7 @@ from relearn.report.layout import PIPELINE, Layout
 from relearn.report.runs import Run
 from relearn.report.settings_page import SettingsTable
 from relearn.report.table import Cell
-from relearn.report.views import claims, marks, names, tables
+from relearn.report.views import claims, names, tables
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
 def _marks(material: Material, figure: str) -> list[dict[str, str]]:
     """The points of a figure; each leads to the record of its first run, where the page can link one."""
 
-    def link(row: marks.Row) -> str:
-        run = marks.first_run(row)
+    def link(row: figures.Line) -> str:
+        run = figures.first_run(row)
         return material.layout.run(run) if run else ""
 
     path = material.root / "figures" / f"{figure}.csv"
-    return marks.read(path.read_bytes(), link) if path.is_file() else []
+    return figures.placed(path.read_bytes(), link) if path.is_file() else []
 
 
 def shared_deviations(

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures import chance
+from relearn.report.classified import guess
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import (
     COLOURS,
     INK,
     MUTED,
     SMALL,
     chance_line,
+    counted,
     empty_figure,
     in_percent,
+    number,
     styled,
 )
 from relearn.report.quantities import Evidence
@@ -59,7 +60,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """
     robust, score = (column.quantity for column in artefact.columns)
     found: list[dict[str, Any]] = []
-    level = chance.of_images(evidence)
+    level = guess(evidence)
     for row in artefact.rows:
         where = {"study": artefact.study, **row.where}
         both = [sample(evidence, name, where, network=row.id) for name in (CLEAN, robust)]

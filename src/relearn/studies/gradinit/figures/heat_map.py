@@ -12,8 +12,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.spoken import counted
-from relearn.report.figures.style import INK, SHADE, empty_figure, not_run, styled
+from relearn.report.figures.style import INK, SHADE, counted, empty_figure, not_run, styled
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.runs import Run
 

@@ -6,16 +6,17 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures import chance
-from relearn.report.figures.spoken import counted, number
+from relearn.report.classified import guess
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
     SMALL,
     chance_line,
+    counted,
     empty_figure,
     in_percent,
     not_run,
+    number,
     styled,
 )
 from relearn.report.quantities import Evidence
@@ -47,7 +48,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
             if value is not None:
                 found[line["epoch"]].append(float(value))
     lost, folders = sum(run.diverged for run in runs), " ".join(run.folder for run in runs)
-    level = chance.of_images(evidence)
+    level = guess(evidence)
     return [
         dict(
             zip(

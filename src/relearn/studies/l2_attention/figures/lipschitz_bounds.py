@@ -12,8 +12,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import number
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, few_numbers, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, few_numbers, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope

@@ -8,8 +8,7 @@ from typing import Any
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import counted, number
-from relearn.report.figures.style import MUTED, SMALL, empty_figure, sequential, styled
+from relearn.report.figures.style import MUTED, SMALL, counted, empty_figure, number, sequential, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.studies.l2_attention.claims import recipes

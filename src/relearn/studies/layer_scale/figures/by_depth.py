@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.classified import accuracy, trainings
-from relearn.report.figures import chance
+from relearn.report.classified import accuracy, guess, trainings
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import counted, number
-from relearn.report.figures.style import MUTED, SMALL, empty_figure, in_percent, sequential, styled
+from relearn.report.figures.style import (
+    MUTED,
+    SMALL,
+    counted,
+    empty_figure,
+    in_percent,
+    number,
+    sequential,
+    styled,
+)
 from relearn.report.quantities import Evidence
 
 FIELDS = (
@@ -35,7 +42,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     A training without an accuracy has the one that it had before it diverged, or that of chance.
     """
     found = []
-    level = chance.of_images(evidence)
+    level = guess(evidence)
     for column in artefact.columns:
         for row in artefact.rows:
             if not row.applies(column.id):

@@ -8,11 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures import chance
+from relearn.report.classified import guess
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import counted, number
-from relearn.report.figures.style import COLOURS, MUTED, chance_line, empty_figure, in_percent, styled
+from relearn.report.figures.style import (
+    COLOURS,
+    MUTED,
+    chance_line,
+    counted,
+    empty_figure,
+    in_percent,
+    number,
+    styled,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -43,7 +51,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
     runs = select(evidence.runs, artefact.common, row.where, column.where)
     lines = [[run for run in runs if not run.diverged], *([run] for run in runs if run.diverged)]
-    level = chance.of_images(evidence) if column.unit == "fraction" else None
+    level = guess(evidence) if column.unit == "fraction" else None
     found = []
     for line in lines:
         values = by_place(line, "history.csv", "epoch", column.panel["value"], lambda _: True)

@@ -14,8 +14,7 @@ from relearn.report.artefacts import Artefact, Column
 from relearn.report.derived import rows_of
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import number
-from relearn.report.figures.style import COLOURS, INK, MUTED, SMALL, empty_figure, few_numbers, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, SMALL, empty_figure, few_numbers, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope

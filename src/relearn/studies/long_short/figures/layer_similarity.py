@@ -7,8 +7,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import counted, number
-from relearn.report.figures.style import COLOURS, INK, empty_figure, styled
+from relearn.report.figures.style import COLOURS, INK, counted, empty_figure, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 

@@ -11,8 +11,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import counted, number
-from relearn.report.figures.style import COLOURS, MUTED, empty_figure, styled
+from relearn.report.figures.style import COLOURS, MUTED, counted, empty_figure, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 

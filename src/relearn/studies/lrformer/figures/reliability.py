@@ -6,10 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures import chance
+from relearn.report.classified import guess
 from relearn.report.figures.panels import empty
-from relearn.report.figures.spoken import counted, number
-from relearn.report.figures.style import MUTED, chance_line, empty_figure, in_percent, styled
+from relearn.report.figures.style import MUTED, chance_line, counted, empty_figure, in_percent, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.statistics import wilson
@@ -46,7 +45,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
                 for place, name in enumerate(("confidence", "accuracy")):
                     sums[line["bin"]][place] += line["samples"] * float(line[name])
     total, folders = sum(counts.values()), " ".join(run.folder for run in runs)
-    level = chance.of_images(evidence)
+    level = guess(evidence)
     found = []
     for at, count in sorted(counts.items()):
         confidence, accuracy = (one / count for one in sums[at])

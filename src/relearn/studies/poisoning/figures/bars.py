@@ -6,14 +6,15 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Row, Where
 from relearn.report.figures import panels
-from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import (
     COLOURS,
     INK,
     MUTED,
+    counted,
     empty_figure,
     in_percent,
     not_run,
+    number,
     styled,
     two_lines,
 )

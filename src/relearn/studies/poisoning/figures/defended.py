@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures import chance, panels
-from relearn.report.figures.spoken import counted, number
+from relearn.report.classified import guess
+from relearn.report.figures import panels
 from relearn.report.figures.style import (
     COLOURS,
     INK,
     MUTED,
     SMALL,
     chance_line,
+    counted,
     empty_figure,
     in_percent,
     not_run,
+    number,
     styled,
     two_lines,
 )
@@ -77,7 +79,7 @@ def _panel(
         if victim in values:
             own = values[victim]
             line |= {"status": "measured", "value": sum(own) / len(own), "trials": len(own)}
-            line |= {"chance": chance.of_images(evidence) if panel == "test_accuracy" else None}
+            line |= {"chance": guess(evidence) if panel == "test_accuracy" else None}
             if panel == "defence_success":
                 rate = wilson(sum(own), len(own))
                 line |= {"low": rate.low, "high": rate.high}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.spoken import counted, number
 from relearn.report.figures.style import (
     COLOURS,
     INK,
@@ -13,9 +12,11 @@ from relearn.report.figures.style import (
     SHADE,
     SMALL,
     chance_line,
+    counted,
     empty_figure,
     in_percent,
     not_run,
+    number,
     styled,
 )
 from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points

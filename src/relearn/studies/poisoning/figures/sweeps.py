@@ -8,7 +8,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures import chance
+from relearn.report.classified import guess
 from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.statistics import clustered_mean, clustered_share
 from relearn.studies.poisoning.evidence import normalised_k
@@ -74,7 +74,7 @@ def _swept(
                 groups[victim, x, trial.replicated, trial.k].append(trial)
     order = [POOLED, *artefact.members]
     shares = quantity(name).binary
-    level = chance.of_images(evidence) if column.id == "test_accuracy" else None
+    level = guess(evidence) if column.id == "test_accuracy" else None
     series = row.id.removesuffix(IMBALANCE)
     lines = []
     for place, trials in sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1:3])):
