@@ -23,7 +23,7 @@ from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
 
 __all__ = ["FIELDS", "draw", "points"]
 
-BARS = "bands: Wilson's 95% interval over all attacks; thin lines: one victim each"
+BARS = "bands: 95% interval over targets, of all attacks; thin lines: one victim each"
 
 RECOMMENDED = (1.0, 2.0)  # normalised k
 SUFFERS_BELOW = 0.7  # class balance, without replication
