@@ -38,6 +38,43 @@ def test_the_page_fits_loads_all_and_can_be_sorted_and_filtered(make_page, root:
         )
 
 
+POINTS = """series,runs,plot_left,plot_top,plot_says
+a,runs/poisoning/train/transfer/a/none/SENet18/seed0,0.999,0.98,"A, SENet18: 20% [8.1%, 41.6%], 20 attacks"
+b,,0.0,0.02,"Published code: 100%"
+"""
+
+
+def test_a_point_shows_its_numbers_on_focus_within_the_page(make_page, root: Path) -> None:  # noqa: F811
+    folder = root / "figures"
+    (folder / "zhu2022.fig2.5.png").write_bytes(PIXEL)
+    (folder / "zhu2022.fig2.5.csv").write_text(POINTS)
+    page = root / "points.html"
+    try:
+        page.write_text(make_page[0](), encoding="utf-8")
+    finally:
+        (folder / "zhu2022.fig2.5.csv").unlink()
+    with Chromium() as browser:
+        for width in (390, 1366):
+            seen = browser.look(page.as_uri(), width)
+            assert seen.wide == [] and seen.scroll <= width
+            for number, says in enumerate(("20% [8.1%, 41.6%], 20 attacks. Run: runs/poisoning", "100%")):
+                found = browser.evaluate(FOCUSED % number)
+                assert found["before"] == "none" and found["after"] == "block" and says in found["says"]
+                assert found["left"] >= 0 and found["right"] <= width and found["right"] > found["left"]
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        assert found["links"] == ["runs/poisoning/train/transfer/a/none/SENet18/seed0/record.json", None]
+
+
+FOCUSED = """(() => {
+  const marks = [...document.querySelectorAll(".mark")];
+  const mark = marks[%d];
+  const style = getComputedStyle(mark, "::after");
+  const before = style.display;
+  mark.focus();
+  const left = mark.parentElement.getBoundingClientRect().left + parseFloat(style.left);
+  return {before, after: style.display, says: style.content, left, right: left + parseFloat(style.width),
+    links: marks.map(one => one.getAttribute("href"))};
+})()"""
 FILTERED = """(() => {
   const rows = [...document.querySelectorAll("#scoreboard tbody tr")];
   const chosen = document.getElementById("verdicts");

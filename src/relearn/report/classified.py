@@ -37,6 +37,16 @@ def measured(evidence: Evidence, metric: str, name: str, where: Where) -> Sample
     return sample(evidence, f"{STEP}.{metric}", where, network=name)
 
 
+def guess(evidence: Evidence) -> float | None:
+    """The accuracy of a guess on the images of a study: one over the number of classes.
+
+    None where no image set was prepared, or several of different numbers of classes.
+    """
+    runs = select(evidence.runs, {"step": "prepare_images"})
+    counts = {run.metrics.get("classes_count") for run in runs} - {None}
+    return 1 / counts.pop() if len(counts) == 1 else None  # type: ignore[operator]
+
+
 def outcomes(evidence: Evidence, where: Where) -> dict[int, list[str]]:
     """How the trainings of each seed ended."""
     found: dict[int, list[str]] = {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.report import cost, verdict_words
+from relearn.report import cost, figures, verdict_words
 from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
@@ -75,6 +75,7 @@ def html(
         layout=layout,
     )
     shown = [studies.view(one, material) for one in about]
+    drawn = (root / "figures" / f"{claims_forest.NAME}.png").is_file()
     counts = tally(claims)
     return (
         environment()
@@ -92,9 +93,8 @@ def html(
             counted=sum(counts.values()),
             **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
             checks=[claim_view(one) for one in claims if one.kind == "check"],
-            forest=layout.picture(root, claims_forest.NAME)
-            if (root / "figures" / f"{claims_forest.NAME}.png").is_file()
-            else "",
+            forest=layout.picture(root, claims_forest.NAME) if drawn else "",
+            forest_marks=_forest_marks(root, shown),
             forest_caption=claims_forest.CAPTION,
             link=layout.run,
             studies=shown,
@@ -107,6 +107,18 @@ def html(
             total=total(coverages),
         )
     )
+
+
+def _forest_marks(root: Path, shown: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The points of the forest plot; each leads to its claim on the page."""
+    anchors = {claim["anchor"] for study in shown for claim in study["claims"]}
+
+    def link(row: figures.Line) -> str:
+        anchor = names.claim_anchor(row["study"], row["claim"])
+        return f"#{anchor}" if anchor in anchors else ""
+
+    path = root / "figures" / f"{claims_forest.NAME}.csv"
+    return figures.placed(path.read_bytes(), link) if path.is_file() else []
 
 
 def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:

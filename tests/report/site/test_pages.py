@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
 import pytest
 
 from relearn.cli.docs import ROOT
-from relearn.report.site import build, code_lines, links
+from relearn.report.site import build, code_lines, home, links
 from relearn.report.site.material import Site
 from relearn.report.site.published import table
 
@@ -53,6 +54,26 @@ def test_a_page_of_results_has_every_table_and_figure_that_was_measured(
         if re.search(r"\d \(\d+\)", cell)
     ]
     assert len(numbers) > 50 and all(cell in text for cell in numbers)
+
+
+def test_a_point_of_a_figure_says_what_its_csv_file_says(site: Site, pages: dict[str, str]) -> None:
+    (scale,) = site.scales
+    figure = pages[f"studies/{STUDY}/mini.md"].partition("{#addition.lrformer_reliability}")[2]
+    picture = figure[figure.index("<figure>") : figure.index("</figure>")]
+    shown = scale.marks("addition.lrformer_reliability")
+    assert len(shown) > 20 and "\n\n" not in picture  # Markdown ends a block of HTML at an empty line
+    for mark in shown:
+        assert f'style="--x:{mark["left"]}%;--y:{mark["top"]}%"' in picture
+        assert f'aria-label="{html.escape(mark["says"], quote=False)}"' in picture
+
+
+def test_points_of_the_forest_plot_lead_to_pages_of_claims(site: Site) -> None:
+    made = home.page(site, {})
+    linked = re.findall(
+        r'<a class="mark" style="[^"]*" href="(claims/[^"]+)\.html" aria-label="([^"]+)"', made
+    )
+    claims = {f"claims/{row.study}.{row.claim}": row.claim for row in site.rows}
+    assert len(linked) > 20 and all(says.startswith(claims[page]) for page, says in linked)
 
 
 def test_a_claim_shows_verdict_effect_rule_and_runs(site: Site, pages: dict[str, str]) -> None:

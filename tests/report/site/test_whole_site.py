@@ -90,6 +90,15 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
+LAST_POINT = """(() => {
+  const mark = [...document.querySelectorAll(".mark")].at(-1);
+  mark.focus();
+  const style = getComputedStyle(mark, "::after");
+  const left = mark.parentElement.getBoundingClientRect().left + parseFloat(style.left);
+  return {shown: style.display, left, right: left + parseFloat(style.width)};
+})()"""
+
+
 @pytest.mark.skipif(PROGRAM is None, reason="needs Chromium")
 def test_pages_fit_both_widths_and_ask_no_other_host(built: Path, address: str) -> None:
     claim = min((built / "claims").glob("*.html")).name
@@ -104,3 +113,6 @@ def test_pages_fit_both_widths_and_ask_no_other_host(built: Path, address: str) 
                 assert [
                     url for url in seen.requests if not url.startswith((address, "data:", "blob:"))
                 ] == [], where
+            if page in ("index.html", "studies/gradinit/mini.html"):
+                point = browser.evaluate(LAST_POINT)
+                assert point["shown"] == "block" and 0 <= point["left"] < point["right"] <= width, page

@@ -196,3 +196,16 @@ def test_maps_have_every_printed_value_and_measured_ones_of_their_own_rates(tmp_
 def test_rates_are_written_as_the_paper_writes_them(rate):
     made = heat_map._rate(rate)
     assert float(made) == pytest.approx(rate) and len(made) <= 6
+
+
+@pytest.mark.parametrize(("least", "lines"), [(0.01, 1), (0.5, 0)])
+def test_the_floor_of_the_factors_is_marked_where_a_layer_comes_near(gradinit, least, lines):
+    artefact = FIGURES["zhu2022.fig4.4"]
+    found = layer_profile.points(artefact, gradinit)
+    own = [p for p in found if (p["panel"], p["series"]) == (artefact.columns[0].id, "gradinit")]
+    assert own and {p["floor"] for p in found if p["series"] == "before"} == {None}
+    for point in own:
+        point |= {"floor": 0.01, "value": max(point["value"], 0.5), "low": 0.5, "high": 1.5}
+    own[0] |= {"value": least}
+    panel = layer_profile.draw(artefact, found).axes[0]
+    assert sum(list(line.get_ydata()) == [0.01, 0.01] for line in panel.lines) == len(panel.texts) == lines

@@ -197,7 +197,18 @@ def test_accuracy_over_depth_says_what_was_lost(tmp_path):
     marks = {item.get_marker() for axes in drawn.axes for item in axes.get_lines()}
     hollow = [item for item in drawn.axes[0].get_lines() if item.get_markerfacecolor() == "white"]
     assert "X" in marks and len(hollow) == 1
-    assert [text.get_text() for text in drawn.axes[3].get_xticklabels()] == ["4", "36"]
+    assert labels(drawn) == ["4 blocks", "36 blocks", "Some did not converge", "Some diverged"]
+    silent = [text.get_text() for text in drawn.axes[1].texts]
+    assert silent == ["not run"]  # all of LayerScale
+
+
+def test_a_guess_is_drawn_below_the_accuracies_over_depth(tmp_path):
+    pretend.deep(tmp_path, "pre_norm", 12, 0.8)
+    labels = {"dataset": "digits"}
+    pretend.write_run(tmp_path, "layer_scale", "prepare_images", labels, "digits", {"classes_count": 4}, {})
+    drawn = drawn_of("addition.layer_scale_accuracy", evidence_of(tmp_path))
+    lines = [one.get_xdata()[0] for one in drawn.axes[0].get_lines()]
+    assert 0.25 in lines and drawn.axes[0].get_xlim()[0] < 0.25
 
 
 # branches

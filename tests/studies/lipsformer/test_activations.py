@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
@@ -86,6 +87,14 @@ def test_points_and_lines_are_the_runs(tmp_path):
         "GELU, x sigmoid(1.702 x): 1.0998",
         "GELU, exact (ours): 1.1289",
     ]
+
+
+def test_a_jump_is_a_gap_and_a_steep_slope_is_none():
+    near = [{"x": x, "slope": slope} for x, slope in ((-0.1, 0.0), (0.0, 1.0), (0.1, 1.0))]
+    xs, ys = activations._curve(near, "slope")
+    assert xs == [-0.1, 0.0, 0.0, 0.1] and math.isnan(ys[1]) and ys[2:] == [1.0, 1.0]
+    far = [{"x": x, "slope": slope} for x, slope in ((-1.0, 0.0), (0.0, 1.0))]
+    assert activations._curve(far, "slope") == ([-1.0, 0.0], [0.0, 1.0])
 
 
 def test_it_is_drawn_without_runs_and_nothing_covers_anything(tmp_path):

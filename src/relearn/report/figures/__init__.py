@@ -6,9 +6,10 @@ equal files. ``BARS`` of a file says what its bars and bands are; the line below
 
 from __future__ import annotations
 
+import csv
 import importlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from relearn.report.artefacts import Artefact
 from relearn.report.figures import foot
 from relearn.report.quantities import Evidence
 
+Line = Mapping[str, str]
+PLACED = ("plot_left", "plot_top", "plot_says")
+"""Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
 PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
 
@@ -35,24 +39,35 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
     figure = module.draw(artefact, points)
-    foot.write(figure, foot.words(artefact, points, getattr(module, "BARS", "")))
-    folder.mkdir(parents=True, exist_ok=True)
-    return [
-        write_points(points, module.FIELDS, folder / f"{artefact.id}.csv"),
-        *save(figure, folder / artefact.id),
-    ]
+    sizes = foot.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
+    foot.write(figure, foot.words(artefact, points, getattr(module, "BARS", ""), sizes))
+    return write(figure, points, module.FIELDS, folder / artefact.id)
+
+
+def write(figure: Any, points: Sequence[dict[str, Any]], fields: Sequence[str], stem: Path) -> list[Path]:
+    """Write ``<stem>.csv``, ``.png`` and ``.pdf``; the CSV file also has where the picture shows which point."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    pictures = save(figure, stem)
+    if places := figure.places():
+        at = {id(point): place for point, place in places}
+        points = [{**point, **at.get(id(point), {})} for point in points]
+        fields = [*fields, *PLACED]
+    return [write_points(points, fields, stem.with_name(f"{stem.name}.csv")), *pictures]
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
-    """PNG and PDF without dates and versions inside; the PNG has a palette, unless it shows photographs."""
+    """PNG and PDF without dates and versions inside; the PNG has a palette, unless it shows photographs.
+
+    The PNG is made last, so that the figure stays as it was laid out for it.
+    """
     import matplotlib
     from PIL import Image
 
     png, pdf = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf"))
     drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": stem.name}):
-        figure.savefig(drawn, format="png", dpi=160)
         figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+        figure.savefig(drawn, format="png", dpi=160)
     image = Image.open(drawn).convert("RGB")
     if image.getcolors(PHOTOGRAPH) is not None:
         image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
@@ -62,11 +77,43 @@ def save(figure: Any, stem: Path) -> list[Path]:
 
 def write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: Path) -> Path:
     """What is plotted as CSV: a line a point, nothing for None."""
-    import csv
-
     with path.open("w", encoding="utf-8", newline="") as file:
         shown = [name for name in fields if name != "pictures"]
         table = csv.DictWriter(file, shown, lineterminator="\n", extrasaction="ignore")
         table.writeheader()
         table.writerows({name: "" if value is None else value for name, value in p.items()} for p in points)
     return path
+
+
+def placed(content: bytes, link: Callable[[Line], str]) -> list[dict[str, str]]:
+    """The points of a figure's CSV file that its picture shows.
+
+    Args:
+        content: the file, with the columns ``plot_left``, ``plot_top`` and ``plot_says`` where it has such points.
+        link: from a row to where its point leads, "" for nowhere.
+
+    Returns:
+        For each point ``left`` and ``top`` in percent of the picture, ``says`` and ``href``.
+    """
+    rows = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+    return [
+        {
+            "left": f"{100 * float(row['plot_left']):.4g}",
+            "top": f"{100 * float(row['plot_top']):.4g}",
+            "says": row["plot_says"] + _behind(row),
+            "href": link(row),
+        }
+        for row in rows
+        if row.get("plot_left")
+    ]
+
+
+def first_run(row: Line) -> str:
+    """The folder of the first run behind a point, "" where none is."""
+    return next(iter(row.get("runs", "").split()), "")
+
+
+def _behind(row: Line) -> str:
+    runs = row.get("runs", "").split()
+    more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    return f". Run: {runs[0]}{more}" if runs else ""

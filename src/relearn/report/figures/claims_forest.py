@@ -54,17 +54,13 @@ MARKS = {
     "not_run": ("_", "#949494", True),
 }
 """Marker, colour and filling of each verdict: no two differ in colour alone."""
-WIDTH, LINE = 7.2, 0.172  # inches
+LINE = 0.185  # inches
 
 
 def write(claims: Sequence[Claim], designs: Mapping[str, Mapping[str, Design]], folder: Path) -> list[Path]:
     """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` of a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     plotted = points(claims, designs)
-    return [
-        figures.write_points(plotted, FIELDS, folder / f"{NAME}.csv"),
-        *figures.save(draw(plotted), folder / NAME),
-    ]
+    return figures.write(draw(plotted), plotted, FIELDS, folder / NAME)
 
 
 def points(claims: Iterable[Claim], designs: Mapping[str, Mapping[str, Design]]) -> list[dict[str, Any]]:
@@ -108,7 +104,7 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
     studies = list(dict.fromkeys(point["study"] for point in plotted))
     lines = len(plotted) + len(studies)
     with style.styled():
-        figure = style.empty_figure(WIDTH, 2.4 + LINE * lines)
+        figure = style.empty_figure(2.5 + LINE * lines)
         axes = figure.subplots()
         axes.axvline(0.0, color=style.INK, linewidth=0.9)
         axes.axvline(1.0, color=style.INK, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -119,14 +115,14 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
                 _line(axes, len(labels), point)
                 labels.append(point["claim"])
         axes.set(xlim=(-REACH, REACH), ylim=(lines - 0.4, -0.6), xlabel=AXIS)
-        axes.set_yticks(range(lines), labels, fontsize=7.5)
+        axes.set_yticks(range(lines), labels, fontsize=style.SMALL)
         for label in axes.get_yticklabels():
             label.set_fontweight("bold" if label.get_text() in studies else "normal")
         axes.tick_params(axis="y", length=0, pad=22)
         axes.grid(axis="y", visible=False)
-        axes.set_title("against the claim  ◄   │   ►  for the claim", fontsize=9, loc="center")
+        axes.set_title("against the claim  ◄   │   ►  for the claim", loc="center")
         entries = [_entry(word, plotted) for word in words.MEANINGS if _counted(word, plotted)]
-        figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=7.5)
+        figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=style.SMALL)
     return figure
 
 
@@ -134,7 +130,9 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
     mark = _mark(point["verdict"])
     beside = axes.get_yaxis_transform()
     axes.plot([-0.04], [at], transform=beside, clip_on=False, linestyle="", markersize=5, **mark)
-    axes.text(1.03, at, point["shown"], transform=beside, va="center", fontsize=6.6, color=style.MUTED)
+    axes.text(
+        1.03, at, point["shown"], transform=beside, va="center", fontsize=style.SMALL, color=style.MUTED
+    )
     if point["distance"] is None:
         return
     colour = mark["color"]
@@ -150,8 +148,10 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
     for edge, arrow in ((-REACH, "<"), (REACH, ">")):
         if any(value / edge > 1 for value in beyond):
             axes.plot([edge], [at], marker=arrow, color=colour, markersize=4.5, clip_on=False)
+    says = f"{point['claim']}: {point['verdict'].replace('_', ' ')}, {point['shown']}"
+    axes.figure.mark(axes, min(max(point["distance"], -REACH), REACH), at, point, says)
     if abs(point["distance"]) <= REACH:
-        axes.plot([point["distance"]], [at], linestyle="", markersize=5, **mark)
+        axes.plot([point["distance"]], [at], linestyle="", markersize=5, clip_on=False, **mark)
 
 
 def _counted(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:

@@ -6,23 +6,31 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import MUTED
+from relearn.report.figures.style import MUTED, SMALL, short
+from relearn.report.quantities import Evidence
+from relearn.report.runs import Run
 
-SIZE = 8.0
-LETTERS = 14.5  # of this size, beside each other in an inch
+LETTERS = 15.0  # of the smallest size, beside each other in an inch
 COUNTED = {"seeds": ("seed", "seeds"), "trials": ("trial each", "trials each"), "runs_count": ("run", "runs")}
+NAMING = ("network", "victim", "architecture", "variant")  # labels that name a network
+SHARES = ("width", "depth")  # settings: of the published network's
+CHANNELS = "embed_dim"  # a setting of vision Transformers; whole networks do not set it
 
 
-def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str) -> str:
+def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str, sizes: str = "") -> str:
     """The line.
 
     Args:
         bars: what bars, bands or whiskers are (``BARS`` of the renderer), "" where it draws none.
+        sizes: how much smaller the networks are than their names say, "" where nothing is to be said.
     """
-    told = [_count(points, name) for name in COUNTED]
+    told = [_count(points, name) for name in COUNTED] if any(map(_counts, points)) else [_seeds(points)]
     if bars and any(_has_width(point) for point in points):
         told.append(bars)
+    told.append(_chance(points))
+    told.append(sizes)
     if points and not artefact.addition:
         told.append(_published(artefact, points))
     return "; ".join(filter(None, told))
@@ -32,7 +40,17 @@ def write(figure: Any, text: str) -> None:
     """Put the line at the lower left edge, broken where the figure ends."""
     if text:
         lines = textwrap.fill(text, int(figure.get_figwidth() * LETTERS))
-        figure.supxlabel(lines, x=0.01, ha="left", fontsize=SIZE, color=MUTED)
+        figure.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=MUTED)
+
+
+def _counts(point: Mapping[str, Any]) -> bool:
+    return any(point.get(name) for name in COUNTED)
+
+
+def _seeds(points: Sequence[Mapping[str, Any]]) -> str:
+    """How many seeds there are among points of single runs."""
+    seeds = {point["seed"] for point in points if point.get("seed") is not None}
+    return f"{len(seeds)} {COUNTED['seeds'][len(seeds) > 1]}" if seeds else ""
 
 
 def _count(points: Sequence[Mapping[str, Any]], name: str) -> str:
@@ -48,16 +66,83 @@ def _count(points: Sequence[Mapping[str, Any]], name: str) -> str:
     return f"{low} {one if low == 1 else several}" if low == high else f"{low} to {high} {several}"
 
 
+def _chance(points: Sequence[Mapping[str, Any]]) -> str:
+    levels = sorted({point["chance"] for point in points if point.get("chance") is not None})
+    return f"chance: {' and '.join(f'{100 * level:.3g}%' for level in levels)}" if levels else ""
+
+
 def _has_width(point: Mapping[str, Any]) -> bool:
-    ends = [point.get("low"), point.get("high", point.get("error"))]
-    return (None not in ends and ends[0] != ends[1]) or bool(point.get("std"))
+    lows = [name for name in point if name.endswith("low")]
+    for low in lows:
+        ends = [point[low], point.get(f"{low[:-3]}high", point.get("error"))]
+        if None not in ends and ends[0] != ends[1]:
+            return True
+    return bool(point.get("std"))
 
 
 def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
-    """Whether published numbers are drawn; most figures of the papers exist as pictures alone."""
+    """Published numbers that belong to no point, or that none are drawn; most figures of the papers exist as pictures alone."""
+    if said := [_said(artefact, line) for line in artefact.stated if "says" in line]:
+        return "; ".join(said)
     drawn = any(
         value in ("paper", "published code")
         for point in points
         for value in (point.get("source"), point.get("series"))
     )
     return "" if drawn or artefact.stated else "no published numbers are at hand to draw beside"
+
+
+def _said(artefact: Artefact, line: Mapping[str, Any]) -> str:
+    """``says`` of a stated line with its published values in place of the braces.
+
+    Raises:
+        ValueError: a value that the published file does not have.
+    """
+    numbers = []
+    for row in line.get("rows", ()):
+        known = artefact.published["paper"].values()
+        value = published.find(known, row=row, metric=line["metric"], column=line.get("column"))
+        if value is None or value.value is None:
+            raise ValueError(f"{artefact.id}: stated: found no published {line['metric']} of {row}")
+        numbers.append(short(value.value))
+    return f"the paper: {line['says'].format(*numbers)}"
+
+
+def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
+    """``networks at 0.125 of the width that their names stand for``; "" where they are whole, or where no run says it."""
+    folders = {folder for point in points for folder in str(point.get("runs") or "").split()}
+    named = {name for run in evidence.runs if run.folder in folders for name in _names(run)}
+    made = [_made(run) for run in evidence.runs if _names(run) & named]
+    told = []
+    for share in SHARES:
+        values = _values(made, share)
+        if values and values[0] < 1:
+            told.append(f"{_range(values)} of the {share}")
+    said = [f"networks at {' and '.join(told)} that their names stand for"] if told else []
+    if channels := _values(made, CHANNELS):
+        said.append(f"networks of the named kinds, with {_range(channels)} channels in their first stage")
+    return "; ".join(said)
+
+
+def _values(made: list[Mapping[str, Any]], name: str) -> list[float]:
+    return sorted({float(one[name]) for one in made if isinstance(one.get(name), int | float)})
+
+
+def _range(values: list[float]) -> str:
+    return " to ".join(f"{value:g}" for value in dict.fromkeys((values[0], values[-1])))
+
+
+def _names(run: Run) -> set[str]:
+    return {run.labels[label] for label in NAMING if label in run.labels}
+
+
+def _made(run: Run) -> Mapping[str, Any]:
+    network = run.settings.get("network")
+    if not isinstance(network, Mapping):
+        return run.settings
+    return {name: network[name] for name in (*SHARES, CHANNELS) if name in network and _share(name, network)}
+
+
+def _share(name: str, network: Mapping[str, Any]) -> bool:
+    """A depth beside a number of channels counts blocks."""
+    return name == CHANNELS or CHANNELS not in network

@@ -1,12 +1,12 @@
-"""Panels of a figure that shows a row of its artefact each, and some rows of ours only where they were run."""
+"""What a figure shows of its artefact: rows of ours only where they were run, members only where one was."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures.style import not_run
+from relearn.report.figures.style import MUTED, SMALL, not_run
 
 
 def shown(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[Row]:
@@ -16,6 +16,19 @@ def shown(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def empty(axes: Any) -> None:
-    """A panel that nothing was run for."""
-    axes.set(xticks=[], yticks=[])
+    """A panel that nothing was run for; an axis that it shares with others keeps its ticks."""
+    for axis, shared in (("x", axes.get_shared_x_axes()), ("y", axes.get_shared_y_axes())):
+        if len(shared.get_siblings(axes)) == 1:
+            axes.set(**{f"{axis}ticks": []})
     not_run(axes)
+
+
+def attacked(artefact: Artefact, there: Collection[str]) -> list[str]:
+    """The members that were run, in the paper's order; all where none was."""
+    return [member for member in artefact.members if member in there] or list(artefact.members)
+
+
+def absent(axes: Any, artefact: Artefact, members: Collection[str]) -> None:
+    """Name below the axis, in one line, the members that it leaves out."""
+    if gone := [member for member in artefact.members if member not in members]:
+        axes.set_xlabel(f"Not run here: {', '.join(gone)}", fontsize=SMALL, color=MUTED, loc="left")

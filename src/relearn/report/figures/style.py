@@ -1,8 +1,11 @@
-"""What all figures share: colours that colour-blind readers tell apart, readable sizes, no global state."""
+"""What all figures share: one width and one size of letters, colours that colour-blind readers tell apart, no global state.
+
+All figures are equally wide, so that their letters come out equally large wherever a page or a paper scales them to its column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +23,10 @@ COLOURS = {
     "start": "#0173B2",
     "gradinit": "#DE8F05",
 }
+WIDTH = 8.0
+"""Inches. A figure is as wide as a column: letters of 10 pt come out at 8 pt in a column of 6.5 inches."""
+SMALL = 8.5
+"""The smallest letters, in points: notes inside a panel and the line below a figure."""
 INK = "#222222"
 MUTED = "#6b6b6b"
 SHADE = "#e9e9e4"
@@ -31,7 +38,7 @@ def styled() -> Iterator[None]:
     import matplotlib
     import seaborn as sns
 
-    sizes: Any = {"font.size": 10, "axes.labelsize": 10, "axes.titlesize": 11, "legend.fontsize": 9.5}
+    sizes: Any = {"font.size": 10, "axes.labelsize": 10, "axes.titlesize": 10, "legend.fontsize": 9}
     ticks: Any = {"xtick.labelsize": 9, "ytick.labelsize": 9, "axes.titlelocation": "left"}
     look: Any = {
         "text.color": INK,
@@ -44,16 +51,33 @@ def styled() -> Iterator[None]:
         yield
 
 
-def empty_figure(width: float, height: float) -> Any:
-    """A figure that no global list keeps, sizes in inches."""
-    from matplotlib.figure import Figure
+def empty_figure(height: float, width: float = WIDTH) -> Any:
+    """A :class:`relearn.report.figures.picture.Picture` that no global list keeps, sizes in inches."""
+    from relearn.report.figures.picture import Picture
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Picture(figsize=(width, height), layout="constrained")
 
 
 def not_run(axes: Any) -> None:
     """Says inside a panel that there is nothing to show yet."""
     axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color=MUTED)
+
+
+def chance_line(axes: Any, points: Iterable[Mapping[str, Any]], *, reach: bool = True) -> None:
+    """A thin dotted line at the accuracy of a guess, ``chance`` of the points.
+
+    Args:
+        reach: the axis is extended down to the line; otherwise the line is seen only where the axis reaches it anyway.
+    """
+    for level in sorted({point["chance"] for point in points if point.get("chance") is not None}):
+        low, high = axes.get_ylim()
+        if not reach and level < low:
+            continue
+        if level < low + 0.03 * (high - low):
+            axes.set_ylim(level - 0.06 * (high - level), high)
+        axes.axhline(level, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
+        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axes.annotate("chance", (1, level), (0, 2), ha="right", color=MUTED, fontsize=SMALL, **place)
 
 
 def sequential(names: Sequence[Any]) -> dict[Any, Any]:
@@ -82,11 +106,12 @@ def few_numbers(axis: Any) -> None:
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2 else (1.0,), numticks=6))
         axis.set_minor_locator(LogLocator(subs=(1.0,), numticks=20))
-    axis.set_major_formatter(lambda value, _: _short(value))
+    axis.set_major_formatter(lambda value, _: short(value))
     axis.set_minor_formatter(NullFormatter())
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """``0.25``, ``1e6``: a number as axes label it."""
     if value == 0 or 9e-4 < abs(value) < 1e4:
         return f"{value:g}"
     mantissa, _, exponent = f"{value:.3e}".partition("e")
@@ -96,3 +121,23 @@ def _short(value: float) -> str:
 def two_lines(victim: str) -> str:
     """A long architecture name, broken at its hyphen."""
     return victim.replace("-", "\n", 1)
+
+
+def number(
+    value: float, low: float | None = None, high: float | None = None, *, percent: bool = False
+) -> str:
+    """``20% [8.1%, 41.6%]``: a value with its interval or range, where it has one."""
+    if low is None or high is None or low == high:
+        return _short(value, percent)
+    return f"{_short(value, percent)} [{_short(low, percent)}, {_short(high, percent)}]"
+
+
+def _short(value: float, percent: bool) -> str:
+    if percent:
+        return f"{100 * value:.3g}%"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
+
+
+def counted(count: float, one: str) -> str:
+    """``1 seed`` or ``3 seeds``."""
+    return f"{count:g} {one}{'' if count == 1 else 's'}"

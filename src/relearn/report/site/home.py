@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relearn.report import cost
+from relearn.report import cost, figures
 from relearn.report.figures.claims_forest import CAPTION, NAME
+from relearn.report.page import environment
 from relearn.report.site import board
-from relearn.report.site.material import Site
+from relearn.report.site.material import Site, claim_page
+from relearn.report.site.published import Published
 from relearn.report.views import names, words
-
-FOREST = f"{NAME}.png"
 
 
 def page(site: Site, pictures: dict[str, Path]) -> str:
@@ -27,26 +27,29 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
         made.append(
             f"- **Scale {scale.scale}** ({words.SCALES.get(scale.scale, '')}): of {total} claims {said}.{paid}"
         )
-    forest = next(
-        (
-            one.folder / "figures" / FOREST
-            for one in reversed(site.scales)
-            if (one.folder / "figures" / FOREST).is_file()
-        ),
-        None,
-    )
-    if forest:
-        pictures[f"figures/{FOREST}"] = forest
-        made.append(
-            f'<figure><img alt="Every claim with its effect and 95% interval" src="figures/{FOREST}">'
-            f"<figcaption>{CAPTION}</figcaption></figure>"
-        )
+    forest = next((one for one in reversed(site.scales) if one.figure(NAME)), None)
+    if forest and (picture := forest.figure(NAME)):
+        pictures[f"figures/{NAME}.png"] = picture
+        made.append(_forest(site, forest))
     made += ["## The studies", _studies(site), "## Scoreboard", board.legend(site.rows)]
     for about in site.about:
         rows = site.of(about.name)
         if rows:
             made += [f"### {about.title}", board.table(rows, scales, "index.md", f"Claims of {about.source}")]
     return "\n\n".join(made) + "\n"
+
+
+def _forest(site: Site, scale: Published) -> str:
+    """The forest plot; each of its points leads to the page of its claim."""
+    pages = {(row.study, row.claim): claim_page(row).removesuffix(".md") + ".html" for row in site.rows}
+
+    def link(row: figures.Line) -> str:
+        return pages.get((row["study"], row["claim"]), "")
+
+    alt = "Every claim with its effect and 95% interval"
+    parts = environment().get_template("parts.html.j2").module
+    plot = parts.plot(f"figures/{NAME}.png", alt, (0, 0), scale.marks(NAME, link))
+    return f"<figure>{plot}<figcaption>{CAPTION}</figcaption></figure>"
 
 
 def _lead(readme: Path) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from relearn.report import runs
+from relearn.report import figures, published_set, runs
 from relearn.report.runs import Run
 
 SPLIT = re.compile(r"(?<!\\)\|")
@@ -76,6 +76,16 @@ class Published:
         path = self.folder / "deviations.md"
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         return [cells for cells in map(_cells, lines) if len(cells) == 4 and "." in cells[0]]
+
+    @cached_property
+    def plotted(self) -> dict[str, bytes]:
+        """The CSV files of the figures, by name."""
+        return published_set.csv_files(self.folder, "figures")
+
+    def marks(self, figure: str, link: Callable[[figures.Line], str] = lambda _: "") -> list[dict[str, str]]:
+        """The points of a figure, as :mod:`relearn.report.views.marks` has them."""
+        content = self.plotted.get(f"{figure}.csv")
+        return figures.placed(content, link) if content else []
 
     def figure(self, artefact: str) -> Path | None:
         path = self.folder / "figures" / f"{artefact}.png"

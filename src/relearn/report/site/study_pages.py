@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +115,8 @@ def _figure(
     pictures[f"{place}.png"] = picture
     yield f"### {names.heading(one.id, one.title)} {{#{one.id}}}"
     address = links.relative(f"{place}.png", page)
-    alt = escape(f"{one.title}. {one.told}", quote=True)
-    yield f'<figure><img loading="lazy" alt="{alt}" src="{address}"></figure>'
+    plot = _parts().plot(address, f"{one.title}. {one.told}", (0, 0), scale.marks(one.id))
+    yield f"<figure>{plot}</figure>"
     data = picture.with_suffix(".csv")
     link = f" The plotted numbers: `results/published/{scale.scale}/figures.parquet`."
     if data.is_file():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relearn.report import cost, table_formats
+from relearn.report import cost, figures, table_formats
 from relearn.report.analysis import Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim
@@ -102,7 +102,19 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
             "picture": "",
         }
     size = _size(material.root / "figures" / f"{one.id}.png")
-    return {**shown, "picture": material.layout.picture(material.root, one.id), "size": size}
+    picture = material.layout.picture(material.root, one.id)
+    return {**shown, "picture": picture, "size": size, "marks": _marks(material, one.id)}
+
+
+def _marks(material: Material, figure: str) -> list[dict[str, str]]:
+    """The points of a figure; each leads to the record of its first run, where the page can link one."""
+
+    def link(row: figures.Line) -> str:
+        run = figures.first_run(row)
+        return material.layout.run(run) if run else ""
+
+    path = material.root / "figures" / f"{figure}.csv"
+    return figures.placed(path.read_bytes(), link) if path.is_file() else []
 
 
 def shared_deviations(

@@ -6,9 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact
+from relearn.report.classified import guess
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, in_percent, styled
+from relearn.report.figures.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    SMALL,
+    chance_line,
+    counted,
+    empty_figure,
+    in_percent,
+    number,
+    styled,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.seeds import sample
@@ -16,8 +28,9 @@ from relearn.studies.freelb import claims as claims_freelb
 
 FIELDS = (
     *("panel", "series", "place", "seed", "x", "x_low", "x_high", "y", "y_low", "y_high"),
-    *("seeds", "counts", "runs"),
+    *("seeds", "counts", "chance", "runs"),
 )
+NAMES_NETWORKS = True
 BARS = "whiskers: lowest to highest seed"
 IMAGES, TEXTS = "images", "texts"
 REFERENCE = "vanilla"
@@ -46,13 +59,15 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     does not learn.
     """
     robust, score = (column.quantity for column in artefact.columns)
-    found = []
+    found: list[dict[str, Any]] = []
+    level = guess(evidence)
     for row in artefact.rows:
         where = {"study": artefact.study, **row.where}
         both = [sample(evidence, name, where, network=row.id) for name in (CLEAN, robust)]
         seeds = sorted(both[0].values.keys() & both[1].values.keys())
         pairs = [[one.values[seed] for one in both] for seed in seeds]
-        found += _rows(IMAGES, row.id, "", seeds, pairs, True, both[0].runs)
+        rows = _rows(IMAGES, row.id, "", seeds, pairs, True, both[0].runs)
+        found += [{**point, "chance": level} for point in rows]
     there = {run.labels["task"] for run in select(evidence.runs, artefact.columns[1].where)}
     for task in (task for task in NAMES if task in there):
         own = [{"task": task, **artefact.columns[1].where, **row.where} for row in artefact.rows]
@@ -94,30 +109,36 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     looks = dict(zip((row.id for row in artefact.rows), zip(COLOUR, MARKS)))
+    titles = {row.id: row.title for row in artefact.rows}
     tasks = list(dict.fromkeys(point["place"] for point in points if point["panel"] == TEXTS))
     with styled():
-        figure = empty_figure(9.2, max(3.9, 1.7 + 0.42 * len(tasks)))
+        figure = empty_figure(max(3.7, 1.7 + 0.42 * len(tasks)))
         grid = figure.subplots(1, 2, width_ratios=(1, 1.25))
         for axes, column in zip(grid, artefact.columns):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title, fontsize=10)
+            axes.set_title(column.title)
             despine(ax=axes, left=column.id == TEXTS)
             if not here:
                 empty(axes)
             elif column.id == IMAGES:
-                _images(axes, here, looks)
+                _images(axes, here, looks, titles)
             else:
-                _texts(axes, here, looks, tasks)
+                _texts(axes, here, looks, titles, tasks)
         if points:
+            there = {point["series"] for point in points}
             handles = [
-                Line2D([], [], color=colour, ls="", marker=mark, ms=7, label=row.title)
-                for row, (colour, mark) in zip(artefact.rows, looks.values())
+                Line2D([], [], color=colour, ls="", marker=mark, ms=7, label=titles[name])
+                for name, (colour, mark) in looks.items()
+                if name in there
             ]
             figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
 
 
-def _images(axes: Any, points: Sequence[Mapping[str, Any]], looks: Mapping[str, tuple[str, str]]) -> None:
+Looks = Mapping[str, tuple[str, str]]
+
+
+def _images(axes: Any, points: Sequence[Mapping[str, Any]], looks: Looks, titles: Mapping[str, str]) -> None:
     for point in points:
         colour, mark = looks[point["series"]]
         if point["seed"] is not None:
@@ -126,8 +147,14 @@ def _images(axes: Any, points: Sequence[Mapping[str, Any]], looks: Mapping[str, 
         axes.plot([point["x_low"], point["x_high"]], [point["y"]] * 2, color=colour, lw=1.1, zorder=2)
         axes.plot([point["x"]] * 2, [point["y_low"], point["y_high"]], color=colour, lw=1.1, zorder=2)
         axes.plot(point["x"], point["y"], mark, color=colour, ms=8, mec="white", mew=0.8, zorder=4)
+        clean, robust = (
+            number(point[axis], point[f"{axis}_low"], point[f"{axis}_high"], percent=True) for axis in "xy"
+        )
+        says = f"{titles[point['series']]}: clean {clean}, robust {robust}, {counted(point['seeds'], 'seed')}"
+        axes.figure.mark(axes, point["x"], point["y"], point, says)
     axes.set(xlabel="Clean accuracy", ylabel="Robust accuracy")
     axes.margins(0.12)
+    chance_line(axes, points)
     in_percent(axes.xaxis)
     in_percent(axes.yaxis)
 
@@ -135,7 +162,8 @@ def _images(axes: Any, points: Sequence[Mapping[str, Any]], looks: Mapping[str, 
 def _texts(
     axes: Any,
     points: Sequence[Mapping[str, Any]],
-    looks: Mapping[str, tuple[str, str]],
+    looks: Looks,
+    titles: Mapping[str, str],
     tasks: Sequence[str],
 ) -> None:
     """Draw the tasks from top to bottom, with the methods of a task next to each other."""
@@ -150,8 +178,26 @@ def _texts(
         axes.plot([100 * point["x_low"], 100 * point["x_high"]], [y, y], color=colour, lw=1.1, zorder=2)
         edge = "white" if point["counts"] else colour
         axes.plot(100 * point["x"], y, mark, color=colour, mfc=inside, mec=edge, ms=7, mew=0.9, zorder=4)
+        change = number(100 * point["x"], 100 * point["x_low"], 100 * point["x_high"])
+        says = f"{titles[point['series']]}, {NAMES[point['place']]}: {change} points, {counted(point['seeds'], 'seed')}"
+        axes.figure.mark(axes, 100 * point["x"], y, point, says)
+    _absent(axes, {(point["place"], point["series"]) for point in points}, titles, tasks, series)
     axes.axvline(0, color=INK, lw=1, zorder=1)
     axes.set_yticks(range(len(tasks)), [NAMES[task] for task in tasks])
     axes.set_ylim(len(tasks) - 0.45, -0.55)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("Dev score minus vanilla training's, in points")
+
+
+def _absent(
+    axes: Any,
+    there: set[tuple[str, str]],
+    titles: Mapping[str, str],
+    tasks: Sequence[str],
+    series: Sequence[str],
+) -> None:
+    """Name the methods that a task was not run with, at the right of its line."""
+    for at, task in enumerate(tasks):
+        if gone := [titles[name] for name in series if (task, name) not in there]:
+            place: Any = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+            axes.text(1.0, at + 0.38, f"not run: {', '.join(gone)}", color=MUTED, fontsize=SMALL, **place)

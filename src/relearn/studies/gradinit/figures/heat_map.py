@@ -12,7 +12,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import INK, SHADE, empty_figure, not_run, styled
+from relearn.report.figures.style import INK, SHADE, counted, empty_figure, not_run, styled
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.runs import Run
 
@@ -67,14 +67,14 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """One line of maps per source, with the number in every cell."""
     with styled():
-        figure = empty_figure(3.1 * len(artefact.rows) + 0.4, 5.4)
+        figure = empty_figure(4.8)
         grid = figure.subplots(2, len(artefact.rows), squeeze=False)
         for line, source, words in ((grid[0], "measured", "here"), (grid[1], "paper", "as printed")):
             mine = [point for point in points if point["source"] == source]
             known = [point["bleu"] for point in mine if point["bleu"] is not None]
             top = TOP if source == "paper" else max([1.0, *known])
             for axes, row in zip(line, artefact.rows):
-                axes.set_title(f"{row.title}, {words}", fontsize=10)
+                axes.set_title(f"{row.title}, {words}")
                 axes.grid(visible=False)
                 here = [point for point in mine if point["series"] == row.id]
                 if not here:
@@ -82,14 +82,16 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     not_run(axes)
                     continue
                 rates, betas = (sorted({p[name] for p in mine}) for name in ("lr", "beta2"))
-                _map(axes, here, rates, betas, top)
+                _map(axes, f"{row.title}, {words}", here, rates, betas, top)
             line[0].set_ylabel("Largest rate")
         for axes in grid[1]:
             axes.set_xlabel("β₂")
     return figure
 
 
-def _map(axes: Any, points: list[dict[str, Any]], rates: list[float], betas: list[float], top: float) -> None:
+def _map(
+    axes: Any, title: str, points: list[dict[str, Any]], rates: list[float], betas: list[float], top: float
+) -> None:
     from matplotlib.patches import Rectangle
     from seaborn import color_palette
 
@@ -102,7 +104,12 @@ def _map(axes: Any, points: list[dict[str, Any]], rates: list[float], betas: lis
             face = SHADE if share is None else colours(share)
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor="white", lw=1.5))
             ink = "white" if share is not None and share > 0.45 else INK
-            axes.text(x, y, _words(point), ha="center", va="center", color=ink, fontsize=9)
+            axes.text(x, y, _words(point), ha="center", va="center", color=ink)
+            if point is not None:
+                said = _words(point).replace("\n", ", ")
+                seeds = counted(point["seeds"], "run") if point["seeds"] else ""
+                words = f"{title}, rate {_rate(rate)}, β₂ {beta:g}: BLEU {said}"
+                axes.figure.mark(axes, x, y, point, ", ".join(filter(None, (words, seeds))))
     axes.set(xlim=(-0.5, len(betas) - 0.5), ylim=(len(rates) - 0.5, -0.5))
     axes.set_xticks(range(len(betas)), [f"{beta:g}" for beta in betas])
     axes.set_yticks(range(len(rates)), [_rate(rate) for rate in rates])

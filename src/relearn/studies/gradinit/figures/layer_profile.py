@@ -10,14 +10,24 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.style import COLOURS, empty_figure, few_numbers, not_run, styled
+from relearn.report.figures.style import COLOURS, MUTED, SMALL, empty_figure, few_numbers, not_run, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
-FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "runs")
+FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "floor", "runs")
 BARS = "bands: lowest to highest seed"
 WIDE = 4  # panels in a line
-COLOUR = {"before": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
+LETTERS = 18  # of a title that fits above a panel
+NAMES_NETWORKS = True
+FEW = 24  # layers whose points are joined; the blocks of a deep network alternate, and a line would only go up and down
+PARTS = ("encoder", "decoder")
+FLOORED = ("norm", "weight_abs_mean")  # kind and value of the panels that show factors of GradInit
+NEAR = 1.5
+LOOK: dict[str, dict[str, Any]] = {
+    "before": {"color": COLOURS["start"], "marker": "o", "mfc": "white", "ms": 5.0},
+    "gradinit": {"color": COLOURS["gradinit"], "marker": "o", "ms": 2.8},
+}
+"""The second is drawn on the first, which stays seen around it where both are equal."""
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -49,20 +59,29 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
             value = one[panel["value"]]
             if value is not None and math.isfinite(float(value)):
                 values.append(float(value))
-    folders = " ".join(run.folder for run in runs)
+    folders, floor = " ".join(run.folder for run in runs), _floor(row, column, evidence)
     return [
         dict(
             zip(
                 FIELDS,
                 (
                     *(column.id, row.id, place, name, sum(values) / len(values), min(values), max(values)),
-                    *(len(values), folders),
+                    *(len(values), floor, folders),
                 ),
             )
         )
         for place, (name, values) in enumerate(found.items(), 1)
         if values
     ]
+
+
+def _floor(row: Row, column: Column, evidence: Evidence) -> float | None:
+    """The least factor that GradInit may give a tensor; of normalisation layers, whose weights start at 1, the least weight."""
+    if (column.panel["kind"], column.panel["value"]) != FLOORED:
+        return None
+    starts = select(evidence.runs, {"step": "initialise"}, {**row.where}, column.where)
+    least = [run.settings.get("arguments", {}).get("min_scale") for run in starts]
+    return min((float(value) for value in least if value is not None), default=None)
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
@@ -73,15 +92,17 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     count = len(artefact.columns)
     across = min(WIDE, count)
     lines = math.ceil(count / across)
+    there = {point["series"] for point in points}
+    long = across == WIDE and max(len(column.title) for column in artefact.columns) > LETTERS
     with styled():
-        figure = empty_figure(2.75 * across, 0.45 + 2.15 * lines)
-        figure.get_layout_engine().set(w_pad=0.09, h_pad=0.06)
+        figure = empty_figure(0.5 + (1.85 if lines > 1 else 2.3) * lines)
+        figure.get_layout_engine().set(w_pad=0.07, h_pad=0.05)
         grid = figure.subplots(lines, across, squeeze=False)
         for axes in grid.flat[count:]:
             axes.set_visible(False)
         for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title, fontsize=10)
+            axes.set_title(column.title.replace(", ", ",\n") if long else column.title)
             axes.set_ylabel(column.panel["label"])
             if place + across >= count:
                 axes.set_xlabel("Layer")
@@ -91,23 +112,62 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 not_run(axes)
                 continue
             for row in artefact.rows:
-                _curve(axes, [point for point in here if point["series"] == row.id], COLOUR[row.id])
+                _curve(axes, [point for point in here if point["series"] == row.id], LOOK[row.id])
             axes.set_yscale("log", nonpositive="mask")
             few_numbers(axes.yaxis)
-            axes.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+            for floor in {point["floor"] for point in here} - {None}:
+                _floor_line(axes, floor)
+            axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
         handles = [
-            Line2D([], [], color=COLOUR[row.id], marker="o", ms=3.5, lw=1.2, label=row.title)
+            Line2D(
+                [],
+                [],
+                lw=1.2,
+                label=row.title + ("" if row.id in there or not there else " (not run)"),
+                **LOOK[row.id],
+            )
             for row in artefact.rows
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
 
 
-def _curve(axes: Any, points: list[dict[str, Any]], colour: str) -> None:
+def _floor_line(axes: Any, floor: float) -> None:
+    """GradInit's own floor, where some layer comes near to it."""
+    if axes.get_ylim()[0] < NEAR * floor:
+        axes.axhline(floor, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
+        axes.annotate(
+            "floor of the factors",
+            (1, floor),
+            (0, 2),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            color=MUTED,
+            fontsize=SMALL,
+        )
+
+
+def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> None:
+    """Points, joined within a part of the network where they are few enough to follow a line."""
     if not points:
         return
     layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
     if max(point["seeds"] for point in points) > 1:
-        axes.fill_between(layers, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
-    size = 3.2 if len(points) <= 24 else 1.8
-    axes.plot(layers, values, color=colour, marker="o", ms=size, lw=0.9, zorder=3)
+        axes.fill_between(layers, low, high, color=look["color"], alpha=0.2, lw=0, zorder=2)
+    few = len(points) <= FEW
+    axes.plot(layers, values, ls="", zorder=3, **{**look, "ms": look["ms"] if few else 0.6 * look["ms"]})
+    for part in _parts(points) if few else ():
+        axes.plot(
+            [p["layer"] for p in part], [p["value"] for p in part], color=look["color"], lw=0.9, zorder=3
+        )
+
+
+def _parts(points: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The layers of the encoder and those of the decoder apart; the rest of a network is one part."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for point in points:
+        found.setdefault(
+            next((part for part in PARTS if str(point["name"]).startswith(part)), ""), []
+        ).append(point)
+    return list(found.values())

@@ -6,11 +6,24 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.style import COLOURS, MUTED, empty_figure, in_percent, not_run, styled
+from relearn.report.classified import guess
+from relearn.report.figures.style import (
+    COLOURS,
+    MUTED,
+    SMALL,
+    chance_line,
+    counted,
+    empty_figure,
+    in_percent,
+    not_run,
+    number,
+    styled,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
-FIELDS = ("panel", "series", "epoch", "accuracy", "low", "high", "seeds", "diverged", "runs")
+FIELDS = ("panel", "series", "epoch", "accuracy", "low", "high", "seeds", "diverged", "chance", "runs")
+NAMES_NETWORKS = True
 BARS = "bands: lowest to highest seed"
 COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
@@ -35,13 +48,14 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
             if value is not None:
                 found[line["epoch"]].append(float(value))
     lost, folders = sum(run.diverged for run in runs), " ".join(run.folder for run in runs)
+    level = guess(evidence)
     return [
         dict(
             zip(
                 FIELDS,
                 (
                     *(column.id, row.id, epoch, sum(values) / len(values), min(values), max(values)),
-                    *(len(values), lost, folders),
+                    *(len(values), lost, level, folders),
                 ),
             )
         )
@@ -50,26 +64,28 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One panel per network, with the number of diverged runs below the curves."""
+    """One panel per network on one axis, with the number of diverged runs below the curves."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
     with styled():
-        figure = empty_figure(2.75 * len(artefact.columns), 3.0)
-        grid = figure.subplots(1, len(artefact.columns), squeeze=False)[0]
+        figure = empty_figure(3.2)
+        grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
         for axes, column in zip(grid, artefact.columns):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title.replace(", ", "\n"), fontsize=10)
+            axes.set_title(column.title.replace(", ", "\n"))
             axes.set_xlabel("Epoch")
             despine(ax=axes, left=True)
             if not here:
-                axes.set(xticks=[], yticks=[])
+                axes.set(xticks=[])
                 not_run(axes)
                 continue
             for row in artefact.rows:
-                _curve(axes, [point for point in here if point["series"] == row.id], COLOUR[row.id])
+                line = [point for point in here if point["series"] == row.id]
+                _curve(axes, line, COLOUR[row.id], f"{row.title}, {column.title}")
             _lost(axes, artefact, here)
             in_percent(axes.yaxis)
+            chance_line(axes, here)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=5)
         grid[0].set_ylabel("Test accuracy")
         handles = [
@@ -80,7 +96,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     return figure
 
 
-def _curve(axes: Any, points: list[dict[str, Any]], colour: str) -> None:
+def _curve(axes: Any, points: list[dict[str, Any]], colour: str, title: str) -> None:
     if not points:
         return
     epochs, values, low, high = ([p[name] for p in points] for name in ("epoch", "accuracy", "low", "high"))
@@ -88,6 +104,10 @@ def _curve(axes: Any, points: list[dict[str, Any]], colour: str) -> None:
         axes.fill_between(epochs, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
     marker = "o" if len(points) <= 20 else None
     axes.plot(epochs, values, color=colour, marker=marker, ms=3.2, lw=1.4, zorder=3)
+    last = points[-1]
+    shown = number(last["accuracy"], last["low"], last["high"], percent=True)
+    says = f"{title}: {shown} after {counted(int(last['epoch']), 'epoch')}, {counted(last['seeds'], 'seed')}"
+    axes.figure.mark(axes, last["epoch"], last["accuracy"], last, says)
 
 
 def _lost(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> None:
@@ -96,4 +116,4 @@ def _lost(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> None:
         lost = max((point["diverged"] for point in points if point["series"] == row.id), default=0)
         words += [f"{row.title}: {lost} diverged"] if lost else []
     place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
-    axes.text(0.98, 0.03, "\n".join(words), fontsize=8, color=MUTED, **place)
+    axes.text(0.98, 0.03, "\n".join(words), fontsize=SMALL, color=MUTED, **place)

@@ -43,17 +43,17 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """The best start of each run thick, the others thin; a bound dashed."""
+    """One axis for all panels; the best start of each run thick, the others thin; a bound dashed."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
     rows = shown(artefact, points)
     with styled():
-        figure = empty_figure(max(6.6, 3.1 * len(rows)), 3.7)
-        for axes, row in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows):
+        figure = empty_figure(3.4)
+        for axes, row in zip(figure.subplots(1, len(rows), squeeze=False, sharey=True)[0], rows):
             here = [point for point in points if point["panel"] == row.id]
             lengths = ", ".join(str(length) for length in sorted({point["length"] for point in here}))
-            axes.set_title(f"{row.title}\nN = {lengths}" if here else row.title, fontsize=10)
+            axes.set_title(_two_lines(row.title) + (f"\nN = {lengths}" if here else ""))
             axes.set_xlabel("Step of the ascent")
             axes.set_ylabel("‖J‖∞" if row is rows[0] else "")
             despine(ax=axes, left=True)
@@ -76,3 +76,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             ]
             figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
     return figure
+
+
+def _two_lines(title: str) -> str:
+    """``DP, trained``, broken at its comma."""
+    return title.replace(", ", ",\n", 1)

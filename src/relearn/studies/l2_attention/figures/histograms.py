@@ -45,17 +45,17 @@ def _bins(run: Run, side: str) -> list[tuple[float, float, int, float]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Densities as steps on a log axis; above each panel the two standard deviations."""
+    """Densities as steps on the same axes in all panels; above each panel the two standard deviations."""
     from matplotlib.patches import Patch
     from seaborn import despine
 
     rows = shown(artefact, points)
     with styled():
-        figure = empty_figure(max(7.2, 3.1 * len(rows)), 3.6)
-        grid = figure.subplots(1, len(rows), squeeze=False)[0]
+        figure = empty_figure(3.4)
+        grid = figure.subplots(1, len(rows), squeeze=False, sharex=True, sharey=True)[0]
         for axes, row in zip(grid, rows):
             here = [point for point in points if point["panel"] == row.id]
-            axes.set_title(f"{row.title}\n{_widths(here)}".strip(), fontsize=10)
+            axes.set_title(f"{_two_lines(row.title)}\n{_widths(here)}".strip())
             axes.set_xlabel("Value of an entry")
             despine(ax=axes, left=True)
             if not here:
@@ -76,5 +76,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 def _widths(points: list[dict[str, Any]]) -> str:
     """The standard deviations of both sides, of the first run."""
-    said = {p["side"]: f"{p['side']}s {p['std']:.3g}" for p in reversed(points) if p["std"] is not None}
-    return f"σ: {', '.join(said[side] for side in COLOUR if side in said)}" if said else ""
+    said = {p["side"]: f"{p['side']}s: {p['std']:.3g}" for p in reversed(points) if p["std"] is not None}
+    return "\n".join(f"σ of {said[side]}" for side in COLOUR if side in said)
+
+
+def _two_lines(title: str) -> str:
+    """``DP, trained``, broken at its comma."""
+    return title.replace(", ", ",\n", 1)

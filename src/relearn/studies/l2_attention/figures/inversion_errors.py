@@ -15,8 +15,7 @@ from relearn.report.runs import Run, select
 FIELDS = ("panel", "length", "dim", "c", "iteration", "error", "low", "seeds", "runs")
 BARS = "lines: the largest error of all seeds; bands: down to the smallest"
 LEAST = 1e-17  # smaller errors are noughts of the arithmetic
-PLAIN = 3  # panels in a line that are drawn wide
-LEAST_WIDTH = 6.6  # inches
+PLAIN = 3  # panels in a line that are drawn high
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -57,15 +56,14 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     colours = sequential(sorted({p["c"] for p in points}))
     wide = len(across) <= PLAIN
     with styled():
-        width = max(LEAST_WIDTH, (3.3 if wide else 1.85) * len(across))
-        figure = empty_figure(width, 0.7 + (2.9 if wide else 1.95) * len(lengths))
-        grid = figure.subplots(len(lengths), len(across), squeeze=False)
+        figure = empty_figure(0.8 + (2.6 if wide else 2.0) * len(lengths))
+        grid = figure.subplots(len(lengths), len(across), squeeze=False, sharex=True, sharey=True)
         limits = _limits(points)
         for line, length in zip(grid, lengths):
             for axes, (row, dim) in zip(line, across):
                 here = [p for p in points if (p["panel"], p["length"], p["dim"]) == (row.id, length, dim)]
                 size = f"N = {length}, D = {dim}" if length and dim else ""
-                axes.set_title(f"{row.title}\n{size}".strip(), fontsize=10 if wide else 8.5)
+                axes.set_title(f"{row.title}\n{size}".strip())
                 despine(ax=axes, left=True)
                 if not here:
                     empty(axes)

@@ -12,12 +12,12 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, few_numbers, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, few_numbers, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope
 
-FIELDS = ("series", "length", "rank", "value", "runs")
+FIELDS = ("series", "length", "rank", "value", "seeds", "runs")
 LOWER = "lower"
 FROM_BELOW = (LOWER, "structured")
 TOP = 5
@@ -40,9 +40,9 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         for run in select(evidence.runs, artefact.common, row.where):
             by_length[int(run.labels["length"])].append(run)
         for length, runs in sorted(by_length.items()):
-            folders = " ".join(run.folder for run in runs)
+            folders, seeds = " ".join(run.folder for run in runs), len({run.seed for run in runs})
             for rank, value in enumerate(_values(row, runs), 1):
-                found.append(dict(zip(FIELDS, (row.id, length, rank, value, folders))))
+                found.append(dict(zip(FIELDS, (row.id, length, rank, value, seeds, folders))))
     return found
 
 
@@ -62,7 +62,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     both = artefact.columns[0].panel["norm"] == "two"
     lines = _lines(artefact, points)
     with styled():
-        figure = empty_figure(9.2, 4.4)
+        figure = empty_figure(4.2)
         grid = figure.subplots(1, 2 if both else 1, squeeze=False)[0]
         handles = [
             axes.plot([], [], label=_label(title, best), **LOOK[name])[0]
@@ -77,9 +77,12 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             if not here:
                 empty(axes)
                 continue
-            for name, *_ in lines:
+            for name, title, _ in lines:
                 own = [point for point in here if point["series"] == name]
                 axes.plot([p["length"] for p in own], [p["value"] for p in own], zorder=3, **LOOK[name])
+                for point in () if alone else (point for point in own if point["rank"] == 1):
+                    says = f"{title}, N = {point['length']}: {number(point['value'])}"
+                    axes.figure.mark(axes, point["length"], point["value"], point, says)
             lengths = sorted({point["length"] for point in points})
             axes.set_xscale("log")
             axes.set_xlim(0.85 * lengths[0], 1.18 * lengths[-1])
@@ -91,7 +94,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 few_numbers(axes.yaxis)
         grid[0].set_ylabel("‖J‖₂" if both else "‖J‖∞")
         if handles:
-            figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
+            figure.legend(handles=handles, loc="outside upper left", ncols=1 if both else 2, frameon=False)
     return figure
 
 
@@ -107,7 +110,7 @@ def _lines(artefact: Artefact, points: list[dict[str, Any]]) -> list[tuple[str, 
             found.append((row.id, row.title, line))
         else:
             name, title, other = found[twin]
-            found[twin] = (name, f"{title} = {row.title[0].lower()}{row.title[1:]}", other)
+            found[twin] = (name, f"{title}, here equal to the {row.title[0].lower()}{row.title[1:]}", other)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import MUTED, empty_figure, sequential, styled
+from relearn.report.figures.style import MUTED, SMALL, counted, empty_figure, number, sequential, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.studies.l2_attention.claims import recipes
@@ -93,20 +93,22 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     curves = [point for point in points if isinstance(point["series"], int)]
     floors = {point["series"]: point["nll"] for point in points if point["series"] in FLOORS}
-    colours = sequential(_depths(artefact, curves))
-    width = 2.05 if len(artefact.rows) > 3 else 3.1
+    colours = sequential(sorted({point["series"] for point in curves}))
     with styled():
-        figure = empty_figure(width * len(artefact.rows) + 0.9, 3.7)
-        grid = figure.subplots(1, len(artefact.rows), squeeze=False)[0]
-        limits = _limits(curves, list(floors.values()), [p["nll"] for p in points if p["series"] == PAPER])
+        figure = empty_figure(3.6)
+        grid = figure.subplots(1, len(artefact.rows), squeeze=False, sharey=True)[0]
+        printed = {p["panel"]: p["nll"] for p in points if p["series"] == PAPER}
+        limits = _limits(curves, list(floors.values()), list(printed.values()))
         marks = {depth: MARKERS[at % len(MARKERS)] for at, depth in enumerate(colours)}
         room = (
             "\n" if any(_lost([p for p in curves if p["panel"] == row.id]) for row in artefact.rows) else ""
         )
         for axes, row in zip(grid, artefact.rows):
             here = [point for point in curves if point["panel"] == row.id]
-            axes.set_title(row.title + room, fontsize=10)
-            axes.text(0, 1.02, _lost(here), transform=axes.transAxes, fontsize=8, color=MUTED, va="bottom")
+            axes.set_title(row.title + room)
+            axes.text(
+                0, 1.02, _lost(here), transform=axes.transAxes, fontsize=SMALL, color=MUTED, va="bottom"
+            )
             axes.set_xlabel("Training step")
             despine(ax=axes, left=True)
             if not here:
@@ -114,58 +116,61 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 continue
             for depth, colour in colours.items():
                 line = [p for p in here if p["series"] == depth and p["step"] is not None]
-                _curve(axes, line, colour, marks[depth])
+                _curve(axes, line, colour, marks[depth], row.title)
             for name, value in floors.items():
                 axes.axhline(value, color=MUTED, lw=1, ls=FLOORS[name], zorder=2)
-            for point in points:
-                if (point["panel"], point["series"]) == (row.id, PAPER):
-                    axes.axhline(point["nll"], color=MUTED, lw=1, zorder=2)
+            if row.id in printed:
+                axes.axhline(printed[row.id], color=MUTED, lw=1, zorder=2)
             axes.set_ylim(limits)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
         grid[0].set_ylabel("NLL, nats per character")
-        there = {point["series"] for point in curves}
         few = len({point["step"] for point in curves}) <= FEW
         handles = [
-            Line2D(
-                [], [], color=colours[depth], lw=2, marker=marks[depth] if few else None, ms=4, label=depth
-            )
-            for depth in colours
-            if depth in there
+            Line2D([], [], color=colour, lw=2, marker=marks[depth] if few else None, ms=4, label=depth)
+            for depth, colour in colours.items()
         ]
         if handles:
             figure.legend(handles=handles, loc="outside center right", title="Layers", frameon=False)
-        lines: list[tuple[Any, str]] = [(FLOORS[name], name.capitalize()) for name in floors]
-        lines += [("-", line["words"]) for line in artefact.stated] if curves else []
-        handles = [Line2D([], [], color=MUTED, lw=1, ls=style, label=words) for style, words in lines]
+        handles = [
+            Line2D([], [], color=MUTED, lw=1, ls=FLOORS[name], label=name.capitalize()) for name in floors
+        ]
+        for stated in artefact.stated if curves and printed else ():
+            hidden = printed[stated["row"]] < limits[0]
+            label = stated["words"] + (", below the axis" if hidden else "")
+            handles.append(Line2D([], [], color=MUTED, lw=1, ls="" if hidden else "-", label=label))
         if handles:
             figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
 
 
-def _depths(artefact: Artefact, curves: list[dict[str, Any]]) -> list[int]:
-    """Of the columns that name one, and of the curves."""
-    named = {int(column.where["layers"]) for column in artefact.columns if "layers" in column.where}
-    return sorted(named | {point["series"] for point in curves})
-
-
 def _limits(curves: list[dict[str, Any]], floors: list[float], printed: list[float]) -> tuple[float, float]:
-    """Axis limits cover all converged runs, the floors and the printed values, so that an exploding curve does not hide the rest."""
+    """Axis limits cover all converged runs and the floors, so that an exploding curve does not hide the rest.
+
+    They cover a printed value where that does not leave most of the axis empty.
+    """
     drawn = [p for p in curves if p["step"] is not None]
     sound = [p for p in drawn if not p["diverged"]] or drawn
-    low = min([p["low"] for p in sound] + floors + printed, default=0.0)
-    high = max([p["high"] for p in sound] + floors + printed, default=1.0)
+    low = min([p["low"] for p in sound] + floors, default=0.0)
+    high = max([p["high"] for p in sound] + floors, default=1.0)
+    low = min([low, *(value for value in printed if low - value < high - low)])
     if floors:
         high = min(high, TOP * max(floors))
     edge = 0.06 * (high - low) or 0.1
     return low - edge, high + edge
 
 
-def _curve(axes: Any, points: list[dict[str, Any]], colour: Any, marker: str) -> None:
+def _curve(axes: Any, points: list[dict[str, Any]], colour: Any, marker: str, title: str) -> None:
     steps, values, low, high = ([p[name] for p in points] for name in ("step", "nll", "low", "high"))
     if max((p["seeds"] for p in points), default=0) > 1:
         axes.fill_between(steps, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
     shown = marker if len(points) <= FEW else None
     axes.plot(steps, values, color=colour, lw=1.4, marker=shown, ms=3.5, zorder=3)
+    for last in points[-1:]:
+        value = number(last["nll"], last["low"], last["high"])
+        says = (
+            f"{title}, {counted(last['series'], 'layer')}: {value} nats after {counted(last['step'], 'step')}"
+        )
+        axes.figure.mark(axes, last["step"], last["nll"], last, f"{says}, {counted(last['seeds'], 'seed')}")
 
 
 def _lost(points: list[dict[str, Any]]) -> str:

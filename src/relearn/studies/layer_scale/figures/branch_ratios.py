@@ -14,6 +14,10 @@ from relearn.report.runs import Run, select
 FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
 FIRST = "pre_norm"  # drawn in ink; the rest are shades
+MARKERS, SIZES = (
+    "osD^o",
+    (2.6, 5.2, 4.4, 4.4, 2.6),
+)  # large marks are hollow: of lines that coincide both are seen
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -62,20 +66,27 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     shades = sequential([row.id for row in artefact.rows if row.id != FIRST])
-    colours = {row.id: shades.get(row.id, INK) for row in artefact.rows}
+    looks: dict[str, dict[str, Any]] = {
+        row.id: {
+            "color": shades.get(row.id, INK),
+            "marker": MARKERS[at % len(MARKERS)],
+            "ms": SIZES[at % len(SIZES)],
+        }
+        for at, row in enumerate(artefact.rows)
+    }
     there = {point["series"] for point in points}
     with styled():
-        figure = empty_figure(9.2, 5.6)
+        figure = empty_figure(5.2)
         grid = figure.subplots(2, 2, sharey="row", sharex=True)
         for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title, fontsize=10)
+            axes.set_title(column.title)
             despine(ax=axes, left=True)
             if not here:
                 empty(axes)
                 continue
-            for name, colour in colours.items():
-                _curve(axes, [point for point in here if point["series"] == name], colour)
+            for name, look in looks.items():
+                _curve(axes, [point for point in here if point["series"] == name], look)
             axes.set_yscale("log", nonpositive="mask")
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=7)
             if place >= 2:
@@ -86,19 +97,19 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             if axes.lines:
                 few_numbers(axes.yaxis)
         handles = [
-            Line2D([], [], color=colours[row.id], lw=1.6, label=row.title)
+            Line2D([], [], lw=1.4, label=row.title, **looks[row.id])
             for row in artefact.rows
             if row.id in there
         ]
         if handles:
-            figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+            figure.legend(handles=handles, loc="outside upper left", ncols=5, frameon=False)
     return figure
 
 
-def _curve(axes: Any, points: list[dict[str, Any]], colour: Any) -> None:
+def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> None:
     if not points:
         return
     layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
     if max(point["seeds"] for point in points) > 1:
-        axes.fill_between(layers, low, high, color=colour, alpha=0.18, lw=0, zorder=2)
-    axes.plot(layers, values, color=colour, lw=1.4, marker="o", ms=2.6, zorder=3)
+        axes.fill_between(layers, low, high, color=look["color"], alpha=0.18, lw=0, zorder=2)
+    axes.plot(layers, values, lw=1.2, mfc="white" if look["ms"] > 3 else None, zorder=3, **look)

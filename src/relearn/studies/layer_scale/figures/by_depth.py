@@ -1,20 +1,39 @@
-"""A number of trained networks over their depth (label ``depth``): one line per scheme, one panel per family of schemes."""
+"""The accuracy of trained networks by depth (label ``depth``): one line per scheme, one panel per family of schemes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from relearn.report.artefacts import Artefact, Row
-from relearn.report.classified import accuracy, trainings
+from relearn.report.artefacts import Artefact
+from relearn.report.classified import accuracy, guess, trainings
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, MUTED, empty_figure, in_percent, styled
+from relearn.report.figures.style import (
+    MUTED,
+    SMALL,
+    counted,
+    empty_figure,
+    in_percent,
+    number,
+    sequential,
+    styled,
+)
 from relearn.report.quantities import Evidence
 
-FIELDS = ("panel", "series", "depth", "value", "low", "high", "seeds", "diverged", "not_converged", "runs")
-LINES = tuple(COLOURS[name] for name in ("start", "gradinit", "bullseye_polytope", "gradient_matching"))
-MARKERS = "osD^"
-APART = 0.022  # of the axis: how far the schemes of a panel stand beside each other
+FIELDS = (
+    *("panel", "series", "depth", "value", "low", "high", "seeds", "diverged", "not_converged", "chance"),
+    "runs",
+)
+BARS = "lines: lowest to highest seed"
+MARKERS = "osD^v"
+LINE = 0.23  # inches a scheme
+APART = 0.22  # of the distance between two schemes: between two depths of one
+DASHED = (0, (4, 2))
+LOST: dict[str, dict[str, Any]] = {
+    "not_converged": {"marker": "o", "mfc": "white", "ms": 6, "label": "Some did not converge"},
+    "diverged": {"marker": "X", "ms": 7, "label": "Some diverged"},
+}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -23,6 +42,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     A training without an accuracy has the one that it had before it diverged, or that of chance.
     """
     found = []
+    level = guess(evidence)
     for column in artefact.columns:
         for row in artefact.rows:
             if not row.applies(column.id):
@@ -35,72 +55,105 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
                 lost = [sum(run.outcome == word for run in runs) for word in ("diverged", "not_converged")]
                 folders = " ".join(run.folder for run in runs)
                 if values:
-                    numbers = (int(depth), *spread(values), *lost, folders)
+                    numbers = (int(depth), *spread(values), *lost, level, folders)
                     found.append(dict(zip(FIELDS, (column.id, row.id, *numbers))))
     return found
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """The reference is in every panel; the legend of each panel names its schemes."""
+    """A line a scheme under the name of its family; the depths of a scheme lie above each other."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
     depths = sorted({point["depth"] for point in points})
+    looks = {
+        depth: (colour, MARKERS[at % len(MARKERS)])
+        for at, (depth, colour) in enumerate(sequential(depths).items())
+    }
+    families = [[row for row in artefact.rows if row.applies(column.id)] for column in artefact.columns]
     with styled():
-        figure = empty_figure(2.75 * len(artefact.columns), 4.3)
-        grid = figure.subplots(1, len(artefact.columns), sharey=True)
-        for axes, column in zip(grid, artefact.columns):
-            rows = [row for row in artefact.rows if row.applies(column.id)]
+        figure = empty_figure(1.5 + LINE * sum(len(rows) + 1.6 for rows in families))
+        grid = figure.subplots(len(families), sharex=True, height_ratios=[len(rows) for rows in families])
+        for axes, column, rows in zip(grid, artefact.columns, families):
             own = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title, fontsize=10)
-            axes.set_xlabel("Blocks")
+            axes.set_title(column.title)
             despine(ax=axes, left=True)
             if not own:
                 empty(axes)
                 continue
-            looks = dict(zip((row.id for row in rows), zip(LINES, MARKERS)))
-            if artefact.reference in looks:
-                looks[artefact.reference] = (MUTED, MARKERS[0])
-            _line(axes, [p for p in points if p["series"] == artefact.reference], MUTED, MARKERS[0], 0.0)
-            edge = 0.12 * (depths[-1] - depths[0]) or 5
-            wide = APART * (depths[-1] - depths[0] + 2 * edge)
             for at, row in enumerate(rows):
-                if row.id != artefact.reference:
-                    shift = (at - (len(rows) - 1) / 2) * wide
-                    _line(axes, [p for p in own if p["series"] == row.id], *looks[row.id], shift)
-            axes.set_xlim(depths[0] - edge, depths[-1] + edge)
-            axes.set_xticks(depths, [str(depth) for depth in depths])
-            axes.grid(visible=False, axis="x")
-            in_percent(axes.yaxis)
-            handles = [_handle(row, *looks[row.id]) for row in rows]
-            axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(-0.04, -0.185), frameon=False)
+                _line(axes, at, row.title, [p for p in own if p["series"] == row.id], looks)
+            for point in points:
+                if point["series"] == artefact.reference:
+                    axes.axvline(point["value"], color=looks[point["depth"]][0], lw=1, ls=DASHED, zorder=1)
+            axes.set_yticks(range(len(rows)), [row.title for row in rows])
+            axes.set_ylim(len(rows) - 0.4, -0.6)
+            axes.grid(visible=False, axis="y")
         if points:
-            grid[0].set_ylabel("Test accuracy")
-            marks = [
-                Line2D([], [], color=MUTED, lw=1.4, label="Pre-norm"),
-                Line2D(
-                    [], [], color=MUTED, ls="", marker="o", mfc="white", ms=6, label="Some did not converge"
-                ),
-                Line2D([], [], color=MUTED, ls="", marker="X", ms=7, label="Some diverged"),
+            _chance(grid, points)
+            in_percent(grid[-1].xaxis)
+            grid[-1].set_xlabel("Test accuracy")
+            handles = [
+                Line2D([], [], color=c, ls="", marker=m, ms=6, label=f"{d} blocks")
+                for d, (c, m) in looks.items()
             ]
-            figure.legend(handles=marks, loc="outside upper left", ncols=3, frameon=False)
+            for row in artefact.rows:
+                if row.id == artefact.reference and any(point["series"] == row.id for point in points):
+                    handles.append(Line2D([], [], color=MUTED, lw=1, ls=DASHED, label=row.title))
+            handles += [
+                Line2D([], [], color=MUTED, ls="", **look)
+                for name, look in LOST.items()
+                if any(point[name] for point in points)
+            ]
+            figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
     return figure
 
 
-def _handle(row: Row, colour: str, marker: str) -> Any:
-    from matplotlib.lines import Line2D
+def _line(
+    axes: Any, at: int, title: str, points: list[dict[str, Any]], looks: Mapping[int, tuple[Any, str]]
+) -> None:
+    if not points:
+        place: Any = {
+            "transform": axes.get_yaxis_transform(),
+            "va": "center",
+            "color": MUTED,
+            "fontsize": SMALL,
+        }
+        axes.text(0.08, at, "not run", **place)
+    for rank, depth in enumerate(looks):
+        y = at + APART * (rank - (len(looks) - 1) / 2)
+        for point in (point for point in points if point["depth"] == depth):
+            colour, marker = looks[depth]
+            if point["seeds"] > 1:
+                axes.plot([point["low"], point["high"]], [y, y], color=colour, lw=1, alpha=0.6, zorder=2)
+            shape = "X" if point["diverged"] else marker
+            inside = "white" if point["not_converged"] and not point["diverged"] else colour
+            axes.plot(
+                point["value"],
+                y,
+                marker=shape,
+                mfc=inside,
+                color=colour,
+                ms=7 if shape == "X" else 5.5,
+                zorder=3,
+            )
+            axes.figure.mark(axes, point["value"], y, point, _says(title, point))
 
-    return Line2D([], [], color=colour, lw=1.4, marker=marker, ms=5, label=row.title)
+
+def _says(title: str, point: Mapping[str, Any]) -> str:
+    shown = number(point["value"], point["low"], point["high"], percent=True)
+    lost = [
+        f"{point[name]} {name.replace('_', ' ')}" for name in ("diverged", "not_converged") if point[name]
+    ]
+    return "; ".join([f"{title}, {point['depth']} blocks: {shown}, {counted(point['seeds'], 'seed')}", *lost])
 
 
-def _line(axes: Any, points: list[dict[str, Any]], colour: str, marker: str, shift: float) -> None:
-    xs, ys = [point["depth"] + shift for point in points], [point["value"] for point in points]
-    axes.plot(xs, ys, color=colour, lw=1.4, zorder=2)
-    for x, point in zip(xs, points):
-        if point["seeds"] > 1:
-            axes.plot([x, x], [point["low"], point["high"]], color=colour, lw=1, alpha=0.6, zorder=2)
-        shape = "X" if point["diverged"] else marker
-        inside = "white" if point["not_converged"] and not point["diverged"] else colour
-        axes.plot(
-            x, point["value"], marker=shape, mfc=inside, color=colour, ms=7 if shape == "X" else 5, zorder=3
-        )
+def _chance(grid: Any, points: list[dict[str, Any]]) -> None:
+    """The accuracy of a guess, through all panels, on an axis that starts below it."""
+    for level in sorted({point["chance"] for point in points if point["chance"] is not None}):
+        low, high = grid[0].get_xlim()
+        grid[0].set_xlim(min(low, level - 0.03), high)
+        for axes in grid:
+            axes.axvline(level, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
+        place: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        grid[-1].annotate("chance", (level, 0), (3, 3), color=MUTED, fontsize=SMALL, **place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from relearn.report.artefacts import Artefact
@@ -11,6 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("series", "x", "value", "slope", "at", "constant", "runs")
+JUMP, NEAR = 0.4, 0.2  # a curve that moves so far over so short a way is not continuous there
 LOOK: dict[str, dict[str, Any]] = {
     "sigmoid": {"color": COLOURS["start"], "lw": 1.8},
     "tanh": {"color": COLOURS["bullseye_polytope"], "lw": 1.8},
@@ -40,7 +42,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     with styled():
-        figure = empty_figure(9.2, 4.0)
+        figure = empty_figure(3.9)
         left, right = figure.subplots(1, 2)
         handles = []
         for axes, name, column in ((left, "f(x)", "value"), (right, "f′(x)", "slope")):
@@ -55,14 +57,22 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 if not line:
                     continue
                 said = f"{row.title}: {line[0]['constant']:.5g}" if axes is left else None
-                (drawn,) = axes.plot(
-                    [p["x"] for p in line], [p[column] for p in line], label=said, **LOOK[row.id]
-                )
+                (drawn,) = axes.plot(*_curve(line, column), label=said, **LOOK[row.id])
                 handles += [drawn] if said else []
         if points:
             _constants(right, points)
             figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)
     return figure
+
+
+def _curve(points: list[dict[str, Any]], column: str) -> tuple[list[float], list[float]]:
+    """x and y, with a gap where the curve jumps: at the kink of ReLU its slope has two values."""
+    xs, ys = [p["x"] for p in points], [p[column] for p in points]
+    for at in range(len(ys) - 1, 0, -1):
+        if abs(ys[at] - ys[at - 1]) > JUMP and xs[at] - xs[at - 1] < NEAR:
+            xs.insert(at, xs[at])
+            ys.insert(at, math.nan)
+    return xs, ys
 
 
 def _constants(axes: Any, points: list[dict[str, Any]]) -> None:

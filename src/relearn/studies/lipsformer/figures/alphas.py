@@ -7,13 +7,19 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty, shown
-from relearn.report.figures.style import empty_figure, sequential, styled
+from relearn.report.figures.style import COLOURS, empty_figure, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
-BARS = "bands: mean ± standard deviation of |α| within a stage"
-FEW = 20  # epochs that are marked
+BARS = "bars or thin lines: mean ± standard deviation of |α| within a stage"
+NAMES_NETWORKS = True
+FEW = 20  # epochs that have bars
+APART = 0.09  # of an epoch, between two stages
+NAMES = ("start", "gradinit", "bullseye_polytope", "gradient_matching")
+LOOKS: tuple[dict[str, Any], ...] = tuple(
+    {"color": COLOURS[name], "marker": marker, "ms": 4} for name, marker in zip(NAMES, "osD^")
+)
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -54,36 +60,52 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     rows = shown(artefact, points)
-    colours = sequential([column.id for column in artefact.columns])
+    looks = {column.id: look for column, look in zip(artefact.columns, LOOKS)}
     with styled():
-        figure = empty_figure(max(5.2, 2.9 * len(rows) + 0.6), 3.7)
+        figure = empty_figure(3.5)
         grid = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
         for axes, row in zip(grid, rows):
             here = [point for point in points if point["panel"] == row.id]
-            axes.set_title(row.title, fontsize=10)
+            axes.set_title(row.title)
             axes.set_xlabel("Epoch")
             despine(ax=axes, left=True)
             if not here:
                 empty(axes)
                 continue
-            for name, colour in colours.items():
-                _curve(axes, [point for point in here if point["series"] == name], colour)
+            for at, (name, look) in enumerate(looks.items()):
+                shift = APART * (at - (len(looks) - 1) / 2)
+                _curve(axes, [point for point in here if point["series"] == name], look, shift)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=5)
         if points:
             grid[0].set_ylabel("|α|")
             grid[0].set_ylim(bottom=min(0.0, grid[0].get_ylim()[0]))
             handles = [
-                Line2D([], [], color=colours[column.id], lw=1.6, label=column.title)
+                Line2D([], [], lw=1.4, label=column.title, **looks[column.id])
                 for column in artefact.columns
+                if any(point["series"] == column.id for point in points)
             ]
             figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
 
 
-def _curve(axes: Any, points: list[dict[str, Any]], colour: Any) -> None:
+def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any], shift: float) -> None:
+    """Few epochs with bars, the stages beside each other; many as a line between two thin ones."""
     if not points:
         return
     epochs, means, stds = ([p[name] for p in points] for name in ("epoch", "mean", "std"))
-    low, high = ([m + sign * s for m, s in zip(means, stds)] for sign in (-1, 1))
-    axes.fill_between(epochs, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
-    axes.plot(epochs, means, color=colour, lw=1.6, marker="o" if len(points) <= FEW else None, ms=3, zorder=3)
+    if len(points) <= FEW:
+        axes.errorbar(
+            [epoch + shift for epoch in epochs],
+            means,
+            stds,
+            lw=1.4,
+            elinewidth=1,
+            capsize=2,
+            zorder=3,
+            **look,
+        )
+        return
+    plain = {**look, "marker": None}
+    axes.plot(epochs, means, lw=1.6, zorder=3, **plain)
+    for sign in (-1, 1):
+        axes.plot(epochs, [m + sign * s for m, s in zip(means, stds)], lw=0.6, zorder=2, **plain)

@@ -8,14 +8,25 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.classified import guess
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, MUTED, empty_figure, in_percent, styled
+from relearn.report.figures.style import (
+    COLOURS,
+    MUTED,
+    chance_line,
+    counted,
+    empty_figure,
+    in_percent,
+    number,
+    styled,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
-FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "runs")
+FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "chance", "runs")
 BARS = "bands: lowest to highest seed"
+NAMES_NETWORKS = True
 COLOUR = {
     "LipsFormer-Swin": COLOURS["gradinit"],
     "Swin": COLOURS["start"],
@@ -40,6 +51,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
     runs = select(evidence.runs, artefact.common, row.where, column.where)
     lines = [[run for run in runs if not run.diverged], *([run] for run in runs if run.diverged)]
+    level = guess(evidence) if column.unit == "fraction" else None
     found = []
     for line in lines:
         values = by_place(line, "history.csv", "epoch", column.panel["value"], lambda _: True)
@@ -47,7 +59,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
         numbers: list[tuple[Any, ...]] = [(epoch, *spread(several)) for epoch, several in values.items()]
         if lost and not numbers:  # before the end of its first epoch
             numbers = [(None, None, None, None, 0)]
-        found += [dict(zip(FIELDS, (column.id, row.id, *one, lost, folders))) for one in numbers]
+        found += [dict(zip(FIELDS, (column.id, row.id, *one, lost, level, folders))) for one in numbers]
     return found
 
 
@@ -59,7 +71,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     there = {point["series"] for point in points}
     shown = [row for row in artefact.rows if row.id in there]
     with styled():
-        figure = empty_figure(9.2, 4.2)
+        figure = empty_figure(3.9)
         for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
             here = [p for p in points if p["panel"] == column.id and p["epoch"] is not None]
             axes.set_title(column.title)
@@ -72,9 +84,12 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             axes.set_ylim(low, high)
             for row in shown:
                 for runs in dict.fromkeys(point["runs"] for point in here if point["series"] == row.id):
-                    _curve(axes, row.id, [point for point in here if point["runs"] == runs], high)
+                    line = [point for point in here if point["runs"] == runs]
+                    _curve(axes, row.id, line, high)
+                    _mark(axes, f"{row.title}, {column.title.lower()}", line, column.unit == "fraction")
             if column.unit == "fraction":
                 in_percent(axes.yaxis)
+                chance_line(axes, here)
             else:
                 axes.set_ylabel("Nats")
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=6)
@@ -84,6 +99,13 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         if handles:
             figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, handlelength=2.6)
     return figure
+
+
+def _mark(axes: Any, title: str, points: list[dict[str, Any]], percent: bool) -> None:
+    last = points[-1]
+    value = number(last["value"], last["low"], last["high"], percent=percent)
+    says = f"{title}: {value} after {counted(int(last['epoch']), 'epoch')}, {counted(last['seeds'], 'seed')}"
+    axes.figure.mark(axes, last["epoch"], last["value"], last, says)
 
 
 def _stroke(network: str) -> dict[str, Any]:

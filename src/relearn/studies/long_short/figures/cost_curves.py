@@ -1,19 +1,23 @@
 """zhu2022, figure 5.5: peak memory and time of a training step over the length of the sequence, in logarithmic axes.
 
-Dashed: full attention; solid: long-short attention; a colour a batch size.
+Dashed: full attention; solid: long-short attention; a colour a batch size. Each line has its slope, by least squares over the longer half
+of its lengths, which decides on ``linear_cost``.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column
 from relearn.report.derived import rows_of
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, empty_figure, few_numbers, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, SMALL, empty_figure, few_numbers, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
+from relearn.report.statistics import log_slope
 
 FIELDS = ("panel", "attention", "batch", "length", "value", "low", "high", "runs_count", "runs")
 BATCH = tuple(COLOURS[name] for name in ("start", "gradinit", "bullseye_polytope", "gradient_matching"))
@@ -53,7 +57,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     batches = sorted({point["batch"] for point in points})
     colours = {batch: BATCH[at % len(BATCH)] for at, batch in enumerate(batches)}
     with styled():
-        figure = empty_figure(9.2, 4.2)
+        figure = empty_figure(4.0)
         for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
             here = [point for point in points if point["panel"] == column.id]
             axes.set_title(column.title)
@@ -67,6 +71,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 line = [point for point in here if (point["attention"], point["batch"]) == (name, batch)]
                 lengths, values = ([point[key] for point in line] for key in ("length", "value"))
                 axes.plot(lengths, values, color=colours[batch], lw=1.5, ms=4.2, zorder=3, **STROKE[name])
+                _slope(axes, line)
+                for point in line:
+                    says = f"{WORDS[name]}, {point['length']} tokens: {number(point['value'])} {LABEL.get(column.unit, '').lower()}"
+                    axes.figure.mark(axes, point["length"], point["value"], point, f"{says}, batch {batch}")
             axes.set_xscale("log", base=2)
             axes.set_yscale("log", nonpositive="mask")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -74,14 +82,42 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             few_numbers(axes.yaxis)
         shown = [name for name in WORDS if any(point["attention"] == name for point in points)]
         handles = [
-            Line2D([], [], color=INK, lw=1.5, ms=4.2, **STROKE[name], label=WORDS[name]) for name in shown
+            Line2D(
+                [],
+                [],
+                color=_ink(batches, colours),
+                lw=1.5,
+                ms=4.2,
+                label=_label(name, batches),
+                **STROKE[name],
+            )
+            for name in shown
         ]
-        handles += [Line2D([], [], color=colours[batch], lw=1.5, label=f"Batch {batch}") for batch in batches]
+        if len(batches) > 1:
+            handles += [Line2D([], [], color=colours[one], lw=1.5, label=f"Batch {one}") for one in batches]
         if handles:
             figure.legend(
                 handles=handles, loc="outside upper left", ncols=len(handles), frameon=False, handlelength=2.8
             )
     return figure
+
+
+def _ink(batches: list[int], colours: Mapping[int, str]) -> str:
+    return INK if len(batches) > 1 else colours[batches[0]]
+
+
+def _label(name: str, batches: list[int]) -> str:
+    return WORDS[name] if len(batches) > 1 else f"{WORDS[name]}, batch {batches[0]}"
+
+
+def _slope(axes: Any, points: list[dict[str, Any]]) -> None:
+    """Name the slope of a line in logarithmic axes at its last point."""
+    half = points[len(points) // 2 if len(points) > 3 else 0 :]
+    if len(half) > 1:
+        slope = log_slope({point["length"]: math.log(point["value"]) for point in half})
+        last = (points[-1]["length"], points[-1]["value"])
+        place: Any = {"textcoords": "offset points", "ha": "right", "fontsize": SMALL}
+        axes.annotate(f"slope {slope:.2f}", last, (-8, 0), color=MUTED, va="center", **place)
 
 
 def _none() -> Any:

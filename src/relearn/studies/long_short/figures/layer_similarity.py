@@ -7,12 +7,13 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, empty_figure, styled
+from relearn.report.figures.style import COLOURS, INK, counted, empty_figure, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
+NAMES_NETWORKS = True
 NAMES = (
     "start",
     "gradinit",
@@ -58,33 +59,33 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     if ours := [row for row in artefact.rows if not row.in_grid and row.id in there]:
         panels[OURS] = ours
     with styled():
-        figure = empty_figure(9.2 if len(panels) > 1 else 6.0, 4.9)
+        figure = empty_figure(4.4)
         grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        networks: list[Any] = []
         for axes, (title, rows) in zip(grid, panels.items()):
             here = [point for point in points if point["series"] in {row.id for row in rows}]
-            axes.set_title(title if len(panels) > 1 else "", fontsize=10)
+            axes.set_title(title if len(panels) > 1 else "")
             axes.set_xlabel("Layer")
             despine(ax=axes, left=True)
             if not here:
                 empty(axes)
                 continue
             shown = [row for row in rows if row.id in there]
-            colours = dict(zip((row.id for row in shown), LINES))
+            colours = dict(zip((row.id for row in shown), LINES[len(networks) :]))
             for row in shown:
                 for column in artefact.columns:
                     _curve(axes, here, row, column.id, colours[row.id])
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=8)
-            handles = [Line2D([], [], color=colours[row.id], lw=1.6, label=row.title) for row in shown]
-            axes.legend(
-                handles=handles, loc="upper left", bbox_to_anchor=(-0.03, -0.15), frameon=False, ncols=2
-            )
+            networks += [Line2D([], [], color=colours[row.id], lw=1.6, label=row.title) for row in shown]
         if points:
             grid[0].set_ylabel("Cosine similarity")
-            moments = [
+            networks += [
                 Line2D([], [], color=INK, lw=1.4, ms=4, label=column.title, **_look(column.id))
                 for column in artefact.columns
             ]
-            figure.legend(handles=moments, loc="outside upper left", ncols=2, frameon=False, handlelength=2.8)
+            figure.legend(
+                handles=networks, loc="outside upper left", ncols=4, frameon=False, handlelength=2.8
+            )
     return figure
 
 
@@ -96,6 +97,10 @@ def _curve(axes: Any, points: list[dict[str, Any]], row: Row, panel: str, colour
     if max(point["seeds"] for point in line) > 1:
         axes.fill_between(layers, low, high, color=colour, alpha=0.15, lw=0, zorder=2)
     axes.plot(layers, values, color=colour, lw=1.5, ms=4, zorder=3, **_look(panel))
+    for point in line:
+        value = number(point["value"], point["low"], point["high"])
+        says = f"{row.title}, layer {point['layer']}: {value}, {counted(point['seeds'], 'seed')}"
+        axes.figure.mark(axes, point["layer"], point["value"], point, says)
 
 
 def _look(panel: str) -> dict[str, Any]:

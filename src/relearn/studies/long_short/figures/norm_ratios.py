@@ -11,7 +11,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, MUTED, empty_figure, styled
+from relearn.report.figures.style import COLOURS, MUTED, counted, empty_figure, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
@@ -71,11 +71,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     there = {point["series"] for point in points}
     rows = [row for row in artefact.rows if row.id in there]
     with styled():
-        figure = empty_figure(9.2, 4.4)
+        figure = empty_figure(4.1)
         figure.get_layout_engine().set(w_pad=0.09)
         for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title, fontsize=10)
+            axes.set_title(column.title)
             despine(ax=axes, left=True)
             axes.set_xlabel("Layer" if column.id == RATIOS else "Step")
             if not here:
@@ -135,5 +135,12 @@ def _curves(axes: Any, row: Row, points: list[dict[str, Any]]) -> None:
         if max(point["seeds"] for point in line) > 1:
             axes.fill_between(places, low, high, color=stroke["color"], alpha=0.15, lw=0, zorder=2)
         axes.plot(places, values, zorder=3, **stroke)
+        for point in line if len(line) <= FEW else line[-1:]:
+            value = number(point["value"], point["low"], point["high"])
+            at = (
+                f"{of}, layer {point['place']:g}: {value}" if of else f"step {point['place']:g}: {value} bits"
+            )
+            says = f"{row.title}, {at}, {counted(point['seeds'], 'seed')}"
+            axes.figure.mark(axes, point["place"], point["value"], point, says)
         if line[0]["diverged"]:
             axes.plot(places[-1], values[-1], marker="X", ms=8, color=stroke["color"], zorder=4)

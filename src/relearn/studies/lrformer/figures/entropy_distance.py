@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import empty_figure, in_percent, styled
+from relearn.report.figures.style import SMALL, empty_figure, in_percent, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.studies.lrformer.figures.heads import stroke
@@ -63,12 +63,12 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     with styled():
-        figure = empty_figure(2.7 * len(artefact.columns) + 0.6, 3.4)
+        figure = empty_figure(3.3)
         grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
         for axes, column in zip(grid, artefact.columns):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title.replace(", ", "\n"), fontsize=10)
-            axes.set_xlabel("Distance, σ")
+            axes.set_title(column.title.replace(", ", "\n"))
+            axes.set_xlabel("Distance, σ (log)")
             axes.set_ylim(-0.03, 1.03)
             in_percent(axes.yaxis)
             despine(ax=axes, left=True)
@@ -86,9 +86,12 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             distances = sorted({point["distance"] for point in here})
             nearest = next((value for value in distances if value > 0), 1.0)
             axes.set_xscale("symlog", base=2, linthresh=nearest, linscale=0.7)
-            axes.set_xticks(distances, [f"{value:g}" for value in distances])
+            axes.set_xticks(distances, [f"{value:g}" for value in distances], fontsize=SMALL)
             axes.xaxis.set_minor_locator(NullLocator())
         grid[0].set_ylabel("Entropy, share of uniform")
-        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in artefact.rows]
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+        there = {point["series"] for point in points}
+        rows = [row for row in artefact.rows if row.id in there]
+        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure

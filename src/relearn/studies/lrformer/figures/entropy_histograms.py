@@ -60,28 +60,32 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     across, down = len(artefact.rows), len(artefact.columns)
     with styled():
-        figure = empty_figure(2.45 * across + 0.5, 2.25 * down + 0.7)
+        figure = empty_figure(2.1 * down + 0.8)
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         for line, column in zip(grid, artefact.columns):
             for axes, row in zip(line, artefact.rows):
                 here = [p for p in points if (p["row"], p["panel"]) == (column.id, row.id)]
-                axes.set_title(f"{row.title}, {column.title}", fontsize=9.5)
+                axes.set_title(f"{row.title},\n{column.title}")
                 axes.set_yscale("function", functions=(_root, _square))
                 despine(ax=axes, left=True)
                 if here:
                     _outlines(axes, here)
                 else:
                     empty(axes)
-            line[0].set_ylabel("Share of images")
+            line[0].set_ylabel("Share of images\n(square-root scale)")
         top = max((point["share"] for point in points), default=1.0)
         grid[0][0].set(ylim=(0, 1.05 * top), yticks=[at for at in (0.01, 0.05, 0.2, 0.5, 1.0) if at <= top])
         in_percent(grid[0][0].yaxis)
+        filled = [point for point in points if point["share"] > 0]
+        if filled:  # the axis begins where the entropies do
+            low, high = min(p["low"] for p in filled), max(p["high"] for p in filled)
+            grid[0][0].set_xlim(low - 0.03 * (high - low), high + 0.03 * (high - low))
         for axes in grid[-1]:
             axes.set_xlabel("Entropy, nats")
         handles = [Patch(facecolor=SHADE, edgecolor=INK, label="Test images")]
         there = {point["set"] for point in points}
         handles += [Patch(color=COLOUR[name], label=NAMES[name]) for name in NAMES if name in there]
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
     return figure
 
 
@@ -94,7 +98,7 @@ def _outlines(axes: Any, points: list[dict[str, Any]]) -> None:
             axes.stairs(shares, edges, fill=True, color=SHADE, zorder=1)
             axes.stairs(shares, edges, color=INK, lw=0.9, zorder=2)
         else:
-            axes.stairs(shares, edges, color=COLOUR[name], lw=1.4, zorder=3, baseline=None)
+            axes.stairs(shares, edges, color=COLOUR[name], lw=1.4, zorder=3, baseline=0)
 
 
 def _root(values: Any) -> Any:

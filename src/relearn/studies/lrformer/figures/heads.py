@@ -6,14 +6,15 @@ from typing import Any
 
 from relearn.report.figures.style import COLOURS
 
-ATTENTION = {"dot": COLOURS["start"], "lrsa": COLOURS["gradinit"]}
-HEAD: dict[str, Any] = {
-    "dense": {"ls": (0, (4, 2)), "marker": "o", "mfc": "white"},
-    "gp": {"ls": "-", "marker": "o"},
+ATTENTION: dict[str, dict[str, Any]] = {
+    "dot": {"color": COLOURS["start"], "marker": "s", "ms": 6.0, "lw": 2.2},
+    "lrsa": {"color": COLOURS["gradinit"], "marker": "o", "ms": 3.6, "lw": 1.2},
 }
+"""The second is drawn on the first, which stays seen around it where both are equal."""
+HEAD: dict[str, Any] = {"dense": {"ls": (0, (4, 2)), "mfc": "white"}, "gp": {"ls": "-"}}
 
 
 def stroke(variant: str) -> dict[str, Any]:
     """Style of the line of ``<attention>_<head>``."""
     attention, _, head = variant.partition("_")
-    return {"color": ATTENTION[attention], "lw": 1.5, "ms": 4.2, "mew": 1.2, **HEAD[head]}
+    return {"mew": 1.2, **ATTENTION[attention], **HEAD[head]}

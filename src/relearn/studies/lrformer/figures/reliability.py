@@ -6,13 +6,20 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.classified import guess
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import MUTED, empty_figure, in_percent, styled
+from relearn.report.figures.style import MUTED, chance_line, counted, empty_figure, in_percent, number, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
+from relearn.report.statistics import wilson
 from relearn.studies.lrformer.figures.heads import stroke
 
-FIELDS = ("panel", "series", "bin", "confidence", "accuracy", "share", "runs")
+FIELDS = (
+    *("panel", "series", "bin", "confidence", "accuracy", "low", "high", "samples", "share", "chance"),
+    *("seeds", "runs"),
+)
+BARS = "bars: Wilson's 95% interval over the samples of a bin"
+TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEAST = 0.005  # of all samples: a bin with fewer is not drawn, its accuracy is chance
 
 
@@ -38,15 +45,14 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
                 for place, name in enumerate(("confidence", "accuracy")):
                     sums[line["bin"]][place] += line["samples"] * float(line[name])
     total, folders = sum(counts.values()), " ".join(run.folder for run in runs)
-    return [
-        dict(
-            zip(
-                FIELDS,
-                (column.id, row.id, at, *(one / count for one in sums[at]), count / total, folders),
-            )
-        )
-        for at, count in sorted(counts.items())
-    ]
+    level = guess(evidence)
+    found = []
+    for at, count in sorted(counts.items()):
+        confidence, accuracy = (one / count for one in sums[at])
+        rate = wilson(accuracy * count, int(count))
+        ends = (confidence, accuracy, rate.low, rate.high, int(count), count / total, level, len(runs))
+        found.append(dict(zip(FIELDS, (column.id, row.id, at, *ends, folders))))
+    return found
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
@@ -55,7 +61,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     with styled():
-        figure = empty_figure(3.4 * len(artefact.columns) + 1.9, 3.7)
+        figure = empty_figure(4.3)
         grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
         for axes, column in zip(grid, artefact.columns):
             here = [p for p in points if p["panel"] == column.id and p["share"] >= LEAST]
@@ -70,16 +76,46 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 line = [p for p in here if p["series"] == row.id]
                 look = stroke(row.id)
                 xs, ys = ([p[name] for p in line] for name in ("confidence", "accuracy"))
-                axes.plot(xs, ys, color=look["color"], lw=look["lw"], ls=look["ls"], zorder=3)
+                axes.plot(xs, ys, color=look["color"], lw=1.2, ls=look["ls"], zorder=3)
+                axes.vlines(
+                    xs,
+                    [p["low"] for p in line],
+                    [p["high"] for p in line],
+                    color=look["color"],
+                    lw=0.8,
+                    alpha=0.6,
+                )
                 areas = [10 + 140 * p["share"] for p in line]
                 face = look.get("mfc", look["color"])
-                axes.scatter(xs, ys, areas, facecolor=face, edgecolor=look["color"], lw=1.2, zorder=4)
-            low = min(min(p["confidence"], p["accuracy"]) for p in here)
-            axes.set(xlim=(max(0.0, low - 0.05), 1.03), ylim=(max(0.0, low - 0.05), 1.03))
+                axes.scatter(
+                    xs,
+                    ys,
+                    areas,
+                    marker=look["marker"],
+                    facecolor=face,
+                    edgecolor=look["color"],
+                    lw=1.2,
+                    zorder=4,
+                )
+                for point in line:
+                    value = number(point["accuracy"], point["low"], point["high"], percent=True)
+                    sure = number(point["confidence"], percent=True)
+                    says = f"{row.title}, {column.title}: accuracy {value} at confidence {sure}"
+                    axes.figure.mark(
+                        axes,
+                        point["confidence"],
+                        point["accuracy"],
+                        point,
+                        f"{says}, {counted(point['samples'], 'sample')}",
+                    )
+            axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=TICKS)
+            chance_line(axes, here)
             in_percent(axes.xaxis)
             in_percent(axes.yaxis)
         grid[0].set_ylabel("Accuracy")
-        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in artefact.rows]
+        there = {point["series"] for point in points}
+        rows = [row for row in artefact.rows if row.id in there]
+        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]
         handles.append(Line2D([], [], color=MUTED, lw=1, ls=(0, (1, 2)), label="Calibrated"))
-        figure.legend(handles=handles, loc="outside center right", frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=5, frameon=False)
     return figure

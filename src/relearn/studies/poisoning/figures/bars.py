@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row, Where
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, in_percent, styled, two_lines
+from relearn.report.figures import panels
+from relearn.report.figures.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    counted,
+    empty_figure,
+    in_percent,
+    not_run,
+    number,
+    styled,
+    two_lines,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import wilson
 from relearn.report.table import by_member
@@ -16,7 +28,9 @@ FIELDS = (
     *("reference", "source", "runs"),
 )
 BARS = "whiskers: Wilson's 95% interval over the attacks on a victim"
+NAMES_NETWORKS = True
 GROUP = 0.78  # of the distance between two victims, filled with bars
+LEAST_TOP = 0.2  # of the axis, where nothing succeeds
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -60,7 +74,7 @@ def _series(artefact: Artefact, row: Row, evidence: Evidence) -> list[dict[str, 
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Bars with their intervals, short lines for the references, and what was not run by name."""
+    """Bars with their intervals over the victims that were attacked, and short lines for the references."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
     from seaborn import despine
@@ -68,64 +82,66 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     measured = [point for point in points if point["status"] == "measured"]
     there = {point["series"] for point in measured}
     rows = [row for row in artefact.rows if row.in_grid or row.id in there]
+    victims = panels.attacked(artefact, {point["victim"] for point in measured})
     width = GROUP / len(rows)
     with styled():
-        figure = empty_figure(9.2, 4.2)
+        figure = empty_figure(3.9)
         axes = figure.subplots()
         for rank, row in enumerate(rows):
             shift = width * (rank - (len(rows) - 1) / 2)
             for point in measured:
                 if point["series"] == row.id:
-                    _bar(axes, artefact.members.index(point["victim"]) + shift, width, point)
-        top = max([0.8, *(point["high"] for point in measured)])
-        _stated(axes, artefact, points)
-        seen = {point["victim"] for point in measured}
-        for place, victim in enumerate(artefact.members):
-            if victim not in seen:
-                axes.text(place, 0.02 * top, "not run", rotation=90, ha="center", va="bottom", color=MUTED)
-        axes.set_xticks(range(len(artefact.members)), [_label(victim, points) for victim in artefact.members])
-        axes.set(xlim=(-0.6, len(artefact.members) - 0.4), ylim=(-0.012, min(1.02, top * 1.05)))
+                    _bar(axes, victims.index(point["victim"]) + shift, width, row, point)
+        stated = _stated(axes, artefact, points)
+        top = max(
+            [LEAST_TOP, *(point["high"] for point in measured), *(line.get_ydata()[0] for line in stated)]
+        )
+        axes.set_xticks(range(len(victims)), [_label(victim, points) for victim in victims])
+        axes.set(xlim=(-0.6, len(victims) - 0.4), ylim=(-0.012, min(1.02, top * 1.06)))
         axes.set_ylabel("Attack success")
+        panels.absent(axes, artefact, victims)
+        if not measured:
+            not_run(axes)
         in_percent(axes.yaxis)
         axes.grid(axis="x", visible=False)
-        handles: list[Any] = [Patch(color=COLOURS[row.id], label=row.title) for row in rows]
-        if artefact.reference:
+        handles: list[Any] = [
+            Patch(color=COLOURS[row.id], label=row.title) for row in rows if row.id in there
+        ]
+        if any(point["reference"] is not None for point in measured):
             handles.append(Line2D([], [], color=INK, lw=1.6, label=artefact.reference))
-        wide = sum(len(handle.get_label()) for handle in handles) > 75  # letters that fit beside each other
-        columns = 3 if wide or len(handles) > 4 else len(handles)
-        figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)
+        handles += stated
+        figure.legend(
+            handles=handles, loc="outside upper left", ncols=3 if len(handles) > 3 else 2, frameon=False
+        )
         despine(ax=axes, left=True)
     return figure
 
 
-def _bar(axes: Any, x: float, width: float, point: dict[str, Any]) -> None:
+def _bar(axes: Any, x: float, width: float, row: Row, point: dict[str, Any]) -> None:
     axes.bar(x, point["success"], width * 0.94, color=COLOURS[point["series"]], zorder=3, edgecolor="none")
     lengths = [[point["success"] - point["low"]], [point["high"] - point["success"]]]
     axes.errorbar(x, point["success"], lengths, color=INK, lw=1, capsize=2.5, zorder=5)
     axes.plot(
         x, point["success"], "o", ms=4, mfc=COLOURS[point["series"]], mec=INK, mew=0.6, zorder=6
     )  # seen at 0, too
+    shown = number(point["success"], point["low"], point["high"], percent=True)
+    says = f"{row.title}, {point['victim']}: {shown}, {counted(point['trials'], 'attack')}"
     if point["reference"] is not None:
         axes.hlines(point["reference"], x - width / 2, x + width / 2, color=INK, lw=1.6, zorder=4)
+        says += f"; unperturbed {number(point['reference'], percent=True)}"
+    axes.figure.mark(axes, x, point["success"], point, says)
 
 
-def _stated(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> None:
+def _stated(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
     """The paper's own bounds as dashed lines, with the words that go with them."""
+    found = []
     for line in artefact.stated:
         for point in points:
             if point["source"] == "paper" and point["series"] == line["row"]:
-                axes.axhline(point["success"], color=MUTED, ls=(0, (5, 3)), lw=1, zorder=2)
-                axes.annotate(
-                    line["words"],
-                    (1, point["success"]),
-                    (8, 0),
-                    xycoords=("axes fraction", "data"),
-                    textcoords="offset points",
-                    va="center",
-                    color=MUTED,
-                    fontsize=8.5,
-                )
+                look: Any = {"color": MUTED, "ls": (0, (5, 3)), "lw": 1, "zorder": 2}
+                found.append(axes.axhline(point["success"], label=line["words"], **look))
                 break
+    return found
 
 
 def _label(victim: str, points: list[dict[str, Any]]) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import COLOURS, INK, empty_figure, not_run, styled
+from relearn.report.figures.style import COLOURS, empty_figure, not_run, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -14,6 +14,7 @@ FIELDS = ("attack", "dropout", "network", "iteration", "loss", "seeds", "runs")
 WITHOUT = "_no_dropout"  # ends the name of an attack that was crafted on substitutes without Dropout
 WATCH = "watch_"  # of a column of history.csv; the victim's architecture follows
 SUBSTITUTES, VICTIMS = "substitutes", "victims"  # the second is the mean over the watched ones
+DASHED = (0, (4, 2))
 COLOUR = {SUBSTITUTES: COLOURS["feature_collision"], VICTIMS: COLOURS["convex_polytope"]}
 
 
@@ -50,7 +51,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     attacks = [row for row in artefact.rows if not row.id.endswith(WITHOUT)]
     with styled():
-        figure = empty_figure(9.2, 4.0)
+        figure = empty_figure(3.7)
         grid = figure.subplots(1, len(attacks))
         for axes, row in zip(grid, attacks):
             here = [point for point in points if point["attack"] == row.id]
@@ -64,18 +65,17 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 for dropout in (1, 0):
                     line = [p for p in here if (p["network"], p["dropout"]) == (network, dropout)]
                     xs, ys = ([point[name] for point in line] for name in ("iteration", "loss"))
-                    axes.plot(xs, ys, ls="-" if dropout else (0, (4, 2)), **_stroke(network))
+                    axes.plot(xs, ys, ls="-" if dropout else DASHED, **_stroke(network))
             axes.set_yscale("log")
             for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
                 formatted(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
         grid[0].set_ylabel("Loss")
         handles = [
-            Line2D([], [], color=COLOUR[SUBSTITUTES], lw=1.8, label="Substitutes"),
-            Line2D([], [], color=COLOUR[VICTIMS], lw=1.8, label="Watched victims"),
-            Line2D([], [], color=INK, lw=1.4, label="Crafted with Dropout"),
-            Line2D([], [], color=INK, lw=1.4, ls=(0, (4, 2)), label="without"),
+            Line2D([], [], color=COLOUR[network], lw=1.8, ls=style, label=f"{title}, crafted {how} Dropout")
+            for network, title in ((SUBSTITUTES, "Substitutes"), (VICTIMS, "Watched victims, mean"))
+            for how, style in (("with", "-"), ("without", DASHED))
         ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, handlelength=2.8)
     return figure
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, in_percent, styled, two_lines
+from relearn.report.classified import guess
+from relearn.report.figures import panels
+from relearn.report.figures.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    SMALL,
+    chance_line,
+    counted,
+    empty_figure,
+    in_percent,
+    not_run,
+    number,
+    styled,
+    two_lines,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import wilson
 from relearn.report.table import by_member
@@ -19,11 +34,13 @@ FIELDS = (
     "low",
     "high",
     "unfiltered",
+    "chance",
     "trials",
     "source",
     "runs",
 )
 BARS = "whiskers: Wilson's 95% interval over the attacks on a victim"
+NAMES_NETWORKS = True
 GROUP = 0.78
 
 
@@ -62,6 +79,7 @@ def _panel(
         if victim in values:
             own = values[victim]
             line |= {"status": "measured", "value": sum(own) / len(own), "trials": len(own)}
+            line |= {"chance": guess(evidence) if panel == "test_accuracy" else None}
             if panel == "defence_success":
                 rate = wilson(sum(own), len(own))
                 line |= {"low": rate.low, "high": rate.high}
@@ -73,65 +91,86 @@ def _panel(
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Two panels of bars over the same victims."""
+    """Two panels of bars over the same victims; those that were not run have a published value at most."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
     from seaborn import despine
 
     there = {point["series"] for point in points if point["status"] == "measured"}
     rows = [row for row in artefact.rows if row.in_grid or row.id in there]
+    victims = panels.attacked(
+        artefact, {p["victim"] for p in points if p["status"] in ("measured", "no_value")}
+    )
     with styled():
-        figure = empty_figure(9.2, 5.6)
+        figure = empty_figure(5.4)
         grid = figure.subplots(len(artefact.columns), sharex=True)
         for axes, column in zip(grid, artefact.columns):
-            here = [point for point in points if point["panel"] == column.id]
-            _bars(axes, artefact, rows, here)
+            here = [point for point in points if point["panel"] == column.id and point["victim"] in victims]
+            _bars(axes, victims, rows, here)
             axes.set_ylabel(column.title)
             in_percent(axes.yaxis)
             axes.grid(axis="x", visible=False)
             despine(ax=axes, left=True)
-        names = [two_lines(victim) for victim in artefact.members]
-        grid[-1].set_xticks(range(len(names)), names)
-        grid[-1].set_xlim(-0.6, len(names) - 0.4)
-        handles: list[Any] = [Patch(color=COLOURS[row.id], label=row.title) for row in rows]
-        handles.append(Line2D([], [], color=INK, lw=1.6, label="Unfiltered"))
+            chance_line(axes, here)
+            if not there:
+                not_run(axes)
+        grid[-1].set_xticks(range(len(victims)), [two_lines(victim) for victim in victims])
+        grid[-1].set_xlim(-0.6, len(victims) - 0.4)
+        panels.absent(grid[-1], artefact, victims)
+        handles: list[Any] = [
+            Patch(color=COLOURS[row.id], label=row.title) for row in rows if row.id in there
+        ]
+        if any(point["unfiltered"] is not None for point in points):
+            handles.append(Line2D([], [], color=INK, lw=1.6, label="Unfiltered"))
         handles.append(_mark(label="Published code, convex polytope"))
         figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)
     return figure
 
 
-def _bars(axes: Any, artefact: Artefact, rows: list[Row], points: list[dict[str, Any]]) -> None:
+def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str, Any]]) -> None:
     width = GROUP / len(rows)
     ranks = {row.id: rank for rank, row in enumerate(rows)}
     for point in points:
         if point["series"] not in ranks:
             continue
-        place = artefact.members.index(point["victim"])
-        x = place + width * (ranks[point["series"]] - (len(rows) - 1) / 2)
+        rank = ranks[point["series"]]
+        x = victims.index(point["victim"]) + width * (rank - (len(rows) - 1) / 2)
         if point["source"] == "published code":
-            axes.plot(
-                [x - width / 2], [point["value"]], zorder=6, clip_on=False, **_look()
-            )  # beside the whisker
+            at = x - width / 2  # beside the whisker
+            axes.plot([at], [point["value"]], zorder=6, clip_on=False, **_look())
+            said = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
+            axes.figure.mark(axes, at, point["value"], point, f"{said}, {counted(point['trials'], 'attack')}")
         elif point["status"] == "measured":
-            axes.bar(
-                x, point["value"], width * 0.94, color=COLOURS[point["series"]], zorder=3, edgecolor="none"
-            )
-            if point["low"] is not None:
-                lengths = [[point["value"] - point["low"]], [point["high"] - point["value"]]]
-                axes.errorbar(x, point["value"], lengths, color=INK, lw=1, capsize=2.5, zorder=5)
-            if point["unfiltered"] is not None:
-                axes.hlines(point["unfiltered"], x - width / 2, x + width / 2, color=INK, lw=1.6, zorder=4)
+            _bar(axes, x, width, rows[rank].title, point)
         elif point["status"] == "no_value":
-            _say(axes, x, "no attack works")
-    seen = {point["victim"] for point in points if point["status"] in ("measured", "no_value")}
-    for place, victim in enumerate(artefact.members):
-        if victim not in seen:
-            _say(axes, place, "not run")
+            _say(axes, x, "no attack succeeds", MUTED)
     axes.set_ylim(0, 1.04)
 
 
-def _say(axes: Any, x: float, words: str) -> None:
-    axes.text(x, 0.02, words, rotation=90, ha="center", va="bottom", color=MUTED, fontsize=8.5)
+def _bar(axes: Any, x: float, width: float, title: str, point: dict[str, Any]) -> None:
+    axes.bar(x, point["value"], width * 0.94, color=COLOURS[point["series"]], zorder=3, edgecolor="none")
+    says = f"{title}, {point['victim']}: {number(point['value'], point['low'], point['high'], percent=True)}"
+    if point["low"] is not None:
+        lengths = [[point["value"] - point["low"]], [point["high"] - point["value"]]]
+        axes.errorbar(x, point["value"], lengths, color=INK, lw=1, capsize=2.5, zorder=5)
+        _say(axes, x - 0.3 * width, f"n = {point['trials']}", INK)
+        says += f", {counted(point['trials'], 'attack')}"
+    if point["unfiltered"] is not None:
+        axes.hlines(point["unfiltered"], x - width / 2, x + width / 2, color=INK, lw=1.6, zorder=4)
+        says += f"; unfiltered {number(point['unfiltered'], percent=True)}"
+    axes.figure.mark(axes, x, point["value"], point, says)
+
+
+def _say(axes: Any, x: float, words: str, colour: str) -> None:
+    look: Any = {
+        "rotation": 90,
+        "ha": "center",
+        "va": "bottom",
+        "color": colour,
+        "fontsize": SMALL,
+        "zorder": 7,
+    }
+    axes.text(x, 0.03, words, **look)
 
 
 def _look() -> dict[str, Any]:

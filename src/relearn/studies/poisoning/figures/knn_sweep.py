@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import COLOURS, INK, MUTED, SHADE, empty_figure, in_percent, not_run, styled
+from relearn.report.figures.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    SHADE,
+    SMALL,
+    chance_line,
+    counted,
+    empty_figure,
+    in_percent,
+    not_run,
+    number,
+    styled,
+)
 from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
 
 __all__ = ["FIELDS", "draw", "points"]
 
-BARS = "bands: Wilson's 95% interval over all attacks; thin lines: one victim each"
+BARS = "bands: 95% interval over targets, of all attacks; thin lines: one victim each"
 
 RECOMMENDED = (1.0, 2.0)  # normalised k
 SUFFERS_BELOW = 0.7  # class balance, without replication
@@ -30,7 +43,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     population = {"defence_success": _population(points)}
     with styled():
-        figure = empty_figure(10.4, 7.6)
+        figure = empty_figure(7.0)
         grid = figure.subplots(len(artefact.columns), 2, sharex="col", sharey="row")
         for line, column in zip(grid, artefact.columns):
             shown = population.get(column.id, "all")
@@ -43,10 +56,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 _panel(axes, here, along)
                 if column.id != "mcc":
                     in_percent(axes.yaxis)
+                chance_line(axes, here, reach=False)
                 sns.despine(ax=axes, left=True)
             line[0].set_ylabel(LABELS[column.id, shown])
         _axes(grid)
-        figure.legend(handles=_handles(artefact, points), loc="outside upper left", ncols=3, frameon=False)
+        figure.legend(handles=_handles(artefact, points), loc="outside upper left", ncols=2, frameon=False)
     return figure
 
 
@@ -64,9 +78,9 @@ def _axes(grid: Any) -> None:
         "textcoords": "offset points",
         "ha": "center",
     }
-    grid[0, 0].annotate("recommended", (2**0.5, 1), (0, 3), color=MUTED, fontsize=9, **look)
-    words = "the paper: worse here without replication"
-    grid[0, 1].annotate(words, (SUFFERS_BELOW / 2, 1), (0, 3), color=MUTED, fontsize=9, **look)
+    grid[0, 0].annotate("recommended", (2**0.5, 1), (0, 3), color=MUTED, fontsize=SMALL, **look)
+    words = "the paper: worse without replication"
+    grid[0, 1].annotate(words, (SUFFERS_BELOW / 2, 1), (0, 3), color=MUTED, fontsize=SMALL, **look)
 
 
 def _population(points: list[dict[str, Any]]) -> str:
@@ -103,6 +117,18 @@ def _curves(axes: Any, points: list[dict[str, Any]], series: str, style: Any) ->
         xs, [p["low"] for p in thick], [p["high"] for p in thick], color=colour, alpha=0.15, lw=0
     )
     axes.plot(xs, ys, color=colour, ls=style, zorder=4, **_stroke(series))
+    for point in thick:
+        axes.figure.mark(axes, point["x"], point["value"], point, _says(point))
+
+
+def _says(point: dict[str, Any]) -> str:
+    name = LABELS[point["panel"], point["population"]].replace("\n", " ")
+    percent = point["panel"] != "mcc"
+    value = number(point["value"], point["low"], point["high"], percent=percent)
+    repeated = ", replicated" if point["replicated"] else ", not replicated"
+    at = f"k / images {point['x']:g}" if point["along"] == "k" else f"balance {point['x']:g}{repeated}"
+    series = point["series"].replace("_", " ").capitalize()
+    return f"{series}, {at}: {name.lower()} {value}, {counted(point['trials'], 'attack')}"
 
 
 def _xy(points: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
@@ -129,4 +155,5 @@ def _handles(artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
         Line2D([], [], color=MUTED, lw=1.6, label="Right column: small classes replicated"),
         Line2D([], [], color=MUTED, lw=1.6, ls=DASHED, label="Right column: not replicated"),
     ]
-    return [*lines, code, *styles]
+    imbalanced = any(p["source"] == "measured" and p["along"] == "balance" for p in points)
+    return [*lines, code, *(styles if imbalanced else ())]

@@ -17,6 +17,8 @@ LOOKS: dict[str, dict[str, Any]] = {  # drawn in this order
     "target": {"marker": "*", "color": INK, "s": 330},
     "poison": {"marker": "D", "color": "#B3440B", "s": 30},  # over the target that they surround
 }
+GONE = ((False, MUTED, 4.7, "Removed: clean image"), (True, "#B3440B", 6.8, "Removed: poison"))
+"""Crosses after the filter: whether of poisons, colour, size and name."""
 WORDS = {
     "other": "Other classes",
     "target_class": "Target's class",
@@ -44,7 +46,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     with styled():
-        figure = empty_figure(9.2, 4.6)
+        figure = empty_figure(4.3)
         grid = figure.subplots(1, 2, sharex=True, sharey=True)
         if not points:
             for axes in grid:
@@ -73,8 +75,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             for kind, look in LOOKS.items()
             if kind in kinds
         ]
-        handles.append(Line2D([], [], marker="x", ls="", color=INK, ms=7, label="Removed by Deep k-NN"))
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+        handles += [
+            Line2D([], [], marker="x", ls="", color=colour, ms=size, label=label)
+            for _, colour, size, label in GONE
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
     return figure
 
 
@@ -102,7 +107,7 @@ def _panel(axes: Any, points: list[dict[str, Any]], filtered: bool) -> None:
         axes.scatter([p["x"] for p in here], [p["y"] for p in here], zorder=2 + rank, lw=0, **look)
     if filtered:
         gone = [p for p in points if p["kept"] == 0]
-        for kinds, colour, size in ((False, MUTED, 22), (True, "#B3440B", 46)):
-            here = [p for p in gone if (p["kind"] == "poison") == kinds]
+        for poisons, colour, size, _ in GONE:
+            here = [p for p in gone if (p["kind"] == "poison") == poisons]
             xs, ys = [p["x"] for p in here], [p["y"] for p in here]
-            axes.scatter(xs, ys, marker="x", color=colour, s=size, lw=1.1, zorder=8)
+            axes.scatter(xs, ys, marker="x", color=colour, s=size**2, lw=1.1, zorder=8)

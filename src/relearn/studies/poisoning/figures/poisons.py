@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import MUTED, empty_figure, styled
+from relearn.report.figures.style import MUTED, SMALL, empty_figure, styled
 from relearn.report.quantities import Evidence
 from relearn.studies.poisoning.figures.pictures import bare, gallery, image
 
@@ -61,42 +61,43 @@ def _published(artefact: Artefact) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Two lines of pictures: base, then poison and amplified perturbation of each attack."""
+    """For each of two bases a line of poisons, an attack a column, and below it a line of amplified perturbations."""
     measured = [point for point in points if point["source"] == "measured"]
     there = {point["series"] for point in measured}
     rows = [row for row in artefact.rows if row.in_grid or row.id in there]
     with styled():
-        figure = empty_figure(1.5 * (2 + 2 * len(rows)), 4.1)
-        grid = figure.subplots(2, 2 + 2 * len(rows), squeeze=False)
+        figure = empty_figure(6.4)
+        grid = figure.subplots(2 * len(PLACES), 1 + len(rows), squeeze=False)
         for axes in grid.flat:
             bare(axes)
-        for line, place in zip(grid, PLACES):
-            for rank, row in enumerate(rows):
+        for at, place in enumerate(PLACES):
+            poisons, changes = grid[2 * at], grid[2 * at + 1]
+            for rank, row in enumerate(rows, 1):
                 here = {p["source"]: p for p in points if (p["series"], p["place"]) == (row.id, place)}
-                _pair(line[0], line[1], line[2 + 2 * rank : 4 + 2 * rank], here)
-        grid[0, 0].set_title("Target", fontsize=9.5)
-        grid[1, 0].set_visible(False)
-        grid[0, 1].set_title("Base", fontsize=9.5)
-        for rank, row in enumerate(rows):
-            words = row.title.replace(" (addition)", "\n(addition)")
-            grid[0, 2 + 2 * rank].set_title(words, fontsize=9.5)
+                _pair(poisons[0], poisons[rank], changes[rank], here)
+            poisons[0].set_title("Base" if there else "")
+        for rank, row in enumerate(rows, 1):
+            grid[0, rank].set_title(row.title.replace(" (addition)", "\n(addition)"))
+        if measured:
+            image(grid[1, 0], measured[0]["pictures"][0])
+            grid[1, 0].set_xlabel("Target")
     return figure
 
 
-def _pair(target: Any, base: Any, line: Any, here: dict[str, dict[str, Any]]) -> None:
-    """One poison and its perturbation; published labels stand beside even where nothing was run."""
-    paper = here.get("paper")
-    beside = f"paper: {paper['l1_mean_255']:g}, {paper['linf_255']:g}" if paper else ""
-    point = here.get("measured")
+def _pair(base: Any, poison: Any, change: Any, here: dict[str, dict[str, Any]]) -> None:
+    """One poison and its perturbation; published labels stand below even where nothing was run."""
+    point, paper = here.get("measured"), here.get("paper")
+    told = []
     if point is None:
-        line[0].text(0.5, 0.5, "not run", transform=line[0].transAxes, ha="center", va="center", color=MUTED)
-        line[1].set_xlabel(beside, fontsize=8.5, color=MUTED)
-        return
-    shown, start, poison, change = point["pictures"]
-    image(target, shown)
-    image(base, start)
-    image(line[0], poison)
-    image(line[1], np.clip(127 + point["amplified"] * change, 0, 255).round().astype(np.uint8))
-    line[0].set_xlabel(f"mean {point['l1_mean_255']:.1f}\nlargest {point['linf_255']:.0f}", fontsize=8.5)
-    line[1].set_title(f"change x{point['amplified']:.1f}", fontsize=8.5, color=MUTED)
-    line[1].set_xlabel(beside.replace(": ", ":\n"), fontsize=8.5, color=MUTED)
+        poison.text(0.5, 0.5, "not run", transform=poison.transAxes, ha="center", va="center", color=MUTED)
+    else:
+        _, start, poisoned, difference = point["pictures"]
+        image(base, start)
+        image(poison, poisoned)
+        amplified = np.clip(127 + point["amplified"] * difference, 0, 255).round()
+        image(change, amplified.astype(np.uint8))
+        change.set_title(f"change x{point['amplified']:.1f}", fontsize=SMALL, color=MUTED)
+        told.append(f"mean {point['l1_mean_255']:.1f}, largest {point['linf_255']:.0f}")
+    if paper:
+        told.append(f"the paper: {paper['l1_mean_255']:g}, {paper['linf_255']:g}")
+    change.set_xlabel("\n".join(told), fontsize=SMALL)

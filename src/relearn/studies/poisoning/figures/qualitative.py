@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import MUTED, empty_figure, styled
+from relearn.report.figures.style import MUTED, SMALL, empty_figure, styled
 from relearn.report.quantities import Evidence
 from relearn.studies.poisoning.figures.pictures import bare, gallery, image
 
 FIELDS = ("series", "target", "fell", "stood", "runs", "pictures")
 GROUPS = 2
 ORIGINALS = "bases"
+LETTERS = 44  # below the poisons of one target
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -44,43 +46,49 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A group a target: it stands on the left, then the bases and a line of poisons an attack."""
+    """A block of columns a target, a column a poison: the target, then the bases, then a line of poisons an attack."""
     there = {point["series"] for point in points}
     titles = {ORIGINALS: "Bases", **{row.id: row.title for row in artefact.rows}}
     lines = [ORIGINALS, *(row.id for row in artefact.rows if row.in_grid or row.id in there)]
     numbers = list(dict.fromkeys(point["target"] for point in points))[:GROUPS] or [None, None]
     poisons = max([len(point["pictures"][1]) for point in points], default=5)
     with styled():
-        figure = empty_figure(10.4, 0.5 + 1.02 * len(lines) * len(numbers))
+        figure = empty_figure(0.4 + 0.86 * (len(lines) + 1))
         grid = figure.subplots(
-            len(lines) * len(numbers), poisons + 2, width_ratios=[1.0] * (poisons + 1) + [3.4], squeeze=False
+            len(lines) + 1, 1 + poisons * len(numbers), width_ratios=[1.9] + [1.0] * poisons * len(numbers)
         )
         for axes in grid.flat:
             bare(axes)
+        for words, title in zip(grid[:, 0], ["Target", *(titles[series] for series in lines)]):
+            said = title.replace(" (addition)", "\n(addition)")
+            words.text(0, 0.5, said, transform=words.transAxes, va="center")
         for group, number in enumerate(numbers):
-            for rank, series in enumerate(lines):
-                own = [p for p in points if (p["series"], p["target"]) == (series, number)]
-                line = grid[group * len(lines) + rank]
-                _line(line, titles[series], own, lead=rank == 0, number=number)
+            block = grid[:, 1 + group * poisons : 1 + (group + 1) * poisons]
+            own = {point["series"]: point for point in points if point["target"] == number}
+            if own:
+                image(block[0, 0], next(iter(own.values()))["pictures"][0])
+                _beside(block[0, 0], 1.1, f"target {number} of the pool", "left")
+            for line, series in zip(block[1:], lines):
+                _line(line, own.get(series))
+            for at, axes in enumerate(block[1], 1):
+                axes.set_title(str(at), loc="center", fontsize=SMALL, color=MUTED)
     return figure
 
 
-def _line(line: Any, title: str, points: list[dict[str, Any]], *, lead: bool, number: int | None) -> None:
-    words = line[-1]
-    if not points:
-        said = f"{title}\nnot run"
-    else:
-        (point,) = points
-        target, images = point["pictures"]
-        if lead:
-            image(line[0], target)
-            line[0].set_title(f"Target {number}", fontsize=9.5)
-        for axes, one in zip(line[1:], images):
-            image(axes, one)
-        said = f"{title}\n{_outcome(point)}".strip()
-    words.text(
-        0, 0.5, said, transform=words.transAxes, va="center", fontsize=9, color=None if points else MUTED
-    )
+def _line(line: Any, point: dict[str, Any] | None) -> None:
+    if point is None:
+        _beside(line[len(line) // 2], 0.5, "not run", "center")
+        return
+    for axes, one in zip(line, point["pictures"][1]):
+        image(axes, one)
+    outcome = line[len(line) // 2].set_xlabel(_outcome(point), fontsize=SMALL)
+    outcome.set_in_layout(False)  # it is wider than a picture
+
+
+def _beside(axes: Any, x: float, words: str, align: str) -> None:
+    axes.set_zorder(1)  # the words reach over the next pictures
+    place: Any = {"transform": axes.transAxes, "ha": align, "va": "center"}
+    axes.text(x, 0.5, words, color=MUTED, fontsize=SMALL, **place).set_in_layout(False)
 
 
 def _outcome(point: dict[str, Any]) -> str:
@@ -89,5 +97,5 @@ def _outcome(point: dict[str, Any]) -> str:
     fell, stood = point["fell"].split(), point["stood"].split()
     if not fell + stood:
         return "no victim trained"
-    rows = [", ".join(fell[start : start + 2]) for start in range(0, len(fell), 2)]
-    return f"fooled {len(fell)} of {len(fell + stood)} victims" + "".join(f"\n{names}" for names in rows)
+    named = f": {', '.join(fell)}" if fell else ""
+    return textwrap.fill(f"fooled {len(fell)} of {len(fell + stood)} victims{named}", LETTERS)

@@ -8,6 +8,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.classified import guess
 from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.statistics import clustered_mean, clustered_share
 from relearn.studies.poisoning.evidence import normalised_k
@@ -27,7 +28,7 @@ FIELDS = (
         "low",
         "high",
     ),
-    *("trials", "runs"),
+    *("trials", "chance", "runs"),
 )
 POOLED = "all"
 IMBALANCE = "_imbalance"  # ends the id of a row along the class balance
@@ -73,6 +74,7 @@ def _swept(
                 groups[victim, x, trial.replicated, trial.k].append(trial)
     order = [POOLED, *artefact.members]
     shares = quantity(name).binary
+    level = guess(evidence) if column.id == "test_accuracy" else None
     series = row.id.removesuffix(IMBALANCE)
     lines = []
     for place, trials in sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1:3])):
@@ -82,7 +84,7 @@ def _swept(
         low, high = (ends.low, ends.high) if victim == POOLED else (None, None)
         named = ("measured", series, victim, column.id, population, row.along, k, x, int(replicated))
         runs = " ".join(sorted({trial.folder for trial in trials}))
-        lines.append(dict(zip(FIELDS, (*named, ends.estimate, low, high, len(trials), runs))))
+        lines.append(dict(zip(FIELDS, (*named, ends.estimate, low, high, len(trials), level, runs))))
     return lines
 
 
@@ -105,5 +107,5 @@ def _published(values: list[published.Value]) -> list[dict[str, Any]]:
             if k
             else ("balance", None, int(images) / IMAGES, int(not plain))
         )
-        lines.append(dict(zip(FIELDS, (*named, *place, number, None, None, value.n_runs, None))))
+        lines.append(dict(zip(FIELDS, (*named, *place, number, None, None, value.n_runs, None, None))))
     return lines

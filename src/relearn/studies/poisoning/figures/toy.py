@@ -41,7 +41,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     with styled():
-        figure = empty_figure(9.2, 4.4)
+        figure = empty_figure(4.0)
         grid = figure.subplots(1, len(artefact.rows), sharex=True, sharey=True)
         for axes, row in zip(grid, artefact.rows):
             here = [point for point in points if point["panel"] == row.id]

@@ -1,0 +1,239 @@
+"""What all figures share: the line below them, their width, the places of their points, and what is said of networks and chance."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import replace
+from importlib import import_module
+from inspect import getsource
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from relearn.report import classified, figures
+from relearn.report.artefacts import Artefact
+from relearn.report.figures import claims_forest, foot, panels, picture, style
+from relearn.report.figures.style import SMALL, WIDTH, chance_line, empty_figure, in_percent, styled
+from relearn.report.quantities import Evidence
+from relearn.studies.study import all_studies
+
+from . import fake_vision as pretend
+from .conftest import every_artefact, evidence_of
+
+BARS = "bands: lowest to highest seed"
+
+
+@pytest.fixture
+def figure() -> Artefact:
+    return replace(every_artefact()["zhu2022.fig4.2"], stated=(), addition=False)
+
+
+def point(seeds: int, low: float, high: float) -> dict[str, float]:
+    return {"seeds": seeds, "low": low, "high": high}
+
+
+def test_seeds_are_counted_and_bands_named_where_there_are_some(figure: Artefact) -> None:
+    none = "no published numbers are at hand to draw beside"
+    assert foot.words(figure, [point(1, 0.5, 0.5)], BARS) == f"1 seed; {none}"
+    assert (
+        foot.words(figure, [point(1, 0.5, 0.5), point(3, 0.4, 0.6)], BARS) == f"1 to 3 seeds; {BARS}; {none}"
+    )
+    assert foot.words(figure, [{"trials": 20, "low": None, "high": None}], BARS) == f"20 trials each; {none}"
+    assert foot.words(figure, [], BARS) == ""
+
+
+def test_published_points_are_neither_counted_nor_missed(figure: Artefact) -> None:
+    points = [{"source": "measured", "trials": 5}, {"source": "published code", "trials": 102}]
+    assert foot.words(figure, points, "") == "5 trials each"
+    assert foot.words(replace(figure, addition=True), [point(2, 0, 1)], "") == "2 seeds"
+
+
+def test_the_line_is_drawn_within_the_figure() -> None:
+    drawn = empty_figure(2.0, width=3.0)
+    drawn.subplots()
+    foot.write(
+        drawn, "1 to 3 seeds; " + BARS + "; and many words that do not fit into one line of a small figure"
+    )
+    (text,) = [one for one in drawn.texts if "seeds" in one.get_text()]
+    drawn.draw_without_rendering()
+    assert text.get_text().count("\n") >= 1
+    assert text.get_window_extent().x1 <= drawn.bbox.x1
+
+
+def test_one_file_decides_how_wide_figures_and_how_large_letters_are() -> None:
+    own = re.compile(r"fontsize=[\d.]+|empty_figure\([^()]*,|Figure\(")
+    modules = [import_module(name) for study in all_studies() for name in study.figures.values()]
+    assert [module.__name__ for module in (*modules, claims_forest) if own.search(getsource(module))] == []
+
+
+def test_a_renderer_that_draws_intervals_says_what_they_are() -> None:
+    modules = [import_module(name) for study in all_studies() for name in study.figures.values()]
+    silent = [
+        module.__name__
+        for module in modules
+        if ("fill_between" in getsource(module) or "errorbar" in getsource(module))
+        and not getattr(module, "BARS", "")
+    ]
+    assert silent == [] and figures.foot is foot
+
+
+def test_published_numbers_stand_in_the_line_that_names_them() -> None:
+    told = foot.words(
+        every_artefact()["zhu2022.fig4.4"], [point(1, 0.5, 0.5)], "", "networks at 0.25 of the width"
+    )
+    assert told == (
+        "1 seed; networks at 0.25 of the width; the paper: σ(g) of the first convolution over that of the last: "
+        "204.9 with Kaiming, 164.8 with GradInit"
+    )
+
+
+def test_seeds_of_single_runs_are_counted(figure: Artefact) -> None:
+    ours = replace(figure, addition=True)
+    assert foot.words(ours, [{"seed": 0}, {"seed": 0}], "") == "1 seed"
+    assert foot.words(ours, [{"seed": 0}, {"seed": 1}], "") == "2 seeds"
+    assert foot.words(ours, [{"seed": 0, "seeds": 3}], "") == "3 seeds"
+
+
+def test_chance_is_told_where_points_know_it(figure: Artefact) -> None:
+    assert (
+        foot.words(replace(figure, addition=True), [{"chance": 0.1}, {"chance": None}], "") == "chance: 10%"
+    )
+
+
+RED = (255, 0, 0)
+
+
+def test_places_are_those_of_the_png(tmp_path: Path) -> None:
+    points = [{"x": 1, "y": 10.0}, {"x": 3, "y": 1000.0}, {"x": 2, "y": None}]
+    with styled():
+        drawn = empty_figure(3.0)
+        axes = drawn.subplots()
+        axes.set_title("a title that moves the axes down")
+        axes.plot([1, 3], [10.0, 1000.0], "s", color="red", ms=7, zorder=9)
+        axes.set(yscale="log", ylabel="y", xlim=(0, 4), ylim=(1, 10000))
+    for point in points[:2]:
+        drawn.mark(axes, point["x"], point["y"], point, style.number(point["y"]))
+    figures.write(drawn, points, ("x", "y"), tmp_path / "one")
+    with (tmp_path / "one.csv").open() as file:
+        first, second, third = csv.DictReader(file)
+    assert (first["plot_says"], second["plot_says"], third["plot_left"]) == ("10", "1,000", "")
+    with Image.open(tmp_path / "one.png") as image:
+        pixels = image.convert("RGB")
+        assert pixels.width == round(160 * WIDTH)
+        for row in (first, second):
+            at = (float(row["plot_left"]) * pixels.width, float(row["plot_top"]) * pixels.height)
+            assert pixels.getpixel(at) == pytest.approx(RED, abs=8)
+
+
+def test_a_point_outside_its_axes_has_no_place() -> None:
+    drawn = empty_figure(3.0)
+    axes = drawn.subplots()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    inside, outside = {"y": 1.0}, {"y": 1.5}
+    for point in (inside, outside):
+        drawn.mark(axes, 0.5, point["y"], point, "")
+    drawn.draw_without_rendering()
+    ((found, place),) = drawn.places()
+    assert found is inside and set(place) == set(picture.FIELDS) == set(figures.PLACED)
+
+
+def test_numbers_have_their_interval_where_they_have_one() -> None:
+    assert style.number(0.2, 0.081, 0.416, percent=True) == "20% [8.1%, 41.6%]"
+    assert style.number(0.2, 0.2, 0.2) == style.number(0.2) == style.number(0.2, None, 1.0) == "0.2"
+    assert style.counted(1, "seed") == "1 seed" and style.counted(60.0, "step") == "60 steps"
+
+
+@pytest.mark.parametrize(("reach", "lines"), [(True, 1), (False, 0)])
+def test_chance_is_a_line_on_the_axis_and_has_its_name(reach: bool, lines: int) -> None:
+    axes = empty_figure(3.0).subplots()
+    axes.plot([0, 1], [0.8, 0.9])
+    in_percent(axes.yaxis)
+    points = [{"chance": 0.1}, {"chance": 0.1}, {"chance": None}, {}]
+    chance_line(axes, points, reach=reach)
+    drawn = [line for line in axes.lines if list(line.get_ydata()) == [0.1, 0.1]]
+    assert len(drawn) == len(axes.texts) == lines
+    assert bool(axes.get_ylim()[0] < 0.1) is reach
+    assert all(text.get_text() == "chance" and text.get_fontsize() == SMALL for text in axes.texts)
+
+
+def test_a_panel_without_runs_keeps_the_ticks_that_others_share() -> None:
+    first, second = empty_figure(3.0).subplots(1, 2, sharey=True)
+    first.plot([0, 1], [0, 1])
+    panels.empty(second)
+    assert len(first.get_yticks()) > 2 and len(second.get_xticks()) == 0
+    assert [text.get_text() for text in second.texts] == ["not run"]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend.quicken(monkeypatch)
+
+
+def made(root: Path, network: str, **settings: float) -> None:
+    own = {"network": {"name": network, **settings}}
+    pretend.write_run(root, "lipsformer", "initialise", {"network": network}, network, {}, {}, settings=own)
+    pretend.write_run(root, "lipsformer", "train_vision", {"network": network}, network, {}, {})
+
+
+def images(root: Path, dataset: str, classes: int) -> None:
+    labels = {"dataset": dataset}
+    pretend.write_run(root, "lipsformer", "prepare_images", labels, dataset, {"classes_count": classes}, {})
+
+
+def behind(evidence: Evidence, *named: str) -> list[dict[str, str]]:
+    runs = [run for run in evidence.runs if run.labels.get("network") in named and run.step == "train_vision"]
+    return [{"runs": " ".join(run.folder for run in runs)}]
+
+
+def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path, quick: None) -> None:
+    made(tmp_path, "VGG-19", width=0.25, depth=0.1)
+    made(tmp_path, "ResNet-110", width=0.25, depth=0.2)
+    made(tmp_path, "Whole", width=1.0, depth=1.0)
+    known = evidence_of(tmp_path)
+    both = foot.sizes(behind(known, "VGG-19", "ResNet-110"), known)
+    assert both == "networks at 0.25 of the width and 0.1 to 0.2 of the depth that their names stand for"
+    assert foot.sizes(behind(known, "VGG-19"), known).startswith("networks at 0.25 of the width and 0.1 of")
+    assert foot.sizes(behind(known, "Whole"), known) == foot.sizes([], known) == ""
+
+
+def test_vision_transformers_tell_their_channels(tmp_path: Path, quick: None) -> None:
+    made(tmp_path, "Swin-T", embed_dim=8, depth=24)
+    known = evidence_of(tmp_path)
+    told = "networks of the named kinds, with 8 channels in their first stage"
+    assert foot.sizes(behind(known, "Swin-T"), known) == told
+
+
+def test_a_guess_is_right_once_in_as_many_as_there_are_classes(tmp_path: Path, quick: None) -> None:
+    images(tmp_path, "digits", 10)
+    assert classified.guess(evidence_of(tmp_path)) == pytest.approx(0.1)
+    images(tmp_path, "cifar100", 100)
+    assert classified.guess(evidence_of(tmp_path)) is None
+    assert classified.guess(Evidence([])) is None
+
+
+CONTENT = b"""series,value,runs,plot_left,plot_top,plot_says
+a,0.5,runs/s/t/seed0 runs/s/t/seed1,0.1234,0.5,"A, x: 50%"
+b,,,,,
+c,0.25,,1.0,0.00001,C: 25%
+"""
+
+
+def test_points_that_are_shown_lead_to_their_first_run() -> None:
+    found = figures.placed(
+        CONTENT, lambda row: figures.first_run(row) and f"{figures.first_run(row)}/record.json"
+    )
+    assert found == [
+        {
+            "left": "12.34",
+            "top": "50",
+            "says": "A, x: 50%. Run: runs/s/t/seed0 and 1 more",
+            "href": "runs/s/t/seed0/record.json",
+        },
+        {"left": "100", "top": "0.001", "says": "C: 25%", "href": ""},
+    ]
+
+
+def test_a_figure_without_places_has_no_points() -> None:
+    assert figures.placed(b"series,value\na,1\n", lambda _: "x") == []
