@@ -35,7 +35,7 @@ def point(seeds: int, low: float, high: float) -> dict[str, float]:
 
 
 def test_seeds_are_counted_and_bands_named_where_there_are_some(figure: Artefact) -> None:
-    none = "no published numbers are at hand to draw beside"
+    none = "no published numbers to compare with"
     assert foot.words(figure, [point(1, 0.5, 0.5)], BARS) == f"1 seed; {none}"
     assert (
         foot.words(figure, [point(1, 0.5, 0.5), point(3, 0.4, 0.6)], BARS) == f"1 to 3 seeds; {BARS}; {none}"

@@ -89,7 +89,7 @@ def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
         for point in points
         for value in (point.get("source"), point.get("series"))
     )
-    return "" if drawn or artefact.stated else "no published numbers are at hand to draw beside"
+    return "" if drawn or artefact.stated else "no published numbers to compare with"
 
 
 def _said(artefact: Artefact, line: Mapping[str, Any]) -> str:
