@@ -94,5 +94,5 @@ def _values(root: str, step: str, metric: str, labels: dict[str, str]) -> list[f
 
 @cache
 def _runs(root: str) -> list[Run]:
-    scale = "small" if Path(root).name == "small" else "mini"
+    scale = "small" if Path(root).name.startswith("small") else "mini"
     return load(ROOT / root, scale)[0]

@@ -34,7 +34,7 @@ def test_the_tracked_tree_is_small() -> None:
 
 def test_every_set_is_one_of_few_files() -> None:
     names = {path.relative_to(PUBLISHED).as_posix() for path in SETS}
-    assert {"mini", "small", "experiments/mini_gradinit", "experiments/mini_vision"} <= names
+    assert {"mini", "small_0.7", "experiments/mini_gradinit", "experiments/mini_vision"} <= names
     assert list(PUBLISHED.rglob("record.json")) == []
     assert all((path / "README.md").is_file() for path in SETS)
 
@@ -57,24 +57,23 @@ def test_what_the_report_of_mini_refers_to_is_there() -> None:
     assert all((PUBLISHED / "mini" / path).is_file() for path in pictures)
 
 
-@pytest.mark.parametrize("scale", ["mini", "small"])
-def test_points_of_every_figure_are_there(scale: str) -> None:
-    points = pandas.read_parquet(PUBLISHED / scale / "figures.parquet")
-    figures = {Path(name).stem for name in points["file"]}
-    assert {path.stem for path in (PUBLISHED / scale / "figures").iterdir()} <= figures and len(figures) > 40
+RENDERED = sorted(path.parent for path in PUBLISHED.glob("*/report.html"))
+
+
+@pytest.mark.parametrize("folder", RENDERED, ids=lambda path: path.name)
+def test_points_of_every_figure_are_there(folder: Path) -> None:
+    figures = {Path(name).stem for name in pandas.read_parquet(folder / "figures.parquet")["file"]}
+    assert {path.stem for path in (folder / "figures").iterdir()} <= figures and len(figures) > 40
 
 
 @pytest.mark.slow
-def test_mini_gives_itself_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", RENDERED, ids=lambda path: path.name)
+def test_a_set_gives_itself_again(folder: Path, tmp_path: Path) -> None:
     """Where this fails after an edit of the report: `relearn publish --scale mini --from results/published/mini`."""
-    (tmp_path / "README.md").write_bytes((PUBLISHED / "mini/README.md").read_bytes())
-    words = ["--scale", "mini", "--from", str(PUBLISHED / "mini"), "--to", str(tmp_path)]
-    assert cli.main(["publish", "--params", str(ROOT / "params.yaml"), "--allow-mixed", *words]) == 0
+    (tmp_path / "README.md").write_bytes((folder / "README.md").read_bytes())
+    words = ["--scale", folder.name, "--from", str(folder), "--to", str(tmp_path)]
+    assert cli.main(["publish", "--params", str(ROOT / "params.yaml"), *words]) == 0
     made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    there = {
-        p.relative_to(PUBLISHED / "mini"): p.read_bytes()
-        for p in (PUBLISHED / "mini").rglob("*")
-        if p.is_file()
-    }
+    there = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert made.keys() == there.keys()
     assert {name for name in made if made[name] != there[name]} == set()
