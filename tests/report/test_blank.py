@@ -33,8 +33,8 @@ def cells(artefact, evidence):
 def test_rows_and_groups_without_a_run_are_named_below(evidence):
     ours = TABLES["addition.freelb_own_tasks"]
     found = cells(ours, evidence)
-    header, lines = table_formats.shown(ours, found)
-    everything = grid.shown(ours, found)[1]
+    header, lines = table_formats.header_and_rows(ours, found)
+    everything = grid.header_and_rows(ours, found)[1]
     assert header[:4] == ["Method", "IMDb: Dev, %", "IMDb: Last, %", "IMDb: Test, %"]
     assert {line[0] for line in lines} == {"Vanilla", "FreeLB"} < {line[0] for line in everything}
     assert all("not run" not in line for line in lines)

@@ -54,7 +54,7 @@ def test_the_page_holds_each_deviation_of_a_scale(scale: str) -> None:
     text = page.markdown(loaded, PAPER)
     assert f"{len(rows)} values differ" in text
     for row in rows:
-        cells = (row.key, page.shown(row.value), page.shown(row.published), row.source)
+        cells = (row.key, page.yaml_value(row.value), page.yaml_value(row.published), row.source)
         assert f"| {' | '.join(cells)} |" in text
 
 
@@ -173,7 +173,7 @@ def test_what_no_parameter_shows_stands_on_the_page_and_names_settings_that_exis
     _, _, below = text.partition("## What else differs from the texts")
     for one in found:
         assert f"| {one.study}: {one.id.replace('_', ' ')} | {one.published} |" in below.replace("\\|", "|")
-        assert not one.setting or f"{one.setting}: {page.shown(PAPER.values[one.setting])}" in below
+        assert not one.setting or f"{one.setting}: {page.yaml_value(PAPER.values[one.setting])}" in below
 
 
 def test_an_entry_without_what_is_published_is_refused(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_point_outside_its_axes_has_no_place() -> None:
 def test_numbers_have_their_interval_where_they_have_one() -> None:
     assert style.number(0.2, 0.081, 0.416, percent=True) == "20% [8.1%, 41.6%]"
     assert style.number(0.2, 0.2, 0.2) == style.number(0.2) == style.number(0.2, None, 1.0) == "0.2"
-    assert style.counted(1, "seed") == "1 seed" and style.counted(60.0, "step") == "60 steps"
+    assert style.plural(1, "seed") == "1 seed" and style.plural(60.0, "step") == "60 steps"
 
 
 @pytest.mark.parametrize(("reach", "lines"), [(True, 1), (False, 0)])

@@ -160,7 +160,7 @@ def test_lower_is_better_where_the_column_says_so(tmp_path):
 
 def test_a_grid_reads_row_by_row_and_measure_by_measure(evidence):
     artefact = TABLES["zhu2022.table4.4"]
-    header, lines = table_formats.shown(artefact, table.build(artefact, evidence))
+    header, lines = table_formats.header_and_rows(artefact, table.build(artefact, evidence))
     assert (
         header[:5] == ["Initialisation", "Measure", "VGG-19", "Paper", "Deviation"]
         and len(header) == 2 + 5 * 3
@@ -177,14 +177,14 @@ def test_a_grid_reads_row_by_row_and_measure_by_measure(evidence):
 
 def test_a_grid_of_one_network_has_its_measures_as_columns(evidence):
     artefact = TABLES["zhu2022.table4.2"]
-    header, lines = table_formats.shown(artefact, table.build(artefact, evidence))
+    header, lines = table_formats.header_and_rows(artefact, table.build(artefact, evidence))
     assert header[1::3] == ["Gradient norm at the start", "Acc1, %", "Accbest, %"]
     assert [line[2] for line in lines] == ["8.63 ± 0.20", "11.56 ± 0.05", "190.62 ± 7.65"]
 
 
 def test_an_addition_has_no_paper_beside_it(evidence):
     artefact = TABLES["addition.gradinit_rivals"]
-    header, _ = table_formats.shown(artefact, table.build(artefact, evidence))
+    header, _ = table_formats.header_and_rows(artefact, table.build(artefact, evidence))
     assert header == ["Initialisation", "Measure", "VGG-19", "ResNet-110", "ResNet-110 with BN"]
 
 

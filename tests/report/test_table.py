@@ -192,7 +192,7 @@ def test_an_addition_stands_beside_no_paper(evidence):
     from relearn.report import table_formats
 
     ours = ARTEFACTS["addition.bullseye_polytope"]
-    header, lines = table_formats.shown(ours, table.build(ours, evidence))
+    header, lines = table_formats.header_and_rows(ours, table.build(ours, evidence))
     assert "Paper" not in header and "Deviation" not in header and header[0] == "Defence"
     assert dict(zip(header, lines[-1]))["MCC"] == "0.500 ± 0.000 (4)"
 

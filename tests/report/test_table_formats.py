@@ -38,7 +38,7 @@ def test_cells_as_text(cells):
 
 
 def test_paper_shows_a_dash_and_the_published_code_its_value(cells):
-    header, lines = table_formats.shown(CP, cells)
+    header, lines = table_formats.header_and_rows(CP, cells)
     row = dict(zip(header, next(line for line in lines if line[0] == "One-class SVM")))
     assert (row["Paper"], row["Published code"]) == ("-", "29.9")
     assert row["Deviation"] == "-29.9"

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from relearn.data.remote import DownloadError
 from relearn.runs.atomic_files import Busy
-from relearn.runs.exit_codes import guarded, status, told
+from relearn.runs.exit_codes import guarded, one_line, status
 from relearn.runs.record import RecordError
 
 
@@ -43,7 +43,7 @@ CASES = [
 
 
 def test_a_key_error_says_that_it_is_one() -> None:
-    assert told(KeyError("lr")) == "the key 'lr' is missing"
+    assert one_line(KeyError("lr")) == "the key 'lr' is missing"
 
 
 @pytest.mark.parametrize(("error", "code"), CASES, ids=lambda one: type(one).__name__ if one else None)
@@ -72,10 +72,10 @@ def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_line_names_the_file_first_and_lines_become_one() -> None:
-    assert told(OSError(errno.ENOSPC, "No space left on device (3 MiB free)", "a/b")) == (
+    assert one_line(OSError(errno.ENOSPC, "No space left on device (3 MiB free)", "a/b")) == (
         "a/b: No space left on device (3 MiB free)"
     )
-    assert told(ValueError("one\n  two")) == "one two"
+    assert one_line(ValueError("one\n  two")) == "one two"
 
 
 def test_warnings_are_one_line_without_a_place(capsys: pytest.CaptureFixture[str]) -> None:

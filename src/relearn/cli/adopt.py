@@ -175,7 +175,9 @@ def survey(
         if job.record is None:
             continue
         come = [coming[job.record]] if job.record in coming else []
-        for found in _here(job.record) + come if here_first else come or _here(job.record):
+        for found in (
+            _record_in_place(job.record) + come if here_first else come or _record_in_place(job.record)
+        ):
             if fault := str(found) if isinstance(found, record.RecordError) else misfit(job, found, sums):
                 faults[job.record] = fault
                 continue
@@ -187,7 +189,7 @@ def survey(
     return fitting, faults
 
 
-def _here(path: str) -> list[Any]:
+def _record_in_place(path: str) -> list[Any]:
     """The record in place, or what is wrong with it; empty where there is none."""
     if not Path(path).exists():
         return []

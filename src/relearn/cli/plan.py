@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     params = parameters.load("params.yaml", scale=args.scale)
     if args.calibrate:
         return calibrate(params)
-    on = machine.here(args.cores) if args.device == "cpu" else machine.device(args.device)
+    on = machine.this_machine(args.cores) if args.device == "cpu" else machine.device(args.device)
     found = summary.forecast(params, args.target, on=on, studies=args.study)
     if args.json:
         import json

@@ -251,7 +251,7 @@ def _deviations(
     published = deviations.read(paper)
     target.write_text(deviations.markdown(values, published, others), encoding="utf-8", newline="\n")
     rows = deviations.deviations(values, published)
-    shown = deviations.shown
+    shown = deviations.yaml_value
     return [(row.key, shown(row.value), shown(row.published), row.source) for row in rows], "", others
 
 

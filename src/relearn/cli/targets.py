@@ -124,7 +124,7 @@ def records(target: Target, plans: Plans) -> tuple[list[str], bool]:
         predicate = study.part("claims").PREDICATES.get(target.id)
         found, exact = asked_by(predicate, runs) if predicate else ([], True)
         return [run.path for run in found], exact
-    artefact, call = _shown(study, target.id)
+    artefact, call = _artefact_reader(study, target.id)
     found, exact = asked_by(call, runs)
     wanted = [*artefact.where, *(row.reference for row in artefact.rows if row.reference)]
     selected = [run for run in runs if any(run.matches(where) for where in wanted)]
@@ -181,7 +181,7 @@ def _by_folder(plans: Plans) -> dict[str, tuple[Family, Mapping[str, str]]]:
     }
 
 
-def _shown(study: Study, name: str) -> tuple[Artefact, Callable[[Evidence], Any]]:
+def _artefact_reader(study: Study, name: str) -> tuple[Artefact, Callable[[Evidence], Any]]:
     """The definition of a table or figure, and what reads its runs."""
     from relearn.report import artefacts, table
 

@@ -108,9 +108,9 @@ def _rows(names: Iterable[str]) -> list[tuple[str, ...]]:
     )
     rows = []
     for name in names:
-        count = _counted(name)
+        count = _counts(name)
         title, millions, giga, note = said.get(name, ("", "", "", ""))
-        other = _counted(TIMMS[name]) if name in TIMMS else None
+        other = _counts(TIMMS[name]) if name in TIMMS else None
         rows.append(
             (
                 f"`{name}`",
@@ -144,7 +144,7 @@ def _printed() -> dict[str, tuple[str, str, str, str]]:
     return found
 
 
-def _counted(name: str) -> dict[str, Any]:
+def _counts(name: str) -> dict[str, Any]:
     from functools import partial
     from importlib import import_module
 

@@ -64,7 +64,7 @@ def needed(jobs: Iterable[Job]) -> list[DataSet]:
     facts = _facts()
     counts = dict.fromkeys(facts, 0)
     for job in jobs:
-        for name in {name for pair in words(job.settings) for name in _named().get(pair, ())}:
+        for name in {name for pair in words(job.settings) for name in _sets_by_setting().get(pair, ())}:
             counts[name] += 1
     return [_data_set(name, facts[name], count) for name, count in counts.items() if count]
 
@@ -109,7 +109,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _named() -> dict[tuple[str, str], list[str]]:
+def _sets_by_setting() -> dict[tuple[str, str], list[str]]:
     """(key, value) of settings → names of the sets that it means."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, facts in _facts().items():

@@ -75,7 +75,7 @@ def keep(machine: Machine, path: Path | None = None) -> Path:
     return path
 
 
-def here(cores: int | None = None) -> Machine:
+def this_machine(cores: int | None = None) -> Machine:
     """This machine as it was calibrated; the reference processor where it was not, which ``source`` then says."""
     path = own_file()
     found = _machine(_json(path), path) if path.is_file() else device("cpu")
@@ -93,7 +93,7 @@ def device(name: str) -> Machine:
         raise ValueError(f"--device: found {name}, allowed: {', '.join(known)}")
     found = _machine(known[name], SHIPPED)
     return (
-        replace(found, calls=here().calls) if found.gpus else found
+        replace(found, calls=this_machine().calls) if found.gpus else found
     )  # a processor like this one starts the operations
 
 

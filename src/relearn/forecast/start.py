@@ -32,7 +32,7 @@ def start(
         why: the engine's reason for each folder, in a word or two.
         cores: that it may use.
     """
-    on = machine.here(cores)
+    on = machine.this_machine(cores)
     book = planned.jobs_of(params)
     jobs = [book[folder] for folder in folders if folder in book]
     fixed = summary.correction(params["scale"], on, records_of(jobs), jobs)

@@ -84,7 +84,7 @@ class Part:
         return sum(one.footprint.disk_mb for one in self.waiting)
 
     @property
-    def measured(self) -> float:
+    def measured_share(self) -> float:
         """Share of the seconds to come that rest on a run of the same scale."""
         near = sum(
             one.cost.seconds for one in self.waiting if one.cost and one.cost.basis in ("run", "scale")
@@ -107,7 +107,7 @@ def forecast(
         on: the machine; None: this one.
         studies: sum up these alone.
     """
-    on = on or machine.here()
+    on = on or machine.this_machine()
     jobs = planned.behind(planned.jobs_of(params), targets)
     records = records_of(jobs)
     versions = KnownVersions()

@@ -69,7 +69,7 @@ def cells(part: Part, indent: str = "") -> list[str]:
         duration(plan.chain_s) if waiting else "",
         size(part.memory_mb) if waiting else "",
         size(part.disk_mb) if waiting else "",
-        f"{part.measured:.0%}" if waiting else "",
+        f"{part.measured_share:.0%}" if waiting else "",
     ]
 
 
@@ -134,6 +134,6 @@ def numbers(part: Part) -> dict[str, Any]:
         "chain": [job.folder for job in plan.chain],
         "memory_mb": round(part.memory_mb),
         "disk_mb": round(part.disk_mb, 2),
-        "measured_share": round(part.measured, 3),
+        "measured_share": round(part.measured_share, 3),
         "unknown_jobs": part.unknown,
     }

@@ -49,7 +49,7 @@ def forecast(method: Method) -> Method:
 def conflicts(root: Section) -> Iterator[tuple[Key, str]]:
     """Every conflict of a section and of all below it, with the whole key path; refused memory needs last."""
     for above, section in _sections(root):
-        for key, text in _found(section, root, "__conflicts__"):
+        for key, text in _results(section, root, "__conflicts__"):
             yield (*above, *_parts(key)), text
     yield from refused(needs(root))
 
@@ -57,7 +57,7 @@ def conflicts(root: Section) -> Iterator[tuple[Key, str]]:
 def needs(root: Section) -> Iterator[Need]:
     """What the jobs behind a section and all below it need, with whole key paths."""
     for above, section in _sections(root):
-        for need in _found(section, root, "__forecasts__"):
+        for need in _results(section, root, "__forecasts__"):
             yield need._replace(path=(*above, *_parts(need.path)))
 
 
@@ -116,7 +116,7 @@ def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
                 yield from _sections(section.__dict__[name], (*at, field.alias or name))
 
 
-def _found(section: Section, root: Section, mark: str) -> Iterator[Any]:
+def _results(section: Section, root: Section, mark: str) -> Iterator[Any]:
     """What the marked methods of a section yield."""
     for method, takes_root in _marked(type(section), mark):
         try:

@@ -32,7 +32,7 @@ def check(
         settled = whole.model_dump(by_alias=True)
     except ValidationError as error:
         for item in error.errors(include_url=False):
-            faults.append((item["loc"], _said(item, tree), item["type"] == "missing"))
+            faults.append((item["loc"], _explanation(item, tree), item["type"] == "missing"))
     broken = [path for path, _, _ in faults]
     if broken:
         whole = conflicts.settled(model, values, {tuple(path) for path in broken})
@@ -42,7 +42,7 @@ def check(
     return settled, faults
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a person would name it in a message."""
     if isinstance(value, str):
         return f"{value[:60]!r} (text)"
@@ -70,7 +70,7 @@ def nearest(name: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> s
     return f"unknown key, {hint}allowed here: {', '.join(known) or 'nothing below this key'}"
 
 
-def _said(item: Any, tree: dict[str, Any]) -> str:
+def _explanation(item: Any, tree: dict[str, Any]) -> str:
     path: KeyPath = item["loc"]
     if item["type"] == "extra_forbidden":
         known = list(_node(tree, path[:-1])["properties"])
@@ -80,7 +80,7 @@ def _said(item: Any, tree: dict[str, Any]) -> str:
     node = _node(tree, path)
     if item["type"] == "missing":
         return f"missing, allowed: {allowed(node, tree)}"
-    found = f"found {shown(item['input'])}"
+    found = f"found {format_value(item['input'])}"
     if item["type"] == "value_error":
         return f"{found}, allowed: {item['ctx']['error']}"
     meant = guess(str(item["input"]), [word for word in node.get("enum", ()) if isinstance(word, str)])

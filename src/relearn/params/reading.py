@@ -145,15 +145,19 @@ def machine(config: Mapping[str, Any], path: str | Path = "params.yaml") -> dict
             values[key] = value
     device, precision, mirror, minutes = (values[key] for key in ("device", "precision", "mirror", "minutes"))
     if not (isinstance(device, str) and DEVICE.fullmatch(device)):
-        problems.append(f"--config device: found {faults.shown(device)}, allowed: auto, cpu, cuda or cuda:N")
+        problems.append(
+            f"--config device: found {faults.format_value(device)}, allowed: auto, cpu, cuda or cuda:N"
+        )
     if precision not in PRECISIONS:
         allowed = ", ".join(PRECISIONS)
-        problems.append(f"--config precision: found {faults.shown(precision)}, allowed: {allowed}")
+        problems.append(f"--config precision: found {faults.format_value(precision)}, allowed: {allowed}")
     if mirror is not None and not (isinstance(mirror, str) and mirror):
-        problems.append(f"--config mirror: found {faults.shown(mirror)}, allowed: the path of a folder")
+        problems.append(
+            f"--config mirror: found {faults.format_value(mirror)}, allowed: the path of a folder"
+        )
     if minutes is not None and (type(minutes) is not int or minutes < 1):
         problems.append(
-            f"--config minutes: found {faults.shown(minutes)}, allowed: a whole number, 1 or more"
+            f"--config minutes: found {faults.format_value(minutes)}, allowed: a whole number, 1 or more"
         )
     if problems:
         raise ParamsError(problems)
@@ -176,7 +180,7 @@ def _sources(path: str | Path, scale: str | None) -> tuple[Source, Source, Any, 
     elif scale is not None:
         meant = faults.guess(str(scale), SCALES)
         hint = f"; nearest: {meant}" if meant else ""
-        text = f"found {faults.shown(scale)}, allowed: {', '.join(SCALES)}{hint}"
+        text = f"found {faults.format_value(scale)}, allowed: {', '.join(SCALES)}{hint}"
         problems.append(Problem("scale", 0, (), text))
     return base, overlay, chosen, problems
 

@@ -149,7 +149,7 @@ class Artefact:
         return "standard_error" if self.grid and self.aggregate == "mean" else "standard_deviation"
 
     @property
-    def told(self) -> str:
+    def full_caption(self) -> str:
         """The caption, and what a cell is where that is not a mean, as everywhere else."""
         if self.kind != "table" or self.aggregate == "mean":
             return self.caption

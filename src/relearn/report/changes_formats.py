@@ -30,7 +30,7 @@ def as_csv(changes: Sequence[Change]) -> str:
     return csv_text(FIELDS, lines)
 
 
-def counted(changes: Sequence[Change]) -> list[str]:
+def count_lines(changes: Sequence[Change]) -> list[str]:
     """Lines that count the changes of claims and of cells, with what chance alone would give."""
     lines = []
     groups: dict[str, list[Change]] = {"claims": [], "cells": []}
@@ -105,7 +105,7 @@ def terminal(
 ) -> str:
     """Counts, settings and a table no wider than `columns`."""
     lines = [f"before: {before.name} (scale {before.scale})", f"after:  {after.name} (scale {after.scale})"]
-    for line in [*counted(changes), *settings_lines(settings)]:
+    for line in [*count_lines(changes), *settings_lines(settings)]:
         lines += textwrap.wrap(line, columns)
     shown = rows(changes, everything)
     for kind in dict.fromkeys(row[-1] for row in shown):
@@ -133,7 +133,7 @@ def _cut(text: str, width: int) -> str:
 def markdown(before: Side, after: Side, changes: Sequence[Change], settings: Sequence[Setting]) -> str:
     """The same as a page."""
     lines = [f"# {before.name} → {after.name}", "", f"Scale {before.scale} → {after.scale}.", ""]
-    lines += [*counted(changes), "", *(f"- {line}" for line in settings_lines(settings)), ""]
+    lines += [*count_lines(changes), "", *(f"- {line}" for line in settings_lines(settings)), ""]
     table = [HEAD, tuple("---" for _ in HEAD), *rows(changes)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
     return "\n".join(lines) + "\n"
@@ -141,7 +141,7 @@ def markdown(before: Side, after: Side, changes: Sequence[Change], settings: Seq
 
 def fragment(before: Side, after: Side, changes: Sequence[Change], settings: Sequence[Setting]) -> str:
     """A section of a page, without a style of its own; its table scrolls inside its box."""
-    told = "".join(f"<p>{html.escape(line)}</p>" for line in counted(changes))
+    told = "".join(f"<p>{html.escape(line)}</p>" for line in count_lines(changes))
     listed = "".join(f"<li>{html.escape(line)}</li>" for line in settings_lines(settings))
     head = "".join(f'<th scope="col">{cell}</th>' for cell in HEAD)
     body = "\n".join(

@@ -32,7 +32,7 @@ def accuracy(evidence: Evidence, name: str, where: Where) -> Sample:
     return sample(evidence, f"{STEP}.acc_frac", where, network=name, lost="accbest_frac")
 
 
-def measured(evidence: Evidence, metric: str, name: str, where: Where) -> Sample:
+def metric_of(evidence: Evidence, metric: str, name: str, where: Where) -> Sample:
     """Another metric of the record, by seed; a training without it is left out."""
     return sample(evidence, f"{STEP}.{metric}", where, network=name)
 
@@ -66,11 +66,11 @@ def all_end(
     words: str, evidence: Evidence, name: str, where: Where, good: Callable[[str], bool]
 ) -> Comparison | None:
     """That every training of a variant ends so; None without one."""
-    notes = [said(evidence, name, where)]
+    notes = [summary(evidence, name, where)]
     return level(words, ended(evidence, name, where, good), ALWAYS, role=STEP, notes=notes)
 
 
-def said(evidence: Evidence, name: str, where: Where) -> str:
+def summary(evidence: Evidence, name: str, where: Where) -> str:
     """``rezero: 11.2%; 1 of 3 diverged, 1 of 3 not converged``."""
     ends = [word for words in outcomes(evidence, where).values() for word in words]
     lost = [

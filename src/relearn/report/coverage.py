@@ -62,7 +62,7 @@ def cover(artefact: Artefact, evidence: Evidence) -> Coverage:
     rows = [row for row in artefact.rows if row.in_grid and row.only != ()]
     for row in rows:
         columns = [column.of(row) for column in artefact.columns if row.applies(column.id)]
-        found = sum(_measured(artefact, row, column, evidence) for column in columns)
+        found = sum(_count_measured(artefact, row, column, evidence) for column in columns)
         # without published members (an expanded addition) a row is its own
         cells = len(columns) * max(len(artefact.members), 1) * _steps(artefact, row)
         defined += cells
@@ -83,12 +83,12 @@ def _steps(artefact: Artefact, row: Row) -> int:
     )  # with and without replication
 
 
-def _measured(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> int:
+def _count_measured(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> int:
     filters = ({"study": artefact.study}, artefact.common, row.where, column.where)
     if artefact.grid:
         return int(_in_grid(column, evidence, *filters))
     if column.quantity.startswith("file:"):
-        runs = [run for run in select(evidence.runs, *artefact.where[:1], *filters) if _there(run, column)]
+        runs = [run for run in select(evidence.runs, *artefact.where[:1], *filters) if _has_file(run, column)]
         names = {{"step": run.step, **run.labels}.get(artefact.over) for run in runs}
         return len(names & set(artefact.members))
     trials = evidence.trials(column.quantity, *filters, sweep=row.along is not None)
@@ -112,7 +112,7 @@ def _in_grid(column: Column, evidence: Evidence, *filters: Where) -> bool:
     return bool(trials) or (column.every is None and any(run.diverged for run in runs))
 
 
-def _there(run: Run, column: Column) -> bool:
+def _has_file(run: Run, column: Column) -> bool:
     """Whether a run has the file of ``file:NAME``, with a column that begins as in ``file:NAME#BEGIN``."""
     return not run.diverged and _has(run, column)
 

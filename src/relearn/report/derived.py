@@ -76,7 +76,7 @@ def _millions(run: Run, arguments: list[str]) -> float | None:
     return None if value is None else value / 1e6
 
 
-def _counted(run: Run, arguments: list[str], *, column: str, over: float) -> float | None:
+def _count(run: Run, arguments: list[str], *, column: str, over: float) -> float | None:
     model, *place = (argument.strip() for argument in arguments)
     values = [
         row[column]
@@ -139,8 +139,8 @@ def _ordered(run: Run, arguments: list[str]) -> float | None:
 
 KINDS: dict[str, Callable[..., float | None]] = {
     "millions": _millions,
-    "parameters": partial(_counted, column="parameters_count", over=1e6),
-    "flops": partial(_counted, column="flops_count", over=1e9),
+    "parameters": partial(_count, column="parameters_count", over=1e6),
+    "flops": partial(_count, column="flops_count", over=1e9),
     "counted": _of_network,
     "first": _first,
     "longest": _longest,

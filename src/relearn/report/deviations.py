@@ -148,7 +148,7 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
             "",
             "| key | here | published | source of the published value |",
             "|---|---|---|---|",
-            *(_row(row.key, shown(row.value), shown(row.published), row.source) for row in rows),
+            *(_row(row.key, yaml_value(row.value), yaml_value(row.published), row.source) for row in rows),
         ]
     else:
         lines.append(f"None: all {len(published.values)} values are those of params/paper.yaml.")
@@ -162,7 +162,7 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
                 one.published,
                 one.here,
                 one.released,
-                f"{one.setting}: {shown(values.get(one.setting, ABSENT))}" if one.setting else "",
+                f"{one.setting}: {yaml_value(values.get(one.setting, ABSENT))}" if one.setting else "",
             )
             for one in others
         ]
@@ -172,11 +172,11 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
         for key, value in list(values.items()):
             values |= {f"{key}[{name}]": SET for name in _items(value) or ()}
         lines += ["", "## Values that the papers do not state", "", "| key | here | note |", "|---|---|---|"]
-        lines += [_row(key, shown(values.get(key, ABSENT)), source) for key, source in ours.items()]
+        lines += [_row(key, yaml_value(values.get(key, ABSENT)), source) for key, source in ours.items()]
     return "\n".join(lines) + "\n"
 
 
-def shown(value: Any) -> str:
+def yaml_value(value: Any) -> str:
     """A value as params.yaml would write it, in one line."""
     if value is ABSENT:
         return "not set"

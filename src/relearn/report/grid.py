@@ -44,7 +44,7 @@ LEAST_DECIMALS = {
 }  # as the papers print; 1 where nothing is said
 
 
-def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Header and lines as text: a line a row where there is one group, else a line a row and measure."""
     beside = {column.measure for column in artefact.columns if column.published_metric}
     if artefact.addition:

@@ -103,10 +103,10 @@ def readme(before: str, scale: str, runs: Sequence[Run], claims: Sequence[Claim]
 
 def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
     whole = one_clean_commit(runs)
-    rows = [] if whole else [f"| {study} | {_made(of)} |" for study, of in by_study(runs).items()]
+    rows = [] if whole else [f"| {study} | {_origin(of)} |" for study, of in by_study(runs).items()]
     table = ["", "| study | runs |", "|---|---|", *rows] if rows else []
     return [
-        _made(runs) if whole else f"{len(runs)} runs, each study from a commit of its own.",
+        _origin(runs) if whole else f"{len(runs)} runs, each study from a commit of its own.",
         *table,
         "",
         "[The report](report.html), [claims](claims.md), [tables](tables.md), [coverage](coverage.csv),",
@@ -124,7 +124,7 @@ def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _made(runs: Sequence[Run]) -> str:
+def _origin(runs: Sequence[Run]) -> str:
     """How many runs there are, of which days, at what cost, made by which code."""
     days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
     seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)

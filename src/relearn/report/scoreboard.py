@@ -158,14 +158,14 @@ def _cell(one: Mapping[str, Any], version: str) -> Cell:
         low=one.get("low"),
         high=one.get("high"),
         unit=one.get("unit", ""),
-        shown=_shown(one),
+        shown=_effect_text(one),
         n=_count(one.get("n") or {}),
         cpu_h=cost["cpu_s"] / 3600 if cost.get("cpu_s") is not None else None,
         version=version,
     )
 
 
-def _shown(one: Mapping[str, Any]) -> str:
+def _effect_text(one: Mapping[str, Any]) -> str:
     effect, cases = one.get("effect"), (one.get("n") or {}).get("cases")
     if effect is None:
         return ""
@@ -237,7 +237,7 @@ def markdown(board: Sequence[Row]) -> str:
             "|" + " --- |" * (2 + len(SCALES)),
         ]
         for row in (row for row in board if row.study == study):
-            cells = [f"`{row.claim}`", row.says, *(_told(row, scale) for scale in SCALES)]
+            cells = [f"`{row.claim}`", row.says, *(_cell_text(row, scale) for scale in SCALES)]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     provisional = any(cell.provisional for row in board for cell in row.cells.values())
@@ -275,7 +275,7 @@ def _summary(board: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _told(row: Row, scale: str) -> str:
+def _cell_text(row: Row, scale: str) -> str:
     cell = row.cells.get(scale)
     if cell is None or cell.verdict == "not_run":
         return "not run"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report import published, yaml_file
-from relearn.report.deviations import Published, shown
+from relearn.report.deviations import Published, yaml_value
 
 EQUAL, DIFFERS, ABSENT = "equal", "differs", "not in params"
 NOT_RUN = "this row is not run here"
@@ -103,7 +103,7 @@ def _setting(value: published.Value, row: str | None, entry: Mapping[str, Any], 
         held = [one[entry["index"]] for one in held]
     here = math.prod(held) if len(held) > 1 else held[0]
     same = any(_same(printed, one) for one in here) if entry.get("among") else _same(printed, here)
-    text = f"{here:.10g}" if isinstance(here, float) else shown(here)
+    text = f"{here:.10g}" if isinstance(here, float) else yaml_value(here)
     return Setting(value.row, value.column, told, text, EQUAL if same else DIFFERS, keys, note)
 
 

@@ -54,11 +54,11 @@ def title(column: Column) -> str:
     return f"{column.title}, %" if column.unit == "fraction" else column.title
 
 
-def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text: each measured column, beside it what others publish of it; see relearn.report.blank."""
     artefact, _ = blank.without(artefact, cells)
     if artefact.grid:
-        return grid.shown(artefact, cells)
+        return grid.header_and_rows(artefact, cells)
     labels = [label for label in LABELS if label == "paper" or label in artefact.published]
     header = [artefact.head]
     beside = {column for column in artefact.columns if column.published_metric and not artefact.addition}
@@ -80,9 +80,9 @@ def shown(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[li
     return header, lines
 
 
-def told(artefact: Artefact, cells: Sequence[Cell]) -> str:
+def caption(artefact: Artefact, cells: Sequence[Cell]) -> str:
     """The caption, and what is left out."""
-    return " ".join(filter(None, (artefact.told, blank.without(artefact, cells)[1])))
+    return " ".join(filter(None, (artefact.full_caption, blank.without(artefact, cells)[1])))
 
 
 def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]:
@@ -100,16 +100,16 @@ def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]
 
 
 def markdown(artefact: Artefact, cells: Sequence[Cell]) -> str:
-    header, lines = shown(artefact, cells)
+    header, lines = header_and_rows(artefact, cells)
     table = [header, ["---"] * len(header), *lines]
     body = "\n".join("| " + " | ".join(item.replace("|", "\\|") for item in line) + " |" for line in table)
-    return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{told(artefact, cells)}\n"
+    return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{caption(artefact, cells)}\n"
 
 
 def latex(artefact: Artefact, cells: Sequence[Cell]) -> str:
     """Floating tables that fit the page; see :mod:`relearn.report.latex`."""
-    header, lines = shown(artefact, cells)
-    return tex.table(artefact.id, artefact.title, told(artefact, cells), header, lines)
+    header, lines = header_and_rows(artefact, cells)
+    return tex.table(artefact.id, artefact.title, caption(artefact, cells), header, lines)
 
 
 def _raw(artefact: Artefact, cell: Cell) -> list[object]:

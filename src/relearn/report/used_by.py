@@ -95,7 +95,7 @@ class UsedBy:
         for place in self._places.get((study, step), ()):
             if not all(matches(where, study, step, labels) for where in place.filters):
                 continue
-            row, title = _named(place, labels)
+            row, title = _row_name(place, labels)
             member = labels.get(place.artefact.over, "")
             last = member or place.column.title
             cells[", ".join(filter(None, (called(place.artefact.id), title, last)))] = None
@@ -139,7 +139,7 @@ def _steps(place: _Place) -> set[str]:
     return steps
 
 
-def _named(place: _Place, labels: Mapping[str, str]) -> tuple[str, str]:
+def _row_name(place: _Place, labels: Mapping[str, str]) -> tuple[str, str]:
     """Id and title of the row that a run stands in."""
     if not place.artefact.expand:
         return place.row.id, place.row.title

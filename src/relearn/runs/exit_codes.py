@@ -45,7 +45,7 @@ def guarded(command: str, call: Callable[[], int]) -> int:
         code = status(error)
         if code is None or os.environ.get("RELEARN_TRACEBACK"):
             raise
-        print(f"relearn {command}: {told(error)}", file=sys.stderr)
+        print(f"relearn {command}: {one_line(error)}", file=sys.stderr)
         return code
     finally:
         warnings.formatwarning = shown
@@ -71,7 +71,7 @@ def status(error: Exception) -> int | None:
     return USE if isinstance(error, (ValueError, TypeError, KeyError, ImportError)) else None
 
 
-def told(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error in one line; out of memory with the peak that was reached."""
     text = _one_line(error)
     if type(error) is KeyError:  # its text is the key alone

@@ -59,13 +59,13 @@ def announce() -> None:
     names = [_name(os.getpid())]
     if "DVC_ROOT" in os.environ:
         names.append(_name(_driver()))
-        watch(_here(names[1:]), insist=False)
+        watch(_of_this_machine(names[1:]), insist=False)
     os.environ[VARIABLE] = ",".join(filter(None, names))
 
 
 def announced() -> list[str]:
     """Return the names of the engines above this process, without this process and those of other machines."""
-    return _here(os.environ.get(VARIABLE, "").split(","))
+    return _of_this_machine(os.environ.get(VARIABLE, "").split(","))
 
 
 def gone(names: Sequence[str]) -> int | None:
@@ -124,7 +124,7 @@ def _wait(names: Sequence[str], insist: bool) -> None:
         os.kill(os.getpid(), signal.SIGALRM)
 
 
-def _here(names: Sequence[str]) -> list[str]:
+def _of_this_machine(names: Sequence[str]) -> list[str]:
     """Return those of the names that belong to this machine and not to this process."""
     place = _place()
     return [name for name in names if place and name.startswith(place) and _pid(name) != os.getpid()]

@@ -32,7 +32,7 @@ def is_store(folder: Path | str) -> bool:
     return (Path(folder) / RUNS).is_file()
 
 
-def kept(name: str) -> bool:
+def is_stored(name: str) -> bool:
     """Whether a store holds an artefact of this name: numbers and galleries, but neither weights, data nor answers."""
     return (name.endswith((".csv", ".json")) and name != ANSWERS) or name == "gallery.safetensors"
 
@@ -138,7 +138,7 @@ def write(
     """
     files: dict[tuple[str, str], bytes] = {}
     for record, folder in zip(records, folders):
-        for name in filter(kept, record["outputs"]):
+        for name in filter(is_stored, record["outputs"]):
             found = content(record, name)
             if found is None:
                 continue

@@ -13,7 +13,7 @@ from relearn.tracking.names import PREFIX
 from relearn.tracking.run_view import Place, Tracked, read_story
 
 
-def _written(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, Any], dict[Place, Any]]:
+def _stored_points(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, Any], dict[Place, Any]]:
     """Points surely in the store, points perhaps in it: the spool read as far as the tags say."""
     sure, perhaps = int(tags.get(PREFIX + "spooled", 0)), int(tags[PREFIX + "intent"])
     both = [read_story(run.lines, upto) if run.lines and upto else None for upto in (sure, perhaps)]
@@ -28,7 +28,7 @@ def contradicts(tags: Mapping[str, str], run: Tracked) -> bool:
     record = tags.get(PREFIX + "record", "")
     if record and (record != run.record_sha or (tags.get(PREFIX + "spooled") == "0" and run.story.points)):
         return True  # its numbers were placed without knowing these curves, or are no longer the record's
-    sure, perhaps = _written(tags, run)
+    sure, perhaps = _stored_points(tags, run)
     now = run.story.points
     return any(place not in now or now[place][1] != point[1] for place, point in {**sure, **perhaps}.items())
 
@@ -74,7 +74,7 @@ def batches(tags: Mapping[str, str], run: Tracked) -> list[Batch]:
 
 
 def _announced(tags: Mapping[str, str], run: Tracked) -> list[tuple[str, float, int, int]]:
-    perhaps = _written(tags, run)[1]
+    perhaps = _stored_points(tags, run)[1]
     found = [(key, value, int(t * 1000), step) for (key, step), (t, value) in perhaps.items()]
     return sorted(found, key=lambda point: (point[2], point[3], point[0]))
 

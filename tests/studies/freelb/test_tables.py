@@ -140,7 +140,7 @@ def test_one_that_did_not_converge_counts_and_is_said(tmp_path):
 def test_every_format_says_what_is_aggregated(whole, tmp_path):
     said = "A cell: median ± standard deviation over seeds, (n) = seeds."
     one, other = TABLES["zhu2022.table3.1"], TABLES["zhu2022.table3.2"]
-    assert said in one.told and other.told == other.caption
+    assert said in one.full_caption and other.full_caption == other.caption
     cells = table.build(one, whole)
     assert said in table_formats.markdown(one, cells)
     assert "median \\ensuremath{\\pm} standard deviation" in table_formats.latex(one, cells)
@@ -161,7 +161,7 @@ def test_the_page_says_it_too(whole, tmp_path):
     one = TABLES["zhu2022.table3.4"]
     material = studies.Material(tmp_path, (), [one], {one.id: table.build(one, whole)}, (), ())
     found = studies.artefact(one, material, coverage.cover(one, whole))
-    assert one.told in found["caption"] and one.told != one.caption
+    assert one.full_caption in found["caption"] and one.full_caption != one.caption
 
 
 def test_medians_over_victims_have_the_standard_deviation_as_their_means_do():
@@ -175,10 +175,10 @@ def test_medians_over_victims_have_the_standard_deviation_as_their_means_do():
         "columns": (column,),
     }
     one = Artefact(**common, over="victim", aggregate="median")
-    assert one.told == "C. A cell: median ± standard deviation over victims, (n) = victims."
+    assert one.full_caption == "C. A cell: median ± standard deviation over victims, (n) = victims."
     assert replace(one, aggregate="mean").spread_kind == "standard_deviation"
     assert replace(one, aggregate="mean", layout="grid").spread_kind == "standard_error"
-    assert replace(one, kind="figure").told == "C."
+    assert replace(one, kind="figure").full_caption == "C."
 
 
 def test_an_unknown_aggregate_is_refused(tmp_path):
@@ -196,7 +196,9 @@ def test_an_unknown_aggregate_is_refused(tmp_path):
 
 
 def test_rows_that_are_only_printed(whole):
-    _, lines = table_formats.shown(TABLES["zhu2022.table3.7"], table.build(TABLES["zhu2022.table3.7"], whole))
+    _, lines = table_formats.header_and_rows(
+        TABLES["zhu2022.table3.7"], table.build(TABLES["zhu2022.table3.7"], whole)
+    )
     said = {line[0]: line for line in lines}
     assert said["BERT-large"][1:4] == ["n/a", "86.6", "-"]
     assert said["RoBERTa-FreeLB"][1:4] == ["86.5 ± 0.7 (2)", "90.6 (5)", "-4.1"]

@@ -71,7 +71,7 @@ def test_numbers_stand_beside_those_of_their_attention_and_depth(l2_attention):
 
 
 def test_blank_cells_of_the_paper_say_why(l2_attention):
-    header, lines = table_formats.shown(
+    header, lines = table_formats.header_and_rows(
         TABLES["kim2020.table3"], table.build(TABLES["kim2020.table3"], l2_attention)
     )
     assert (
@@ -79,7 +79,7 @@ def test_blank_cells_of_the_paper_say_why(l2_attention):
     )
     dp = lines[0]
     assert dp[13:19] == ["1.101 ± 0.001 (3)", "1.025", "+0.076", "diverged (3)", "not converged", "-"]
-    header, lines = table_formats.shown(
+    header, lines = table_formats.header_and_rows(
         TABLES["kim2020.table2"], table.build(TABLES["kim2020.table2"], l2_attention)
     )
     at = header.index("6 layers, nats")

@@ -92,7 +92,9 @@ def test_one_network_is_the_base_of_seven_groups(whole):
 
 def test_how_trainings_end_is_a_result_beside_the_printed_one(whole):
     artefact = TABLES["qi2023.table3"]
-    header, lines = table_formats.shown(artefact, table.build(artefact, own("qi2023.table3", whole)))
+    header, lines = table_formats.header_and_rows(
+        artefact, table.build(artefact, own("qi2023.table3", whole))
+    )
     assert header == ["LipsFormer-CSwin-T", "Accuracy, %", "Paper", "Deviation"]
     said = {line[0]: line[1:] for line in lines}
     assert said["Normalization: LayerNorm"] == ["10.0 ± 0.0 (2) [2 not converged]", "not converged", "-"]

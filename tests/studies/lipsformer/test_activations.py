@@ -45,7 +45,7 @@ def test_each_row_has_its_own_number_of_one_run_beside_the_printed_one(tmp_path)
     wanted = sorted(v.value for v in values if v.metric == "lipschitz_constant")
     assert sorted(value for cell in cells.values() for value in cell.published.values()) == wanted
     assert len(wanted) == 4 and not cells["gelu"].published
-    _, lines = table_formats.shown(TABLE, list(cells.values()))
+    _, lines = table_formats.header_and_rows(TABLE, list(cells.values()))
     assert lines[3] == ["GELU, x sigmoid(1.702 x)", "1.0998 (1)", "1.0998", "+0.0000"]
     assert lines[4][1:] == ["1.1289 (1)", "-", "-"]
 

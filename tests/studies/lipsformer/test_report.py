@@ -82,7 +82,7 @@ def test_cells_are_counted_and_stand_beside_the_printed_numbers(tmp_path):
     assert (cover.measured, cover.defined) == (5, 5)
     cell = cells_of("qi2023.table2", known)["LipsFormer-CSwin-S", "multiply_adds"]
     assert (cell.mean, cell.published) == (7.44, {"paper": 7.6})
-    header, lines = table_formats.shown(
+    header, lines = table_formats.header_and_rows(
         ARTEFACTS["qi2023.table7"], table.build(ARTEFACTS["qi2023.table7"], known)
     )
     assert header == [

@@ -97,7 +97,7 @@ def test_cells_are_counted(name, whole, tmp_path):
 def test_rows_that_are_only_printed_are_no_cells_and_nothing_is_missing_of_them(whole):
     found = coverage.cover(TABLES["zhu2022.table5.7"], own("zhu2022.table5.7", whole))
     assert found.methods == 2 and not found.missing
-    _, lines = table_formats.shown(
+    _, lines = table_formats.header_and_rows(
         TABLES["zhu2022.table5.7"],
         table.build(TABLES["zhu2022.table5.7"], own("zhu2022.table5.7", whole)),
     )

@@ -191,7 +191,7 @@ def test_tables_hold_the_records_numbers(study):
 def test_tables_are_lines_of_one_width(name, study, tmp_path):
     for known in (study, evidence_of(tmp_path)):
         artefact = ARTEFACTS[name]
-        header, lines = grid.shown(artefact, list(cells(name, known).values()))
+        header, lines = grid.header_and_rows(artefact, list(cells(name, known).values()))
         assert {len(line) for line in lines} == {len(header)} and len(lines) >= 8
     assert coverage.cover(ARTEFACTS[name], study).addition
 

@@ -121,7 +121,7 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
         axes.tick_params(axis="y", length=0, pad=22)
         axes.grid(axis="y", visible=False)
         axes.set_title("against the claim  ◄   │   ►  for the claim", loc="center")
-        entries = [_entry(word, plotted) for word in words.MEANINGS if _counted(word, plotted)]
+        entries = [_entry(word, plotted) for word in words.MEANINGS if _count(word, plotted)]
         figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=style.SMALL)
     return figure
 
@@ -154,7 +154,7 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
         axes.plot([point["distance"]], [at], linestyle="", markersize=5, clip_on=False, **mark)
 
 
-def _counted(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:
+def _count(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:
     """Claims with this verdict; checks of theorems are no claims."""
     return sum(point["verdict"] == verdict and point["kind"] != "check" for point in plotted)
 
@@ -163,7 +163,7 @@ def _entry(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> Any:
     """The legend's line of a verdict: its mark, the word, how many claims, and its meaning."""
     from matplotlib.lines import Line2D
 
-    label = f"{words.label(verdict)} ({_counted(verdict, plotted)}): {words.MEANINGS[verdict]}"
+    label = f"{words.label(verdict)} ({_count(verdict, plotted)}): {words.MEANINGS[verdict]}"
     return Line2D([], [], linestyle="", markersize=6, label=label, **_mark(verdict))
 
 

@@ -82,7 +82,7 @@ def _has_width(point: Mapping[str, Any]) -> bool:
 
 def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
     """Published numbers that belong to no point, or that none are drawn; most figures of the papers exist as pictures alone."""
-    if said := [_said(artefact, line) for line in artefact.stated if "says" in line]:
+    if said := [_statement(artefact, line) for line in artefact.stated if "says" in line]:
         return "; ".join(said)
     drawn = any(
         value in ("paper", "published code")
@@ -92,7 +92,7 @@ def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
     return "" if drawn or artefact.stated else "no published numbers to compare with"
 
 
-def _said(artefact: Artefact, line: Mapping[str, Any]) -> str:
+def _statement(artefact: Artefact, line: Mapping[str, Any]) -> str:
     """``says`` of a stated line with its published values in place of the braces.
 
     Raises:
@@ -112,7 +112,7 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
     """``networks at 0.125 of the width that their names stand for``; "" where they are whole, or where no run says it."""
     folders = {folder for point in points for folder in str(point.get("runs") or "").split()}
     named = {name for run in evidence.runs if run.folder in folders for name in _names(run)}
-    made = [_made(run) for run in evidence.runs if _names(run) & named]
+    made = [_network_settings(run) for run in evidence.runs if _names(run) & named]
     told = []
     for share in SHARES:
         values = _values(made, share)
@@ -136,7 +136,7 @@ def _names(run: Run) -> set[str]:
     return {run.labels[label] for label in NAMING if label in run.labels}
 
 
-def _made(run: Run) -> Mapping[str, Any]:
+def _network_settings(run: Run) -> Mapping[str, Any]:
     network = run.settings.get("network")
     if not isinstance(network, Mapping):
         return run.settings

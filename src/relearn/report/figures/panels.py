@@ -9,7 +9,7 @@ from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.style import MUTED, SMALL, not_run
 
 
-def shown(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[Row]:
+def rows_to_draw(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[Row]:
     """The paper's rows, and of the others those with a point."""
     there = {point["panel"] for point in points}
     return [row for row in artefact.rows if row.in_grid or row.id in there]

@@ -138,6 +138,6 @@ def _short(value: float, percent: bool) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
-def counted(count: float, one: str) -> str:
+def plural(count: float, one: str) -> str:
     """``1 seed`` or ``3 seeds``."""
     return f"{count:g} {one}{'' if count == 1 else 's'}"

@@ -39,7 +39,7 @@ def moved(text: str, source: Path, page: str, pages: Mapping[Path, str]) -> str:
         file = Path(os.path.normpath(source.parent / path))
         if file in pages:
             return f"[{words}]({relative(pages[file], page)}{hash_}{anchor})"
-        return words if words.startswith("`") else f"{words} (`{_named(file, source)}`)"
+        return words if words.startswith("`") else f"{words} (`{_file_name(file, source)}`)"
 
     return TOKEN.sub(replacement, text)
 
@@ -49,6 +49,6 @@ def relative(target: str, page: str) -> str:
     return os.path.relpath(target, PurePosixPath(page).parent)
 
 
-def _named(file: Path, source: Path) -> str:
+def _file_name(file: Path, source: Path) -> str:
     root = next((one for one in source.parents if (one / "pyproject.toml").is_file()), source.parent)
     return os.path.relpath(file, root)

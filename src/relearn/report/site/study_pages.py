@@ -53,7 +53,7 @@ def results(site: Site, about: About, scale: Published, pictures: dict[str, Path
     runs = [run for run in scale.runs if run.study == about.name]
     own = _own(site, about, scale)
     figures = [one for one in own if one.kind == "figure" and scale.figure(one.id)]
-    shown = [one for one in own if one.kind == "table" and _measured(one, scale)]
+    shown = [one for one in own if one.kind == "table" and _is_measured(one, scale)]
     silent = [one for one in own if one not in figures and one not in shown]
     made = [f"# {about.title}, scale {scale.scale}", f"{_facts(runs, own, scale)} [The study](index.md)."]
     if figures:
@@ -88,7 +88,7 @@ def _own(site: Site, about: About, scale: Published) -> list[Artefact]:
     return sorted(known, key=lambda one: one.addition)
 
 
-def _measured(artefact: Artefact, scale: Published) -> bool:
+def _is_measured(artefact: Artefact, scale: Published) -> bool:
     return artefact.id in scale.tables and scale.coverage.get(artefact.id, (1, 1))[0] > 0
 
 
@@ -115,14 +115,14 @@ def _figure(
     pictures[f"{place}.png"] = picture
     yield f"### {names.heading(one.id, one.title)} {{#{one.id}}}"
     address = links.relative(f"{place}.png", page)
-    plot = _parts().plot(address, f"{one.title}. {one.told}", (0, 0), scale.marks(one.id))
+    plot = _parts().plot(address, f"{one.title}. {one.full_caption}", (0, 0), scale.marks(one.id))
     yield f"<figure>{plot}</figure>"
     data = picture.with_suffix(".csv")
     link = f" The plotted numbers: `results/published/{scale.scale}/figures.parquet`."
     if data.is_file():
         pictures[f"{place}.csv"] = data
         link = f" [The plotted numbers]({links.relative(f'{place}.csv', page)})."
-    yield f"{one.told} {_counted(one, scale)}{link}"
+    yield f"{one.full_caption} {_cells_text(one, scale)}{link}"
     module = site.drawn_by[about.name].get(one.renderer or "")
     if module:
         path = site.root.joinpath("src", *module.split(".")).with_suffix(".py")
@@ -137,10 +137,10 @@ def _table(one: Artefact, scale: Published) -> Iterator[str]:
     yield f"### {names.heading(one.id, one.title)} {{#{one.id}}}"
     item = {"title": one.title, "header": heads, "lines": rows, "beside": tables.has_published(found.header)}
     yield str(_parts().number_table(item))
-    yield f"{found.caption} {_counted(one, scale)}"
+    yield f"{found.caption} {_cells_text(one, scale)}"
 
 
-def _counted(one: Artefact, scale: Published) -> str:
+def _cells_text(one: Artefact, scale: Published) -> str:
     measured, defined = scale.coverage.get(one.id, (0, 0))
     return f"{measured} of {defined} cells measured." if defined else ""
 

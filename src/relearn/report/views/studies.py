@@ -84,18 +84,18 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
         "id": one.id,
         "heading": names.heading(one.id, one.title),
         "title": one.title,
-        "caption": one.told,
+        "caption": one.full_caption,
     }
     shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
     shown["files"] = material.layout.files(one)
     if one.kind == "table":
         cells = material.tables[one.id]
-        header, lines = table_formats.shown(one, cells)
+        header, lines = table_formats.header_and_rows(one, cells)
         heads, rows = tables.folded(header, lines)
         beside = tables.has_published(header)
         return {
             **shown,
-            "caption": table_formats.told(one, cells),
+            "caption": table_formats.caption(one, cells),
             "header": heads,
             "lines": rows,
             "beside": beside,

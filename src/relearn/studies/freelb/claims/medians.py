@@ -39,7 +39,7 @@ def difference(
         return None
     values = np.array([[left.values[seed], right.values[seed]] for seed in seeds])
     paired = [student_mean(values[:, 0] - values[:, 1])]
-    interval = _drawn(
+    interval = _order_interval(
         values, lambda drawn: np.subtract(*np.moveaxis(np.median(drawn, axis=1), -1, 0)), paired, 1
     )
     method = f"difference of medians; {METHOD}"
@@ -92,7 +92,7 @@ def most(
     def statistic(drawn: np.ndarray) -> np.ndarray:
         return np.sort(np.median(drawn, axis=1), axis=-1)[:, -rank]
 
-    interval = _drawn(values, statistic, [student_mean(column) for column in values.T], rank)
+    interval = _order_interval(values, statistic, [student_mean(column) for column in values.T], rank)
     method = f"median of differences paired by seed, the {rank}. largest of {len(pairs)}; {METHOD}"
     notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, values.T))]
     # the task whose median decides is the one that more seeds have to settle
@@ -101,7 +101,9 @@ def most(
     return comparison(name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units)
 
 
-def _drawn(values: np.ndarray, statistic: Statistic, wider: Sequence[Interval], rank: int) -> Interval:
+def _order_interval(
+    values: np.ndarray, statistic: Statistic, wider: Sequence[Interval], rank: int
+) -> Interval:
     """The interval of a statistic of ``values`` (seeds, columns); it takes the ``rank``-th largest ends of ``wider``."""
     count = len(values)
     estimate = float(statistic(values[None])[0])

@@ -15,10 +15,10 @@ from relearn.report.figures.style import (
     MUTED,
     SMALL,
     chance_line,
-    counted,
     empty_figure,
     in_percent,
     number,
+    plural,
     styled,
 )
 from relearn.report.quantities import Evidence
@@ -150,7 +150,7 @@ def _images(axes: Any, points: Sequence[Mapping[str, Any]], looks: Looks, titles
         clean, robust = (
             number(point[axis], point[f"{axis}_low"], point[f"{axis}_high"], percent=True) for axis in "xy"
         )
-        says = f"{titles[point['series']]}: clean {clean}, robust {robust}, {counted(point['seeds'], 'seed')}"
+        says = f"{titles[point['series']]}: clean {clean}, robust {robust}, {plural(point['seeds'], 'seed')}"
         axes.figure.mark(axes, point["x"], point["y"], point, says)
     axes.set(xlabel="Clean accuracy", ylabel="Robust accuracy")
     axes.margins(0.12)
@@ -179,7 +179,7 @@ def _texts(
         edge = "white" if point["counts"] else colour
         axes.plot(100 * point["x"], y, mark, color=colour, mfc=inside, mec=edge, ms=7, mew=0.9, zorder=4)
         change = number(100 * point["x"], 100 * point["x_low"], 100 * point["x_high"])
-        says = f"{titles[point['series']]}, {NAMES[point['place']]}: {change} points, {counted(point['seeds'], 'seed')}"
+        says = f"{titles[point['series']]}, {NAMES[point['place']]}: {change} points, {plural(point['seeds'], 'seed')}"
         axes.figure.mark(axes, 100 * point["x"], y, point, says)
     _absent(axes, {(point["place"], point["series"]) for point in points}, titles, tasks, series)
     axes.axvline(0, color=INK, lw=1, zorder=1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import INK, SHADE, counted, empty_figure, not_run, styled
+from relearn.report.figures.style import INK, SHADE, empty_figure, not_run, plural, styled
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.runs import Run
 
@@ -23,10 +23,10 @@ TOP = 40.0  # upper end of the colour scale of the printed maps; measured maps e
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per initialisation, rate and beta2: the mean over seeds, and the printed value."""
-    return _measured(artefact, evidence) + _printed(artefact)
+    return _measured_cells(artefact, evidence) + _printed(artefact)
 
 
-def _measured(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
+def _measured_cells(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     name = artefact.columns[0].quantity
     metric = str(quantity(name).metric)
     found = []
@@ -107,7 +107,7 @@ def _map(
             axes.text(x, y, _words(point), ha="center", va="center", color=ink)
             if point is not None:
                 said = _words(point).replace("\n", ", ")
-                seeds = counted(point["seeds"], "run") if point["seeds"] else ""
+                seeds = plural(point["seeds"], "run") if point["seeds"] else ""
                 words = f"{title}, rate {_rate(rate)}, β₂ {beta:g}: BLEU {said}"
                 axes.figure.mark(axes, x, y, point, ", ".join(filter(None, (words, seeds))))
     axes.set(xlim=(-0.5, len(betas) - 0.5), ylim=(len(rates) - 0.5, -0.5))

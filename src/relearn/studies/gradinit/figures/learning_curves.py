@@ -12,11 +12,11 @@ from relearn.report.figures.style import (
     MUTED,
     SMALL,
     chance_line,
-    counted,
     empty_figure,
     in_percent,
     not_run,
     number,
+    plural,
     styled,
 )
 from relearn.report.quantities import Evidence
@@ -106,7 +106,7 @@ def _curve(axes: Any, points: list[dict[str, Any]], colour: str, title: str) -> 
     axes.plot(epochs, values, color=colour, marker=marker, ms=3.2, lw=1.4, zorder=3)
     last = points[-1]
     shown = number(last["accuracy"], last["low"], last["high"], percent=True)
-    says = f"{title}: {shown} after {counted(int(last['epoch']), 'epoch')}, {counted(last['seeds'], 'seed')}"
+    says = f"{title}: {shown} after {plural(int(last['epoch']), 'epoch')}, {plural(last['seeds'], 'seed')}"
     axes.figure.mark(axes, last["epoch"], last["accuracy"], last, says)
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.panels import empty, shown
+from relearn.report.figures.panels import empty, rows_to_draw
 from relearn.report.figures.style import COLOURS, empty_figure, few_numbers, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -49,7 +49,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.patches import Patch
     from seaborn import despine
 
-    rows = shown(artefact, points)
+    rows = rows_to_draw(artefact, points)
     with styled():
         figure = empty_figure(3.4)
         grid = figure.subplots(1, len(rows), squeeze=False, sharex=True, sharey=True)[0]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures.panels import empty, shown
+from relearn.report.figures.panels import empty, rows_to_draw
 from relearn.report.figures.style import empty_figure, few_numbers, sequential, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -49,7 +49,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.lines import Line2D
     from seaborn import despine
 
-    rows = shown(artefact, points)
+    rows = rows_to_draw(artefact, points)
     dims = {row.id: sorted({p["dim"] for p in points if p["panel"] == row.id}) or [0] for row in rows}
     across = [(row, dim) for row in rows for dim in dims[row.id]]
     lengths = sorted({p["length"] for p in points}) or [0]

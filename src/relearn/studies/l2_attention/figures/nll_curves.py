@@ -8,7 +8,7 @@ from typing import Any
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import MUTED, SMALL, counted, empty_figure, number, sequential, styled
+from relearn.report.figures.style import MUTED, SMALL, empty_figure, number, plural, sequential, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.studies.l2_attention.claims import recipes
@@ -168,9 +168,9 @@ def _curve(axes: Any, points: list[dict[str, Any]], colour: Any, marker: str, ti
     for last in points[-1:]:
         value = number(last["nll"], last["low"], last["high"])
         says = (
-            f"{title}, {counted(last['series'], 'layer')}: {value} nats after {counted(last['step'], 'step')}"
+            f"{title}, {plural(last['series'], 'layer')}: {value} nats after {plural(last['step'], 'step')}"
         )
-        axes.figure.mark(axes, last["step"], last["nll"], last, f"{says}, {counted(last['seeds'], 'seed')}")
+        axes.figure.mark(axes, last["step"], last["nll"], last, f"{says}, {plural(last['seeds'], 'seed')}")
 
 
 def _lost(points: list[dict[str, Any]]) -> str:

@@ -57,7 +57,7 @@ def deeper_is_trainable(evidence: Evidence) -> Finding:
 
 def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Comparison | None:
     (ours, mine), (theirs, other) = place(start(depth), depth), place(rival, depth)
-    notes = _beside(evidence, depth, (start(depth), rival))
+    notes = _variant_lines(evidence, depth, (start(depth), rival))
     own, lost = classified.outcomes(evidence, mine), classified.outcomes(evidence, other)
     if any("ok" in words for words in lost.values()):
         first, second = (
@@ -97,7 +97,8 @@ def uniform_branch_ratio(evidence: Evidence) -> Finding:
                 decides = (variant, words) == (start(depth), "after")
                 name = f"{depth} blocks: variation {words} training, {variant} / pre_norm"
                 ours, theirs = (
-                    classified.measured(evidence, metric, *place(one, depth)) for one in (variant, "pre_norm")
+                    classified.metric_of(evidence, metric, *place(one, depth))
+                    for one in (variant, "pre_norm")
                 )
                 part = ratio(name, ours, theirs, Below(1.0), decides=decides)
                 if decides:
@@ -147,18 +148,18 @@ def _difference(
     evidence: Evidence, name: str, left: str, right: str, depth: int, suite: str = "residual"
 ) -> Comparison | None:
     one, other = (classified.accuracy(evidence, *place(variant, depth, suite)) for variant in (left, right))
-    notes = _beside(evidence, depth, (left, right), suite)
+    notes = _variant_lines(evidence, depth, (left, right), suite)
     return difference(name, one, other, Above(0.0), role=classified.STEP, notes=notes)
 
 
-def _beside(
+def _variant_lines(
     evidence: Evidence, depth: int, variants: Sequence[str], suite: str = "residual"
 ) -> Sequence[str]:
     """One line per variant, and one for the other initial values of LayerScale if LayerScale is a variant."""
-    lines = [classified.said(evidence, one, place(one, depth, suite)[1]) for one in variants]
+    lines = [classified.summary(evidence, one, place(one, depth, suite)[1]) for one in variants]
     if any(one.startswith(LAYER_SCALE) for one in variants):
         runs = classified.trainings(evidence, place(f"{LAYER_SCALE}*", depth, suite)[1])
         starts = sorted({run.labels["variant"] for run in runs} - set(variants))
-        others = [classified.said(evidence, one, place(one, depth, suite)[1]) for one in starts]
+        others = [classified.summary(evidence, one, place(one, depth, suite)[1]) for one in starts]
         lines += [f"other starts: {', '.join(others)}"] if others else []
     return lines

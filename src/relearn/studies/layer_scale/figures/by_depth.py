@@ -12,10 +12,10 @@ from relearn.report.figures.panels import empty
 from relearn.report.figures.style import (
     MUTED,
     SMALL,
-    counted,
     empty_figure,
     in_percent,
     number,
+    plural,
     sequential,
     styled,
 )
@@ -145,7 +145,7 @@ def _says(title: str, point: Mapping[str, Any]) -> str:
     lost = [
         f"{point[name]} {name.replace('_', ' ')}" for name in ("diverged", "not_converged") if point[name]
     ]
-    return "; ".join([f"{title}, {point['depth']} blocks: {shown}, {counted(point['seeds'], 'seed')}", *lost])
+    return "; ".join([f"{title}, {point['depth']} blocks: {shown}, {plural(point['seeds'], 'seed')}", *lost])
 
 
 def _chance(grid: Any, points: list[dict[str, Any]]) -> None:

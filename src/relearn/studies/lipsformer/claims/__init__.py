@@ -26,7 +26,7 @@ BLOCKS = ("lipsformer", "network")  # cases of theorem 2 with the paper's blocks
 
 def parameter_counts(evidence: Evidence) -> Finding:
     """Each LipsFormer of tables 4 and 5 has the printed millions of parameters after rounding; other networks are notes."""
-    rows, runs = _counted(evidence)
+    rows, runs = _count_rows(evidence)
     own = {name: row for name, row in rows.items() if name in (*SIZED, LARGEST)}
     if not own:
         return Finding(missing=["no runs for parameters"])
@@ -42,7 +42,7 @@ def parameter_counts(evidence: Evidence) -> Finding:
 
 def flops(evidence: Evidence) -> Finding:
     """Multiply-adds of one image of 224 x 224 are within 3% of what tables 2 and 7 print as FLOPs."""
-    rows, runs = _counted(evidence)
+    rows, runs = _count_rows(evidence)
     own = {name: row for name, row in rows.items() if name in SIZED}
     if not own:
         return Finding(missing=["no runs for multiply-adds"])
@@ -201,7 +201,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 power = trained.power
 
 
-def _counted(evidence: Evidence) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _count_rows(evidence: Evidence) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Rows of counts.csv by network."""
     runs: list[Run] = [
         run for run in select(evidence.runs, {"step": "count_params_flops"}) if run.has("counts.csv")

@@ -53,7 +53,7 @@ def alpha_has_a_limit(evidence: Evidence) -> Finding:
     """Alpha = 0.2 is more accurate than each other alpha, so that it is the argmax, and every training with 0.4 diverges."""
     parts: dict[str, Comparison | None] = {}
     beside = [
-        classified.said(evidence, f"alpha = {alpha}", variant(name))
+        classified.summary(evidence, f"alpha = {alpha}", variant(name))
         for alpha, name in ALPHAS.items()
         if classified.trainings(evidence, variant(name))
     ]
@@ -111,7 +111,7 @@ def _against(
 ) -> Comparison | None:
     """Difference of accuracies by seed."""
     one, other = (classified.accuracy(evidence, name, variant(name)) for name in (left, right))
-    notes = notes or [classified.said(evidence, name, variant(name)) for name in (left, right)]
+    notes = notes or [classified.summary(evidence, name, variant(name)) for name in (left, right)]
     return difference(words, one, other, claimed, role=classified.STEP, notes=notes)
 
 

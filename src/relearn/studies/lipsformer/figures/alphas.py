@@ -6,7 +6,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import empty, shown
+from relearn.report.figures.panels import empty, rows_to_draw
 from relearn.report.figures.style import COLOURS, empty_figure, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -59,7 +59,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.lines import Line2D
     from seaborn import despine
 
-    rows = shown(artefact, points)
+    rows = rows_to_draw(artefact, points)
     looks = {column.id: look for column, look in zip(artefact.columns, LOOKS)}
     with styled():
         figure = empty_figure(3.5)

@@ -15,10 +15,10 @@ from relearn.report.figures.style import (
     COLOURS,
     MUTED,
     chance_line,
-    counted,
     empty_figure,
     in_percent,
     number,
+    plural,
     styled,
 )
 from relearn.report.quantities import Evidence
@@ -104,7 +104,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 def _mark(axes: Any, title: str, points: list[dict[str, Any]], percent: bool) -> None:
     last = points[-1]
     value = number(last["value"], last["low"], last["high"], percent=percent)
-    says = f"{title}: {value} after {counted(int(last['epoch']), 'epoch')}, {counted(last['seeds'], 'seed')}"
+    says = f"{title}: {value} after {plural(int(last['epoch']), 'epoch')}, {plural(last['seeds'], 'seed')}"
     axes.figure.mark(axes, last["epoch"], last["value"], last, says)
 
 

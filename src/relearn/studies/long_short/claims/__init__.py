@@ -126,7 +126,7 @@ def _mean_apart(
         for side in (left, right)
     ]
     notes = [
-        classified.said(evidence, f"{side}, {task}", on_lra(side, task))
+        classified.summary(evidence, f"{side}, {task}", on_lra(side, task))
         for task in tasks
         for side in (left, right)
     ]
@@ -177,7 +177,7 @@ def _fewer(evidence: Evidence, name: str, decides: bool) -> Comparison | None:
         return None
     share = sum(counted[OURS, task] < counted[FULL, task] for task in tasks) / len(tasks)
     notes = [f"{task}: {counted[OURS, task]:.3g} against {counted[FULL, task]:.3g}" for task in tasks]
-    return _counted(name, share, ALL, "fraction", runs, (exact.CONVENTION, *notes), decides)
+    return _exact_comparison(name, share, ALL, "fraction", runs, (exact.CONVENTION, *notes), decides)
 
 
 def dynamic_is_robust(evidence: Evidence) -> Finding:
@@ -231,7 +231,7 @@ def _size(evidence: Evidence, decides: bool) -> Comparison | None:
     millions = round(float(counts[0] or 0.0) / 1e6, 2)
     side: Side = Within(PRINTED_MILLIONS - 0.5, PRINTED_MILLIONS + 0.5)
     folders = tuple(run.folder for run in runs)
-    return _counted("millions of parameters", millions, side, "millions", folders, (), decides)
+    return _exact_comparison("millions of parameters", millions, side, "millions", folders, (), decides)
 
 
 def less_oversmoothing(evidence: Evidence) -> Finding:
@@ -337,7 +337,7 @@ def _trainings(name: str) -> tuple[str, Where]:
     return variant, {"step": step, "network": variant}
 
 
-def _counted(
+def _exact_comparison(
     name: str, value: float, side: Side, unit: str, runs: Sequence[str], notes: Sequence[str], decides: bool
 ) -> Comparison:
     """An exact number among measured ones; its interval is a point."""

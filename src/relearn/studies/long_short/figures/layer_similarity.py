@@ -7,7 +7,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, counted, empty_figure, number, styled
+from relearn.report.figures.style import COLOURS, INK, empty_figure, number, plural, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -99,7 +99,7 @@ def _curve(axes: Any, points: list[dict[str, Any]], row: Row, panel: str, colour
     axes.plot(layers, values, color=colour, lw=1.5, ms=4, zorder=3, **_look(panel))
     for point in line:
         value = number(point["value"], point["low"], point["high"])
-        says = f"{row.title}, layer {point['layer']}: {value}, {counted(point['seeds'], 'seed')}"
+        says = f"{row.title}, layer {point['layer']}: {value}, {plural(point['seeds'], 'seed')}"
         axes.figure.mark(axes, point["layer"], point["value"], point, says)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, MUTED, counted, empty_figure, number, styled
+from relearn.report.figures.style import COLOURS, MUTED, empty_figure, number, plural, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
@@ -140,7 +140,7 @@ def _curves(axes: Any, row: Row, points: list[dict[str, Any]]) -> None:
             at = (
                 f"{of}, layer {point['place']:g}: {value}" if of else f"step {point['place']:g}: {value} bits"
             )
-            says = f"{row.title}, {at}, {counted(point['seeds'], 'seed')}"
+            says = f"{row.title}, {at}, {plural(point['seeds'], 'seed')}"
             axes.figure.mark(axes, point["place"], point["value"], point, says)
         if line[0]["diverged"]:
             axes.plot(places[-1], values[-1], marker="X", ms=8, color=stroke["color"], zorder=4)

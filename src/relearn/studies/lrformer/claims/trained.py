@@ -69,13 +69,13 @@ def place(variant: str, depth: int) -> tuple[str, Where]:
     return f"{variant}/{depth}", {"variant": variant, "depth": str(depth)}
 
 
-def _measured(evidence: Evidence, where: Where) -> list[Run]:
+def _finished_runs(evidence: Evidence, where: Where) -> list[Run]:
     runs = select(evidence.runs, {"step": STEP}, where)
     return [run for run in runs if not run.diverged]
 
 
 def _depths(evidence: Evidence, variant: str) -> list[int]:
-    return sorted({int(run.labels["depth"]) for run in _measured(evidence, {"variant": variant})})
+    return sorted({int(run.labels["depth"]) for run in _finished_runs(evidence, {"variant": variant})})
 
 
 def _rise(
@@ -85,7 +85,7 @@ def _rise(
     near: dict[int, float] = {}
     far: dict[int, float] = {}
     notes = []
-    runs = _measured(evidence, where)
+    runs = _finished_runs(evidence, where)
     for run in runs:
         path = [row for row in run.rows("distance.csv") if row["space"] == space]
         path.sort(key=lambda row: float(row["distance"]))
@@ -120,7 +120,7 @@ def _detection(evidence: Evidence, where: Where, score: str) -> dict[int, tuple[
             },
             run.folder,
         )
-        for run in _measured(evidence, where)
+        for run in _finished_runs(evidence, where)
     }
 
 

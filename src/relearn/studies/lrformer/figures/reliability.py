@@ -8,7 +8,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import MUTED, chance_line, counted, empty_figure, in_percent, number, styled
+from relearn.report.figures.style import MUTED, chance_line, empty_figure, in_percent, number, plural, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.statistics import wilson
@@ -106,7 +106,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                         point["confidence"],
                         point["accuracy"],
                         point,
-                        f"{says}, {counted(point['samples'], 'sample')}",
+                        f"{says}, {plural(point['samples'], 'sample')}",
                     )
             axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=TICKS)
             chance_line(axes, here)

@@ -10,11 +10,11 @@ from relearn.report.figures.style import (
     COLOURS,
     INK,
     MUTED,
-    counted,
     empty_figure,
     in_percent,
     not_run,
     number,
+    plural,
     styled,
     two_lines,
 )
@@ -125,7 +125,7 @@ def _bar(axes: Any, x: float, width: float, row: Row, point: dict[str, Any]) -> 
         x, point["success"], "o", ms=4, mfc=COLOURS[point["series"]], mec=INK, mew=0.6, zorder=6
     )  # seen at 0, too
     shown = number(point["success"], point["low"], point["high"], percent=True)
-    says = f"{row.title}, {point['victim']}: {shown}, {counted(point['trials'], 'attack')}"
+    says = f"{row.title}, {point['victim']}: {shown}, {plural(point['trials'], 'attack')}"
     if point["reference"] is not None:
         axes.hlines(point["reference"], x - width / 2, x + width / 2, color=INK, lw=1.6, zorder=4)
         says += f"; unperturbed {number(point['reference'], percent=True)}"

@@ -13,11 +13,11 @@ from relearn.report.figures.style import (
     MUTED,
     SMALL,
     chance_line,
-    counted,
     empty_figure,
     in_percent,
     not_run,
     number,
+    plural,
     styled,
     two_lines,
 )
@@ -139,7 +139,7 @@ def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str,
             at = x - width / 2  # beside the whisker
             axes.plot([at], [point["value"]], zorder=6, clip_on=False, **_look())
             said = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
-            axes.figure.mark(axes, at, point["value"], point, f"{said}, {counted(point['trials'], 'attack')}")
+            axes.figure.mark(axes, at, point["value"], point, f"{said}, {plural(point['trials'], 'attack')}")
         elif point["status"] == "measured":
             _bar(axes, x, width, rows[rank].title, point)
         elif point["status"] == "no_value":
@@ -154,7 +154,7 @@ def _bar(axes: Any, x: float, width: float, title: str, point: dict[str, Any]) -
         lengths = [[point["value"] - point["low"]], [point["high"] - point["value"]]]
         axes.errorbar(x, point["value"], lengths, color=INK, lw=1, capsize=2.5, zorder=5)
         _say(axes, x - 0.3 * width, f"n = {point['trials']}", INK)
-        says += f", {counted(point['trials'], 'attack')}"
+        says += f", {plural(point['trials'], 'attack')}"
     if point["unfiltered"] is not None:
         axes.hlines(point["unfiltered"], x - width / 2, x + width / 2, color=INK, lw=1.6, zorder=4)
         says += f"; unfiltered {number(point['unfiltered'], percent=True)}"

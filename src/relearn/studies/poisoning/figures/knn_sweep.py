@@ -12,11 +12,11 @@ from relearn.report.figures.style import (
     SHADE,
     SMALL,
     chance_line,
-    counted,
     empty_figure,
     in_percent,
     not_run,
     number,
+    plural,
     styled,
 )
 from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
@@ -128,7 +128,7 @@ def _says(point: dict[str, Any]) -> str:
     repeated = ", replicated" if point["replicated"] else ", not replicated"
     at = f"k / images {point['x']:g}" if point["along"] == "k" else f"balance {point['x']:g}{repeated}"
     series = point["series"].replace("_", " ").capitalize()
-    return f"{series}, {at}: {name.lower()} {value}, {counted(point['trials'], 'attack')}"
+    return f"{series}, {at}: {name.lower()} {value}, {plural(point['trials'], 'attack')}"
 
 
 def _xy(points: list[dict[str, Any]]) -> tuple[list[float], list[float]]:

@@ -67,7 +67,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             own = {point["series"]: point for point in points if point["target"] == number}
             if own:
                 image(block[0, 0], next(iter(own.values()))["pictures"][0])
-                _beside(block[0, 0], 1.1, f"target {number} of the pool", "left")
+                _side_text(block[0, 0], 1.1, f"target {number} of the pool", "left")
             for line, series in zip(block[1:], lines):
                 _line(line, own.get(series))
             for at, axes in enumerate(block[1], 1):
@@ -77,7 +77,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 def _line(line: Any, point: dict[str, Any] | None) -> None:
     if point is None:
-        _beside(line[len(line) // 2], 0.5, "not run", "center")
+        _side_text(line[len(line) // 2], 0.5, "not run", "center")
         return
     for axes, one in zip(line, point["pictures"][1]):
         image(axes, one)
@@ -85,7 +85,7 @@ def _line(line: Any, point: dict[str, Any] | None) -> None:
     outcome.set_in_layout(False)  # it is wider than a picture
 
 
-def _beside(axes: Any, x: float, words: str, align: str) -> None:
+def _side_text(axes: Any, x: float, words: str, align: str) -> None:
     axes.set_zorder(1)  # the words reach over the next pictures
     place: Any = {"transform": axes.transAxes, "ha": align, "va": "center"}
     axes.text(x, 0.5, words, color=MUTED, fontsize=SMALL, **place).set_in_layout(False)
