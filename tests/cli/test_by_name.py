@@ -135,7 +135,16 @@ def test_outside_of_a_checkout_the_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for verb in (["list"], ["reproduce", "kim2020"], ["show", "kim2020"], ["open"], ["render"], ["validate"]):
+    for verb in (
+        ["list"],
+        ["reproduce", "kim2020"],
+        ["show", "kim2020"],
+        ["open"],
+        ["render"],
+        ["validate"],
+        ["plan"],
+        ["power"],
+    ):
         assert cli.main(verb) == 2
         said = capsys.readouterr()
         assert said.out == "" and said.err.count("\n") == 1
