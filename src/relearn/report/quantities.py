@@ -195,7 +195,14 @@ class Evidence:
 
     def of(self, name: str, *filters: Where) -> list[Run]:
         """The runs that measure this quantity; diverged ones among them."""
-        return select(self.runs, {"step": quantity(name).step}, *filters)
+        return select(self._by_step.get(quantity(name).step, ()), *filters)
+
+    @cached_property
+    def _by_step(self) -> dict[str, list[Run]]:
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            found.setdefault(run.step, []).append(run)
+        return found
 
     def trials(self, name: str, *filters: Where, sweep: bool = False) -> list[Trial]:
         """The quantity of every trial of the runs that did not diverge.

@@ -58,16 +58,27 @@ def write(figure: Any, points: Sequence[dict[str, Any]], fields: Sequence[str], 
 def save(figure: Any, stem: Path) -> list[Path]:
     """PNG and PDF without dates and versions inside; the PNG has a palette, unless it shows photographs.
 
-    The PNG is made last, so that the figure stays as it was laid out for it.
+    The figure is laid out for the PNG, and the PDF has the same layout. Figure.savefig would draw twice and lay out for each.
     """
     import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
     from PIL import Image
 
     png, pdf = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf"))
     drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": stem.name}):
-        figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
-        figure.savefig(drawn, format="png", dpi=160)
+        figure.dpi = 160
+        canvas = FigureCanvasAgg(figure)
+        if layout := figure.get_layout_engine():
+            layout.execute(
+                figure
+            )  # drawing lays out once more: the second pass knows the sizes that the first one gave
+        canvas.print_png(drawn)
+        figure.set_layout_engine("none")
+        FigureCanvasPdf(figure).print_pdf(
+            pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None}
+        )
     image = Image.open(drawn).convert("RGB")
     if image.getcolors(PHOTOGRAPH) is not None:
         image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
