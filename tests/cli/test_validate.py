@@ -32,10 +32,16 @@ def test_good_parameters(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_another_scale_announces_what_it_hides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate", "--scale", "small"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("ok: params.yaml at scale small: ")
-    assert second == params.hidden_line("params.yaml", "small")
-    assert second.startswith("params/small.yaml hides ")
+    hidden = params.hidden_by_overlay("params.yaml", "small")
+    assert second == f"params/small.yaml hides {len(hidden)} values of params.yaml:"
+    named, section = [], ""
+    for line in rest:  # a section begins two columns in, and goes on four columns in
+        if not line.startswith("    "):
+            section, _, line = line.strip().partition(": ")
+        named += [f"{section}.{name}" for name in line.strip().strip(",").split(", ")]
+    assert sorted(named) == sorted(hidden) and max(map(len, rest)) <= 120
 
 
 def test_each_problem_has_a_line_and_the_code_is_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

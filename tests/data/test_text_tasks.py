@@ -101,6 +101,21 @@ def test_of_reviews_every_tenth_is_for_dev(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
+def test_samples_set_apart_are_not_trained_on(folders: Path) -> None:
+    """The train part is spread over what is left, and the parts set apart do not depend on how many are trained on."""
+    whole = read("arc_easy", NONE, folders.__truediv__)
+    apart = read("arc_easy", {"held_out": 2}, folders.__truediv__)
+    fewer = read("arc_easy", {"train": 1, "held_out": 2}, folders.__truediv__)
+    assert apart.further["held_out"].ids == [whole.train.ids[0], whole.train.ids[2]]
+    assert apart.train.ids == [whole.train.ids[place] for place in (1, 3, 4)]
+    assert fewer.further["held_out"].ids == apart.further["held_out"].ids and len(fewer.train) == 1
+    assert set(fewer.train.ids) <= set(apart.train.ids) and "held_out" not in whole.further
+    with pytest.raises(ValueError, match=r"samples.held_out: 5 \(allowed: below the 5 training samples\)"):
+        read("arc_easy", {"held_out": 5}, folders.__truediv__)
+    with pytest.raises(ValueError, match=r"samples.held_out: 1 \(allowed for acceptability: 0\)"):
+        read("acceptability", {"held_out": 1}, nowhere)
+
+
 def test_damaged_sentences_need_no_folder() -> None:
     found = read("acceptability", {"train": 10, "dev": 4, "test": 4}, nowhere)
     assert [len(one) for one in (found.train, found.dev, found.test)] == [10, 4, 4]
@@ -142,5 +157,7 @@ def test_what_is_refused() -> None:
             ask()
     with pytest.raises(ValueError, match=r"samples.dev: -1 \(allowed: at least 0, all of them\)"):
         read("acceptability", {"dev": -1}, nowhere)
-    with pytest.raises(ValueError, match=r"samples.valid: no such part \(allowed: train, dev, test\)"):
+    with pytest.raises(
+        ValueError, match=r"samples.valid: no such part \(allowed: train, dev, test, held_out\)"
+    ):
         read("acceptability", {"valid": 1}, nowhere)

@@ -48,6 +48,22 @@ use rule run as freelb_finetune with:
         **words_of(FREELB["finetune"]),
 
 
+# The same fine-tuning at several rates and radii, from which each method of a decisive task takes its own.
+use rule run as freelb_tune_finetune with:
+    input:
+        **inputs_of(FREELB["tune_finetune"]),
+    output:
+        **FREELB["tune_finetune"].files,
+    log:
+        FREELB["tune_finetune"].log,
+    wildcard_constraints:
+        **FREELB["tune_finetune"].constraints,
+    resources:
+        **needs_of(FREELB["tune_finetune"]),
+    params:
+        **words_of(FREELB["tune_finetune"]),
+
+
 # Fine-tunings with further seeds, for ensembles with more members than the tables have seeds (table 3.2).
 use rule run as freelb_finetune_glue_members with:
     input:

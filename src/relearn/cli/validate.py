@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from pathlib import Path
 
 from relearn.params import reading as params
@@ -35,6 +36,31 @@ def main(args: argparse.Namespace) -> int:
         print("\n".join(error.problems), file=sys.stderr)
         return 2
     print(f"ok: {args.params} at scale {values['scale']}: {len(params.leaves(values))} values")
-    if hidden := params.hidden_line(args.params, values["scale"]):
-        print(hidden)
+    print(*_hidden(args.params, values["scale"]), sep="\n", end="")
     return 0
+
+
+def _hidden(path: Path, scale: str) -> list[str]:
+    """The values that the overlay hides, a paragraph for each section."""
+    keys = [key.split(".", 1) for key in params.hidden_by_overlay(path, scale)]
+    if not keys:
+        return []
+    sections: dict[str, list[str]] = {}
+    for section, *rest in keys:
+        sections.setdefault(section, []).append(rest[0] if rest else section)
+    overlay = params.overlay_file(path, scale)
+    return [
+        f"{overlay} hides {len(keys)} values of {path}:",
+        *(
+            textwrap.fill(
+                f"{section}: {', '.join(names)}",
+                width=120,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for section, names in sections.items()
+        ),
+        "",
+    ]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PARTS = ("train", "dev", "test")
 KINDS = ("classification", "regression", "ranking")
 FURTHER = ("dev_mismatched", "test_mismatched")
+APART = "held_out"  # the part of training samples that a caller sets apart
 HELD_OUT = 10  # 1/HELD_OUT of IMDb's training reviews is for dev
 
 FolderOf = Callable[[str], Path | None]
@@ -76,7 +77,7 @@ class TextTask:
         classes: number of outputs of a model; 1 for regression and ranking.
         metric: main metric, ``accuracy``, ``mcc`` or ``pearson``.
         source: origin of the task: plain JSON without paths, with sha256 of the texts.
-        further: additional parts of some tasks: those of other genres for mnli (:data:`FURTHER`).
+        further: additional parts: those of other genres for mnli (:data:`FURTHER`), and ``held_out`` where it is asked for.
     """
 
     name: str
@@ -113,7 +114,8 @@ def read(task: str, samples: Mapping[str, int], folder_of: FolderOf) -> TextTask
 
     Args:
         task: a key of :data:`TASKS`.
-        samples: number for train, dev and test; 0, or no entry: all. Additional parts follow dev and test.
+        samples: number for train, dev and test; 0, or no entry: all. Additional parts follow dev and test. ``held_out``: number
+            of evenly spaced training samples that form the additional part ``held_out`` instead; 0, or no entry: none.
         folder_of: the folder of a data set by its name (glue, imdb, arc, openbookqa, race, regents, csqa), None to download it.
 
     Raises:
@@ -122,13 +124,16 @@ def read(task: str, samples: Mapping[str, int], folder_of: FolderOf) -> TextTask
     """
     kind, metric = metric_of(task)
     for part, wanted in samples.items():
-        if part not in PARTS:
-            raise ValueError(f"samples.{part}: no such part (allowed: {', '.join(PARTS)})")
+        if part not in (*PARTS, APART):
+            raise ValueError(f"samples.{part}: no such part (allowed: {', '.join((*PARTS, APART))})")
         if wanted < 0:
             raise ValueError(f"samples.{part}: {wanted} (allowed: at least 0, all of them)")
+    apart = samples.get(APART, 0)
     if task == "acceptability":
         from relearn.data import acceptability
 
+        if apart:
+            raise ValueError(f"samples.{APART}: {apart} (allowed for acceptability: 0)")
         own = acceptability.load(samples)
         return TextTask(task, own.train, own.dev, own.test, kind, 2, metric, own.source)
     classes, further, source = 1, {}, {}
@@ -157,14 +162,32 @@ def read(task: str, samples: Mapping[str, int], folder_of: FolderOf) -> TextTask
     else:
         parts, source = _imdb(folder_of("imdb"))
         classes = 2
+    if apart:
+        parts["train"], further[APART] = _divided(parts["train"], apart)
     parts = {part: _spaced(one, samples.get(part, 0)) for part, one in parts.items()}
-    further = {part: _spaced(one, samples.get(part.partition("_")[0], 0)) for part, one in further.items()}
+    further = {
+        part: one if part == APART else _spaced(one, samples.get(part.partition("_")[0], 0))
+        for part, one in further.items()
+    }
     return TextTask(task, **parts, kind=kind, classes=classes, metric=metric, source=source, further=further)
 
 
 def _spaced(examples: Examples, wanted: int) -> Examples:
     numbers = evenly_spaced(len(examples), wanted)
     return examples if len(numbers) == len(examples) else examples.part(numbers)
+
+
+def _divided(train: Examples, wanted: int) -> tuple[Examples, Examples]:
+    """The training samples without ``wanted`` evenly spaced ones, and these.
+
+    Raises:
+        ValueError: no training sample would be left.
+    """
+    if wanted >= len(train):
+        raise ValueError(f"samples.{APART}: {wanted} (allowed: below the {len(train)} training samples)")
+    apart = evenly_spaced(len(train), wanted)
+    taken = set(apart)
+    return train.part([row for row in range(len(train)) if row not in taken]), train.part(apart)
 
 
 def _imdb(folder: Path | None) -> tuple[dict[str, Examples], dict[str, Any]]:

@@ -49,6 +49,7 @@ class Family:
         modules: what the step loads by name and the numbers depend on, or a function of the cell.
         labels: labels of the record that are not in ``folder``: text, or a function of the cell.
         seeds: of every cell; None for runs without a seed.
+        cell_seeds: the seeds of one cell where some cells have fewer, a function of the cell.
         constraints: regular expressions of labels, where the default (no slash) is not enough.
         shared_folder: study whose folder the runs share where several studies use them.
     """
@@ -65,6 +66,7 @@ class Family:
     modules: Sequence[str] | Answer = ()
     labels: Mapping[str, str | Answer] = field(default_factory=dict)
     seeds: Sequence[int] | None = None
+    cell_seeds: Answer | None = None
     constraints: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -91,11 +93,18 @@ class Family:
     @cached_property
     def runs(self) -> list[dict[str, str]]:
         """Labels and seed of every run, without repetition."""
-        seeds = [{}] if self.seeds is None else [{"seed": str(seed)} for seed in self.seeds]
-        found = {
-            tuple(sorted({**cell, **seed}.items())): {**cell, **seed} for cell in self.cells for seed in seeds
-        }
+        found = {}
+        for cell in self.cells:
+            for seed in self._seeds(cell):
+                run = {**cell, **seed}
+                found[tuple(sorted(run.items()))] = run
         return list(found.values())
+
+    def _seeds(self, cell: Cell) -> list[dict[str, str]]:
+        if self.seeds is None:
+            return [{}]
+        seeds = self.cell_seeds(**cell) if self.cell_seeds else self.seeds
+        return [{"seed": str(seed)} for seed in seeds]
 
     def paths(self, name: str = "record", **labels: Any) -> list[str]:
         """The files of this name of all runs that agree with ``labels``."""

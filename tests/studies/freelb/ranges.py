@@ -102,6 +102,15 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.finetune.clean_first": FLAG,
     f"{S}.finetune.free_at_rate": ([0.1, 1], [0, 1.1]),
     f"{S}.finetune.wide": ([1.1, 3], [1, 0.5, float("nan")]),
+    f"{S}.finetune.decisive.tasks": (
+        [[], ["acceptability"]],
+        [["cola"], ["acceptability", "acceptability"], "acceptability"],
+    ),
+    f"{S}.finetune.decisive.other_seeds": ([0, 3], [-1, 2, 4, 1.0]),
+    f"{S}.finetune.decisive.held_out": SEVERAL,
+    f"{S}.finetune.decisive.tuning_seeds": ([[3], [100, 101]], [[], [0], [5, 5]]),
+    f"{S}.finetune.decisive.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0], 1.0]),
+    f"{S}.finetune.decisive.radii": ([[1.0], [0.5, 3.0]], [[], [3.0, 1.0], [0]]),
     f"{S}.finetune.mask": (["always", "start"], ["never", True]),
     RUNS: (
         [

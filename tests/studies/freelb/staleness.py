@@ -80,6 +80,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{F}.finetune.clean_first", {FINETUNE}, of_methods("freelb", "freelb_fresh")),
     (f"{F}.finetune.free_at_rate", {FINETUNE}, [f"{FINETUNE}/albert/*/free_at/*", "render"]),
+    (f"{F}.finetune.decisive.*", {FINETUNE}, []),  # without tasks none is decisive, and there is one seed
     (f"{F}.finetune.wide", {FINETUNE}, []),  # of methods that are not here
     (
         f"{F}.finetune.mask",
@@ -123,6 +124,8 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{F}.pretrain_encoder.schedule": lambda name: "cosine",
     f"{F}.finetune.schedule": lambda name: "cosine",
     f"{F}.finetune.mask": lambda word: "start",
+    f"{F}.finetune.decisive.tasks": lambda names: ["acceptability"],
+    f"{F}.finetune.decisive.rates": lambda rates: [1.0e-3],
     f"{F}.finetune.runs": lambda runs: [{**runs[0], "max_length": 15}, *runs[1:]],
     f"{F}.max_loss_increase.tasks": lambda names: names[:-1],
     f"{F}.ensemble.methods": lambda names: [*names, "pgd"],

@@ -16,6 +16,7 @@ PAPER = parameters.load(ROOT / "params.yaml", scale="paper")
 FAMILIES = plan(PAPER, "paper")
 RUNS = {(run["encoder"], run["name"]): run for run in PAPER["freelb"]["finetune"]["runs"]}
 SEEDS = PAPER["freelb"]["seeds"]
+SMALL = parameters.load(ROOT / "params.yaml", scale="small")
 
 
 @pytest.mark.parametrize("encoder", ["roberta", "albert", "bert"])
@@ -90,8 +91,7 @@ def test_arc_merge_is_both_sets_of_one_method_and_seed_together() -> None:
 
 def test_free_at_has_a_rate_of_its_own() -> None:
     """It makes K times as many updates."""
-    small = parameters.load(ROOT / "params.yaml", scale="small")
-    family = plan(small, "small")["finetune"]
+    family = plan(SMALL, "small")["finetune"]
     rates = {
         method: family.settings_of(encoder="roberta", task="sst2", method=method)["lr"]
         for method in ("pgd", "free_at", "freelb")
@@ -103,10 +103,49 @@ def test_free_at_has_a_rate_of_its_own() -> None:
 @pytest.mark.parametrize("task", ["sst2", "imdb"])
 def test_small_trains_long_enough_to_overfit(task: str) -> None:
     """Ten epochs of few texts: where each text is seen once, a regulariser has nothing to gain."""
-    small = parameters.load(ROOT / "params.yaml", scale="small")
     (run,) = [
         one
-        for one in small["freelb"]["finetune"]["runs"]
+        for one in SMALL["freelb"]["finetune"]["runs"]
         if (one["encoder"], one["name"]) == ("roberta", task)
     ]
     assert run["steps"] * run["batch_size"] >= 10 * run["train_samples"] > 0
+
+
+def test_each_method_of_a_decisive_task_has_the_same_search() -> None:
+    """At small every arm of SST-2 and IMDb tries all rates, and all radii if it has a ball, at seeds that decide nothing."""
+    families, own = plan(SMALL, "small"), SMALL["freelb"]["finetune"]["decisive"]
+    tune, finetune = families["tune_finetune"], families["finetune"]
+    tried = {(run["task"], run["method"]): 0 for run in tune.runs}
+    for run in tune.runs:
+        tried[run["task"], run["method"]] += 1
+        given = tune.settings_of(**{key: value for key, value in run.items() if key != "seed"})
+        plain = finetune.settings_of(encoder="roberta", task=run["task"], method=run["method"])
+        assert given["lr"] == float(run["rate"]) and given["samples"]["held_out"] == own["held_out"]
+        for key in ("step_size", "start_norm", "eps") if run["method"] != "vanilla" else ():
+            assert given["method"][key] == pytest.approx(float(run["radius"]) * plain["method"][key])
+    rates, radii, seeds = (len(own[key]) for key in ("rates", "radii", "tuning_seeds"))
+    assert {task for task, _ in tried} == {*own["tasks"]}
+    for (_, method), count in tried.items():
+        assert count == rates * seeds * (1 if method == "vanilla" else radii)
+    assert not {*own["tuning_seeds"]} & {*SMALL["freelb"]["seeds"]}
+    labels = tune.labels_of(**tune.cells[0])
+    assert labels["task"] not in own["tasks"] and labels["rate"]  # no table and no claim takes them
+    for task in own["tasks"]:
+        inputs = finetune.inputs_of(encoder="roberta", task=task, method="pgd", seed="7")
+        assert set(inputs["tried"]) == {*tune.paths(task=task, method="pgd")}
+    assert "tried" not in finetune.inputs_of(encoder="albert", task="sst2", method="freelb", seed="0")
+
+
+def test_only_decisive_tasks_have_all_seeds() -> None:
+    families, own = plan(SMALL, "small"), SMALL["freelb"]
+    few = own["finetune"]["decisive"]["other_seeds"]
+    counts: dict[tuple[str, str], set[str]] = {}
+    for run in families["finetune"].runs:
+        counts.setdefault((run["encoder"], run["task"]), set()).add(run["seed"])
+    for (encoder, task), seeds in counts.items():
+        decisive = encoder == "roberta" and task in own["finetune"]["decisive"]["tasks"]
+        assert len(seeds) == (len(own["seeds"]) if decisive else few)
+    made = {path for family in families.values() for path in family.everything()}
+    for family in families.values():
+        for run in family.runs:
+            assert {path for paths in family.inputs_of(**run).values() for path in paths} <= made

@@ -29,6 +29,7 @@ from relearn.params.types import (
     Unique0,
     Vocabulary,
     Width,
+    ascending,
     unique,
 )
 from relearn.params.vision import Betas
@@ -200,6 +201,22 @@ class FineTuning(Section):
             yield "joint_tasks", f"found {self.task}, allowed: other tasks than its own"
 
 
+class Decisive(Section):
+    """The tasks of RoBERTa that decide the claims: all seeds, a rate and radius for each method, and samples set apart.
+
+    ``other_seeds``: how many of the seeds all other runs have; 0 means all. ``held_out``: training samples that are set apart; the score
+    on them decides, because the dev part chooses rate, radius and the best network. ``rates`` and ``radii`` (factors of step_size,
+    start_norm and eps) are tried for each method at ``tuning_seeds``; without rates there is no search.
+    """
+
+    tasks: Annotated[list[Name], Unique0, AfterValidator(unique)]
+    other_seeds: StepsOrNone
+    held_out: SamplesOrAll
+    tuning_seeds: Seeds
+    rates: Annotated[list[Positive], Unique0, AfterValidator(ascending)]
+    radii: Annotated[list[Positive], Unique, AfterValidator(ascending)]
+
+
 class FineTune(Section):
     betas: Betas
     adam_eps: Positive
@@ -209,6 +226,7 @@ class FineTune(Section):
     wide: Annotated[Positive, Field(gt=1)]
     free_at_rate: Annotated[Positive, Field(le=1)]
     mask: Literal["always", "start"]
+    decisive: Decisive
     runs: Annotated[list[FineTuning], Field(min_length=1, max_length=LONGEST_LIST)]
 
     @check
@@ -226,6 +244,18 @@ class FineTune(Section):
                 text = f"found {first}, allowed: empty, or a run above that has vanilla: {', '.join(ready) or 'none'}"
                 yield ("runs", index, "init_from"), text
             before[encoder, name] = run.methods
+
+    @check
+    def _decisive(self) -> Iterator[Conflict]:
+        ready = [
+            run.name
+            for run in self.runs
+            if run.encoder == COMPARED_ENCODER and not run.init_from and not run.joint_tasks
+        ]
+        for index, name in enumerate(self.decisive.tasks):
+            if name not in ready:
+                text = f"allowed: runs of {COMPARED_ENCODER} without init_from and joint_tasks: {', '.join(ready) or 'none'}"
+                yield ("decisive", "tasks", index), f"found {name}, {text}"
 
 
 class MaxLossIncrease(Section):
@@ -287,6 +317,25 @@ class FreeLB(Section):
                     ("max_loss_increase", "tasks", index),
                     f"found {name}, allowed: {', '.join(ready) or 'none'} ({which})",
                 )
+
+    @check
+    def _seeds_of_tasks(self) -> Iterator[Conflict]:
+        """Tuning has seeds of its own, and an ensemble as many runs as members."""
+        own = self.finetune.decisive
+        for index, seed in enumerate(own.tuning_seeds):
+            if seed in self.seeds:
+                yield (
+                    ("finetune", "decisive", "tuning_seeds", index),
+                    f"found {seed}, allowed: none of seeds",
+                )
+        most = len(self.seeds)
+        if own.other_seeds > most:
+            text = f"found {own.other_seeds}, allowed: at most the {most} seeds; 0 = all"
+            yield "finetune.decisive.other_seeds", text
+        members = max(self.ensemble.members, self.ensemble.csqa_members) if self.ensemble.methods else 0
+        if 0 < own.other_seeds < min(members, most):
+            text = f"found {own.other_seeds}, allowed: at least the {min(members, most)} members of ensemble; 0 = all"
+            yield "finetune.decisive.other_seeds", text
 
     @check
     def _ensembles(self) -> Iterator[Conflict]:

@@ -1,6 +1,7 @@
 """The predicates of zhu2022, chapter 3, by the ids of claims.yaml.
 
-A score is the task's main metric on its dev set, of the best weights in training, as in the paper; the encoder is RoBERTa. Runs with the
+A score is the task's main metric of the best weights in training; the encoder is RoBERTa. It is measured on the dev set, as in the
+paper, or on training samples that were set apart where runs have some, because then the dev set chose rate and radius. Runs with the
 same seed share batches, head initialisation and dropout masks, so the bootstrap resamples seeds, not runs.
 
 A task counts if most of its vanilla runs are better than the majority answer (outcome ok), and most runs of at least one baseline: a lead
@@ -27,7 +28,7 @@ from relearn.studies.freelb.claims import medians
 
 STEP, ENCODER = "finetune", "roberta"
 NATS = "nats"  # unit of the increases
-SCORE = "finetune.score_frac"
+SCORE, HELD_OUT = "finetune.score_frac", "finetune.held_out_score_frac"
 KNOWN = (
     *("rte", "cola", "mrpc", "sst2", "stsb", "qnli", "qqp", "mnli", "wnli"),
     *("imdb", "acceptability", "arc_easy", "arc_challenge", "arc", "csqa", "race", "openbookqa"),
@@ -255,13 +256,15 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 def _score(evidence: Evidence, task: str, method: str) -> Sample:
     """Scores by seed; a run that diverged without a score gets the score of a constant answer."""
     name, lost = f"{ENCODER}/{task}/{method}", LOST.get(task, "majority_frac")
-    return sample(evidence, SCORE, trained(task, method), network=name, lost=lost)
+    where = {"step": STEP, "encoder": ENCODER, "task": task}
+    apart = any(HELD_OUT.partition(".")[2] in run.metrics for run in select(evidence.runs, where))
+    return sample(evidence, HELD_OUT if apart else SCORE, trained(task, method), network=name, lost=lost)
 
 
 def _tasks(evidence: Evidence, method: str) -> list[str]:
-    """The tasks on which the method was run."""
+    """The tasks on which the method was run; runs that tried a rate are none."""
     where = {"step": STEP, "encoder": ENCODER, "method": method}
-    return _ordered({run.labels["task"] for run in select(evidence.runs, where)})
+    return _ordered({run.labels["task"] for run in select(evidence.runs, where) if "rate" not in run.labels})
 
 
 def _ordered(tasks: set[str]) -> list[str]:

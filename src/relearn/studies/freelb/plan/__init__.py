@@ -10,10 +10,12 @@ from relearn.studies.family import Family, Needs
 from relearn.studies.freelb.plan.members import (
     COMPARED_ENCODER,
     Members,
+    decides,
     ensemble_runs,
     group_of,
     merged_cells,
     merged_names,
+    seeds_of,
 )
 from relearn.studies.freelb.plan.settings import (
     finetune_settings,
@@ -22,11 +24,13 @@ from relearn.studies.freelb.plan.settings import (
     increase_settings,
     pretrain_settings,
     strategy_modules,
+    tuning_settings,
 )
 
 COMPARED = ("vanilla", "pgd", "freelb")
 """The methods whose networks table 3.5 compares."""
-WORD = "[a-z_0-9]+"
+WORD, NUMBER = "[a-z_0-9]+", r"[0-9.e+-]+"
+FINETUNED = {"history": "history.csv", "answers": "answers.csv", "network": "model.safetensors"}
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
@@ -61,21 +65,63 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             return []
         return pretrain.path("encoder", encoder=encoder, seed=seeds[0])
 
+    cells = [
+        {"encoder": encoder, "task": name, "method": method}
+        for (encoder, name), recipe in recipes.items()
+        for method in recipe["methods"]
+    ]
+    decisive = common["decisive"]
+
+    def candidates(encoder: str, task: str, method: str) -> list[dict[str, str]]:
+        """Rates and radii that are tried for a method; plain training has no radius."""
+        radii = decisive["radii"][:1] if method == "vanilla" else decisive["radii"]
+        return [
+            {"encoder": encoder, "task": task, "method": method, "rate": f"{rate:g}", "radius": f"{radius:g}"}
+            for rate in decisive["rates"]
+            for radius in radii
+            if decides(own, encoder, task)
+        ]
+
+    tune = Family(
+        study="freelb",
+        step="finetune",
+        scale=scale,
+        folder="tuning/{encoder}/{task}/{method}/rate{rate}/radius{radius}",
+        cells=[candidate for cell in cells for candidate in candidates(**cell)],
+        seeds=decisive["tuning_seeds"],
+        labels={"task": lambda task, **_: f"{task}_tuning"},
+        inputs={
+            "encoder": lambda task, method, rate, radius, **run: pretrained(task=task, method=method, **run)
+        },
+        settings=lambda encoder, task, method, rate, radius: tuning_settings(
+            own, recipes[encoder, task], method, float(rate), float(radius)
+        ),
+        modules=lambda method, **_: strategy_modules(method),
+        outputs=FINETUNED,
+        needs=Needs(mem_mb=8000, minutes=1440),
+        constraints={"task": WORD, "method": WORD, "rate": NUMBER, "radius": NUMBER},
+    )
+
+    def tried(encoder: str, task: str, method: str, seed: str) -> list[str]:
+        """The same for every seed: the runs that choose rate and radius have seeds of their own."""
+        cells = candidates(encoder, task, method)
+        return [tune.path(**cell, seed=seed) for cell in cells for seed in decisive["tuning_seeds"]]
+
+    def run_seeds(encoder: str, task: str, **_: str) -> list[int]:
+        return seeds_of(own, encoder, task)
+
     finetune = Family(
         study="freelb",
         step="finetune",
         scale=scale,
         folder="{encoder}/{task}/{method}",
-        cells=[
-            {"encoder": encoder, "task": name, "method": method}
-            for (encoder, name), recipe in recipes.items()
-            for method in recipe["methods"]
-        ],
+        cells=cells,
         seeds=seeds,
-        inputs={"start": other_task, "encoder": pretrained},
+        cell_seeds=run_seeds,
+        inputs={"start": other_task, "encoder": pretrained, "tried": tried},
         settings=lambda encoder, task, method: finetune_settings(own, recipes[encoder, task], method),
         modules=lambda encoder, task, method: strategy_modules(method),
-        outputs={"history": "history.csv", "answers": "answers.csv", "network": "model.safetensors"},
+        outputs=FINETUNED,
         needs=Needs(
             mem_mb=40000 if any(encoders[name]["checkpoint"] for name in used) else 8000, minutes=1440
         ),
@@ -94,6 +140,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         folder="{encoder}/{task}",
         cells=[{"encoder": COMPARED_ENCODER, "task": name} for name in own["max_loss_increase"]["tasks"]],
         seeds=seeds,
+        cell_seeds=run_seeds,
         inputs={method: compared_network(method) for method in COMPARED},
         settings=lambda encoder, task: increase_settings(own, recipes[encoder, task]),
         outputs={"increases": "increases.csv"},
@@ -109,7 +156,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         return [
             {"task": task, "name": name, "seed": seed}
             for task, name in names.items()
-            for seed in Members(own, group_of(task)).seeds(encoder)
+            for seed in Members(own, group_of(task)).seeds(encoder, name)
         ]
 
     def member_answers(encoder: str, method: str, seed: str) -> list[str]:
@@ -145,6 +192,9 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         folder="{encoder}/{task}/{method}",
         cells=merged_cells(common["runs"]),
         seeds=seeds,
+        cell_seeds=lambda encoder, task, method: min(
+            (seeds_of(own, encoder, name) for name in merged_names(task)), key=len
+        ),
         inputs={
             "answers": lambda encoder, task, method, seed: [
                 finetune.path("answers", encoder=encoder, task=name, method=method, seed=seed)
@@ -162,7 +212,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         scale=scale,
         folder="{method}",
         cells=[{"method": method} for method in own["train_images_adversarially"]["methods"]],
-        seeds=seeds,
+        seeds=seeds[: decisive["other_seeds"] or None],
         inputs={"data": vision.images_path(params, scale, "freelb")},
         settings=lambda method: image_settings(own["train_images_adversarially"], method),
         modules=lambda method: image_modules(own["train_images_adversarially"]["network"]["name"], method),
@@ -194,5 +244,6 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     )
     return {
         **{family.step: family for family in families},
+        "tune_finetune": tune,
         **{f"finetune_{group}_members": family for group, family in further.items()},
     }

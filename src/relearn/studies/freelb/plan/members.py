@@ -25,11 +25,11 @@ class Members:
     def __init__(self, own: Mapping[str, Any], group: str) -> None:
         self.own, self.group = own, group
 
-    def seeds(self, encoder: str) -> list[int]:
-        """The seeds of the members; where the paper has no ensemble, those of the study."""
+    def seeds(self, encoder: str, name: str) -> list[int]:
+        """The seeds of the members; where the paper has no ensemble, those of the run."""
         seeds = list(self.own["seeds"])
         if encoder != COMPARED_ENCODER or self.group not in SIZES:
-            return seeds
+            return seeds_of(self.own, encoder, name)
         count = self.own["ensemble"][SIZES[self.group]]
         more = range(max(seeds) + 1, max(seeds) + 1 + count - len(seeds))
         return [*seeds, *more][:count]
@@ -48,7 +48,7 @@ class Members:
                     cell = {"encoder": COMPARED_ENCODER, "task": name, "method": by}
                     cells += [] if cell in cells else [cell]
                     name, by = recipes[COMPARED_ENCODER, name]["init_from"], "vanilla"
-        further = self.seeds(COMPARED_ENCODER)[len(self.own["seeds"]) :]
+        further = self.seeds(COMPARED_ENCODER, "")[len(self.own["seeds"]) :]
 
         def start(encoder: str, task: str, method: str, seed: str) -> str | list[str]:
             first = recipes[encoder, task]["init_from"]
@@ -60,11 +60,24 @@ class Members:
             finetune,
             folder=f"{{encoder}}/{self.group}_members/{{task}}/{{method}}",
             cells=cells if further else [],
+            cell_seeds=None,
             seeds=further or [max(self.own["seeds"]) + 1],
             inputs={**finetune.inputs, "start": start},
             labels={"task": lambda encoder, task, method: f"{task}_member"},
         )
         return family
+
+
+def seeds_of(own: Mapping[str, Any], encoder: str, task: str) -> list[int]:
+    """The seeds of a fine-tuning: all where it decides claims, otherwise the first ``decisive.other_seeds`` (0: all)."""
+    decisive = own["finetune"]["decisive"]
+    most = None if decides(own, encoder, task) else decisive["other_seeds"] or None
+    return list(own["seeds"][:most])
+
+
+def decides(own: Mapping[str, Any], encoder: str, task: str) -> bool:
+    """Whether a run is among those that decide the claims; see ``finetune.decisive`` of params.yaml."""
+    return encoder == COMPARED_ENCODER and task in own["finetune"]["decisive"]["tasks"]
 
 
 def group_of(task: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from relearn.methods.gradient_strategies import SPACES, STRATEGIES
 from relearn.models import module_of as network_module
+from relearn.studies.freelb.plan.members import decides
 
 REFERENCES = ("freelb", "pgd")
 """The methods whose networks determine the radii of table 3.5; a radius favours the network that determines it."""
@@ -77,6 +78,7 @@ def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method:
     FreeAT makes ``passes`` times as many updates as the others, and has a rate of its own, ``free_at_rate`` of theirs.
     """
     encoder, common = recipe["encoder"], own["finetune"]
+    apart = common["decisive"]["held_out"] if decides(own, encoder, recipe["name"]) else 0
     same = (
         "max_length",
         "steps",
@@ -90,7 +92,10 @@ def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method:
     return {
         "encoder": {**encoder_sizes(own, encoder), "checkpoint": own["encoders"][encoder]["checkpoint"]},
         "task": recipe["task"],
-        "samples": {part: recipe[f"{part}_samples"] for part in ("train", "dev", "test")},
+        "samples": {
+            **{part: recipe[f"{part}_samples"] for part in ("train", "dev", "test")},
+            **({"held_out": apart} if apart else {}),
+        },
         "method": strategy_settings(method, recipe, common),
         **{key: recipe[key] for key in same},
         "lr": recipe["lr"] * (common["free_at_rate"] if method == "free_at" else 1.0),
@@ -100,6 +105,14 @@ def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method:
         **{key: common[key] for key in ("schedule", "betas", "adam_eps", "evaluations")},
         **({"answered": ["ax"]} if recipe["task"] == "mnli" else {}),
     }
+
+
+def tuning_settings(
+    own: Mapping[str, Any], recipe: Mapping[str, Any], method: str, rate: float, radius: float
+) -> dict[str, Any]:
+    """Settings of a `finetune` run that tries a rate, and a ball and steps ``radius`` times as large as those of the recipe."""
+    ball = {key: radius * recipe[key] for key in ("step_size", "start_norm", "eps")}
+    return {**finetune_settings(own, {**recipe, **ball}, method), "lr": rate}
 
 
 def increase_settings(own: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:

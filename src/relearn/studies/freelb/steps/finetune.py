@@ -2,7 +2,8 @@
 
 Settings: encoder {family (roberta | bert | albert), checkpoint ("": none; a folder, or a name on the hub, whose cache and offline
 switch apply), layers, dim, heads, ffn, embedding_dim (albert only), dropout, attention_dropout, vocabulary, max_length}; task (see
-relearn.data.text_tasks), samples {train, dev, test} (evenly spaced; 0: all); with_tasks (tasks with the same kind of answer whose
+relearn.data.text_tasks), samples {train, dev, test (evenly spaced; 0: all), held_out (training samples
+that are set apart; optional)}; with_tasks (tasks with the same kind of answer whose
 training parts are added; Regents may be missing, which a note and missing_tasks_count say);
 max_length (tokens of a text or pair, at most the encoder's);
 method {kind (vanilla | pgd | free_at | freelb | yopo), passes, step_size, eps, start_norm, project, clean_first, mask, reuse_masks,
@@ -13,7 +14,8 @@ evaluations (number, evenly spaced, the last one at the end); answered (further 
 test parts the kept network answers, ax after mnli; default none).
 Inputs: encoder (encoder.safetensors of a pretrain_encoder run), or start (model.safetensors of another finetune run; its head is
 kept where kind and classes are the same), or none: a checkpoint, or a randomly initialised encoder of these sizes with a vocabulary
-of the training texts. ``$RELEARN_MIRROR`` may hold the tasks.
+of the training texts. ``$RELEARN_MIRROR`` may hold the tasks. tried (optional): records of runs with other rates and radii; lr, step_size,
+start_norm and eps are those with the best mean score_frac over their seeds, the smallest of equals.
 Output: model.safetensors (the network with the best dev score, the earliest of equals, with its tokenizer; see
 relearn.studies.freelb.steps.sentence_files), history.csv (step, loss, dev_score_frac, lr), answers.csv (part: dev, test, mnli's
 dev_mismatched and test_mismatched, or a task of ``answered``; id, label, logits: outputs of the kept network, joined by spaces, one
@@ -24,13 +26,14 @@ The loss is the cross entropy over classes or candidates, or the squared error o
 same passes and see the same minibatches. Runs with the same seed share the head's initialisation, the order of the batches and the
 seeds of dropout, whatever the method.
 
-Metrics: score_frac (dev, the main metric of the task; coefficients are not rescaled), last_score_frac (after the last step);
+Metrics: held_out_score_frac (the main metric on the samples set apart); with ``tried``: tried_count (rates and radii), lr, step_size and
+eps (of the choice); score_frac (dev, the main metric of the task; coefficients are not rescaled), last_score_frac (after the last step);
 dev_accuracy_frac, dev_f1_frac (two classes), dev_mcc, dev_pearson, dev_spearman where they are defined, and the same for every other
-labelled part, all of the kept network; majority_frac (dev accuracy of the best constant answer, at least that of a random choice
-where candidates are ranked); train_loss_nats (train_squared_error for values), parameters_count, updates_count, passes_count
-(forward and backward passes of the training; YOPO's passes through its first block alone are not counted), skipped_count
-(perturbations that were not updated because their gradient was not finite), cut_frac (share of dev rows as long as max_length),
-step_s (CPU time of an update on a CPU, wall time on a GPU, of this process alone).
+labelled part, all of the kept network; majority_frac (dev accuracy of the best constant answer, at least that of a random choice where
+candidates are ranked); train_loss_nats (train_squared_error for values), parameters_count, updates_count, passes_count (forward and
+backward passes of the training; YOPO's passes through its first block alone are not counted), skipped_count (perturbations that were not
+updated because their gradient was not finite), cut_frac (share of dev rows as long as max_length), step_s (CPU time of an update on a
+CPU, wall time on a GPU, of this process alone).
 Outcome: ok, diverged, or not_converged: dev not better than a constant answer by two standard errors.
 """
 
@@ -51,6 +54,7 @@ from relearn.studies.freelb.steps.finetune_scores import (
     recorded,
     rows,
 )
+from relearn.studies.freelb.steps.finetune_search import chosen, search
 from relearn.studies.freelb.steps.finetune_start import (
     answered,
     check,
@@ -68,6 +72,7 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 HISTORY = ("step", "loss", "dev_score_frac", "lr")
+APART = "held_out"
 ANSWERS = ("part", "id", "label", "logits")
 
 
@@ -81,6 +86,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
 
+    tried = inputs.get("tried", [])
+    settings = chosen(settings, tried)
     check(settings)
     strategy, times = gradient(settings), replays(settings)
     task = read(settings)
@@ -151,6 +158,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         metrics["missing_tasks_count"] = float(len(lacking))
     if chance is not None:
         metrics["majority_frac"] = chance
+    metrics |= search(settings, tried)
+    if task.metric in found.get(APART, {}):
+        metrics["held_out_score_frac"] = found[APART][task.metric]
     if task.metric in found["dev"]:
         metrics["score_frac"] = found["dev"][task.metric]
     if ended.outcome != "diverged":
@@ -162,7 +172,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             ended.not_converged("dev not better than a constant answer")
     history = ({key: row.get(key) for key in HISTORY} for row in fitted.history)
     write_rows(run.output("history.csv"), HISTORY, history)
-    lines = (line for name, part in parts.items() for line in rows(name, part.examples, outputs[name]))
+    answers = {
+        name: part for name, part in parts.items() if name != APART
+    }  # nobody reads these thousands of rows
+    lines = (line for name, part in answers.items() for line in rows(name, part.examples, outputs[name]))
     write_rows(run.output("answers.csv"), ANSWERS, lines)
     best.copy_to(run.output("model.safetensors"))
     counts = ", ".join(f"{len(getattr(task, part))} {part}" for part in ("train", "dev", "test"))

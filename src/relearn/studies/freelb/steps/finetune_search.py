@@ -1,0 +1,50 @@
+"""The rate and radius of a `finetune` run, chosen among runs that tried several at seeds of their own."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+BALL = ("step_size", "start_norm", "eps")
+
+
+def chosen(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, Any]:
+    """The settings with the lr, step_size, start_norm and eps whose mean score_frac over seeds is best, the smallest of equals.
+
+    A run that diverged without a score counts as 0.
+
+    Raises:
+        ValueError: no run has a score.
+    """
+    if not records:
+        return dict(settings)
+    scores: dict[tuple[float, ...], list[float]] = defaultdict(list)
+    methods: dict[tuple[float, ...], dict[str, Any]] = {}
+    for path in records:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        tried, score = record["settings"], record["metrics"].get("score_frac")
+        ball = {key: tried["method"][key] for key in BALL if key in tried["method"]}
+        candidate = (tried["lr"], *(value or 0.0 for value in ball.values()))
+        scores[candidate].append(0.0 if score is None else score)
+        methods[candidate] = ball
+    if not any(map(any, scores.values())):
+        raise ValueError(f"tried: found {len(records)} runs without a score, allowed: one with a score")
+    best = min(scores, key=lambda one: (-sum(scores[one]) / len(scores[one]), one))
+    return {**settings, "lr": best[0], "method": {**settings["method"], **methods[best]}}
+
+
+def search(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, float]:
+    """Metrics of the choice; empty without one."""
+    if not records:
+        return {}
+    tried = {
+        json.dumps(json.loads(path.read_text(encoding="utf-8"))["settings"], sort_keys=True)
+        for path in records
+    }
+    ball = {
+        key: float(settings["method"][key]) for key in ("step_size", "eps") if settings["method"].get(key)
+    }
+    return {"lr": float(settings["lr"]), "tried_count": float(len(tried)), **ball}
