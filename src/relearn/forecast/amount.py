@@ -1,4 +1,4 @@
-"""The work of a job as four numbers, which are all that a machine's rates ask for."""
+"""The work of a job as four numbers, which determine its time given a machine's rates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADAM = 28.0
 
 
 class Amount(NamedTuple):
-    """Floating point operations in convolutions and in products of matrices, bytes moved, operations started."""
+    """Floating point operations in convolutions and in matrix products, bytes moved, and operations started."""
 
     convolutions: float
     products: float
@@ -21,7 +21,7 @@ class Amount(NamedTuple):
 
 
 def amount_of(work: Work) -> Amount | None:
-    """The sum over all passes; None if a network has not been counted."""
+    """The sum over all passes; None if one of the networks has not been counted, or if there is no pass."""
     found = [_amount(one) for one in work.passes]
     known = [one for one in found if one is not None]
     return Amount(*map(sum, zip(*known, strict=True))) if known and len(known) == len(found) else None

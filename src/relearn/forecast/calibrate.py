@@ -1,7 +1,7 @@
-"""Measure this machine's rates on one thread: a convolution, a product of matrices, a sum, many small calls, a start.
+"""Measures this machine's rates on one thread: a convolution, a matrix product, a sum, many small calls, a start.
 
-The shapes are those of small networks, because these are what runs here. Each rate is the median of a few repetitions in CPU
-time, so that a busy machine distorts it less. The whole takes well under a minute.
+The shapes are those of small networks, which are typical here. Each rate is the median of a few repetitions in CPU time, which
+a busy machine distorts less than wall time. The whole measurement takes well under a minute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLICE_S = 0.12
 
 
 def calibrate(repeats: int = REPEATS, slice_s: float = SLICE_S) -> Machine:
-    """Measure; one thread, single precision."""
+    """Measure the rates, in single precision on one thread."""
     import torch
     from torch.nn.functional import conv2d
 
@@ -52,7 +52,7 @@ def calibrate(repeats: int = REPEATS, slice_s: float = SLICE_S) -> Machine:
 
 
 def tiny_training() -> tuple[Callable[[], object], float]:
-    """A training step that is nothing but calls, and how many the model counts in it."""
+    """A training step dominated by call overhead, and the number of calls that the model counts for it."""
     import torch
 
     from relearn.forecast.counting import Counter
@@ -75,7 +75,7 @@ def tiny_training() -> tuple[Callable[[], object], float]:
 
 
 def rate(call: Callable[[], object], repeats: int, slice_s: float) -> float:
-    """Calls a CPU second, the median of several slices after one that is not counted."""
+    """Calls per CPU second: the median over several slices, after a warm-up call."""
     call()
     begin = time.process_time()
     call()
@@ -91,7 +91,7 @@ def rate(call: Callable[[], object], repeats: int, slice_s: float) -> float:
 
 
 def start() -> float:
-    """CPU seconds of a `relearn` command that only looks its step up, as a warm start's does."""
+    """CPU seconds to start a `relearn` command that only looks up its step, as in a warm start."""
     import resource
 
     begin = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -102,7 +102,7 @@ def start() -> float:
 
 
 def processor() -> str:
-    """The processor's name, as records have it."""
+    """The processor's name, as written in records."""
     from relearn.runs import provenance
 
     return str(provenance.machine("cpu", "fp32", 1)["cpu"])

@@ -1,7 +1,7 @@
-"""How far forecasts are from what was measured, study by study: each run forecast from other runs only.
+"""Accuracy of the forecasts, study by study: each run is forecast from other runs only.
 
-Two ways. *Held out*: the runs of a scale in :data:`FOLDS` parts, each forecast from the other parts and from the other scale.
-*Other scale*: everything from the runs of the other scale alone, the efficiencies too, as for a scale that has never run.
+*Held out*: the runs of a scale are split into :data:`FOLDS` parts; each is forecast from the other parts and the other scale.
+*Other scale*: everything, including the efficiencies, comes from the runs of the other scale, as for a scale never run before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ASKED = 1.5
 
 
 class Line(NamedTuple):
-    """One study at one scale: CPU seconds measured, forecast held out, and forecast from the other scale; runs behind each."""
+    """One study at one scale: number of runs; CPU seconds as measured, as forecast held out, and as forecast from the other scale."""
 
     scale: str
     study: str
@@ -34,13 +34,13 @@ Fit = Callable[[Sequence[Row], Machine], Sequence[float]]
 
 
 def lines(rows: Sequence[Row], machine: Machine, efficiencies: Sequence[float], fit: Fit) -> list[Line]:
-    """Forecast against measurement for every study of every scale.
+    """Forecast and measured seconds for every study of every scale.
 
     Args:
-        rows: all runs, made on about such a machine as ``machine``.
-        machine: with its rates.
-        efficiencies: fitted to all rows; for the held-out forecasts.
-        fit: fits them to other rows; for those from the other scale.
+        rows: all runs, made on a machine similar to ``machine``.
+        machine: the machine with its rates.
+        efficiencies: fitted to all rows; used for the held-out forecasts.
+        fit: fits efficiencies to given rows; used for the forecasts from the other scale.
     """
     found = []
     for scale in dict.fromkeys(row.scale for row in rows):
@@ -86,6 +86,6 @@ def _cells(one: Line) -> list[str]:
 
 
 def off_by(forecast: float, measured: float) -> float:
-    """The larger over the smaller; infinite where one is nothing."""
+    """The larger value over the smaller; infinite if one is zero."""
     low, high = sorted((forecast, measured))
     return high / low if low > 0 else float("inf")

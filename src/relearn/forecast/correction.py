@@ -1,17 +1,17 @@
-r"""Seconds of jobs: the model, corrected by the runs that have been made.
+r"""Forecasts of job durations: a cost model corrected by past runs.
 
-A run that was made with the same settings is its own forecast. Otherwise the model's seconds m are multiplied by a ratio of
-sums over records of the same kind,
+If a run with the same settings has been made, its time is the forecast. Otherwise the model's seconds m are multiplied by a
+ratio of sums over records of the same kind,
 
 .. math:: r = \sum_i y_i / \sum_i m_i
 
-of this scale where there are :data:`ENOUGH`, otherwise of all scales; with too few of one kind, those of the step, then all.
-A step without a formula takes the mean of its records.
+over this scale if it has at least :data:`ENOUGH` records, otherwise over all scales. Without records of the kind, those of the
+step in its study are used, then those of the step in any study. A step without a formula gets the mean of its records.
 
-The range of one job is :math:`r\,m\,e^{\pm 1.28 s}`, where s is the standard deviation of :math:`\log(y_i / m_i)` and at least
-:data:`FLOOR`. The errors of n jobs average out but for what they share: s² becomes s²/n + t², with t = :data:`SHARED` for
-records of this scale and :data:`ELSEWHERE` for those of other scales. A machine without records, such as a GPU, has its rates
-and the ratios of the kinds of work: what a formula leaves out, it leaves out everywhere.
+The range of one job is :math:`r\,m\,e^{\pm 1.28 s}`, where s is the standard deviation of :math:`\log(y_i / m_i)`, at least
+:data:`FLOOR`. The errors of n jobs average out except for a shared part: s² becomes s²/n + t², with t = :data:`SHARED` for
+records of this scale and :data:`ELSEWHERE` for those of other scales. A machine without records, such as a GPU, uses its own
+rates and the ratios of the kinds of work: whatever a formula omits, it omits on every machine.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Forecast(NamedTuple):
 
     Attributes:
         seconds: the forecast.
-        spread: standard deviation of its logarithm that jobs do not share.
-        shared: the part that jobs of its step share.
-        basis: what it rests on: ``run``, ``scale``, ``other scales``, ``mean`` (of a step without a formula) or ``model``.
+        spread: standard deviation of its logarithm that is independent between jobs.
+        shared: the part shared by the jobs of its step.
+        basis: its source: ``run``, ``scale``, ``other scales``, ``mean`` (for a step without a formula) or ``model``.
     """
 
     seconds: float
@@ -59,12 +59,12 @@ class Correction:
     """The corrected model of one machine and scale.
 
     Args:
-        machine: with its rates.
+        machine: the machine with its rates.
         efficiencies: factors of its five terms.
-        rows: the runs that count as evidence, made on ``reference``.
-        scale: of the jobs to come.
+        rows: the runs used as evidence, made on ``reference``.
+        scale: scale of the forecast jobs.
         own: further runs, made on ``machine``.
-        reference: where the rates hold that go with ``rows``; None: ``machine``.
+        reference: the machine, with its rates, on which ``rows`` were made; None: ``machine``.
         same_runs: whether a run with the same settings is its own forecast.
     """
 
@@ -93,13 +93,13 @@ class Correction:
             self.memory[key] = max(self.memory[key], row.memory_mb)
 
     def model(self, amount: Amount, machine: Machine | None = None) -> float:
-        """Seconds before any correction."""
+        """Seconds by the model, without correction."""
         machine = machine or self.machine
         factors = (1.0,) * 5 if machine.gpus else self.efficiencies
         return sum(factor * term for factor, term in zip(factors, machine.terms(amount), strict=True))
 
     def of(self, study: str, step: str, kind: str, run: str, amount: Amount | None) -> Forecast | None:
-        """The forecast of one job; None for a step of which nothing is known."""
+        """The forecast of one job; None if nothing is known about its step."""
         if run in self.made:
             row, made_on = self.made[run]
             moved = self.model(amount) / self.model(amount, made_on) if amount is not None else 1.0
@@ -123,7 +123,7 @@ class Correction:
 
     @property
     def _unknown(self) -> float:
-        """The error, as a logarithm, of what no record supports."""
+        """The standard deviation of the logarithm for a forecast without any records."""
         return math.log(self.machine.spread) / QUANTILE
 
     def _ratios(self) -> dict[tuple[str, ...], Ratio]:
@@ -164,7 +164,7 @@ def _log_spread(values: Sequence[float]) -> float:
 
 
 def total(forecasts: Iterable[Forecast]) -> tuple[float, float, float]:
-    """The sum of forecasts, and its low and high end."""
+    """The sum of the forecasts, with its low and high end."""
     many = list(forecasts)
     middle = sum(one.seconds for one in many)
     if not middle:

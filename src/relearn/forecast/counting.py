@@ -1,4 +1,4 @@
-"""Count the operations of a network's forward pass on torch's meta device: shapes without numbers, so any size is cheap."""
+"""Counts the operations of a network's forward pass on torch's meta device: shapes without values, so any size is cheap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLES = 2
 
 
 class Counter(TorchDispatchMode):
-    """Adds up what every operation below it computes and moves."""
+    """Dispatch mode that sums the operations computed and the bytes moved by all operations under it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Counter(TorchDispatchMode):
 
 
 def without_values(tensor: torch.Tensor) -> bool:
-    """Whether a question about a tensor's values, such as a check of its range, has no answer."""
+    """Whether the tensor has no values, so that a query such as a range check cannot be answered."""
     return tensor.is_meta or isinstance(tensor, FakeTensor)
 
 
@@ -58,13 +58,13 @@ def count(net: Net) -> Counts:
     """The operations of one sample in one forward pass in training mode.
 
     Raises:
-        ValueError: the network cannot be built or run without numbers; one line.
+        ValueError: the network can be neither built nor run; a message of one line.
     """
     module, _, name = net.build.partition(":")
     build: Callable[..., torch.nn.Module] = getattr(import_module(module), name)
     fault = ""
-    # Some layers ask for the type of their device, which "meta" does not have: fake tensors of the CPU have no numbers either.
-    # The last way, with numbers, is for token models that index by a mask; these are small.
+    # Some layers query the type of their device, which "meta" does not support; fake CPU tensors have no values either.
+    # The last fallback, with real tensors, is for token models that index by a mask; these are small.
     ways: list[Callable[[], Any]] = [lambda: torch.device("meta"), FakeTensorMode, contextlib.nullcontext]
     for without_numbers in ways:
         try:
@@ -76,11 +76,11 @@ def count(net: Net) -> Counts:
                 with torch.no_grad(), Counter() as counter:
                     model(*arguments(model, inputs))
             break
-        except Exception as error:  # a model may do anything at all
+        except Exception as error:  # a model may raise anything
             fault = f"{net.build}: {dict(net.arguments)}: {str(error).splitlines()[0]}"
     else:
         raise ValueError(fault)
-    each = 4.0 * weights  # the weights are read once, however many samples there are
+    each = 4.0 * weights  # the weights are read once per batch, whatever its size
     return Counts(
         convolutions=counter.convolutions / SAMPLES,
         products=counter.products / SAMPLES,
@@ -97,7 +97,7 @@ def sample(shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def arguments(model: torch.nn.Module, inputs: torch.Tensor) -> list[torch.Tensor]:
-    """What the model's forward needs beside the samples: nothing, or a mask of tokens that all count."""
+    """The arguments of the model's forward: the samples, and a mask of all-valid tokens if it requires one."""
     needed = [
         one
         for one in inspect.signature(model.forward).parameters.values()
@@ -107,7 +107,7 @@ def arguments(model: torch.nn.Module, inputs: torch.Tensor) -> list[torch.Tensor
 
 
 def count_missing(nets: Iterable[Net], say: Callable[[str], None]) -> dict[str, Counts]:
-    """Count each network that the table lacks; one that cannot be counted is named and left out."""
+    """Count each network that is not in the table; report and skip those that cannot be counted."""
     found: dict[str, Counts] = {}
     known = counts.table()
     for net in nets:

@@ -1,7 +1,7 @@
-"""The table of counted networks: what one sample's forward pass takes, by the network's description.
+"""The table of counted networks: operations of one sample's forward pass, by the network's description.
 
-The package has the networks of the four scales as they are in params.yaml. What a user adds is counted once, by
-``relearn plan --calibrate``, and kept below the cache folder.
+The package includes the networks of the four scales as set in params.yaml. Networks added by a user are counted once, by
+``relearn plan --calibrate``, and stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SHIPPED = Path(__file__).with_name("counts.json")
 
 
 def key(net: Net) -> str:
-    """12 hex digits that stand for a network and the shape of its samples."""
+    """12 hex digits that identify a network and the shape of its samples."""
     described = {"build": net.build, "arguments": dict(net.arguments), "shape": list(net.shape)}
     return hashlib.sha256(canonical(described).encode()).hexdigest()[:12]
 
 
 def own_file() -> Path:
-    """Where this user's counts are kept."""
+    """The file of this user's counts."""
     from relearn.data.cache import cache_folder
 
     return cache_folder() / "forecast" / "counts.json"
@@ -34,12 +34,12 @@ def own_file() -> Path:
 
 @cache
 def table() -> dict[str, Counts]:
-    """Every counted network, the user's own after the shipped ones."""
+    """Every counted network; the user's counts take precedence over the shipped ones."""
     return {**_read(SHIPPED), **_read(own_file())}
 
 
 def of(net: Net | Counts) -> Counts | None:
-    """The counts of a network; None for one that nobody has counted yet."""
+    """The counts of a network; None if it has not been counted yet."""
     return net if isinstance(net, Counts) else table().get(key(net))
 
 
@@ -65,5 +65,5 @@ def _read(path: Path) -> dict[str, Counts]:
 
 
 def _short(value: float) -> float | int:
-    """Four digits are more than a forecast needs."""
+    """The value rounded to four significant digits, more than a forecast needs."""
     return int(value) if value == int(value) and value < 1e6 else float(f"{value:.4g}")

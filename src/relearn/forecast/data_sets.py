@@ -1,8 +1,8 @@
-"""The data sets that jobs read from outside: whether they are at hand, where to get them, their size and licence.
+"""The external data sets that jobs read: whether they are at hand, where to get them, their size and licence.
 
-The facts are in data_sets.json. A set is recognised by what settings say (``where``: key → values). It is at hand where
-``$RELEARN_MIRROR`` has one of its ``places``, the cache its files, or the hub's cache its checkpoint. A licence is what the
-publisher states; "unknown" where nobody here has read one.
+The facts are in data_sets.json. A set is recognised by values in the settings (``where``: key → values). It is at hand if
+``$RELEARN_MIRROR`` has one of its ``places``, the cache has its files, or the hub's cache has its checkpoint. A licence is
+given as stated by the publisher; it is "unknown" if we have not read one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class DataSet(NamedTuple):
     """One data set that planned jobs need.
 
     Attributes:
-        name, title: short and long.
-        status: :data:`AT_HAND`, :data:`DOWNLOAD`, :data:`MISSING`, or :data:`OPTIONAL` where its steps go on without.
-        megabytes: of the download; None: unknown.
+        name, title: short and long name.
+        status: :data:`AT_HAND`, :data:`DOWNLOAD`, :data:`MISSING`, or :data:`OPTIONAL` if its steps can run without it.
+        megabytes: size of the download; None: unknown.
         source: address.
         put: where to put it by hand.
-        licence: as its publisher states it.
-        jobs: how many planned jobs name it.
+        licence: as stated by its publisher.
+        jobs: number of planned jobs that need it.
     """
 
     name: str
@@ -48,19 +48,19 @@ class DataSet(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The size of the download in words."""
+        """The size of the download as text."""
         if self.megabytes is None:
             return "size unknown"
         return f"{self.megabytes / 1000:.0f} GB" if self.megabytes >= 1000 else f"{self.megabytes:g} MB"
 
     @property
     def line(self) -> str:
-        """What to do about a missing set."""
+        """How to get a missing set."""
         return f"{self.title} ({self.size}): get it from {self.source} and put it at {self.put}"
 
 
 def needed(jobs: Iterable[Job]) -> list[DataSet]:
-    """The data sets that jobs name in their settings, in the order of the facts."""
+    """The data sets that the settings of the jobs name, in the order of the facts."""
     facts = _facts()
     counts = dict.fromkeys(facts, 0)
     for job in jobs:
@@ -70,7 +70,7 @@ def needed(jobs: Iterable[Job]) -> list[DataSet]:
 
 
 def words(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in settings with the key above it."""
+    """Every string in the settings, with its key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping):
@@ -82,7 +82,7 @@ def words(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def unreachable(sets: Iterable[DataSet]) -> list[DataSet]:
-    """Those that would be downloaded from a host that does not answer; none where a proxy is in between."""
+    """The sets to be downloaded whose host does not respond; none if a proxy is configured, as hosts cannot be checked then."""
     if any(
         os.environ.get(name)
         for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy")
@@ -110,7 +110,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 @cache
 def _sets_by_setting() -> dict[tuple[str, str], list[str]]:
-    """(key, value) of settings → names of the sets that it means."""
+    """Maps (key, value) of settings to the names of the data sets they require."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, facts in _facts().items():
         for key, values in facts["where"].items():

@@ -1,7 +1,7 @@
-"""What runs took that have been made: the shipped table, and the records of this checkout.
+"""Costs of past runs: the shipped table, and the records of this checkout.
 
-A row has the amount of work behind its cost, so that it says something about other sizes of the same step. The table is made
-from the published records by ``relearn plan --evidence``; the file also has the efficiencies that fit it best
+A row includes the amount of work behind its cost, so it is also evidence for other sizes of the same step. The table is made
+from the published records by ``relearn plan --evidence``; its file also has the efficiencies that fit it best
 (:mod:`relearn.forecast.fitting`).
 """
 
@@ -24,17 +24,17 @@ FORMER = Path(__file__).with_name("former_steps.json")
 
 
 class Row(NamedTuple):
-    """One run that was made.
+    """One past run.
 
     Attributes:
-        scale, study, step: of the run, named as today.
-        kind: of its work; rows of one kind are as far from the model as each other.
+        scale, study, step: of the run, with today's names.
+        kind: kind of its work; rows of one kind are assumed to deviate from the model by a similar factor.
         run: the run id.
-        settings: 8 hex digits of its settings.
-        cpu_s, wall_s: of the job, without imports; on a GPU the device's time stands for both.
-        memory_mb: most resident memory.
+        settings: 8 hex digits that identify its settings.
+        cpu_s, wall_s: of the job, without imports; on a GPU, ``cpu_s`` is the device's time if that was recorded.
+        memory_mb: peak resident memory.
         machine: name of the processor or GPU.
-        amount: None where the step has no formula.
+        amount: None if the step has no formula.
     """
 
     scale: str
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 def row_of(record: Mapping[str, Any], job: Job) -> Row:
-    """What a record says about the cost of its job."""
+    """The cost of a job from its record."""
     cost, made = record["cost"], record["machine"]
     kind, amount = work_behind(job)
     gpu = made["device"].startswith("cuda")
@@ -63,7 +63,7 @@ def row_of(record: Mapping[str, Any], job: Job) -> Row:
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
-    """8 hex digits that stand for a step's settings."""
+    """8 hex digits that identify a step's settings."""
     return hashlib.sha256(canonical(dict(settings)).encode()).hexdigest()[:8]
 
 
@@ -74,13 +74,13 @@ def work_behind(job: Job) -> tuple[str, Amount | None]:
 
 
 def published(folder: Path) -> Iterator[Row]:
-    """The rows of all records of a published set."""
+    """The rows of all records in a published set."""
     for record, job in _recorded(folder):
         yield row_of(record, job)
 
 
 def networks(folder: Path) -> Iterator[Net]:
-    """The networks behind all records of a published set."""
+    """The networks used by the records of a published set."""
     for _, job in _recorded(folder):
         work = work_of(job)
         yield from (one.net for one in (work.passes if work else ()) if isinstance(one.net, Net))
@@ -129,7 +129,7 @@ def shipped() -> tuple[tuple[float, ...], list[Row]]:
 
 
 def keep(rows: Iterable[Row], efficiencies: Sequence[float], path: Path = SHIPPED) -> None:
-    """Write the table, a line for each run."""
+    """Write the table, one line per run."""
     lines = [
         json.dumps([*row[:6], *map(_short, row[6:8]), *row[8:10], row[10] and [*map(_short, row[10])]])
         for row in rows

@@ -1,9 +1,9 @@
-r"""Fit how far real steps are from the calibrated rates: five factors, one for each term of the machine's model.
+r"""Fits the deviation of real steps from the calibrated rates: five factors, one for each term of the machine's model.
 
 .. math:: \min_e \sum_i \rho\bigl(\log \textstyle\sum_k e_k t_{ik} - \log y_i\bigr)
 
 over the runs i, with the terms :math:`t_{ik}` of :meth:`relearn.forecast.machine.Machine.terms`, the measured CPU seconds
-:math:`y_i` and SciPy's ``soft_l1`` for :math:`\rho`, so that a run that was disturbed does not decide.
+:math:`y_i` and SciPy's ``soft_l1`` for :math:`\rho`, which limits the influence of disturbed runs.
 """
 
 from __future__ import annotations

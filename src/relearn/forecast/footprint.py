@@ -20,18 +20,18 @@ WEIGHTS = ("weights", "model", "encoder", "averaged")
 
 
 class Footprint(NamedTuple):
-    """Peak of the resident memory and bytes on disk, both in MB of 10^6 bytes."""
+    """Peak resident memory and space on disk, both in MB (10^6 bytes)."""
 
     memory_mb: float
     disk_mb: float
 
 
 def footprint(job: Job, measured: Mapping[tuple[str, str, str], float]) -> Footprint:
-    """What a job takes.
+    """Memory and disk space of a job.
 
     Args:
         job: the job.
-        measured: the most that runs of a scale, study and step have taken, MB; the model counts where there is none.
+        measured: peak memory of past runs by scale, study and step, MB; without an entry the model is used.
     """
     largest, weights = 0.0, 0.0
     work = work_of(job)

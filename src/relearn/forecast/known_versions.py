@@ -1,4 +1,4 @@
-"""Code versions of modules, remembered as long as no file of the package changes: they take a second of the plan's three."""
+"""Caches the code versions of modules until a file of the package changes; computing them takes a third of the plan's time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from relearn.runs.code_version import ROOT, code_version
 
 
 class KnownVersions:
-    """The code version of modules, from a file below the cache folder where the package is the same as then.
+    """Computes code versions of modules; reuses those in a file of the cache folder if the package is unchanged.
 
     Args:
         root: folder of the package.
-        path: the file; None: the usual one.
+        path: the file; None: the default one.
     """
 
     def __init__(self, root: Path = ROOT, path: Path | None = None) -> None:
@@ -29,7 +29,7 @@ class KnownVersions:
             found = json.loads(self.path.read_bytes())
             if found["package"] == self.package:
                 self.known = dict(found["versions"])
-        except (OSError, ValueError, KeyError, TypeError):  # no file, or not one of ours: begin anew
+        except (OSError, ValueError, KeyError, TypeError):  # no file, or not a valid one: start afresh
             pass
 
     def __call__(self, *modules: str) -> str:
@@ -40,7 +40,7 @@ class KnownVersions:
         return self.known[key]
 
     def keep(self) -> None:
-        """Write what is new; nothing where the cache cannot be written."""
+        """Write new versions to the file; does nothing if the cache is not writable."""
         if self.new:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class KnownVersions:
 
 
 def fingerprint(root: Path) -> str:
-    """A hash of the place, size and time of every Python file below ``root``."""
+    """A hash over the path, size and modification time of every Python file in ``root``."""
     seen = hashlib.sha256(str(root).encode())
     for folder, folders, files in os.walk(root):
         folders.sort()

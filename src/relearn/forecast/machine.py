@@ -1,10 +1,10 @@
-"""How fast a machine is: measured here once, or a GPU's published peak; both are files of numbers.
+"""The speed of a machine: measured here once, or from a GPU's published peak; both are stored in files.
 
 .. math:: t = c_f / C + p_f / P + b / W + n / N
 
-The seconds of a piece of work with :math:`c_f` operations in convolutions, :math:`p_f` in products of matrices, :math:`b`
-bytes moved and :math:`n` calls, on a machine that does C, P, W and N of these a second. Nothing overlaps. What is wrong with
-this is the business of :mod:`relearn.forecast.correction`.
+is the time in seconds for :math:`c_f` operations in convolutions, :math:`p_f` in matrix products, :math:`b` bytes moved and
+:math:`n` calls, on a machine that does C, P, W and N of these per second. The model assumes that nothing overlaps. Its errors
+are corrected by :mod:`relearn.forecast.correction`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Machine:
 
     Args:
         name: of the processor or GPU.
-        convolutions, products: floating point operations a second.
-        bandwidth: bytes a second.
-        calls: operations started a second.
+        convolutions, products: floating point operations per second.
+        bandwidth: bytes per second.
+        calls: operations started per second.
         start_s: seconds from the command to the first line of a job.
         cores: processor cores that jobs may use.
         gpus: GPUs that jobs may use; 0: jobs run on the cores.
         source: where the numbers come from.
-        spread: factor by which work may take longer or shorter than by these rates, where no record corrects them.
+        spread: factor by which real times may differ from these rates either way, if no record corrects them.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Machine:
     spread: float = 3.0
 
     def terms(self, amount: Amount) -> tuple[float, float, float, float, float]:
-        """Seconds by rate: convolutions, products, bytes, calls, and one start."""
+        """Seconds for convolutions, matrix products, bytes moved, calls, and one start."""
         return (
             amount.convolutions / self.convolutions,
             amount.products / self.products,
@@ -61,14 +61,14 @@ class Machine:
 
 
 def own_file() -> Path:
-    """Where the calibration of this machine is kept."""
+    """The file with the calibration of this machine."""
     from relearn.data.cache import cache_folder
 
     return cache_folder() / "forecast" / "machine.json"
 
 
 def keep(machine: Machine, path: Path | None = None) -> Path:
-    """Write a calibration for the next forecasts."""
+    """Save a calibration for later forecasts."""
     path = path or own_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, f"{json.dumps(asdict(machine), indent=1)}\n".encode())
@@ -76,17 +76,17 @@ def keep(machine: Machine, path: Path | None = None) -> Path:
 
 
 def this_machine(cores: int | None = None) -> Machine:
-    """This machine as it was calibrated; the reference processor where it was not, which ``source`` then says."""
+    """This machine as calibrated; if it was not, the reference processor (see ``source``)."""
     path = own_file()
     found = _machine(_json(path), path) if path.is_file() else device("cpu")
     return replace(found, cores=cores or processors())
 
 
 def device(name: str) -> Machine:
-    """A GPU by its published peak, or the reference processor.
+    """A GPU with rates from its published peak, or the reference processor.
 
     Raises:
-        ValueError: no such device.
+        ValueError: unknown device.
     """
     known = _json(SHIPPED)
     if name not in known:
@@ -94,11 +94,11 @@ def device(name: str) -> Machine:
     found = _machine(known[name], SHIPPED)
     return (
         replace(found, calls=this_machine().calls) if found.gpus else found
-    )  # a processor like this one starts the operations
+    )  # the operations are started by a processor like this one
 
 
 def processors() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

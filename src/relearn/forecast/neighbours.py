@@ -1,16 +1,16 @@
-r"""What Deep k-NN would cost at the size of the internet: the exact search over shards, and the memory of an approximate index.
+r"""Cost of Deep k-NN on internet-scale data: exact search over shards, and memory of an approximate index.
 
-Every one of N points asks for its k nearest among all N. The points are split over G GPUs; each GPU keeps one shard and sees all
-queries, in blocks of B rows, and the G lists of k candidates are merged.
+For each of N points, its k nearest neighbours among all N are searched. The points are split over G GPUs; each GPU stores one
+shard and processes all queries in blocks of B rows; the G lists of k candidates are merged.
 
 .. math::
     \text{operations} = 2 N^2 d, \qquad
     \text{bytes} = N^2 \cdot 4 \cdot 2 + \lceil N / B \rceil N d \cdot 4, \qquad
     \text{hours} = \frac{1}{3600\,G}\Bigl(\frac{\text{operations}}{P} + \frac{\text{bytes}}{W}\Bigr)
 
-P and W are the rates of :mod:`relearn.forecast.machine`: assumed shares of published peaks, and the product is FP32 because the exact
-search allows no TF32. A block's distances are written once and read once by the selection of the nearest; the shard is read once a block.
-Left out: features (a forward pass of every point), the merge, faults, and the recomputed near ties.
+P and W are the rates of :mod:`relearn.forecast.machine`: assumed shares of published peaks. Products are in FP32, because the
+exact search does not allow TF32. A block's distances are written once and read once by the top-k selection; the shard is read
+once per block. Not included: features (a forward pass of every point), the merge, faults, and recomputation of near ties.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ USABLE = 0.8
 
 @dataclass(frozen=True)
 class Search:
-    """What an exact search over shards takes.
+    """Cost of an exact search over shards.
 
     Args:
         operations: floating point operations of all GPUs.
         moved: bytes that all GPUs read and write in their own memory.
-        exchanged: bytes between GPUs: every query to every shard, its candidates back.
+        exchanged: bytes sent between GPUs: every query to every shard, and its candidates back.
         stored: bytes of all points.
-        gpus: that hold the shards.
-        hours: of each GPU.
+        gpus: number of GPUs that hold the shards.
+        hours: time of each GPU.
     """
 
     operations: float
@@ -50,7 +50,7 @@ class Search:
 
     @property
     def gpu_hours(self) -> float:
-        """Hours of all GPUs."""
+        """Total hours of all GPUs."""
         return self.gpus * self.hours
 
 
@@ -64,19 +64,19 @@ def exact(
     gpus: int | None = None,
     block: int = 4096,
 ) -> Search:
-    """An exact search of every point's neighbours.
+    """Cost of an exact search for every point's neighbours.
 
     Args:
         points: N.
-        dimensions: d, numbers of a point.
-        k: neighbours.
+        dimensions: d, the dimension of a point.
+        k: number of neighbours.
         machine: one GPU.
-        memory_gb: of one GPU, 1e9 bytes.
-        gpus: how many there are; None: as few as hold all points.
-        block: B, queries at a time.
+        memory_gb: memory of one GPU, in 1e9 bytes.
+        gpus: number of GPUs; None: the fewest that hold all points.
+        block: B, queries per block.
 
     Raises:
-        ValueError: fewer GPUs than hold all points.
+        ValueError: too few GPUs to hold all points.
     """
     stored = points * dimensions * FLOAT
     fewest = max(1, math.ceil(stored / (USABLE * memory_gb * 1e9)))
@@ -92,12 +92,12 @@ def exact(
 
 @dataclass(frozen=True)
 class Index:
-    """An IVF-PQ index: what it stores, and what its search reads.
+    """An IVF-PQ index: its size, and what a search reads.
 
     Args:
         stored: bytes of codes, ids, list centres and code book.
-        read: bytes of codes that all queries scan.
-        visited: points that one query compares itself with.
+        read: bytes of codes scanned by all queries together.
+        visited: number of points that one query is compared with.
     """
 
     stored: float
@@ -106,22 +106,22 @@ class Index:
 
 
 def inverted_lists(points: float, dimensions: int, *, code: int, lists: int, probes: int) -> Index:
-    """An index that keeps ``code`` bytes a point in ``lists`` lists of equal length, of which a query reads ``probes``.
+    """An index with ``code`` bytes per point in ``lists`` lists of equal length, of which a query reads ``probes``.
 
-    Its recall is no result of this model: it depends on the features.
+    The model does not predict its recall, which depends on the features.
 
     Args:
-        points: N; every point is a query as well.
+        points: N; every point is also a query.
         dimensions: d.
-        code: bytes of a point's code; the raw vectors of ``IVF,Flat`` are a code of 4 d bytes.
+        code: bytes of a point's code; the raw vectors of ``IVF,Flat`` are codes of 4 d bytes.
         lists, probes: as above.
 
     Raises:
-        ValueError: more probes than lists.
+        ValueError: probes outside 1 to ``lists``.
     """
     if not 1 <= probes <= lists:
         raise ValueError(f"probes: found {probes}, allowed: 1 to {lists}, the lists")
-    book = 256 * dimensions * FLOAT  # 256 entries for every byte of the code, each of d / code numbers
+    book = 256 * dimensions * FLOAT  # 256 entries for every byte of the code, each with d / code numbers
     stored = points * (code + ID) + lists * dimensions * FLOAT + book
     visited = points * probes / lists
     return Index(stored, points * visited * code, visited)

@@ -1,4 +1,4 @@
-"""Every job of the studies' plans at one scale, without the engine."""
+"""Lists every job in the studies' plans at one scale, without running Snakemake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def jobs_of(params: Mapping[str, Any], studies: Iterable[str] = STUDIES) -> dict
 
     Args:
         params: all parameters, with their ``scale``.
-        studies: names.
+        studies: names of studies.
     """
     book: dict[str, Job] = {}
     for study in studies:
@@ -45,14 +45,14 @@ def jobs_of(params: Mapping[str, Any], studies: Iterable[str] = STUDIES) -> dict
 
 
 def behind(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]:
-    """The jobs that targets ask for and all that these read, in the order of the plan.
+    """The jobs selected by targets and all jobs whose outputs these read, in the order of the plan.
 
     Args:
-        book: of all jobs.
-        targets: a study, ``study/step``, or a file or folder below ``results/``; none, or ``all``: everything.
+        book: all jobs by folder.
+        targets: a study, ``study/step``, or a file or folder in ``results/``; none, or ``all``: everything.
 
     Raises:
-        ValueError: a target that no job has.
+        ValueError: a target matches no job.
     """
     wanted: set[str] = set()
     for target in targets or ("all",):
@@ -71,7 +71,7 @@ def behind(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]:
 
 
 def matches(job: Job, target: str) -> bool:
-    """Whether a job is meant by a target."""
+    """Whether a target selects a job."""
     if target in ("all", job.study, f"{job.study}/{job.step}"):
         return True
     inside = job.folder == target or job.folder.startswith(f"{target}/")

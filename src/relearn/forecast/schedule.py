@@ -1,4 +1,4 @@
-"""How long jobs take side by side: list scheduling with the longest chain first, as good an engine as one can hope for."""
+"""Time of jobs in parallel: list scheduling with the longest chain first, an optimistic estimate for a real engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relearn.studies.work import Job
 
 
 class Schedule(NamedTuple):
-    """Wall seconds of the whole, seconds of the longest chain, and that chain in its order."""
+    """Wall seconds of all jobs, seconds of the longest chain, and the jobs of that chain in order."""
 
     wall_s: float
     chain_s: float
@@ -18,12 +18,12 @@ class Schedule(NamedTuple):
 
 
 def schedule(jobs: Sequence[Job], seconds: Mapping[str, float], cores: int) -> Schedule:
-    """Run ``jobs`` on ``cores``, each on as many as it asks for and no more than there are.
+    """Simulate ``jobs`` on ``cores``; each uses as many cores as it needs, but at most all.
 
     Args:
-        jobs: all to do.
-        seconds: of each, by folder.
-        cores: at least 1; for GPUs, how many jobs they take at once.
+        jobs: all jobs to run.
+        seconds: duration of each job, by folder.
+        cores: at least 1; for GPUs, the number of jobs that run at once.
     """
     mine = {job.folder: job for job in jobs}
     before = {
@@ -63,7 +63,7 @@ def schedule(jobs: Sequence[Job], seconds: Mapping[str, float], cores: int) -> S
 def _to_the_end(
     mine: Mapping[str, Job], after: Mapping[str, list[str]], seconds: Mapping[str, float]
 ) -> dict[str, float]:
-    """Seconds from the start of each job to the end of the longest chain behind it."""
+    """Seconds from the start of each job to the end of the longest chain that begins with it."""
     rest: dict[str, float] = {}
 
     def of(folder: str) -> float:

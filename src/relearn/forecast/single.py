@@ -1,4 +1,4 @@
-"""The forecast of single jobs, for whoever shows how long the rest will take."""
+"""Forecasts of single jobs, for displays of the remaining time."""
 
 from __future__ import annotations
 

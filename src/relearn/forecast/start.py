@@ -1,4 +1,4 @@
-"""The three lines at the start of a run, and the data that it lacks."""
+"""The three lines printed at the start of a run, and a refusal if data are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 4
 
 
 class Start(NamedTuple):
-    """What to print before the first job, and the one line that stops the run; "" where all data is there."""
+    """The lines printed before the first job, and the one-line message that stops the run; "" if all data are available."""
 
     lines: tuple[str, str, str]
     refusal: str
@@ -28,9 +28,9 @@ def start(
 
     Args:
         params: all parameters with their ``scale``.
-        folders: of their records.
+        folders: the folders of their records.
         why: the engine's reason for each folder, in a word or two.
-        cores: that it may use.
+        cores: number of cores that the engine may use.
     """
     on = machine.this_machine(cores)
     book = planned.jobs_of(params)

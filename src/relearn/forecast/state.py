@@ -1,4 +1,4 @@
-"""Which planned jobs are done, to do, or stale, and why: the same questions as the engine asks, without the engine."""
+"""Which planned jobs are done, to do, or stale, and why: the same rules as Snakemake's, without running it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DONE, TO_DO, STALE = "done", "to do", "stale"
 
 
 class State(NamedTuple):
-    """What is to happen to one job: ``done``, ``to do`` or ``stale``, and the reason in a few words."""
+    """State of one job: ``done``, ``to do`` or ``stale``, and the reason in a few words."""
 
     what: str
     why: str = ""
 
 
 def run_of(job: Job) -> str:
-    """The run id that the job's record will bear."""
+    """The run id that the job's record will have."""
     return run_id(job.study, job.step, job.labels, job.scale, job.seed, job.settings)
 
 
@@ -33,9 +33,9 @@ def states(
     """The state of each job by folder.
 
     Args:
-        jobs: each after those whose files it reads, as plans have them, or in any order.
-        records: by folder, as :func:`records_of` reads them.
-        version: code version of modules.
+        jobs: in any order.
+        records: by folder, as from :func:`records_of`.
+        version: computes the code version of modules.
     """
     found: dict[str, State] = {}
 
@@ -82,7 +82,7 @@ def _state(
 
 
 def _changed(job: Job, record: Mapping[str, Any]) -> str:
-    """The first setting that differs."""
+    """A description of the first setting that differs."""
     was, now = flat(record["settings"]), flat(job.settings)
     for key in sorted({*was, *now}):
         if was.get(key, "none") != now.get(key, "none"):
@@ -91,7 +91,7 @@ def _changed(job: Job, record: Mapping[str, Any]) -> str:
 
 
 def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Settings with dotted keys."""
+    """Nested settings as a flat mapping with dotted keys."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
@@ -102,7 +102,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def records_of(jobs: Iterable[Job]) -> dict[str, dict[str, Any]]:
-    """The records of the jobs that have one, with the file's ``time``; a torn one has a ``fault`` instead."""
+    """The existing records of the jobs, with the file's ``time``; an unreadable one has a ``fault`` instead."""
     found: dict[str, dict[str, Any]] = {}
     for job in jobs:
         path = Path(job.folder, NAME)

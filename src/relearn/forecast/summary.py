@@ -1,4 +1,4 @@
-"""The forecast of a plan: each job with its state and its cost, and their sums by step, by study and for the whole."""
+"""The forecast of a plan: each job with its state and its cost, summed by step, by study and in total."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relearn.studies.work import Job, work_of
 
 
 class Planned(NamedTuple):
-    """One job: its state, and what it will take; ``cost`` is None where nothing is known of its step."""
+    """One job with its state and forecast; ``cost`` is None if nothing is known about its step."""
 
     job: Job
     state: State
@@ -32,9 +32,9 @@ class Part:
     """Jobs that are summed up: those of a step, of a study, or all.
 
     Args:
-        name: of the step or study.
-        jobs: all of them.
-        cores: on which they would run.
+        name: name of the step or study.
+        jobs: all its jobs.
+        cores: number of cores, or of GPUs, on which they would run.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Part:
 
     @property
     def waiting(self) -> list[Planned]:
-        """Those that are not done."""
+        """The jobs that are not done."""
         return [one for one in self.jobs if one.state.what != DONE]
 
     def count(self, what: str) -> int:
@@ -53,17 +53,17 @@ class Part:
 
     @property
     def reasons(self) -> Counter[str]:
-        """Why jobs are stale, or to do again."""
+        """Reasons why jobs are stale or have to be repeated, with counts."""
         return Counter(one.state.why for one in self.jobs if one.state.why)
 
     @property
     def seconds(self) -> tuple[float, float, float]:
-        """CPU or device seconds of what is to do: middle, low, high."""
+        """CPU or device seconds of the jobs that are not done: middle, low, high."""
         return total(one.cost for one in self.waiting if one.cost)
 
     @property
     def unknown(self) -> int:
-        """Jobs to do of which no cost is known; they are in no sum."""
+        """Number of jobs to do without a known cost; the sums leave them out."""
         return sum(one.cost is None for one in self.waiting)
 
     @property
@@ -75,7 +75,7 @@ class Part:
 
     @property
     def memory_mb(self) -> float:
-        """Main memory of the largest jobs side by side, MB."""
+        """Main memory of the largest jobs that can run at the same time, MB."""
         largest = sorted((one.footprint.memory_mb for one in self.waiting), reverse=True)
         return sum(largest[: self.cores])
 
@@ -85,7 +85,7 @@ class Part:
 
     @property
     def measured_share(self) -> float:
-        """Share of the seconds to come that rest on a run of the same scale."""
+        """Share of the forecast seconds that is based on runs of the same scale."""
         near = sum(
             one.cost.seconds for one in self.waiting if one.cost and one.cost.basis in ("run", "scale")
         )
@@ -99,13 +99,13 @@ def forecast(
     on: machine.Machine | None = None,
     studies: Iterable[str] = (),
 ) -> Part:
-    """The whole plan at one scale, or what targets ask for.
+    """The forecast of the whole plan at one scale, or of the given targets.
 
     Args:
         params: all parameters with their ``scale``.
         targets: see :func:`relearn.forecast.planned.behind`.
         on: the machine; None: this one.
-        studies: sum up these alone.
+        studies: only these studies are summed up; none given: all.
     """
     on = on or machine.this_machine()
     jobs = planned.behind(planned.jobs_of(params), targets)
@@ -126,7 +126,7 @@ def correction(
     records: Mapping[str, Mapping[str, Any]] | None = None,
     jobs: Sequence[Job] = (),
 ) -> Correction:
-    """The model of a machine, corrected by the shipped table and by this checkout's own records."""
+    """The cost model of a machine, corrected by the shipped table and by this checkout's own records."""
     efficiencies, rows = evidence.shipped()
     reference = machine.device("cpu")
     own = []
@@ -144,12 +144,12 @@ def planned_job(job: Job, state: State, fixed: Correction) -> Planned:
     run = run_of(job)
     cost = fixed.of(job.study, job.step, kind, run, amount)
     if amount is None and cost and cost.basis == "mean" and work_of(job) is not None:
-        cost = None  # another scale's mean says nothing of a network that has not been counted
+        cost = None  # the mean of another scale says nothing about a network that has not been counted
     return Planned(job, state, cost, amount, footprint(job, fixed.memory))
 
 
 def summed(jobs: Sequence[Planned], on: machine.Machine) -> Part:
-    """All jobs, with a part for each study, which has one for each step."""
+    """All jobs, with one part per study, each with one part per step."""
     cores = on.gpus or on.cores
     whole = Part("all", jobs, cores, on.start_s)
     for study in dict.fromkeys(one.job.study for one in jobs):

@@ -1,4 +1,4 @@
-"""A forecast for a reader, and for machines."""
+"""Formats a forecast as text and as plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ("", "to do", "stale", "done", "hours", "range", "wall", "chain", "mem
 
 
 def page(whole: Part, scale: str, on: Machine) -> str:
-    """The printed table with its totals, then the longest chain."""
+    """The printed table with its totals, then the longest chain, reasons and data sets."""
     unit = "GPU" if on.gpus else "CPU"
     lines = [
         f"scale {scale} on {on.name}, {on.gpus or on.cores} {unit if on.gpus else 'cores'} ({on.source})",
@@ -43,7 +43,7 @@ def page(whole: Part, scale: str, on: Machine) -> str:
 
 
 def data_lines(whole: Part) -> list[str]:
-    """A table of the data sets that jobs to do read from outside."""
+    """A table of the external data sets that the jobs to do read."""
     sets = data_sets.needed(one.job for one in whole.waiting)
     if not sets:
         return ["data sets: none from outside"]
@@ -74,7 +74,7 @@ def cells(part: Part, indent: str = "") -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Names to the left, numbers to the right, two blanks between."""
+    """Rows as aligned text: names left, numbers right, two blanks between columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -86,7 +86,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Two digits and their unit."""
+    """A duration with two or three digits and its unit."""
     for limit, each, unit in (
         (100, 1, "s"),
         (6000, 60, "min"),
@@ -99,12 +99,12 @@ def duration(seconds: float) -> str:
 
 
 def size(megabytes: float) -> str:
-    """MB or GB of 10^3 or 10^9 bytes."""
+    """A size in MB (10^6 bytes) or GB (10^9 bytes)."""
     return f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:.0f} MB"
 
 
 def plain(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
-    """The same as values: seconds, MB, counts."""
+    """The forecast as plain data: seconds, MB, counts."""
     found = numbers(whole)
     found["studies"] = {
         part.name: {**numbers(part), "steps": {one.name: numbers(one) for one in part.parts}}
@@ -116,7 +116,7 @@ def plain(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
 
 
 def ranged(seconds: float, part: Part) -> dict[str, float]:
-    """A duration with a range as wide as that of the part's seconds."""
+    """A duration with the relative range of the part's seconds."""
     middle, low, high = part.seconds
     ends = {"low": low / middle, "high": high / middle} if middle else {"low": 1.0, "high": 1.0}
     return {"forecast": round(seconds, 2), **{name: round(seconds * end, 2) for name, end in ends.items()}}

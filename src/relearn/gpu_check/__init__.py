@@ -1,1 +1,1 @@
-"""Does everything compute on a GPU what it computes on the CPU? ``python -m relearn.gpu_check``; docs/gpu.md explains it."""
+"""Checks that everything gives the same results on a GPU as on the CPU: ``python -m relearn.gpu_check``; see docs/gpu.md."""

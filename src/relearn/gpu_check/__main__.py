@@ -1,8 +1,8 @@
-"""``python -m relearn.gpu_check``: every step on a CUDA device in fp32 and bf16 against the CPU, and what no single step shows.
+"""``python -m relearn.gpu_check``: compares every step on a CUDA device in fp32 and bf16 with the CPU, and runs further checks.
 
-In a checkout it chooses the cheapest run of every step at the scale of params.yaml; in a pack (`relearn pack --check`) the
-choice travels along. Results: a table, ``check/check.json``, and the records below ``check/``. It goes on where it stopped.
-Exit status: 0 all within the limits, 1 not, 4 no CUDA device. ``--rehearse`` puts the CPU in the device's place.
+In a checkout it selects the cheapest run of every step at the scale of params.yaml; a pack (`relearn pack --check`) contains
+the selection. Output: a table, ``check/check.json``, and the records in ``check/``. An interrupted check can be continued.
+Exit status: 0 if everything is within the limits, 1 if not, 4 without a CUDA device. ``--rehearse`` runs everything on the CPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from relearn.runs.node.machine import cores, cuda_memory_mb
 
 
 def main() -> int:
-    """Check, print the table, write check.json."""
+    """Run the checks, print the table and write check.json."""
     began = time.monotonic()
     parser = argparse.ArgumentParser(prog="python -m relearn.gpu_check", description=__doc__)
     parser.add_argument("target", nargs="*", help="studies or study/step; default: every step")

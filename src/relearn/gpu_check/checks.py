@@ -1,4 +1,4 @@
-"""The checks in their order, and their results as a table and as JSON."""
+"""Runs the checks in order and writes their results as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ gpu_check would run, on the first free CUDA device:
   compiled  a training by torch.compile in each mode that is offered, against the plain one
   parallel  a training of two processes (NCCL on two devices, gloo on one) against one process
 """
-PATIENCE_S = 240.0  # for a checkpoint, for the end of a stopped job
+PATIENCE_S = 240.0  # limit for the first checkpoint, and for the end of a stopped job
 PROBE_S = 300.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """One check: its kind, what was checked, whether it holds, and what was found in words."""
+    """One check: its kind, its subject, whether it passed, and the result in words."""
 
     check: str
     of: str
@@ -53,7 +53,7 @@ def run(
     per_device: int,
     deadline: float,
 ) -> list[Row]:
-    """Run every check; ``device`` is ``cuda``, or ``cpu`` in a rehearsal. What time does not suffice for is a failed row."""
+    """Run every check; ``device`` is ``cuda``, or ``cpu`` in a rehearsal. A check for which time runs out gives a failed row."""
     os.environ["RELEARN_JOBS_PER_DEVICE"] = str(per_device)
     missing = variants.bring_data(jobs)
     if missing:
@@ -105,7 +105,7 @@ def _compared(three: dict[str, list[NodeJob]], failed: dict[str, str]) -> Iterat
 
 
 def _longest(jobs: Sequence[NodeJob]) -> NodeJob | None:
-    """The training that took longest, so that a signal finds it at work."""
+    """The run with a training history that took longest, so that a signal reaches it during training."""
     done = [
         (found["cost"]["wall_s"], job)
         for job in jobs
@@ -115,7 +115,7 @@ def _longest(jobs: Sequence[NodeJob]) -> NodeJob | None:
 
 
 def _resumed(job: NodeJob | None, device: str, deadline: float) -> Row:
-    """Stop a training after half its time, run it again, and compare with the run that was not stopped."""
+    """Stop a training run after half its time, resume it, and compare it with the uninterrupted run."""
     if job is None or time.monotonic() >= deadline:
         return Row("resume", "", False, "not run: no time, or no training among the jobs")
     whole = job.finished_record()
@@ -123,7 +123,7 @@ def _resumed(job: NodeJob | None, device: str, deadline: float) -> Row:
     again = variants.on(job, "resume", device, "fp32", job.gpu)
     of = f"{job.study} {job.step}"
     spool = Path("check/resume/spool") / f"{job.run}.jsonl"
-    for share in (2, 6, 18, 54):  # of its time: on another day, or from a warm start, it may be much faster
+    for share in (2, 6, 18, 54):  # divisors of its time: the repeat may be much faster
         spool.unlink(missing_ok=True)
         Path(again.record).unlink(missing_ok=True)
         status = _stopped_after(again, spool, whole["cost"]["wall_s"] / share)
@@ -144,7 +144,7 @@ def _resumed(job: NodeJob | None, device: str, deadline: float) -> Row:
 
 
 def _stopped_after(job: NodeJob, spool: Path, seconds: float) -> int:
-    """Start a job, send it SIGTERM so many seconds after its spool appears, and return its exit status."""
+    """Start a job, send it SIGTERM ``seconds`` after its spool appears, and return its exit status."""
     process = subprocess.Popen(_command(job), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < until and not spool.is_file():
@@ -156,7 +156,7 @@ def _stopped_after(job: NodeJob, spool: Path, seconds: float) -> int:
 
 
 def _together(jobs: Sequence[NodeJob], device: str, memory_mb: Sequence[int], deadline: float) -> Row:
-    """The two longest jobs once more, at the same time on one device."""
+    """Repeat the two longest jobs at the same time on one device."""
     alone = sorted(
         ((found["cost"]["wall_s"], job.run, job) for job in jobs if (found := job.finished_record())),
         reverse=True,
@@ -207,14 +207,14 @@ def _command(job: NodeJob) -> list[str]:
 
 
 def write(rows: Sequence[Row], path: Path, *, rehearsed: bool) -> None:
-    """Write check.json."""
+    """Write the results to check.json."""
     path.parent.mkdir(parents=True, exist_ok=True)
     where = "CPU in the device's place" if rehearsed else "CUDA"
     path.write_text(json.dumps({"on": where, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
 
 
 def table(rows: Sequence[Row], *, rehearsed: bool) -> str:
-    """The rows for people; those that fail last, and how many."""
+    """The results as text, failed ones last, with their number."""
     lines = [
         f"{'ok' if row.ok else 'NO':2}  {row.check:8}  {row.of + ': ' if row.of else ''}{row.found}"
         for row in sorted(rows, key=lambda row: not row.ok)

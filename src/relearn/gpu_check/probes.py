@@ -1,4 +1,6 @@
-"""What no single run shows: memory over iterations, compiled networks, two processes as one. Each probe is a process of its own.
+"""Probes for what no single run shows: memory over iterations, compiled networks, data-parallel training in two processes.
+
+Each probe runs in its own process:
 
     python -m relearn.gpu_check.probes memory --device cuda:0
 
@@ -19,12 +21,12 @@ from typing import Any
 STEPS = 60
 GROWTH_MIB = {"cuda": 1.0, "cpu": 48.0}
 """Allowed growth: a device's allocator counts exactly; resident memory of a process moves by caches and arenas."""
-COMPILE_LIMIT = 1e-3  # relative difference of the weights after the same steps
+COMPILE_LIMIT = 1e-3  # relative difference of the weights after equal numbers of steps
 PARALLEL_LIMIT = 1e-4
 
 
 def network(norm: bool = True) -> Any:
-    """A small convolutional network with a method ``features``, as the attacks want it."""
+    """A small convolutional network with a method ``features``, as the attacks require."""
     import torch
     from torch import nn
 
@@ -48,7 +50,7 @@ def network(norm: bool = True) -> Any:
 
 
 def training(device: str, steps: int, norm: bool = True, **more: Any) -> Any:
-    """Train the network on noise for some steps, and return it."""
+    """Train the network on noise for the given number of steps, and return it."""
     import torch
 
     from relearn.methods.fit import fit
@@ -63,7 +65,7 @@ def training(device: str, steps: int, norm: bool = True, **more: Any) -> Any:
 
 
 def memory(device: str) -> dict[str, Any]:
-    """Memory in use after a sixth of the steps and after all, of a training and of an attack."""
+    """Memory in use after a sixth of the steps and after all steps, of a training run and of an attack."""
     import torch
 
     from relearn.methods import convex_polytope
@@ -86,7 +88,7 @@ def memory(device: str) -> dict[str, Any]:
 
 
 def compiled(device: str) -> dict[str, Any]:
-    """A training in each mode of torch.compile that is offered, against the plain one: difference of the weights."""
+    """Relative difference of the weights between training with each available mode of torch.compile and plain training."""
     from relearn.methods import acceleration
 
     modes = ("default", "reduce-overhead") if device.startswith("cuda") else ("aot_eager",)
@@ -97,14 +99,14 @@ def compiled(device: str) -> dict[str, Any]:
         try:
             apart = _apart(plain, _weights(training(device, 20)))
             found[mode], ok = apart, ok and apart <= COMPILE_LIMIT
-        except Exception as error:  # not offered here: no compiler, no Triton
+        except Exception as error:  # mode not available here: no compiler or no Triton
             found[mode] = f"not offered: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
         acceleration.use(acceleration.OFF)
     return {"ok": ok, "apart": found, "limit": COMPILE_LIMIT}
 
 
 def parallel(device: str) -> dict[str, Any]:
-    """A training of two processes against one: by NCCL where there are two devices, otherwise both on one, by gloo."""
+    """Compares training in two processes with one: by NCCL if there are two devices, otherwise both on one device, by gloo."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -147,7 +149,7 @@ def _weights(net: Any) -> list[float]:
 
 
 def _apart(a: list[float], b: list[float]) -> float:
-    """Distance of two lists of weights as a share of the first one's length."""
+    """Relative L2 distance of two lists of weights, with respect to the first."""
     gap = sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
     return (gap / sum(x * x for x in a)) ** 0.5
 

@@ -1,4 +1,4 @@
-"""The jobs to check: those of the pack in this folder, or of the checkout."""
+"""The jobs to check: from the pack in this folder, or from the checkout."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from relearn.runs.node.jobs_file import CHOSEN, NodeJob
 
 
 def select(targets: Sequence[str] = ()) -> tuple[set[str], list[NodeJob]]:
-    """The run ids to compare, and their jobs with all that they read.
+    """The run ids to compare, and their jobs with all jobs whose outputs these read.
 
     Args:
-        targets: studies to keep, or single steps as ``poisoning/craft``.
+        targets: studies, or single steps such as ``poisoning/craft``; none: all.
 
     Raises:
-        ValueError: a target that no job has, or data that the checkout has not prepared.
+        ValueError: a target matches no job, or data of the checkout have not been prepared.
     """
     chosen, every = from_the_pack() if Path(CHOSEN).is_file() else from_the_plan(targets)
     if not targets:
@@ -36,7 +36,7 @@ def select(targets: Sequence[str] = ()) -> tuple[set[str], list[NodeJob]]:
 
 
 def from_the_plan(targets: Sequence[str]) -> tuple[set[str], list[NodeJob]]:
-    """Choose from the DAG of the checkout, at the scale of params.yaml; needs Snakemake, prepares missing data."""
+    """Select from the DAG of the checkout, at the scale of params.yaml; needs Snakemake, prepares missing data."""
     from relearn.cli import check_jobs, jobs, pack
 
     plan = [job for job in jobs.plan(sorted({one.split("/")[0] for one in targets})) if job.record]
@@ -46,5 +46,5 @@ def from_the_plan(targets: Sequence[str]) -> tuple[set[str], list[NodeJob]]:
 
 
 def from_the_pack() -> tuple[set[str], list[NodeJob]]:
-    """What `relearn pack --check` has chosen."""
+    """The selection made by `relearn pack --check`."""
     return set(json.loads(Path(CHOSEN).read_text())), jobs_file.read(Path(jobs_file.NAME))

@@ -1,12 +1,12 @@
-r"""How far a record made on a device may be from the CPU's, metric by metric.
+r"""Tolerances, metric by metric, for a record made on a device compared with the CPU's.
 
 A metric :math:`a` on the CPU and :math:`b` on the device agree if
 
 .. math:: |a - b| \le \text{absolute} + \text{relative} \cdot |a|
 
-A formula without a training differs by rounding. A training amplifies rounding: after some hundred steps two correct ones
-differ as two seeds do, so its limits only catch what is wrong by a multiple, not by a digit. Times, rates and bytes depend on
-the machine: they must be finite and are not compared.
+Results without training differ only by rounding. Training amplifies rounding: after some hundred steps two correct runs differ
+as much as two seeds, so its limits only detect errors by a multiple, not in a digit. Times, rates and bytes depend on the
+machine: they must be present in both records or in neither, and are not compared.
 
 =========  =========  ======================  ======================
 precision  what       absolute                relative
@@ -17,7 +17,7 @@ bf16       formula    1e-2, fractions 0.1     0.05
 bf16       training   0.05, fractions 0.25    0.5
 =========  =========  ======================  ======================
 
-The limits were set before any GPU was seen.
+The limits were set before any results from a GPU were available.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         ok: whether every metric agrees.
-        worst: the metric that is nearest to its limit, or furthest beyond it; "" where nothing is compared.
-        share: its difference as a share of the limit; 0 where all are equal.
+        worst: the metric nearest to its limit, or furthest beyond it; "" if nothing is compared.
+        share: its difference as a fraction of the limit; 0 if all are equal.
         cpu, device: its values.
         compared: number of metrics.
     """
@@ -56,7 +56,7 @@ class Verdict(NamedTuple):
 
 
 def trained(record: Mapping[str, Any]) -> bool:
-    """Whether a run has optimised something step by step, or used what it optimised: its record has a history or weights."""
+    """Whether a run trained or optimised something step by step, judged by its output files (histories and curves)."""
     learned = ("history.csv", "ascents.csv", "curves.csv", "attacks.csv", "loss_curves.csv", "increases.csv")
     return any(name in learned for name in record["outputs"])
 

@@ -1,4 +1,4 @@
-"""The same job on the CPU, and on the device in both precisions, each below a root of its own."""
+"""Variants of a job: on the CPU, and on the device in both precisions, each in its own folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RUNS = re.compile(r"(?:results|check)/\w+/(runs|logs)/")
 
 
 def moved(path: str, variant: str) -> str:
-    """A path of results/, or of another variant, below the root of a variant."""
+    """A path in results/ or in another variant, moved to the folder of this variant."""
     return RUNS.sub(rf"{ROOT}/{variant}/\1/", path)
 
 
 def on(job: NodeJob, variant: str, device: str, precision: str, gpu: int) -> NodeJob:
-    """``job`` with its files below ``check/<variant>``; its inputs are those of the CPU's, so that differences do not add up."""
+    """``job`` with its files in ``check/<variant>``; it reads the CPU variant's outputs, so that differences do not accumulate."""
     words = [moved(word, BASE) for word in job.words]
     words += ["--device", device, "--precision", precision, "--threads", "1"]
     return replace(
@@ -36,7 +36,7 @@ def on(job: NodeJob, variant: str, device: str, precision: str, gpu: int) -> Nod
 
 
 def bring_data(jobs: Iterable[NodeJob]) -> list[str]:
-    """Link inputs that no job makes (data of a pack) below the CPU's root; return those that are missing."""
+    """Link inputs that no job makes (data of a pack) into the CPU variant's folder; return those that are missing."""
     given = list(jobs)
     made = {path for job in given for path in job.outputs}
     missing = []

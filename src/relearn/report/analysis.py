@@ -1,7 +1,7 @@
-"""Why a claim did not come out at a scale: words that a person wrote, kept as data and shown with the verdict.
+"""Hand-written explanations of why a claim was not reproduced at a scale, shown with the verdict.
 
-The texts lie in ``analysis.yaml`` of each study's ``reported`` folder, by claim and scale, each with its day, the commit of the
-runs that it speaks of and the verdict that it explains; a text for another verdict is shown as out of date.
+The texts are in ``analysis.yaml`` of each study's ``reported`` folder, keyed by claim and scale. Each gives its date, the commit
+of the runs it refers to and the verdict it explains; if the verdict has changed since, the text is shown as out of date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NONE_WRITTEN = "No analysis is written for this scale."
 
 @dataclass(frozen=True)
 class Analysis:
-    """One text: ``cause`` is where it sees the reason, ``experiment`` what would tell or has told."""
+    """One text: ``cause`` is the suspected reason, ``experiment`` the experiment that would test it or has tested it."""
 
     date: str
     commit: str
@@ -33,7 +33,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Explained:
-    """A claim that was judged and not reproduced, with its analysis, if any, and whether that is out of date."""
+    """A claim that was judged but not reproduced, with its analysis, if there is one. ``stale``: written for another verdict."""
 
     claim: Claim
     analysis: Analysis | None
@@ -75,7 +75,7 @@ def _texts(path: Path) -> dict[tuple[str, str], Analysis]:
 def explain(
     claims: Sequence[Claim], texts: Mapping[tuple[str, str], Analysis], scale: str
 ) -> list[Explained]:
-    """Every claim that was judged and is not reproduced, in their order."""
+    """All claims that were judged and not reproduced, in the given order."""
     return [
         Explained(claim, texts.get((claim.id, scale)))
         for claim in claims
@@ -84,7 +84,7 @@ def explain(
 
 
 def markdown(explained: Sequence[Explained]) -> str:
-    """The section as Markdown, empty where every judged claim came out."""
+    """The section as Markdown; empty if every judged claim was reproduced."""
     if not explained:
         return ""
     lines = ["## Why not", ""]

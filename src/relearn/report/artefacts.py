@@ -1,7 +1,7 @@
-"""The artefacts that the report renders, read from data: which runs, which rows and columns, what beside.
+"""Definitions of the tables and figures in the report, read from YAML: which runs, rows, columns and published values.
 
-The definitions lie in ``tables.yaml`` and ``figures.yaml`` of each study's ``reported`` folder, the published numbers beside them;
-no table or figure is described in code.
+The definitions are in ``tables.yaml`` and ``figures.yaml`` of each study's ``reported`` folder, next to the published numbers;
+no table or figure is defined in code.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from relearn.report.published import Value
 
 Where = Mapping[str, Any]
 SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
-ANCHORS = "_"  # before a key that only holds anchors
-MACHINES = "{machines}"  # in a caption: on what its runs were made
+ANCHORS = "_"  # prefix of keys that only hold YAML anchors
+MACHINES = "{machines}"  # placeholder in a caption: the machines of its runs
 AGGREGATES = ("mean", "median")  # of a cell's members
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of an artefact: a filter on runs; ``only`` names the columns that apply to it (None: all).
+    """One row of an artefact: a filter on runs; ``only`` names the columns that apply to it (None: all).
 
-    A row with ``in_grid`` False is not part of the published artefact and not counted as such. ``along``
-    names the sweep that the row runs over; ``reference`` filters the runs that it is drawn against.
-    ``published`` is its name in the published file where that is not the title. ``best_over`` is a label: of
-    the runs that differ in it, the group with the best mean counts, as where a paper reports its best setting;
-    best of the quantity ``best_by``, or of the column's own. ``absent`` says why no run can fill the row ("not built
-    here"): its cells are published cells all the same.
+    A row with ``in_grid`` False is not part of the published artefact and is not counted as such. ``along`` names the sweep
+    over which the row is drawn; ``reference`` filters the runs that it is compared with. ``published`` is the row's name in the
+    published file if it differs from the title. ``best_over`` is a label: runs are grouped by it and only the group
+    with the best mean counts, as when a paper reports its best setting; best by the quantity ``best_by``, or by the
+    column's own. ``absent`` says why no run can fill the row ("not built here"); its cells still count as published cells.
     """
 
     id: str
@@ -53,13 +52,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """One quantity of an artefact, with the metric's name in the published files where they have it.
+    """One quantity of an artefact; ``published_metric`` is the metric's name in the published files, if they have it.
 
-    In a grid a column has a filter of its own; ``group`` and ``measure`` are the titles that it is made of and
-    ``published_column`` its name in the published file. ``panel`` says what a figure takes from the file.
-    ``{row}`` in a quantity, or in a value of ``where``, stands for the id of the row: where one run measures all of
-    them, or where the columns come from runs of several steps. ``every`` is a label of ``where`` with a list of values:
-    a seed counts only with a run of each, as in a mean over tasks.
+    In a grid a column has a filter of its own; ``group`` and ``measure`` are the titles it is composed of and
+    ``published_column`` is its name in the published file. ``panel`` says what a figure draws from the file.
+    ``{row}`` in a quantity, or in a value of ``where``, is replaced by the row's id: for rows measured by the same run,
+    or for columns that come from runs of several steps. ``every`` names a label whose values ``where`` lists: a seed
+    counts only if it has a run for each value, as in a mean over tasks.
     """
 
     id: str
@@ -76,16 +75,16 @@ class Column:
     every: str | None = None
 
     def of(self, row: Row) -> Column:
-        """The column as this row has it."""
+        """The column for this row, with ``{row}`` filled in."""
         quantity, where = _filled(self.quantity, "{row}", row.id), _filled(self.where, "{row}", row.id)
         if (quantity, where) == (self.quantity, self.where):
-            return self  # the same object: a table finds its cells by it
+            return self  # the same object: a table looks up its cells by it
         return replace(self, quantity=quantity, where=where)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where published values of an artefact lie: a study's file, an artefact id in it, a column there."""
+    """Location of the published values of an artefact: a study's file, an artefact id in it and a column."""
 
     file: Path
     artefact: str
@@ -95,7 +94,7 @@ class Source:
         """The published values.
 
         Raises:
-            ValueError: the file cannot be read, or has none of this artefact.
+            ValueError: the file cannot be read or has no values for this artefact.
         """
         return published.of(self.file, self.artefact)
 
@@ -104,15 +103,15 @@ class Source:
 class Artefact:
     """One table or figure; ``members`` are the published values of the label ``over``.
 
-    An ``addition`` is ours: no paper shows it, and coverage does not count it as published. ``head`` titles
-    the column of row titles. ``sweeps`` are the published values that a row runs over besides its members.
-    ``stated`` are published values that a figure draws as lines, each with the words for it.
+    An ``addition`` is ours: no paper shows it, and coverage does not count it as published. ``head`` is the heading
+    of the column of row titles. ``sweeps`` are the published values of further labels that a row sweeps over.
+    ``stated`` are published values that a figure draws as lines, each with its text.
 
-    Layout ``members``: a cell is aggregated over the members. Layout ``grid``: a cell is what one row and one
-    column select, aggregated over seeds; its columns are groups (networks) times measures.
+    Layout ``members``: a cell is aggregated over the members. Layout ``grid``: a cell holds the runs selected by one row
+    and one column, aggregated over seeds; its columns are groups (networks) times measures.
 
-    ``aggregate`` mean: of the members, with the standard deviation, in a grid the standard error of the mean;
-    median: with the standard deviation.
+    ``aggregate`` mean: of the members, with the standard deviation; in a grid with the standard error of the mean.
+    Median: with the standard deviation.
     """
 
     id: str
@@ -145,12 +144,12 @@ class Artefact:
 
     @property
     def spread_kind(self) -> str:
-        """What stands behind a cell's ±."""
+        """What a cell's ± shows."""
         return "standard_error" if self.grid and self.aggregate == "mean" else "standard_deviation"
 
     @property
     def full_caption(self) -> str:
-        """The caption, and what a cell is where that is not a mean, as everywhere else."""
+        """The caption; states what a cell shows unless it is a mean, the default."""
         if self.kind != "table" or self.aggregate == "mean":
             return self.caption
         said = f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
@@ -158,9 +157,9 @@ class Artefact:
 
 
 def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:
-    """Whether a run agrees with every key of ``where``: ``study``, ``step`` or a label.
+    """Whether a run matches every key of ``where``: ``study``, ``step`` or a label.
 
-    A list is any of its members; a ``*`` in a wanted value stands for any letters; None is a run without this label.
+    A list matches any of its members; ``*`` in a wanted value is a wildcard; None matches a run without this label.
     """
     for key, wanted in where.items():
         found = {"study": study, "step": step}.get(key, labels.get(key))
@@ -183,7 +182,7 @@ def load(folders: Mapping[str, Path]) -> dict[str, Artefact]:
 
     Raises:
         ValueError: naming the file and the key, for a missing or unknown key, a column that does not exist, or
-            a study that is not there.
+            an unknown study.
     """
     found = {}
     for study, folder in folders.items():
@@ -233,15 +232,15 @@ def _artefact(path: Path, name: str, raw: Mapping[str, Any], folders: Mapping[st
 
 
 def _source(raw: Mapping[str, str], folders: Mapping[str, Path]) -> Source:
-    """Another study's numbers are named with ``study``."""
+    """``study`` selects the published numbers of another study."""
     found = {key: value for key, value in raw.items() if key != "study"}
     return Source(file=folders[raw["study"]] / published.FILE, **found)
 
 
 def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
-    """The artefact with a row a network that was measured, a column a level that some run has, and its machines named.
+    """The artefact with one row per measured network, one column per level found in the runs, and its machines named.
 
-    Which networks there are and at which eps they are attacked is a matter of params.yaml, not of this file.
+    The networks and the eps of their attacks are set in params.yaml, not in this file.
     """
     mine = [run for run in runs if any(run.matches(where) for where in artefact.where)]
     if MACHINES in artefact.caption:
@@ -251,7 +250,7 @@ def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
         return artefact
     labels, order = artefact.expand["rows"], artefact.expand["order"]
     named = {tuple(run.labels[label] for label in labels) for run in mine}
-    flag = artefact.expand.get("flag")  # a metric that is above 0 where the row's numbers are in doubt
+    flag = artefact.expand.get("flag")  # a metric that is above 0 if the row's numbers are unreliable
     doubted = {
         tuple(run.labels[label] for label in labels)
         for run in mine
@@ -275,13 +274,13 @@ def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
         levels = sorted({float(row["level"]) for run in mine for row in run.trials if row["kind"] == kind})
         for level in levels:
             quantity = f"{kind}_accuracy@{level:g}"
-            title = column.title.replace("*", f"{255 * level:.3g}/255")  # an eps, as people say it
+            title = column.title.replace("*", f"{255 * level:.3g}/255")  # eps in the usual notation
             columns.append(replace(column, id=quantity, title=title, quantity=quantity))
     return replace(artefact, rows=rows, columns=tuple(columns))
 
 
 def _row(raw: Mapping[str, Any], columns: Iterable[Column]) -> Row:
-    """``only`` may name a column, or a group or a measure of a grid: then all columns made of it."""
+    """``only`` may name a column, or a group or measure of a grid, which stands for all its columns."""
     if raw.get("only") is None:
         return Row(**{**raw, "only": None})
     only: list[str] = []
@@ -292,14 +291,14 @@ def _row(raw: Mapping[str, Any], columns: Iterable[Column]) -> Row:
 
 
 def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
-    """The columns of a grid from its ``groups`` and ``measures``, which are taken out of ``values``.
+    """The columns of a grid from its ``groups`` and ``measures``, which are removed from ``values``.
 
-    A column is named ``<group>/<measure>``; a grid of one nameless group has its measures alone. The published
-    file calls it by both names, one behind the other. ``{group}`` in a measure's quantity stands for the group's id. What
-    both say of a run's labels, the measure says.
+    A column's id is ``<group>/<measure>``; in a grid with a single unnamed group it is the measure alone. In the published
+    file its name is both names joined by a space. ``{group}`` in a measure's quantity is replaced by the group's id. If
+    both filter by the same label, the measure's value wins.
 
     Raises:
-        KeyError, TypeError: a key that lacks or that nobody knows.
+        KeyError, TypeError: a missing or unknown key.
     """
     groups, measures = values.pop("groups"), values.pop("measures")
     found = []
@@ -322,7 +321,7 @@ def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
 
 
 def _filled(value: Any, mark: str, name: str) -> Any:
-    """A text, or the texts of a filter, with the mark replaced."""
+    """A string, or the strings in a filter, with the mark replaced by the name."""
     if isinstance(value, Mapping):
         return {key: _filled(one, mark, name) for key, one in value.items()}
     return value.replace(mark, name) if isinstance(value, str) else value

@@ -1,6 +1,6 @@
-"""A table of our own without the rows and columns of which nothing ran, and a sentence that names them.
+"""Drops rows and columns without any run from our own tables and names them in a sentence.
 
-A published table keeps every row, because its gaps are the coverage; of an addition a gap says only what a scale leaves out.
+A published table keeps every row, because its gaps show the coverage; gaps in an addition only show what a scale leaves out.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ BLANK = ("not_run", "not_applicable")
 
 
 def without(artefact: Artefact, cells: Sequence[Cell]) -> tuple[Artefact, str]:
-    """The artefact as it is shown, and what is left out ("" where nothing is).
+    """The artefact as shown, and a sentence on what is left out ("" if nothing is).
 
-    A column of a grid goes with its group alone, so that each group keeps its measures; the last group, which has no heading of
-    its own, names itself in each. Where nothing at all ran, and of an artefact that a paper prints, everything stays.
+    In a grid, columns are dropped only as whole groups, so that each group keeps its measures. If one group is left, it gets no
+    heading of its own, so its name is put in front of each measure. Nothing is dropped if nothing ran or if a paper prints the table.
     """
     if not artefact.addition or all(cell.status in BLANK for cell in cells):
         return artefact, ""

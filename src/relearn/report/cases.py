@@ -16,13 +16,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cases:
-    """What the runs of a protocol looked at."""
+    """The cases checked by the runs of a protocol."""
 
     rows: Sequence[Row]
     runs: tuple[str, ...]
 
     def where(self, **labels: Any) -> Cases:
-        """The rows with these values; of p, ``inf`` is a number, as a table of numbers is read."""
+        """The rows with these values; p = ``inf`` is a number (a float), because the CSV is read as numbers."""
         rows = [row for row in self.rows if all(row[name] == value for name, value in labels.items())]
         return Cases(rows, self.runs)
 
@@ -35,14 +35,14 @@ class Cases:
         full_size: Callable[[Row], bool],
         vacuous: Callable[[Row], bool] = lambda row: False,
     ) -> Exact:
-        """A statement that each row should fulfil; without a row it fails, for nothing was looked at.
+        """A statement that every row should satisfy; without rows it counts as failed, because nothing was checked.
 
         Args:
             name: the statement.
-            good: whether a row fulfils it.
-            notes: what else is said.
-            full_size: whether a row is of the published size; one row that is, and says something, is enough.
-            vacuous: whether a row says nothing, as one whose bound is infinite; it counts neither way and is noted.
+            good: whether a row satisfies it.
+            notes: further notes.
+            full_size: whether a row is of the published size; one such non-vacuous row is enough.
+            vacuous: whether a row says nothing, for example because its bound is infinite; it counts neither way and is noted.
         """
         telling = [row for row in self.rows if not vacuous(row)]
         idle = len(self.rows) - len(telling)
@@ -53,18 +53,18 @@ class Cases:
         return Exact(name, len(telling), failures, whole, self.runs, tuple(notes))
 
     def most(self, over: str, under: str) -> float:
-        """The largest ratio of two columns over the rows that have both."""
+        """The largest ratio ``over / under`` of two columns, over the rows that have both."""
         pairs = [(row[over], row[under]) for row in self.rows if row[over] is not None and row[under]]
         return max((float(a) / float(b) for a, b in pairs), default=math.nan)
 
 
 def counter_example(row: Row) -> bool:
-    """Of a general statement that is to be refuted: one case does, whatever its size."""
+    """``full_size`` for refuting a general statement: one counter-example of any size is enough."""
     return True
 
 
 def cases(evidence: Evidence, protocol: str) -> Cases:
-    """All rows of this protocol; none where it was not run."""
+    """All rows of this protocol; none if it was not run."""
     runs = [
         run
         for run in select(evidence.runs, {"step": "check_theorems", "protocol": protocol})

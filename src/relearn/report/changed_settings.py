@@ -1,4 +1,4 @@
-"""Which settings differ between the records of two results folders, where both have a run of the same name."""
+"""Which settings differ between the run records of two results folders, for runs of the same name in both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relearn.runs.run_store import is_store
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of one step that has two values, and in how many runs."""
+    """One setting of one step whose value differs, and the number of runs concerned."""
 
     step: str  # "poisoning filter"
     key: str
@@ -24,7 +24,7 @@ class Setting:
 
 
 def changed(sides: Sequence[tuple[Path, str]]) -> list[Setting]:
-    """The settings that differ, the most frequent first; none where a folder has no records.
+    """The settings that differ, the most frequent first; none if a folder has no records.
 
     Args:
         sides: the two folders, each with its scale.

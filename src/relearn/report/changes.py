@@ -1,15 +1,15 @@
-r"""What differs between two renderings: verdicts, effects and cells, and whether by more than their noise.
+r"""Differences between two renderings: verdicts, effects and cells, and whether they exceed the noise.
 
-A difference of two numbers has a 95% interval where both have a spread:
+A difference of two numbers has a 95% interval if both have a spread:
 
-* an effect of a claim, by its two intervals (the method of variance estimates recovery):
+* the effect of a claim, from its two intervals (method of variance estimates recovery):
   :math:`d - \sqrt{(a-l_a)^2 + (u_b-b)^2} \ldots d + \sqrt{(u_a-a)^2 + (b-l_b)^2}`, with :math:`d = a - b`;
-* a cell with the same members on both sides (seeds, victims), by Student's interval over the members' differences;
-* a cell with other members, by Welch's interval;
-* a share of trials that say yes or no, by its two Wilson intervals as above, and also by its members where it has several.
+* a cell with the same members on both sides (seeds, victims): Student's interval over the members' differences;
+* a cell with different members: Welch's interval;
+* a share of yes-or-no trials: from its two Wilson intervals as above, and also from its members if it has several.
 
-The interval of a cell of medians is that of the means. Two sides count as independent but for members of the same name. One number on
-each side has no spread: such a change is listed as ``no spread``, since nothing says how large the noise is.
+For cells of medians, the interval is that of the means. The two sides count as independent except for members of the same name.
+With one number on each side there is no spread: such a change is listed as ``no spread``, since the size of the noise is unknown.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Change:
-    """One claim or cell on both sides. ``before`` and ``after`` are numbers with how many members or seeds stand behind them.
+    """One claim or cell on both sides. ``before`` and ``after`` are numbers; ``n`` says how many members or seeds each is based on.
 
-    ``words`` are the verdicts of a claim, or why a cell has no number. ``interval`` is of after minus before, None without
-    a spread.
+    ``words`` are the verdicts of a claim, or the statuses of a cell. ``interval`` is that of after minus before, None without a
+    spread.
     """
 
     artefact: str  # "claim" or the id of a table
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def weight(self) -> float:
-        """The difference in units of half its interval: what sorts changes of one kind."""
+        """The difference in units of half its interval; sorts changes of one kind."""
         if self.difference is None or self.interval is None:
             return 0.0
         half = (self.interval.high - self.interval.low) / 2
@@ -64,7 +64,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Side:
-    """What one rendering says."""
+    """The content of one rendering."""
 
     name: str
     scale: str
@@ -77,8 +77,8 @@ def read(folder: Path, name: str = "") -> Side:
     """A rendering: ``claims.json`` and the tables' CSV files of a results folder or a published set.
 
     Raises:
-        FileNotFoundError: nothing is rendered there.
-        ValueError: a file that is no rendering.
+        FileNotFoundError: nothing has been rendered there.
+        ValueError: ``claims.json`` is malformed.
     """
     file = folder / "claims.json"
     if not file.is_file():
@@ -104,7 +104,7 @@ def read(folder: Path, name: str = "") -> Side:
 
 
 def compare(before: Side, after: Side) -> list[Change]:
-    """Every claim and every cell that one of the sides has measured; sorted by kind and by size against the noise."""
+    """Every claim, and every cell measured on at least one side; sorted by kind, then by size relative to the noise."""
     found = [*_claims(before, after), *_cells(before, after)]
     return sorted(found, key=lambda one: (KINDS.index(one.kind), -one.weight, one.artefact, one.name))
 
@@ -191,7 +191,7 @@ def _kind(before: float | None, after: float | None, difference: Interval | None
 
 
 def _of_cell(old: Line, new: Line, was: Mapping[str, float], now: Mapping[str, float]) -> Interval | None:
-    """The interval of a cell's difference; the wider one where trials and members both have a say."""
+    """The interval of a cell's difference; the wider one if both trials and members give one."""
     found = [one for one in (_over_members(was, now), _of_shares(old, new)) if one]
     return max(found, key=lambda one: one.high - one.low) if found else None
 
@@ -215,7 +215,7 @@ def _over_members(was: Mapping[str, float], now: Mapping[str, float]) -> Interva
 
 
 def _welch(was: list[float], now: list[float]) -> Interval | None:
-    """Of the difference of two means whose members differ, with the degrees of freedom of Welch and Satterthwaite."""
+    """Welch's interval for a difference of two means over different members, with Welch-Satterthwaite degrees of freedom."""
     from scipy import stats
 
     sides = [(sum(one) / len(one), _variance(one) / len(one), len(one)) for one in (was, now)]
@@ -234,7 +234,7 @@ def _variance(values: list[float]) -> float:
 
 
 def _recovered(old: Line, new: Line) -> Interval | None:
-    """The interval of new minus old from the interval of each; None where one has no ends."""
+    """The interval of new minus old from the interval of each; None if an effect or an end is missing."""
     numbers = [line.get(name) for line in (old, new) for name in ("effect", "low", "high")]
     if any(one is None for one in numbers):
         return None

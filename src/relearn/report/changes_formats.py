@@ -1,4 +1,4 @@
-"""A comparison of two renderings as text for a terminal, as CSV, as Markdown and as a part of a page."""
+"""A comparison of two renderings as terminal text, CSV, Markdown and an HTML fragment."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FIELDS = (
 )
 HEAD = ("what", "before", "after", "difference [95%]", "change")
 TOLD = ("verdict", "beyond noise")
-MOST = 12  # settings that are listed
+MOST = 12  # most settings listed
 
 
 def as_csv(changes: Sequence[Change]) -> str:
-    """Every change, identical ones too, in full precision."""
+    """Every change, including identical ones, in full precision."""
     lines = []
     for one in changes:
         ends = (one.interval.low, one.interval.high) if one.interval else (None, None)
@@ -31,7 +31,7 @@ def as_csv(changes: Sequence[Change]) -> str:
 
 
 def count_lines(changes: Sequence[Change]) -> list[str]:
-    """Lines that count the changes of claims and of cells, with what chance alone would give."""
+    """Lines that count the changes of claims and cells, with the number of cells expected to change by chance alone."""
     lines = []
     groups: dict[str, list[Change]] = {"claims": [], "cells": []}
     for one in changes:
@@ -60,7 +60,7 @@ def settings_lines(settings: Sequence[Setting]) -> list[str]:
 
 
 def rows(changes: Sequence[Change], everything: bool = False) -> list[tuple[str, ...]]:
-    """What a person reads: verdicts and what lies beyond noise; with `everything` all that is not identical."""
+    """Table rows: changed verdicts and changes beyond noise; with `everything`, all that are not identical."""
     shown = [one for one in changes if one.kind in TOLD or (everything and one.kind != "identical")]
     return [
         (f"{one.artefact} {one.name}", *_sides(one), _difference(one), _called(one.kind)) for one in shown
@@ -103,7 +103,7 @@ def terminal(
     columns: int,
     everything: bool = False,
 ) -> str:
-    """Counts, settings and a table no wider than `columns`."""
+    """Counts, changed settings and a table no wider than `columns`."""
     lines = [f"before: {before.name} (scale {before.scale})", f"after:  {after.name} (scale {after.scale})"]
     for line in [*count_lines(changes), *settings_lines(settings)]:
         lines += textwrap.wrap(line, columns)
@@ -115,7 +115,7 @@ def terminal(
 
 
 def _table(lines: Sequence[Sequence[str]], columns: int) -> list[str]:
-    """Columns as wide as their widest cell; where that is too wide, the names give way first."""
+    """Columns as wide as their widest cell; if the table is too wide, the first columns are cut first."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for i, least in enumerate((36, 22, 22)):
         over = sum(widths) + 2 * len(widths) - columns
@@ -131,7 +131,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def markdown(before: Side, after: Side, changes: Sequence[Change], settings: Sequence[Setting]) -> str:
-    """The same as a page."""
+    """The comparison as a Markdown page."""
     lines = [f"# {before.name} → {after.name}", "", f"Scale {before.scale} → {after.scale}.", ""]
     lines += [*count_lines(changes), "", *(f"- {line}" for line in settings_lines(settings)), ""]
     table = [HEAD, tuple("---" for _ in HEAD), *rows(changes)]
@@ -140,7 +140,7 @@ def markdown(before: Side, after: Side, changes: Sequence[Change], settings: Seq
 
 
 def fragment(before: Side, after: Side, changes: Sequence[Change], settings: Sequence[Setting]) -> str:
-    """A section of a page, without a style of its own; its table scrolls inside its box."""
+    """The comparison as a section of an HTML page, without styles of its own; a wide table scrolls inside its box."""
     told = "".join(f"<p>{html.escape(line)}</p>" for line in count_lines(changes))
     listed = "".join(f"<li>{html.escape(line)}</li>" for line in settings_lines(settings))
     head = "".join(f'<th scope="col">{cell}</th>' for cell in HEAD)

@@ -1,4 +1,4 @@
-"""What the runs behind a claim cost, with all runs whose files they read: in all, and for one unit more."""
+"""Cost of the runs behind a claim, including all runs whose outputs they read: in total and for one more unit."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from relearn.report.claims import Claim
 from relearn.report.runs import Run
 
-ROOT = "runs/"  # a run's folder, relative to the results root, begins with it
+ROOT = "runs/"  # every run folder, relative to the results root, begins with this
 
 
 class Ancestry:
-    """The runs of one scale by folder, and which runs' files each of them reads."""
+    """The runs of one scale by folder, and the runs whose files each of them reads."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = {run.folder: run for run in runs}
 
     def behind(self, folders: Iterable[str]) -> list[Run]:
-        """These runs and all that they rest on, each once, by folder; those that are not there are left out."""
+        """These runs and all runs they depend on, each once, sorted by folder; unknown folders are skipped."""
         found: dict[str, Run] = {}
         ahead = [folder for folder in folders if folder in self.runs]
         while ahead:
@@ -37,12 +37,12 @@ class Ancestry:
 
 
 def cpu_s(runs: Iterable[Run]) -> float:
-    """CPU seconds of all runs together."""
+    """Total CPU seconds of the runs."""
     return sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
 
 
 def device_s(runs: Iterable[Run]) -> float:
-    """Seconds of an accelerator of all runs together; 0 where none was used."""
+    """Total accelerator seconds of the runs; 0 if none was used."""
     return sum(float(run.record["cost"].get("device_s") or 0.0) for run in runs)
 
 
@@ -53,11 +53,11 @@ def of(claim: Claim, ancestry: Ancestry) -> dict[str, float]:
 
 
 def per_unit(unit: str, have: int, runs: Sequence[Run]) -> tuple[float, str]:
-    """CPU seconds of one unit, and what that number is.
+    """CPU seconds of one unit, and what the number covers.
 
-    * seeds: everything behind the claim over its number of seeds;
-    * targets: the runs whose trials name a target, over the number of targets; networks are not trained again;
-    * samples: everything once, as another test set makes every run anew that reads it, whatever its size.
+    * seeds: all runs behind the claim, divided by its number of seeds;
+    * targets: the runs whose trials name a target, divided by the number of targets; networks are not trained again;
+    * samples: all runs once, because a new test set requires every run that reads it to be repeated, whatever its size.
     """
     if unit == "targets":
         attacked = [run for run in runs if _names_targets(run)]

@@ -1,4 +1,4 @@
-"""Every claim of claims.yaml with its verdict: the predicate's finding, judged as its head defines."""
+"""Every claim of claims.yaml with its verdict, judged from the finding of its predicate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Power = Callable[[Comparison], list[str]]  # why a comparison is underpowered; e
 
 @dataclass(frozen=True)
 class Section:
-    """The predicates of one study by claim, and what its comparisons lack in trials and model quality."""
+    """The predicates of one study by claim, and ``power``: what a comparison lacks in trials and model quality."""
 
     predicates: Mapping[str, Callable[[Evidence], Finding]]
     power: Callable[[Comparison, Evidence], list[str]]
@@ -33,12 +33,12 @@ KINDS = ("exact", "trained", "check")
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of a paper, and what this scale's records say to it.
+    """One statement of a paper and its verdict from the records of this scale.
 
-    ``main`` is the comparison that decides: the weakest one. ``numbers_say`` is the verdict without regard to
-    the number of trials and the models' quality. ``missing`` names what the claim also speaks of and no run
-    covers: with it, the verdict is provisional. ``lacking`` says of each part why it is underpowered, if it is.
-    ``beside`` has lines on what would decide it and on its design, ``data`` the same with its cost as plain values.
+    ``main`` is the deciding comparison: the weakest one. ``numbers_say`` is the verdict regardless of the number of
+    trials and the models' quality. ``missing`` names the parts of the claim that no run covers; if there are any, the
+    verdict is provisional. ``lacking`` gives, for each part, the reasons why it is underpowered, if any. ``beside`` has
+    lines on what would decide the claim and on its design; ``data`` has the same, and the cost, as plain values.
     """
 
     section: str
@@ -59,9 +59,9 @@ class Claim:
 
     @property
     def apart(self) -> dict[str, str]:
-        """The verdict on each network or task alone, where the parts that decide are of several: the word before their colon.
+        """Verdict of each network or task alone, if the deciding parts cover several: the name before the colon in a part's name.
 
-        A claim about all of them is as good as its weakest part, which hides how the others did.
+        A claim about all of them is only as good as its weakest part, which hides how the others did.
         """
         found: dict[str, list[str]] = {}
         for part, lacks in zip(self.parts, self.lacking):
@@ -82,7 +82,7 @@ class Claim:
         return sorted({run for part in self.parts for run in part.runs})
 
     def count(self) -> dict[str, int]:
-        """Targets, victims, their pairs, seeds and trials behind the deciding comparison, or networks and seeds."""
+        """Targets, victims, their pairs, seeds and trials behind the deciding comparison; or networks, seeds and trials; or cases."""
         if isinstance(self.main, Exact):
             return {"cases": self.main.cases}
         if self.main is None:
@@ -103,7 +103,7 @@ def load(folders: Mapping[str, Path]) -> dict[str, dict[str, dict[str, str]]]:
     """The claims as written in each study's ``claims.yaml``: study, id, then kind, source, says, predicate.
 
     Raises:
-        ValueError: naming file, section and claim, for a missing or an unknown key.
+        ValueError: naming the file and the claim, for a missing or unknown key or an unknown kind.
     """
     claims: dict[str, dict[str, dict[str, str]]] = {}
     for study, folder in folders.items():
@@ -124,8 +124,8 @@ def judge_all(
     """A verdict for every claim, in the file's order; ``not_run`` without a predicate or without runs.
 
     Args:
-        claims: as ``load`` gives them.
-        evidence: by study; a study without evidence has no predicate to run.
+        claims: as returned by ``load``.
+        evidence: by study; claims of a study without evidence are not run.
         sections: the predicates of each study.
     """
     judged = []
@@ -151,7 +151,7 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     """Verdict, deciding comparison and reasons of one finding, as fields of Claim.
 
     Args:
-        finding: what the predicate says.
+        finding: the result of the predicate.
         power: what a comparison lacks in trials and model quality, by the rules of its section.
     """
     parts = tuple(finding.parts)
@@ -182,9 +182,9 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
 
 
 def tally(claims: Sequence[Claim]) -> dict[str, int]:
-    """How many claims have each verdict, strongest first; provisional ones are counted apart.
+    """Number of claims with each verdict, strongest verdict first; provisional ones are counted separately.
 
-    A check of a theorem is left out: it cannot fail but by a fault of the code, so it is no finding about the paper.
+    Checks of theorems are left out: they can only fail through a bug, so they say nothing about the paper.
     """
     words = [
         f"{claim.verdict} (provisional)" if claim.provisional else claim.verdict

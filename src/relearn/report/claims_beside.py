@@ -1,4 +1,4 @@
-"""What stands beside a claim's verdict: its cost, its design, and what would decide it."""
+"""Additions to a claim's verdict: its cost, its design, and what would decide it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_evidence(
         runs: all runs of the scale, of every study.
         designs: by study and claim.
         values: the parameters in force, with their scale.
-        place: from a key path to the file and line that set it.
+        place: maps a key path to the file and line that set it.
     """
     ancestry = claim_cost.Ancestry(runs)
     wanted = undecided.all_of(claims, designs, ancestry, place)

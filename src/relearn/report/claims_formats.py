@@ -14,11 +14,11 @@ from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
 from relearn.report.verdicts import CODES, Within
 
-SHOWN = {"bleu": "BLEU", "nats": "nats"}  # units that an effect names
+SHOWN = {"bleu": "BLEU", "nats": "nats"}  # units shown after an effect
 
 
 def effect(part: Comparison | Exact | None) -> str:
-    """The effect with its interval, shares in points of a hundred; how many cases hold for an exact claim."""
+    """The effect with its interval, fractions in percentage points; for an exact claim, the number of cases that hold."""
     if part is None:
         return ""
     if isinstance(part, Exact):
@@ -34,7 +34,7 @@ def effect(part: Comparison | Exact | None) -> str:
 
 
 def _with_interval(ends: Interval, form: str, factor: float, unit: str, part: Comparison) -> str:
-    """``estimate [low, high] unit``; one seed has no interval, and an end may be open."""
+    """``estimate [low, high] unit``; with one seed there is no interval, and an end may be infinite."""
     estimate, low, high = (_number(factor * end, form) for end in (ends.estimate, ends.low, ends.high))
     if not math.isfinite(ends.low) and not math.isfinite(ends.high):
         why = "one seed, no interval" if len(part.seeds) == 1 else "no interval"
@@ -45,14 +45,14 @@ def _with_interval(ends: Interval, form: str, factor: float, unit: str, part: Co
 def _number(value: float, form: str) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
-    if form.endswith("g"):  # three digits, and no exponent before a million
+    if form.endswith("g"):  # three significant digits, no exponent below a million
         return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
     text = format(value, form)
-    return text if float(text) else format(0.0, form)  # no minus nought
+    return text if float(text) else format(0.0, form)  # no minus zero
 
 
 def claimed(part: Comparison | Exact | None) -> str:
-    """The claimed side, in the unit in which the effect is shown."""
+    """The claimed range, in the unit in which the effect is shown."""
     if part is None:
         return ""
     if isinstance(part, Exact):
@@ -85,7 +85,7 @@ def numbers(claim: Claim) -> str:
 
 
 def remarks(claim: Claim) -> list[str]:
-    """Why the verdict is what it is, beyond the numbers, and in one line what would decide the claim."""
+    """Why the verdict is what it is, beyond the numbers, and one line on what would decide the claim."""
     lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
     if claim.verdict == "underpowered" and claim.numbers_say:
         lines.append(f"without regard to that, the numbers say: {claim.numbers_say}")
@@ -95,10 +95,10 @@ def remarks(claim: Claim) -> list[str]:
 
 
 def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = PIPELINE.run) -> str:
-    """All claims: a table a section, then what stands behind each claim that has a verdict.
+    """All claims: one table per section, then the details of each claim that has a verdict.
 
     Args:
-        link: the link of a run's folder, empty where it has none.
+        link: maps a run's folder to its link; empty if it has none.
     """
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
     checks = [claim for claim in claims if claim.kind == "check"]
@@ -159,7 +159,7 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
 
 
 def as_json(claims: Sequence[Claim], scale: str) -> str:
-    """The same as raw numbers, with the meaning of the verdicts."""
+    """The claims as JSON with raw numbers and the meanings of the verdicts."""
     plain = [{**_plain(claim), **claim.data} for claim in claims]
     return json.dumps({"scale": scale, "words": words.MEANINGS, "claims": plain}, indent=1) + "\n"
 

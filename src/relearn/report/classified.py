@@ -1,7 +1,7 @@
-"""Trainings of image networks by the step `train_vision`, as claims compare them: by variant, seed by seed.
+"""Image networks trained by the step `train_vision`, as claims compare them: by variant, seed by seed.
 
-A variant is a training's labels below its suite. Accuracy is that of the trained weights after the last epoch. A
-training that diverged before it had one counts with the best that it had before, or with chance.
+A variant is given by the labels of a run within its suite. Accuracy is that of the final weights after the last epoch. A
+diverged run without a final accuracy counts with its best accuracy before divergence, or with chance if it has none.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ there is none. Three of three leave an interval from 0.29 and are a direction; 7
 
 
 def trainings(evidence: Evidence, where: Where) -> list[Run]:
-    """Of the step `train_vision`, or of the step that the filter names."""
+    """Runs of the step `train_vision`, or of the step named in the filter."""
     return select(evidence.runs, {"step": STEP, **where})
 
 
 def accuracy(evidence: Evidence, name: str, where: Where) -> Sample:
-    """By seed; ``name`` is what the variant is called among the comparison's networks."""
+    """Accuracy by seed; ``name`` is the variant's name among the comparison's networks."""
     return sample(evidence, f"{STEP}.acc_frac", where, network=name, lost="accbest_frac")
 
 
 def metric_of(evidence: Evidence, metric: str, name: str, where: Where) -> Sample:
-    """Another metric of the record, by seed; a training without it is left out."""
+    """Another metric of the record, by seed; runs without it are left out."""
     return sample(evidence, f"{STEP}.{metric}", where, network=name)
 
 
 def guess(evidence: Evidence) -> float | None:
-    """The accuracy of a guess on the images of a study: one over the number of classes.
+    """The chance accuracy on the images of a study: one over the number of classes.
 
-    None where no image set was prepared, or several of different numbers of classes.
+    None if no image set was prepared, or if the sets differ in their number of classes.
     """
     runs = select(evidence.runs, {"step": "prepare_images"})
     counts = {run.metrics.get("classes_count") for run in runs} - {None}
@@ -48,7 +48,7 @@ def guess(evidence: Evidence) -> float | None:
 
 
 def outcomes(evidence: Evidence, where: Where) -> dict[int, list[str]]:
-    """How the trainings of each seed ended."""
+    """The outcomes of the runs of each seed."""
     found: dict[int, list[str]] = {}
     for run in trainings(evidence, where):
         found.setdefault(run.seed, []).append(run.outcome)
@@ -56,7 +56,7 @@ def outcomes(evidence: Evidence, where: Where) -> dict[int, list[str]]:
 
 
 def ended(evidence: Evidence, name: str, where: Where, good: Callable[[str], bool]) -> Sample:
-    """By seed, the share of its trainings whose outcome is good."""
+    """By seed, the share of runs with a good outcome."""
     ends = outcomes(evidence, where)
     shares = {seed: sum(map(good, words)) / len(words) for seed, words in ends.items()}
     return Sample(name, shares, tuple(run.folder for run in trainings(evidence, where)))
@@ -65,7 +65,7 @@ def ended(evidence: Evidence, name: str, where: Where, good: Callable[[str], boo
 def all_end(
     words: str, evidence: Evidence, name: str, where: Where, good: Callable[[str], bool]
 ) -> Comparison | None:
-    """That every training of a variant ends so; None without one."""
+    """The comparison "every run of a variant has a good outcome"; None without runs."""
     notes = [summary(evidence, name, where)]
     return level(words, ended(evidence, name, where, good), ALWAYS, role=STEP, notes=notes)
 
@@ -85,15 +85,15 @@ def summary(evidence: Evidence, name: str, where: Where) -> str:
 
 
 def lacks(comparison: Comparison, evidence: Evidence, variants: Mapping[str, Where]) -> list[str]:
-    """Why a comparison is underpowered: too few seeds, or seeds with no variant above chance.
+    """Why a comparison is underpowered: too few seeds, or seeds at which no variant is above chance.
 
-    A difference between networks of which none has learned anything says nothing. A training has learned if its
-    outcome is ok: the step gives it where the loss or the accuracy is better than chance.
+    A difference between networks none of which has learned anything says nothing. A network has learned if its outcome
+    is ok, which the step reports if the loss or the accuracy is better than chance.
 
     Args:
         comparison: over seeds.
         evidence: the study's runs.
-        variants: by name, which trainings these are; one that has learned at a seed is enough there.
+        variants: by name, a filter on runs; at each seed, one variant that has learned is enough.
     """
     seeds = comparison.seeds
     reasons = (

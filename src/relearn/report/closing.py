@@ -1,4 +1,4 @@
-"""What Snakemake says when it is through: what holds, and where to look."""
+"""The lines printed when Snakemake finishes: claims by verdict and where to find the report."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NAMED = 5
 
 
 def closing_words(root: Path) -> list[str]:
-    """Lines for the end of a run: the claims by verdict, the report, the next command; none where nothing is rendered.
+    """Lines for the end of a workflow run: the claims by verdict, the report, the next command; none if nothing is rendered.
 
-    Claims that were judged before the last run ended are not repeated.
+    If a run ended after the rendering, the outdated counts are not repeated.
 
     Args:
         root: folder of the scale, ``results/<scale>``.
@@ -38,7 +38,7 @@ def closing_words(root: Path) -> list[str]:
 
 
 def _lacking(root: Path) -> list[str]:
-    """What has no number: claims by name, published cells counted."""
+    """What has no number: the names of claims that were not run, and the count of measured published cells."""
     try:
         claims = json.loads((root / "claims.json").read_text(encoding="utf-8"))["claims"]
         with (root / "coverage.csv").open(encoding="utf-8", newline="") as file:

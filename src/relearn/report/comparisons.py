@@ -1,8 +1,8 @@
-"""What a predicate finds: comparisons with intervals, the trials behind them, and what is missing.
+"""Findings of predicates: comparisons with intervals, the trials behind them, and what is missing.
 
-Trials are paired by victim, seed and target; an interval comes from a bootstrap that draws targets, each with
-all its victims and seeds, because one target's trials share their images and poisons. It holds for the victims at hand; a
-note gives the interval with victims drawn as well.
+Trials are paired by victim, seed and target. Intervals come from a bootstrap that resamples targets, each with
+all its victims and seeds, because the trials of one target share its images and poisons. They hold for the given victims; a
+note gives the interval with victims resampled as well.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DIFFERENCE = (-1.0, 1.0)  # of two yes-or-no outcomes
 
 @dataclass(frozen=True)
 class Units:
-    """The independent numbers that an interval is made of, for asking how many of them would decide.
+    """The independent numbers behind an interval, used to compute how many of them would decide.
 
     Args:
-        per: what each is of: ``seeds``, ``targets`` or ``samples``.
-        values: one number a unit; of a ratio its logarithm; of shares the unit's share.
+        per: the unit: ``seeds``, ``targets`` or ``samples``.
+        values: one number per unit; for a ratio its logarithm; for shares the unit's share.
         statistic: of the values: ``mean``, ``median`` or ``share``.
-        trials: of shares, the outcomes behind all of them.
-        effective: of shares, how many independent outcomes these are worth.
+        trials: for shares, the number of outcomes behind all values.
+        effective: for shares, the effective number of independent outcomes.
     """
 
     per: str
@@ -44,11 +44,11 @@ class Units:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One effect against one claimed side. ``keys`` are the trials (victim, seed, target) behind it.
+    """One effect and the range claimed for it. ``keys`` are the trials (victim, seed, target) behind it.
 
-    ``decides`` is False for what is shown beside the claim and does not judge it; ``role`` is that of the
-    networks whose accuracy must suffice. ``over`` is what the interval is drawn over: targets, or seeds, where
-    a trial is a whole training and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
+    ``decides`` is False for a comparison that is only shown with the claim; ``role`` is the role of the networks
+    whose accuracy must suffice. ``over`` is the unit that the interval resamples: targets, or seeds, for which a
+    trial is a whole run and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Exact:
-    """A statement without chance: how many cases, how many of them fail, and whether at full size."""
+    """A deterministic statement: how many cases, how many of them fail, and whether a case has the full size."""
 
     name: str
     cases: int
@@ -100,7 +100,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Finding:
-    """All that a predicate can say; ``missing`` names the parts of the claim that no run covers."""
+    """The result of a predicate; ``missing`` names the parts of the claim that no run covers."""
 
     parts: Sequence[Comparison | Exact] = ()
     missing: Sequence[str] = ()
@@ -108,7 +108,7 @@ class Finding:
 
 
 def finding(parts: Mapping[str, Comparison | None]) -> Finding:
-    """What could be compared, and by name what could not."""
+    """The comparisons that could be made, and the names of those that could not."""
     return Finding(
         [part for part in parts.values() if part],
         [f"no runs for {name}" for name, part in parts.items() if part is None],
@@ -128,7 +128,7 @@ def paired_difference(
     decides: bool = True,
     role: str = "victim",
 ) -> Comparison | None:
-    """Mean of left minus right over the trials that both have; None where they share none.
+    """Mean of left minus right over the trials that both have; None if they share none.
 
     Several class sizes of one (victim, seed, target) are paired size by size and then averaged, so that an
     attack counts once.
@@ -169,8 +169,8 @@ def paired_difference(
 def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str] = ()) -> Comparison | None:
     """A share over attacks; several trials of one attack (values of k) are averaged first.
 
-    Clopper-Pearson with an attack as the unit and targets as clusters: where targets differ, the victims of one target
-    are not counted as independent.
+    Clopper-Pearson interval with attacks as units and targets as clusters: if targets differ, the victims of one target
+    do not count as independent.
     """
     attacks: dict[Key, list[Trial]] = {}
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Cells over runs of several kinds: a mean over tasks is one only of the seeds at which all of them were run."""
+"""Cells over runs of several kinds: a mean over tasks includes only the seeds at which all tasks were run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from relearn.report.quantities import Evidence, Trial
 
 
 def trials(evidence: Evidence, column: Column, *filters: Where) -> list[Trial]:
-    """The column's trials of the runs that agree with the filters; with ``column.every`` those of whole seeds.
+    """The column's trials from the runs that match the filters; with ``column.every``, only those of complete seeds.
 
-    The values of one seed are averaged by whoever takes the mean of a member, so that each value of the label weighs
-    the same where each has one run.
+    The caller averages the values of one seed, so that each value of the label has the same weight if it has one run
+    per seed.
     """
     found = evidence.trials(column.quantity, *filters)
     if column.every is None:
@@ -27,9 +27,10 @@ def trials(evidence: Evidence, column: Column, *filters: Where) -> list[Trial]:
 
 
 def _listed(column: Column) -> Sequence[str]:
-    """
+    """The values that the column's filter lists for the label ``every``.
+
     Raises:
-        ValueError: naming the column, where its filter has no list of this label.
+        ValueError: naming the column, if its filter has no list for this label.
     """
     values = column.where.get(column.every or "")
     if not isinstance(values, list):

@@ -1,4 +1,4 @@
-"""What the runs cost and on what they ran, summed over records."""
+"""Cost of the runs and the machines they ran on, summed over records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relearn.report.runs import Run
 
 @dataclass(frozen=True)
 class StepCost:
-    """Sums over the runs of one step (or of all: step ""); the peak is the greatest of any run."""
+    """Sums over the runs of one step (all steps: step ""); the peak is the maximum over runs."""
 
     step: str
     runs: int
@@ -21,12 +21,12 @@ class StepCost:
 
 
 def summed(runs: Sequence[Run]) -> StepCost:
-    """All runs together."""
+    """The summed cost of all runs."""
     return _cost("", runs)
 
 
 def hours(seconds: float) -> str:
-    """``3.2 h``, ``12 min`` or ``45 s``: the unit in which a person counts so much."""
+    """``3.2 h``, ``12 min`` or ``45 s``: a duration in the most readable unit."""
     if seconds >= 3600:
         return f"{seconds / 3600:,.1f} h"
     if seconds >= 60:
@@ -39,7 +39,7 @@ def mebibytes(count: float) -> str:
 
 
 def per_step(runs: Sequence[Run]) -> list[StepCost]:
-    """One line a step, in the order in which the steps began."""
+    """One entry per step, in the order in which the steps began."""
     steps: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: str(run.record["cost"]["started"])):
         steps.setdefault(run.step, []).append(run)
@@ -57,7 +57,7 @@ def _sum(runs: Sequence[Run], name: str) -> float:
 
 
 def machines(runs: Sequence[Run]) -> list[str]:
-    """Each machine that made a run, with device, precision and threads, the busiest first."""
+    """Each machine with device, precision, threads and its number of runs, the busiest first."""
     counts: dict[str, int] = {}
     for run in runs:
         counts[run.machine] = counts.get(run.machine, 0) + 1
@@ -66,17 +66,17 @@ def machines(runs: Sequence[Run]) -> list[str]:
 
 
 def last_day(runs: Sequence[Run]) -> str:
-    """The day on which the last run ended, not the day of rendering: equal records give an equal report."""
+    """The day on which the last run ended, not the day of rendering, so that equal records give an equal report."""
     return max((str(run.record["cost"]["ended"]) for run in runs), default="no runs")[:10]
 
 
 def versions(runs: Sequence[Run]) -> list[str]:
-    """The commits behind the runs; ``+`` marks a working tree with changes of its own."""
+    """The commits behind the runs; ``+`` marks a working tree with uncommitted changes."""
     return sorted({version(run) for run in runs})
 
 
 def version(run: Run) -> str:
-    """The commit behind a run, as :func:`versions` writes it."""
+    """The commit of one run, in the format of :func:`versions`."""
     code = run.record["code"]
     if not code.get("commit"):
         return "no commit known"

@@ -1,10 +1,10 @@
-"""How much of each published artefact has been measured: cells with records of all that the paper shows.
+"""Coverage of each published artefact: the number of measured cells out of all that the paper shows.
 
-A cell is one row, one column and one victim (and one k or class size, where a figure sweeps them); of a
-picture or a curve, one panel or line; of a grid, one row and one column, whatever the number of seeds: a run
-that diverged without a number is a result there, as in the published tables. What this version does not
-measure counts as defined, and so does what nobody builds here, which is counted by itself as well.
-An addition of ours is counted by itself and marked: its cells are no published cells.
+A cell is one row, one column and one victim (and one k or class size, if a figure sweeps them). In a picture or
+curve it is one panel or line. In a grid it is one row and one column, whatever the number of seeds; a run that diverged
+without a number counts as a result there, as in the published tables. Cells that this version does not measure
+count as defined. So do cells that are not built here, which are also counted separately.
+Our own additions are counted separately and marked: their cells are not published cells.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Coverage:
-    """Counts of one artefact; ``missing`` names the methods (rows) without a single measured cell.
+    """Counts for one artefact; ``missing`` names the methods (rows) without any measured cell.
 
-    ``absent`` are the defined cells of rows that no run of ours can fill, by the words that say why.
+    ``absent`` counts the defined cells of rows that no run of ours can fill, by the stated reason.
     """
 
     artefact: str
@@ -54,16 +54,16 @@ class Coverage:
 
 
 def cover(artefact: Artefact, evidence: Evidence) -> Coverage:
-    """Count the cells of one artefact; rows outside the published grid do not count."""
+    """Count the cells of one artefact; rows outside the published grid are not counted."""
     measured = defined = 0
     missing = []
     absent: dict[str, int] = {}
-    # a row that no column applies to shows printed numbers of other papers alone
+    # a row to which no column applies only shows numbers of other papers
     rows = [row for row in artefact.rows if row.in_grid and row.only != ()]
     for row in rows:
         columns = [column.of(row) for column in artefact.columns if row.applies(column.id)]
         found = sum(_count_measured(artefact, row, column, evidence) for column in columns)
-        # without published members (an expanded addition) a row is its own
+        # without published members (an expanded addition), each row counts once
         cells = len(columns) * max(len(artefact.members), 1) * _steps(artefact, row)
         defined += cells
         measured += found
@@ -113,7 +113,7 @@ def _in_grid(column: Column, evidence: Evidence, *filters: Where) -> bool:
 
 
 def _has_file(run: Run, column: Column) -> bool:
-    """Whether a run has the file of ``file:NAME``, with a column that begins as in ``file:NAME#BEGIN``."""
+    """Whether a run has the file of ``file:NAME``; for ``file:NAME#BEGIN``, with a column whose name begins with BEGIN."""
     return not run.diverged and _has(run, column)
 
 
@@ -129,6 +129,6 @@ def table(coverages: Sequence[Coverage], scale: str) -> list[list[object]]:
 
 
 def total(coverages: Sequence[Coverage]) -> tuple[int, int]:
-    """Cells measured and cells defined, of the published artefacts alone."""
+    """Cells measured and cells defined, over the published artefacts only."""
     published = [one for one in coverages if not one.addition]
     return sum(one.measured for one in published), sum(one.defined for one in published)

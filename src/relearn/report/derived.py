@@ -1,22 +1,22 @@
-"""Numbers that stand in a run's files or settings and not among its metrics: ``<step>.<name>@<argument>``.
+"""Numbers read from a run's files or settings instead of its metrics, named ``<step>.<name>@<argument>``.
 
 ==============================  ======================================================================================
-name@argument                   what it is
+name@argument                   meaning
 ==============================  ======================================================================================
-``millions@<metric>``           a metric that counts, in millions
-``parameters@<model>@<input>``  parameters in millions, of counts.csv; of an input's name its first word counts
+``millions@<metric>``           a count metric, in millions
+``parameters@<model>@<input>``  parameters in millions, from counts.csv; an input is matched by the first word of its name
 ``counted@<column>@<row>``      a column of counts.csv in the row of this network, in millions or in 10^9 (multiply_adds)
 ``first@<metric>@<metric>``     the first of these metrics that the record has
-``flops@<model>@<input>``       multiply-adds in 10^9, of counts.csv
-``longest@<column>@<name>@<n>`` the greatest length that cost.csv has a number of, for this attention and batch
-``setting@<key>@<default>``     the number that the settings hold under this key, at whatever depth
+``flops@<model>@<input>``       multiply-adds in 10^9, from counts.csv
+``longest@<column>@<name>@<n>`` the greatest length for which cost.csv has a number, for this attention and batch size
+``setting@<key>@<default>``     the number stored under this key in the settings, at any depth
 ``seconds@<n>``                 seconds for n images, from a speed in images_per_s
-``mce@<network>``               mce_frac, where the record's notes say that it is relative to this network
-``corruption@<name>``           error under one corruption of sets.csv, the mean over its severities
+``mce@<network>``               mce_frac, if the record's notes say that it is relative to this network
+``corruption@<name>``           error under one corruption of sets.csv, averaged over its severities
 ``ordered@<n>``                 the n-th smallest of the errors under the 15 corruptions
 ==============================  ======================================================================================
 
-An argument left out is any; None where there is no such number.
+An omitted argument matches anything; the value is None if there is no such number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from relearn.report.runs import Run
 
 Of = Callable[[Run], float | None]
-#: of ImageNet-C
+#: the corruptions of ImageNet-C
 CORRUPTIONS = (
     *(
         "gaussian_noise",
@@ -45,10 +45,10 @@ CORRUPTIONS = (
 
 
 def derived(name: str) -> Of:
-    """What to make of a run, by ``<name>@<argument>...``.
+    """The function that computes ``<name>@<argument>...`` from a run.
 
     Raises:
-        ValueError: a name that is none of the module's.
+        ValueError: an unknown name.
     """
     kind, *arguments = name.split("@")
     if kind not in KINDS:
@@ -57,13 +57,13 @@ def derived(name: str) -> Of:
 
 
 def rows_of(run: Run, file: str, **wanted: str) -> list[dict[str, Any]]:
-    """The rows of one of the run's CSV files that have these values, compared as text."""
+    """The rows of one of the run's CSV files that have these values, compared as strings."""
     rows = run.rows(file) if run.has(file) else []
     return [row for row in rows if all(str(row[name]) == value for name, value in wanted.items())]
 
 
 def corruption_errors(run: Run) -> dict[str, float]:
-    """Corruption → error as a fraction, the mean over severities; of the generator's images, else of ImageNet-C."""
+    """Error fraction of each corruption, averaged over severities; from generated corruptions if present, else from ImageNet-C."""
     found: dict[str, list[float]] = defaultdict(list)
     for row in rows_of(run, "sets.csv", set="corrupted") or rows_of(run, "sets.csv", set="c"):
         if row["corruption"] and row["accuracy_frac"] is not None:

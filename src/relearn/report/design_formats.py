@@ -1,4 +1,4 @@
-"""A claim's design beside what came of it: planned and achieved half-width, and the settings that deviate."""
+"""Format a claim's design and its outcome: planned and achieved half-width, and the settings that deviate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relearn.report.designs import Design, Measure, planned_half_width
 
 
 def half_width(part: Comparison) -> float | None:
-    """Half the width of a comparison's interval, of a ratio that of its logarithm; None without ends."""
+    """Half the width of a comparison's interval, for a ratio on the log scale; None if an end is infinite."""
     low, high = part.interval.low, part.interval.high
     if part.unit == "ratio" and part.difference:
         low, high = (math.log(end) if 0 < end < math.inf else math.inf for end in (low, high))
@@ -35,7 +35,7 @@ def widths(design: Design, claim: Claim) -> list[tuple[Comparison, Measure, floa
 
 
 def deviations(design: Design, values: Mapping[str, Any]) -> list[str]:
-    """``gradinit.seeds: [0, 1], designed [0, 1, 2, 3]`` for each setting in force that is not the design's."""
+    """``gradinit.seeds: [0, 1], designed [0, 1, 2, 3]`` for each setting that differs from the design."""
     found = []
     for key, designed in design.settings.items():
         value = at(values, key)
@@ -59,7 +59,7 @@ def at(values: Mapping[str, Any], key: str) -> Any:
 
 
 def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -> list[str]:
-    """The design as people read it; at another scale than its own, that it is not this scale's."""
+    """The design as text lines; none if the design is for another scale."""
     if scale != design.scale:
         return []
     found = [
@@ -82,7 +82,7 @@ def _number(value: float | None) -> str:
 
 
 def plain(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, Any]:
-    """As claims.json has it."""
+    """The design as plain values for claims.json."""
     return {
         "scale": design.scale,
         "compares": design.compares,

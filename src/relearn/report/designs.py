@@ -1,9 +1,9 @@
-"""The design of each trained claim: what is compared at which settings and sizes, fixed before the runs.
+"""The design of each trained claim: what is compared, with which settings and sample sizes, fixed before the runs.
 
-The designs lie in ``designs.yaml`` of each study's ``reported`` folder, by claim, for one scale (``scale:`` at the top).
-A measure is one number that decides the claim: its ``claimed`` value is the effect that the source states, or the
-smallest that would matter; ``sd`` is the standard deviation of one unit's effect in a pilot, so that n units give a
-half-width. A claimed ratio and its deviation: the ratio itself, and the deviation of its logarithm.
+The designs are in ``designs.yaml`` of each study's ``reported`` folder, by claim, for one scale (``scale:`` at the top).
+A measure is one number that decides the claim. Its ``claimed`` value is the effect that the source states, or the smallest
+that would matter. Its ``sd`` is the standard deviation of one unit's effect in a pilot, from which follows the half-width
+for n units. For a ratio, ``claimed`` is the ratio itself and ``sd`` the standard deviation of its logarithm.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Measure:
     Args:
         claimed: value that the source states, or the smallest of interest; None: the middle of a claimed range.
         source: where that value is from.
-        part: pattern of the comparisons' names that it is about.
-        unit: unit of the comparisons that it is about; "" for any.
-        sd: standard deviation of one unit's value in the pilot; None where no pilot has shown one.
-        pilot: which records show it.
-        trials: of a share, how many yes-or-no outcomes one unit holds; None for a mean.
+        part: pattern for the names of the comparisons it applies to.
+        unit: unit of the comparisons it applies to; "" for any.
+        sd: standard deviation of one unit's value in the pilot; None if no pilot has measured it.
+        pilot: the records that show it.
+        trials: for a share, how many yes-or-no outcomes one unit holds; None for a mean.
     """
 
     source: str
@@ -47,13 +47,13 @@ class Measure:
     trials: float | None = None
 
     def about(self, name: str, unit: str) -> bool:
-        """Whether a comparison of this name and unit is measured by it."""
+        """Whether this measure applies to a comparison of this name and unit."""
         return fnmatchcase(name, self.part) and self.unit in ("", unit)
 
 
 @dataclass(frozen=True)
 class Design:
-    """What decides one claim at one scale.
+    """The design that decides one claim at one scale.
 
     Args:
         compares: the two sides and how they are paired.
@@ -61,9 +61,9 @@ class Design:
         unit: one of UNITS; ``n`` counts these.
         vary: key path of params.yaml that sets n.
         settings: key paths of params.yaml with the values that the design needs.
-        cost: CPU hours, and where that number is from.
+        cost: CPU hours, and the source of that number.
         needs: settings or steps that do not exist yet.
-        undecidable: why no affordable n decides the claim; "" where one does.
+        undecidable: why no affordable n decides the claim; "" if one does.
     """
 
     claim: str
@@ -81,14 +81,14 @@ class Design:
     undecidable: str = ""
 
     def measure(self, name: str, unit: str) -> Measure | None:
-        """The first measure about a comparison of this name and unit."""
+        """The first measure that applies to a comparison of this name and unit."""
         return next((one for one in self.measures if one.about(name, unit)), None)
 
 
 def planned_half_width(measure: Measure, n: int) -> float | None:
-    r"""Half the width of the interval that n units give: :math:`t_{0.975,n-1}\, s/\sqrt n`, of shares the exact one.
+    r"""Half-width of the interval for n units: :math:`t_{0.975,n-1}\, s/\sqrt n`; for shares, that of the exact interval.
 
-    Of a ratio it is that of the logarithm.
+    For a ratio it is on the log scale.
     """
     from scipy import stats
 

@@ -1,13 +1,14 @@
-"""Deviations: every value in force that is not the published one, with the source of the published value.
+"""Deviations: every setting that differs from the published one, with the source of the published value.
 
-params/paper.yaml holds the published settings; the comment behind a value names its source (paper and
-section, "released code", or "not stated" where the choice is ours). The difference to that file is the list
-of deviations, so nobody keeps a second list by hand.
+params/paper.yaml holds the published settings; the comment after a value names its source (paper and
+section, "released code", or "not stated" if the choice is ours). The list of deviations is the difference to
+that file, so no second list has to be maintained by hand.
 
-A list of mappings (the fine-tunings of a study) is compared item by item and key by key. Items belong together by their ``encoder`` and
-``name``, where they have them, else by their place; an item that one side lacks is one deviation.
+A list of mappings (such as a study's fine-tuning tasks) is compared item by item and key by key. Items are matched by their
+``encoder`` and ``name`` if they have them, otherwise by position; an item missing on one side is one deviation.
 
-What no parameter can show (a solver, masks, a start) stands in ``deviations.yaml`` of a study's ``reported`` folder.
+Deviations that no parameter shows (a solver, masks, an initialisation) are listed in ``deviations.yaml`` of a study's
+``reported`` folder.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from relearn.report import yaml_file
 
 NOT_STATED = "not stated"
 ABSENT = object()
-SET = "set"  # an item of a list that the other side lacks
+SET = "set"  # marks a list item that the other side lacks
 NAMING = ("encoder", "name")
 
 
 class Deviation(NamedTuple):
-    """One key whose value in force differs; a side that lacks the key has ABSENT."""
+    """One key whose value differs from the published one; ABSENT marks a side without the key."""
 
     key: str
     value: Any
@@ -36,7 +37,7 @@ class Deviation(NamedTuple):
 
 
 class Method(NamedTuple):
-    """One deviation that is no value of params.yaml; ``setting`` is the key that comes nearest to changing it, if any."""
+    """One deviation that is no value of params.yaml; ``setting`` is the key that comes closest to controlling it, if any."""
 
     study: str
     id: str
@@ -68,7 +69,7 @@ def methods(folders: Mapping[str, Path]) -> list[Method]:
 class Published:
     """Published values by dotted key path, and the comment that names the source of each.
 
-    A list of mappings is one value; its items have sources of their own, the comments above them, as ``key[item]``.
+    A list of mappings is stored as one value; the source of an item is the comment above it, stored as ``key[item]``.
     """
 
     values: dict[str, Any]
@@ -79,11 +80,11 @@ def read(path: str | Path = "params/paper.yaml") -> Published:
     """Read values and comments of the published settings.
 
     A comment belongs to the key on its line (or on the line where its value ends); a key without one takes
-    the comment of the nearest key above it. A comment goes on in the next lines where they hold nothing else
-    and their ``#`` stands in the same column.
+    the comment of the nearest key above it. A comment continues on the following lines if they contain nothing
+    else and their ``#`` is in the same column.
 
     Raises:
-        ValueError: the file is no mapping.
+        ValueError: the file is not a mapping.
         OSError: the file cannot be read.
     """
     import yaml
@@ -97,7 +98,7 @@ def read(path: str | Path = "params/paper.yaml") -> Published:
 
 
 def deviations(params: Mapping[str, Any], published: Published) -> list[Deviation]:
-    """Keys whose values in force are not the published ones; the scale itself is no deviation."""
+    """Keys whose values differ from the published ones; the scale itself does not count."""
     values = _leaves(params)
     values.pop("scale", None)
     rows: list[Deviation] = []
@@ -138,7 +139,7 @@ def _items(value: Any) -> dict[str, Mapping[str, Any]] | None:
 
 
 def markdown(params: Mapping[str, Any], published: Published, others: Sequence[Method] = ()) -> str:
-    """The page ``deviations.md``: values that differ, what else does, then the values that the papers do not state."""
+    """The page ``deviations.md``: values that differ, other deviations, then values that the papers do not state."""
     rows = deviations(params, published)
     scale = params.get("scale", "?")
     lines = [f"# Deviations from the published settings, scale {scale}", ""]
@@ -177,7 +178,7 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
 
 
 def yaml_value(value: Any) -> str:
-    """A value as params.yaml would write it, in one line."""
+    """A value as written in params.yaml, on one line."""
     if value is ABSENT:
         return "not set"
     return value if isinstance(value, str) else json.dumps(value)
@@ -196,14 +197,14 @@ def _leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _comments(text: str) -> dict[int, str]:
-    """Line (from 0) to the comment that ends it, its continuation lines included."""
+    """Maps a line number (from 0) to the comment at its end, including continuation lines."""
     import yaml
 
     lines = text.splitlines()
     ends: dict[int, int] = {}
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
         start, end = token.start_mark, token.end_mark
-        if end.index > start.index:  # block tokens are of no length
+        if end.index > start.index:  # block tokens have no length
             ends[end.line] = max(ends.get(end.line, 0), end.column)
     found: dict[int, str] = {}
     owner, column = -1, -1
@@ -221,7 +222,7 @@ def _comments(text: str) -> dict[int, str]:
 
 
 def _above(lines: list[str], number: int) -> str:
-    """The comment that fills the lines directly above a line (from 0)."""
+    """The comment in the lines directly above a line (numbered from 0)."""
     found: list[str] = []
     while number and lines[number - 1].strip().startswith("#"):
         number -= 1
@@ -232,7 +233,7 @@ def _above(lines: list[str], number: int) -> str:
 def _sources(
     node: Any, comments: dict[int, str], lines: list[str], above: str, inherited: str
 ) -> Iterator[tuple[str, str]]:
-    """Dotted key path of every leaf, and its comment; for a list of mappings also that of each item."""
+    """Dotted key path and source comment of every leaf; for a list of mappings also those of each item."""
     for name, item in node.value:
         key = f"{above}.{name.value}" if above else name.value
         own = comments.get(name.start_mark.line) or inherited

@@ -1,7 +1,7 @@
-"""How far an effect is on the claimed side, in units of the claimed effect: 0 is the claim's bound, 1 the claimed effect.
+"""Position of an effect relative to its claim, in units of the claimed effect: 0 is the claim's bound, 1 the claimed effect.
 
-Effects of all units can share an axis that way. A ratio is taken by its logarithm. Of a claimed range the distance is that
-to its nearer end, and 1 is its middle; so an interval around the middle is folded there.
+This puts effects of all units on one axis. Ratios are taken on the log scale. For a claimed range, the distance is measured
+from its nearer end, and 1 is its middle; an interval that contains the middle is therefore folded at 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Scale:
         return self.sign * (moved - self.bound) / self.unit
 
     def interval(self, low: float, high: float) -> tuple[float, float]:
-        """The least and the greatest distance of the values between two ends."""
+        """The smallest and the greatest distance over the values between two ends."""
         ends = sorted((self.of(low), self.of(high)))
         if self.middle is not None and low <= self.middle <= high:
             ends[1] = 1.0
@@ -40,10 +40,10 @@ class Scale:
 
 
 def scale(part: Comparison, measure: Measure | None) -> Scale | None:
-    """The axis of a comparison; None of a counted number, and where neither the source nor the design states an effect.
+    """The axis of a comparison; None for a counted number, or if neither the source nor the design states an effect.
 
     Raises:
-        ValueError: a claimed value that does not lie on the claimed side.
+        ValueError: the claimed value is not on the claimed side of the bound.
     """
     side = part.claimed
     if isinstance(side, Within):

@@ -1,8 +1,8 @@
-"""How a grid reads: rows times networks, a line a measure, each cell with what the paper prints there.
+"""Text of a grid table: rows times networks, one line per measure, each cell next to the published value.
 
-A cell of a grid is a mean over seeds ± its standard error, or a median ± standard deviation. Runs that diverged count
-where they have a number of their own (chance accuracy is a number), as do runs that did not converge; how many they were
-stands in brackets.
+A cell of a grid is a mean over seeds ± its standard error, or a median ± standard deviation. Diverged runs count if
+they have a number of their own (chance accuracy is a number), as do runs that did not converge; the cell gives their
+numbers in brackets.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ LEAST_DECIMALS = {
     "images_per_second": 0,
     "megabytes": 0,
     "tokens": 0,
-}  # as the papers print; 1 where nothing is said
+}  # as the papers print them; 1 for other units
 
 
 def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines as text: a line a row where there is one group, else a line a row and measure."""
+    """Header and lines as text: one line per row if there is one group, else one line per row and measure."""
     beside = {column.measure for column in artefact.columns if column.published_metric}
     if artefact.addition:
         beside = set()
@@ -75,7 +75,7 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
 
 
 def _measures(artefact: Artefact, row: str, found: dict[tuple[str, str], Cell]) -> list[str]:
-    """The measures that apply to some column of the row."""
+    """The measures that apply to at least one column of the row."""
     used = {c.measure for c in artefact.columns if found[row, c.id].status != "not_applicable"}
     return [name for name in dict.fromkeys(c.measure for c in artefact.columns) if name in used]
 
@@ -91,7 +91,7 @@ def titled(column: Column) -> str:
 
 
 def number(value: float | None, unit: str, signed: bool = False, beside: float | None = None) -> str:
-    """Rounded as a grid shows it; with as many decimals as ``beside`` would have, where that is given."""
+    """A number rounded for a grid; if ``beside`` is given, with as many decimals as it would have."""
     if value is None:
         return NO_NUMBER
     factor, decimals = FORMS.get(unit, (1.0, None))
@@ -103,13 +103,13 @@ def number(value: float | None, unit: str, signed: bool = False, beside: float |
             return format(scaled, "+.2e" if signed else ".2e")
     form = f"{'+' if signed else ''}.{decimals}f"
     made = format(scaled, form)
-    return made if float(made) else format(0.0, form)  # no minus nought
+    return made if float(made) else format(0.0, form)  # no minus zero
 
 
 def text(cell: Cell) -> str:
-    """``mean ± standard error (seeds)``, or why there is no number; how many runs diverged or did not converge.
+    """``mean ± standard error (seeds)`` with the numbers of diverged and unconverged runs, or why there is no number.
 
-    Of an artefact of medians ``median ± standard deviation (seeds)``.
+    For medians: ``median ± standard deviation (seeds)``.
     """
     if cell.status == "diverged":
         return f"diverged ({cell.diverged})"
@@ -130,7 +130,7 @@ def away(cell: Cell) -> str:
 
 
 def printed(values: Iterable[Value]) -> str:
-    """What is printed there, with its spread, number of runs and outcome, in the digits of the paper."""
+    """The published value with its spread, number of runs and outcome, in the paper's digits."""
     for value in values:
         outcome = value.outcome.replace("_", " ")
         if value.value is None:
@@ -148,5 +148,5 @@ def _decimals(value: float, least: int) -> int:
 
 
 def _digits(value: float, least: int) -> str:
-    """The digits that are printed; a nought that the number has lost behind its point is put back."""
+    """The digits as printed; restores trailing zeros lost in the conversion to a float."""
     return format(value, f".{_decimals(value, least)}f")

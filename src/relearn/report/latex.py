@@ -1,6 +1,6 @@
-"""A table as LaTeX that fits the page: columns that do not fit beside each other stand in parts below one number.
+"""A table as LaTeX that fits the page: columns that do not fit the text width are split into parts under one table number.
 
-Needs the packages booktabs and graphicx, and compiles under pdflatex: whatever is not ASCII is written as a command.
+Needs the packages booktabs and graphicx and compiles under pdflatex: all non-ASCII characters are written as commands.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-BESIDE = ("Paper", "Published code", "Deviation")  # columns that stay with the one before them
+BESIDE = ("Paper", "Published code", "Deviation")  # columns kept together with the column before them
 LABELS = ("Measure",)  # a second column that names the row
-TEXT = 345.0  # width of the text in points, of the class article at 10 points
+TEXT = 345.0  # text width in points, of the class article at 10 points
 LETTER, GAP, NAMES = (
     4.1,
     8.0,
     130.0,
-)  # points in footnotesize: a letter, the space of a column, the widest column of names
-HEAD = 16  # letters of a line in a head
+)  # points in footnotesize: width of a character, space between columns, maximum width of the name column
+HEAD = 16  # maximum characters in a line of a column head
 
 SIGNS = {
     "±": r"\pm",
@@ -73,10 +73,10 @@ ACTIVE = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasci
 
 
 def escaped(plain: str) -> str:
-    """The text with everything escaped that LaTeX would read as a command.
+    """The text with LaTeX's special characters escaped and non-ASCII characters written as commands.
 
     Raises:
-        ValueError: a letter that has no command here.
+        ValueError: a character without a command here.
     """
     made = []
     for letter in plain:
@@ -125,7 +125,7 @@ def table(
 
 
 def blocks(header: Sequence[str], widths: Sequence[float], names: int) -> list[list[int]]:
-    """The columns in parts that fit the text beside the columns of names; what belongs together stays together."""
+    """The columns split into parts that fit the text width next to the name columns; grouped columns stay together."""
     groups: list[list[int]] = []
     for at in range(names, len(header)):
         if header[at] in BESIDE and groups:

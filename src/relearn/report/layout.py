@@ -1,4 +1,4 @@
-"""Where the report's files lie: what the page shows as a picture, and what it links."""
+"""Location of the report's files: how the page includes its pictures and which files it links."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from relearn.report.artefacts import Artefact
 
 @dataclass(frozen=True)
 class Layout:
-    """One of two folders: that of a pipeline with its runs, or a published set, in which Parquet files hold the runs.
+    """Layout of one of two kinds of folder: a pipeline's results with its runs, or a published set, which stores runs in Parquet.
 
     Attributes:
-        published: the tables lie in one file of each kind, and no folder of a run can be linked.
-        embedded: the page holds its figures itself, so that it can be sent as one file.
+        published: all tables are in one file per format, and runs have no folders to link.
+        embedded: the page contains its figures, so that it can be sent as a single file.
     """
 
     published: bool = False
@@ -29,7 +29,7 @@ class Layout:
         return f"data:image/png;base64,{base64.b64encode((root / path).read_bytes()).decode('ascii')}"
 
     def files(self, artefact: Artefact) -> list[str]:
-        """What the page links below an artefact: its raw numbers, and its other formats."""
+        """The files linked below an artefact: its raw numbers and its other formats."""
         if self.published:
             table = artefact.kind == "table"
             return [f"tables.md#{artefact.id}", "tables.parquet"] if table else ["figures.parquet"]
@@ -38,7 +38,7 @@ class Layout:
         return [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]
 
     def run(self, folder: str) -> str:
-        """The link to a run's record, empty where there is none to link."""
+        """The link to a run's record; empty if there is none."""
         return "" if self.published else f"{folder}/record.json"
 
 

@@ -1,6 +1,6 @@
-"""report.html: what holds at one scale, then a section for each study.
+"""report.html: the results at one scale, then a section for each study.
 
-It opens without a network, and needs its figures beside it or holds them.
+The page works offline; its figures are embedded or in files next to it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from relearn.report.views import formulas, names, studies, words
 from relearn.report.views.claims import view as claim_view
 from relearn.report.views.studies import About
 
-TEMPLATE = "report.html.j2"  # beside this file, with parts.html.j2, report.css and report.js
+TEMPLATE = "report.html.j2"  # next to this file, with parts.html.j2, report.css and report.js
 
-ENDS = ("reproduced", "contradicted")  # the verdicts of the page's first sentence
+ENDS = ("reproduced", "contradicted")  # the verdicts in the page's first sentence
 
 
 def html(
@@ -48,17 +48,17 @@ def html(
     other_deviations: Sequence[Method] = (),
     layout: Layout = PIPELINE,
 ) -> str:
-    """The page. Every text is escaped; figures and data are linked relative to ``root``, which holds them already.
+    """The page. All texts are escaped; figures and data are linked relative to ``root``, where they must already exist.
 
     Args:
         about: the studies in the order in which they are shown.
-        deviations: key, value here, published value, source; None where they are not known, and
+        deviations: key, value here, published value, source; None if they are not known, and then
             ``no_deviations`` says why.
-        errata: study to its entries by id.
-        explained: the judged claims that did not come out, each with what is written about it.
-        settings: study to those tables of its publication that hold settings.
-        other_deviations: what no parameter shows, as :func:`relearn.report.deviations.methods` has it.
-        layout: where the figures and the linked files lie.
+        errata: for each study, its entries by id.
+        explained: the judged claims that were not reproduced, each with its analysis.
+        settings: for each study, the tables of its publication that hold settings.
+        other_deviations: deviations that no parameter shows, from :func:`relearn.report.deviations.methods`.
+        layout: where the figures and the linked files are.
     """
     material = studies.Material(
         root=root,
@@ -110,7 +110,7 @@ def html(
 
 
 def _forest_marks(root: Path, shown: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The points of the forest plot; each leads to its claim on the page."""
+    """The points of the forest plot, each linked to its claim on the page."""
     anchors = {claim["anchor"] for study in shown for claim in study["claims"]}
 
     def link(row: figures.Line) -> str:
@@ -122,7 +122,7 @@ def _forest_marks(root: Path, shown: Sequence[Mapping[str, Any]]) -> list[dict[s
 
 
 def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
-    """Verdict, how many claims have it, and what it means; how many of them are provisional."""
+    """Verdict, number of claims with it, and its meaning, with the number of provisional ones."""
     found: dict[str, int] = {}
     for word, count in counts.items():
         name = word.partition(" (")[0]
@@ -142,7 +142,7 @@ def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
 
 
 def environment() -> Any:
-    """Jinja with the templates of this folder; what is not marked as HTML is escaped, what is not given is an error."""
+    """The Jinja environment of this folder's templates; text is escaped unless marked as HTML, undefined variables are errors."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(

@@ -1,13 +1,13 @@
-r"""How many units decide a claim: power of a paired mean, of equivalence, and of a share, at 95% confidence.
+r"""Sample sizes that decide a claim: power for a paired mean, for equivalence and for a share, at 95% confidence.
 
-A comparison is decided for the claim when its whole interval lies on the claimed side. With a true effect at distance
-:math:`\delta` from the claimed bound and a standard deviation :math:`\sigma` of one unit's value that happens with
+A comparison is decided in favour of the claim if its whole interval is on the claimed side. With the true effect at distance
+:math:`\delta` from the claimed bound and a standard deviation :math:`\sigma` of one unit's value, this has
 probability
 
 .. math:: P\big(T_{n-1}(\delta\sqrt n/\sigma) > t_{0.975,\,n-1}\big)
 
 where :math:`T_\nu(\lambda)` has the noncentral t distribution. A median of normal values needs :math:`\pi/2` times as
-many. Everything is in float64 and without chance; the tests compare with simulations.
+many units. All computations are deterministic and in float64; the tests compare them with simulations.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def of_mean(n: float, distance: float, sd: float, confidence: float = CONFIDENCE
     """Power of Student's interval over n paired values to exclude the bound.
 
     Args:
-        n: number of values, at least 2; it need not be whole.
-        distance: of the true effect from the bound, on the claimed side, in units of the effect.
+        n: number of values, at least 2; may be fractional.
+        distance: distance of the true effect from the bound, on the claimed side, in units of the effect.
         sd: standard deviation of one value, above 0.
     """
     from scipy import stats
@@ -41,7 +41,7 @@ def of_mean(n: float, distance: float, sd: float, confidence: float = CONFIDENCE
 
 
 def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFIDENCE) -> float:
-    r"""Power to have the whole interval inside :math:`\pm` margin around the true effect.
+    r"""Probability that the whole interval is inside :math:`\pm` margin around the true effect.
 
     .. math:: \int P(|\bar x| + t\, s/\sqrt n \le m \mid s)\, p(s)\, ds
     """
@@ -59,7 +59,7 @@ def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFI
 
     most = (
         freedom * (margin / (critical * error)) ** 2
-    )  # beyond it the interval alone is wider than the range
+    )  # beyond this, the interval alone is wider than the range
     top = min(most, float(stats.chi2.ppf(1 - 1e-12, freedom)))
     middle = [float(stats.chi2.ppf(level, freedom)) for level in (1e-9, 0.5)]
     points = [point for point in middle if point < top]
@@ -67,30 +67,30 @@ def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFI
 
 
 def of_shares(n: np.ndarray, share: float, bound: float, confidence: float = CONFIDENCE) -> np.ndarray:
-    """For each number of trials, the power of the interval of Clopper and Pearson to exclude a bound that is not the true share."""
+    """Power of the Clopper-Pearson interval to exclude a bound other than the true share, for each number of trials."""
     from scipy import stats
 
     if share < bound:
         share, bound = 1 - share, 1 - bound
-    # fewest successes whose lower end reaches the bound: P(X >= k | bound) <= half of what the interval leaves out
+    # fewest successes whose lower end reaches the bound: P(X >= k | bound) <= half of (1 - confidence)
     fewest = stats.binom.isf((1 - confidence) / 2, n, bound) + 1
     return np.asarray(stats.binom.sf(fewest - 1, n, share))
 
 
 def units_for_mean(distance: float, sd: float, power: float = POWER) -> int | None:
-    """Fewest values (at least 2) with this power for a mean; None beyond MOST or where the distance is not above 0."""
+    """Fewest values (at least 2) with this power for a mean; None beyond MOST or if the distance is not above 0."""
     return _fewest(lambda n: of_mean(n, distance, sd), power) if distance > 0 else None
 
 
 def units_for_equivalence(margin: float, sd: float, power: float = POWER) -> int | None:
-    """Fewest values with this power for equivalence; None beyond MOST or where the margin is not above 0."""
+    """Fewest values with this power for equivalence; None beyond MOST or if the margin is not above 0."""
     return _fewest(lambda n: of_equivalence(n, margin, sd), power) if margin > 0 else None
 
 
 def trials_for_share(share: float, bound: float, power: float = POWER, most: int = 100_000) -> int | None:
-    """Fewest trials from which on the power of a share stays at this value; None beyond ``most``.
+    """Fewest trials from which on the power for a share stays at or above this value; None beyond ``most``.
 
-    Counts are whole, so that the power rises in a saw-tooth; each larger n up to twice the answer has it, too.
+    Counts are whole, so power rises in a saw-tooth; every n from the answer up to at least twice the answer has this power.
     """
     if share == bound:
         return None
@@ -106,7 +106,7 @@ def trials_for_share(share: float, bound: float, power: float = POWER, most: int
 
 
 def _fewest(power_at: Callable[[int], float], wanted: float) -> int | None:
-    """Smallest n from 2 with this power, by doubling and halving; power grows with n."""
+    """Smallest n from 2 with this power, by doubling and bisection; assumes that power grows with n."""
     high = 2
     while power_at(high) < wanted:
         high *= 2

@@ -1,4 +1,4 @@
-"""The papers' own numbers: one CSV a study, one row a cell, read as printed and converted on request."""
+"""The papers' own numbers: one CSV per study, one row per cell, stored as printed and converted on request."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-FILE = "published.csv"  # in the folder `reported` of a study
+FILE = "published.csv"  # in a study's folder `reported`
 FIELDS = (
     *("artefact", "row", "column", "metric", "unit", "direction"),
     *("value", "spread", "spread_kind", "n_runs", "outcome", "note"),
 )
 OUTCOMES = ("ok", "diverged", "not_converged", "not_reported")
-#: how many of the key's unit make one fraction
+#: how many of each unit make a fraction of one
 PER_FRACTION = {"fraction": 1.0, "percent": 100.0, "percentage_points": 100.0}
 
 
 @dataclass(frozen=True)
 class Value:
-    """One published cell; ``value`` is None where nothing is printed, and ``outcome`` says why."""
+    """One published cell; ``value`` is None if nothing is printed, and ``outcome`` says why."""
 
     artefact: str
     row: str
@@ -35,12 +35,12 @@ class Value:
     note: str
 
     def in_unit(self, unit: str) -> float | None:
-        """The value in another unit: percent to fraction and back, everything else unchanged.
+        """The value in another unit: converts between percent and fraction, leaves everything else unchanged.
 
-        A unit with ``_fine`` behind it is the same unit, shown with three significant digits.
+        A unit with the suffix ``_fine`` is the same unit, shown with three significant digits.
 
         Raises:
-            ValueError: where one unit is a share and the other is not.
+            ValueError: the units are not convertible.
         """
         if self.value is None or unit.removesuffix("_fine") == self.unit:
             return self.value
@@ -55,7 +55,7 @@ def read(path: str | Path) -> list[Value]:
     """All values of one file.
 
     Raises:
-        ValueError: naming file and line, for other columns, an unknown outcome or a value that is no number.
+        ValueError: naming file and line, for wrong columns, an unknown outcome or a value that is not a number.
     """
     path = Path(path)
     with path.open(encoding="utf-8", newline="") as file:
@@ -84,7 +84,7 @@ def of(path: Path, artefact: str) -> list[Value]:
     """The values of one artefact.
 
     Raises:
-        ValueError: as :func:`read`, and where the file has none of this artefact.
+        ValueError: as :func:`read`, and if the file has no value of this artefact.
     """
     found = [value for value in read(path) if value.artefact == artefact]
     if not found:
@@ -93,7 +93,7 @@ def of(path: Path, artefact: str) -> list[Value]:
 
 
 def find(values: Iterable[Value], *, row: str, metric: str, column: str | None = None) -> Value | None:
-    """The first value of this cell, None where there is none."""
+    """The first value of this cell; None if there is none."""
     for value in values:
         if (value.row, value.metric) == (row, metric) and column in (None, value.column):
             return value

@@ -1,15 +1,15 @@
-"""A published set: the report's many files as few, and what its README says of the runs.
+"""A published set: the report's many files packed into a few, and its README with facts about the runs.
 
 ======================  ========================================================================================
 file                    content
 ======================  ========================================================================================
-``tables.md``           all tables, each below its id
+``tables.md``           all tables, each under its id
 ``tables.parquet``      their cells as raw numbers, also by victim, seed or network; ``file`` names the CSV file
 ``figures.parquet``     the plotted points; ``file`` names the CSV file
 ``figures/<id>.png``    the figures
 ======================  ========================================================================================
 
-The CSV files are those that `relearn render` writes; :mod:`relearn.runs.tidy_csv` says how they come back.
+The CSV files are those written by `relearn render`; :mod:`relearn.runs.tidy_csv` describes how they are restored.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ BEGIN, END = "<!-- written by relearn publish: begin -->", "<!-- written by rele
 
 
 def gather(folder: Path, empty: Iterable[str] = ()) -> None:
-    """Put what was rendered into ``folder/tables`` and ``folder/figures`` together; only the pictures stay as they are.
+    """Pack the rendered files of ``folder/tables`` and ``folder/figures``; only the pictures stay as single files.
 
     Args:
-        empty: figures without a measured cell, which the page does not show.
+        empty: figures without a measured cell, which the page does not show; their pictures are deleted.
     """
     tables, figures = folder / "tables", folder / "figures"
     pages = [
@@ -49,7 +49,7 @@ def gather(folder: Path, empty: Iterable[str] = ()) -> None:
 
 
 def unpack(folder: Path, target: Path) -> None:
-    """Write the runs and the rendering of a published set as a pipeline leaves them in ``results/<scale>``."""
+    """Write the runs and the rendering of a published set in the layout of a pipeline's ``results/<scale>``."""
     shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*.parquet"))
     Store(folder).unpack(target)
     for kind in ("tables", "figures"):
@@ -59,7 +59,7 @@ def unpack(folder: Path, target: Path) -> None:
 
 
 def csv_files(folder: Path, kind: str) -> dict[str, bytes]:
-    """The CSV files of a rendering by name, whether they lie in a folder of their own or in a published set's Parquet file.
+    """The CSV files of a rendering by name, read from its folder or from a published set's Parquet file.
 
     Args:
         kind: ``tables`` or ``figures``.
@@ -72,7 +72,7 @@ def csv_files(folder: Path, kind: str) -> dict[str, bytes]:
 
 
 def by_study(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """The runs of each study, in the order of their names."""
+    """The runs of each study, sorted by the studies' names."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         found.setdefault(run.study, []).append(run)
@@ -85,7 +85,7 @@ def one_clean_commit(runs: Iterable[Run]) -> bool:
 
 
 def mixture(runs: Sequence[Run]) -> str:
-    """Which commits made the runs, in one line that counts them; ``+`` marks changes that no commit holds."""
+    """The commits that made the runs, with counts, on one line; ``+`` marks uncommitted changes."""
     counts = Counter(cost.version(run) for run in runs).most_common()
     changed = sum(run.record["code"]["dirty"] is not False for run in runs)
     listed = ", ".join(f"{count} of {name}" for name, count in counts)
@@ -94,7 +94,7 @@ def mixture(runs: Sequence[Run]) -> str:
 
 
 def readme(before: str, scale: str, runs: Sequence[Run], claims: Sequence[Claim]) -> str:
-    """The README of the set: what a person wrote in it stays, what stands between the marks is written anew."""
+    """The README of the set: text outside the marks stays, text between them is replaced."""
     body = "\n".join([BEGIN, *_facts(scale, runs), *_verdicts(claims), END])
     if BEGIN in before and END in before:
         return before.partition(BEGIN)[0] + body + before.partition(END)[2]
@@ -125,7 +125,7 @@ def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
 
 
 def _origin(runs: Sequence[Run]) -> str:
-    """How many runs there are, of which days, at what cost, made by which code."""
+    """Number of runs, first and last day, CPU cost, and the code that made them."""
     days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
     seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
     code = (
@@ -137,7 +137,7 @@ def _origin(runs: Sequence[Run]) -> str:
 
 
 def _verdicts(claims: Sequence[Claim]) -> list[str]:
-    """The claims by verdict; checks of theorems are no finding about a paper and stand by themselves."""
+    """The claims by verdict; checks of theorems are listed separately, as they are no findings about a paper."""
     ids = Counter(claim.id for claim in claims)
     groups: dict[str, list[str]] = {name.replace("_", " "): [] for name in tally(claims)}
     checks = []

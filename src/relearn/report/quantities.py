@@ -1,32 +1,32 @@
-r"""What a trial says: from the rows of a run's trials.csv to numbers.
+r"""Quantities: numbers computed from the rows of a run's trials.csv, its metrics or its files.
 
-Attack success is a target that the victim takes for the poison class. Some it takes so without any attack: its control is
-the same victim behind the same defence, trained on the set with unperturbed bases (``control_success``).
+An attack succeeds if the victim classifies the target as the poison class. Some targets are classified so without any attack.
+The control measures this: the same victim with the same defence, trained with unperturbed bases (``control_success``).
 
-* ``attack_success``: as the papers count, whatever the control does;
-* ``attack_success_net``: success - control, -1, 0 or 1 for a trial: what the poisons add.
+* ``attack_success``: as the papers count, regardless of the control;
+* ``attack_success_net``: success - control, -1, 0 or 1 for a trial: the effect of the poisons.
 
 Defence success is the share of attacks that fail after filtering and retraining (1 - attack success).
-Two populations of attacks are in use, and both are reported:
+It is reported over two populations of attacks:
 
-* ``defence_success``: every attack, also one that fails by itself, so without a defence it is not 0;
+* ``defence_success``: every attack, including those that fail anyway, so it is not 0 without a defence;
   ``defence_success_net`` is 1 - ``attack_success_net``;
-* ``defence_success_effective``: only attacks that succeed against the same victim without a defence, where the control
-  does not. The defence has failed where the attack succeeds and its control behind the defence does not; so without a
-  defence it is 0. Where no attack succeeds it has no value. (The defence's public code counts so without controls.)
+* ``defence_success_effective``: only attacks that succeed against the same victim without a defence and whose control
+  does not. The defence fails if the attack succeeds and its control with the defence does not; without a defence
+  the value is therefore 0. If no attack succeeds it has no value. (The defence's public code counts so, without controls.)
 
-A run of Deep k-NN holds a row for every k of its sweep; without a stated k the chosen one counts. A run of
-the imbalance study holds a row for every class size, with and without replication; the chosen one is balanced.
+A run of Deep k-NN has one row for every k of its sweep; unless k is given, the chosen one is used. A run of the
+imbalance study has one row for every class size, with and without replication; the chosen one is balanced.
 
-What diverged:
+Divergence:
 
-* a victim whose fine-tuning diverged says nothing about the attack: its run is left out, and the report
-  counts it ("[1 diverged]");
-* a run of a whole training (``<step>.<metric>``) has its own numbers also where it diverged, and they count,
-  as in the papers' tables; one without a number is counted as diverged and not averaged;
-* a poison that was rejected (not finite, or outside its ball) was never scored: the attack has failed. The
-  train step writes success 0 for it and a note with the reason, and every rate here counts it as a failure;
-  a crafting that diverged as a whole is nothing but rejected poisons.
+* A victim whose fine-tuning diverged says nothing about the attack: its run is left out, and the report
+  counts it ("[1 diverged]").
+* A run that is one whole training (``<step>.<metric>``) may have a number although it diverged; the number counts, as
+  in the papers' tables. Without a number it is counted as diverged and left out of the mean.
+* A rejected poison (not finite, or outside its ball) is never scored: the attack has failed. The train step
+  writes success 0 for it and a note with the reason, and every rate here counts it as a failure. If the crafting
+  diverged, all its poisons are rejected.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     import pandas
 
 Key = tuple[str, int, int]  # victim, seed, target
-Row = Mapping[str, Any]  # of a trials.csv
+Row = Mapping[str, Any]  # a row of trials.csv
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One number: of one target on one victim of one seed, at one k (None: the defence has no k).
+    """One number: for one target, one victim, one seed and one k (None: the defence has no k).
 
-    ``balance`` is n/N of the imbalance study (None elsewhere), ``replicated`` whether n was made up to N.
+    ``balance`` is n/N in the imbalance study (None elsewhere), ``replicated`` says whether n was filled up to N by replication.
     """
 
     victim: str
@@ -71,11 +71,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Quantity:
-    """Which step measures it, how a row says it, whether it is yes or no, over which attacks.
+    """How a quantity is measured: its step, its value in a row, whether it is binary, and over which attacks.
 
-    ``member`` is the label that names whom a run is of, ``rows`` says which of its rows count. With ``metric``
-    a run is one trial: the number of that name in its record, and the members are the seeds; with ``of_run`` it
-    is a number made from its files.
+    ``member`` is the label that names a run's member, ``rows`` selects the rows that count. With ``metric`` a run is
+    one trial, its value is the metric of that name in its record, and the members are the seeds; with ``of_run`` the
+    value is computed from the run's files.
     """
 
     step: str
@@ -88,7 +88,7 @@ class Quantity:
     of_run: Callable[[Run], float | None] | None = None
 
     def number(self, run: Run) -> float | None:
-        """What a run that is one trial has measured."""
+        """The value of a run that is one trial."""
         return self.of_run(run) if self.of_run else run.metrics.get(self.metric or "")
 
 
@@ -146,11 +146,11 @@ def quantity(name: str) -> Quantity:
     """A quantity by name: one of QUANTITIES, ``<kind>_accuracy`` of the step ``evaluate_networks``, or a metric.
 
     ``clean_accuracy``, ``corruption_accuracy`` (mean over corruptions and severities) and
-    ``pgd_accuracy@<eps>`` with eps as the record writes it; ``<step>.<metric>`` is a metric of a step's record,
-    ``<step>.<name>@<argument>`` a number that :mod:`relearn.report.derived` makes from its files.
+    ``pgd_accuracy@<eps>`` with eps as written in the record; ``<step>.<metric>`` is a metric of a step's record, and
+    ``<step>.<name>@<argument>`` is computed from its files by :mod:`relearn.report.derived`.
 
     Raises:
-        ValueError: a name that is none of these.
+        ValueError: an unknown name.
     """
     if name in QUANTITIES:
         return QUANTITIES[name]
@@ -170,7 +170,7 @@ def quantity(name: str) -> Quantity:
 
 
 class Evidence:
-    """All runs of one study at one scale, asked by quantity."""
+    """All runs of one study at one scale, queried by quantity."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = list(runs)
@@ -179,14 +179,14 @@ class Evidence:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """Runs × metrics: one row a run with the columns of ``runs.parquet`` (:mod:`relearn.runs.record_rows`)."""
+        """Runs × metrics: one row per run with the columns of ``runs.parquet`` (:mod:`relearn.runs.record_rows`)."""
         import pandas
 
         columns, _ = columns_of([dict(run.record) for run in self.runs], [run.folder for run in self.runs])
         return pandas.DataFrame(columns)
 
     def _column(self, metric: str) -> dict[Run, float]:
-        """The metric of every run that has a number for it."""
+        """The metric of every run that has a value for it."""
         if metric not in self._columns:
             values = self.table.get(f"metrics.{metric}", [None] * len(self.runs))
             pairs = zip(self.runs, values)
@@ -194,7 +194,7 @@ class Evidence:
         return self._columns[metric]
 
     def of(self, name: str, *filters: Where) -> list[Run]:
-        """The runs that measure this quantity; diverged ones among them."""
+        """The runs that measure this quantity, including diverged ones."""
         return select(self._by_step.get(quantity(name).step, ()), *filters)
 
     @cached_property
@@ -205,15 +205,15 @@ class Evidence:
         return found
 
     def trials(self, name: str, *filters: Where, sweep: bool = False) -> list[Trial]:
-        """The quantity of every trial of the runs that did not diverge.
+        """The quantity for every trial, from runs that did not diverge unless the quantity is a metric.
 
         Args:
-            name: as ``quantity`` takes it.
-            filters: what the runs must agree with.
+            name: as for ``quantity``.
+            filters: filters that the runs must match.
             sweep: every k and every class size instead of the chosen one.
 
         Raises:
-            ValueError: naming the run, for a trials.csv that lacks a column or holds no number.
+            ValueError: naming the run, if its trials.csv lacks a column or has a cell that is not a number.
         """
         kind = quantity(name)
         if kind.metric:
@@ -232,7 +232,7 @@ class Evidence:
         return found
 
     def _metrics(self, kind: Quantity, runs: Iterable[Run]) -> list[Trial]:
-        """A trial a run that has a number, whatever became of it; ``victim`` names its seed."""
+        """One trial per run with a value, whatever its outcome; ``victim`` names its seed."""
         measured = kind.of_run or self._column(kind.metric or "").get
         values = [(run, measured(run)) for run in runs]
         return [
@@ -242,7 +242,7 @@ class Evidence:
         ]
 
     def effective(self, setting: str, attack: str) -> set[Key]:
-        """The (victim, seed, target) of which this attack succeeds in this setting without a defence, and its control does not."""
+        """The (victim, seed, target) for which this attack succeeds without a defence in this setting and its control does not."""
         if (setting, attack) not in self._effective:
             undefended = {"setting": setting, "attack": attack, "defence": "none"}
             trials = self.trials("attack_success", undefended)
@@ -252,7 +252,7 @@ class Evidence:
 
     def _effective_for(self, run: Run) -> set[Key]:
         setting = run.labels["setting"]
-        # the imbalance study starts from the attacks that work on the balanced set, as the public code does
+        # the imbalance study starts from the attacks that succeed on the balanced set, as the public code does
         return self.effective("transfer" if setting == "imbalance" else setting, run.labels["attack"])
 
 

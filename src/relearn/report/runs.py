@@ -1,6 +1,6 @@
-"""The runs that a report is made of: records of one scale, from a folder of records or from a store of Parquet files.
+"""The runs behind a report: the records of one scale, from a folder of records or from a Parquet store.
 
-Files beside a record are read when first asked for.
+Files that belong to a record are read only when needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relearn.runs.run_store import Store, is_store
 class Run:
     """One record, with its folder relative to the results root (the link that the report prints).
 
-    ``store`` holds its files, or they lie beside the record.
+    Its files are in ``store``, or next to the record if that is None.
     """
 
     record: Mapping[str, Any]
@@ -73,11 +73,11 @@ class Run:
         return self.rows("trials.csv")
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a CSV file beside the record."""
+        """The rows of a CSV file that belongs to the record."""
         return record_file.rows(self.content(name))
 
     def has(self, name: str) -> bool:
-        """Whether the record names this output and it is there."""
+        """Whether the record lists this output and the file exists."""
         if name not in self.record["outputs"]:
             return False
         if self.store is not None:
@@ -85,10 +85,10 @@ class Run:
         return (Path(self.record["path"]) / name).is_file()
 
     def content(self, name: str) -> bytes:
-        """The bytes of a file beside the record.
+        """The bytes of a file that belongs to the record.
 
         Raises:
-            RecordError: it is not there, or its bytes are not those that the record names.
+            RecordError: the file is missing, or its bytes differ from those that were recorded.
         """
         record = dict(self.record)
         return self.store.content(record, name) if self.store else record_file.content(record, name)
@@ -98,7 +98,7 @@ class Run:
 
 
 def load(root: str | Path, scale: str) -> tuple[list[Run], list[str]]:
-    """Every sound record of a store, or under ``root/runs``, ordered by folder, and a line for each that cannot be used."""
+    """Every valid record of a store or of ``root/runs``, sorted by folder, and a message for each that cannot be used."""
     root = Path(root)
     store = Store(root) if is_store(root) else None
     found, problems = store.read_all() if store else record_file.read_all(root / "runs")
@@ -113,5 +113,5 @@ def load(root: str | Path, scale: str) -> tuple[list[Run], list[str]]:
 
 
 def select(runs: Iterable[Run], *filters: Where) -> list[Run]:
-    """The runs that agree with all the filters."""
+    """The runs that match all filters."""
     return [run for run in runs if all(run.matches(where) for where in filters)]

@@ -1,10 +1,10 @@
-"""The scoreboard: every claim at every scale, read from the ``claims.json`` that `relearn render` writes.
+"""The scoreboard: every claim at every scale, read from the ``claims.json`` written by `relearn render`.
 
-A row is a claim, as the studies' ``claims.yaml`` lists them, so that a claim without any run has a row, too. A scale whose
-claims were judged before a claim was renamed is read by the claim's former name (key ``formerly``).
+Rows are the claims in the studies' ``claims.yaml``, so a claim without any run has a row, too. If a claim was renamed
+after a scale was judged, it is found there by its former name (key ``formerly``).
 
-A scale is published study by study. Until a study has new runs, its claims are those of the earlier set
-``published/<scale>_<version>``, and the board says of which version.
+A scale is published study by study. Until a study has new runs, its claims are taken from the earlier set
+``published/<scale>_<version>``, and the scoreboard gives that version.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Cell:
 
     Args:
         verdict: as in claims.json.
-        effect: estimate; ``low`` and ``high`` are the ends of its 95% interval, None where there are none.
-        shown: the effect as a reader sees it, with its interval.
-        n: targets, victims, seeds or cases in words.
-        cpu_h: CPU hours of the runs that decide it and of those that they read; None where not recorded.
-        version: of this software, where an earlier one judged the claim; else empty.
+        effect: estimate; ``low`` and ``high`` are the ends of its 95% interval, None if there are none.
+        shown: the effect with its interval, as text.
+        n: targets, victims, seeds or cases, as text.
+        cpu_h: CPU hours of the deciding runs and of the runs that they read; None if not recorded.
+        version: version of this software that judged the claim, if it was an earlier one; otherwise empty.
     """
 
     verdict: str
@@ -52,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One claim with its cell at each scale that was judged."""
+    """One claim with its cell at each judged scale."""
 
     study: str
     claim: str
@@ -62,7 +62,7 @@ class Row:
     cells: Mapping[str, Cell]
 
     def word(self, scale: str) -> str:
-        """The verdict in words; a check of a theorem holds or fails."""
+        """The verdict as text; for a check of a theorem, whether it holds or fails."""
         cell = self.cells.get(scale)
         if cell is None:
             return "not judged"
@@ -73,7 +73,7 @@ class Row:
 
 
 def files(results: Path) -> dict[str, Path]:
-    """By scale, the claims.json in force: the published one, or that of ``results/<scale>`` where it is newer."""
+    """The current claims.json of each scale: the published one, or that of ``results/<scale>`` if it is newer."""
     found = {}
     for scale in SCALES:
         both = (results / "published" / scale / "claims.json", results / scale / "claims.json")
@@ -88,10 +88,10 @@ def rows(
     judged: Mapping[str, Mapping[str, Any]],
     earlier: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
 ) -> list[Row]:
-    """A row a claim, in the order of the studies.
+    """One row per claim, in the order of the studies.
 
     Args:
-        claims: as :func:`relearn.report.claims.load` gives them: study, claim, then its texts.
+        claims: as from :func:`relearn.report.claims.load`: study, claim, then its texts.
         judged: by scale, the content of its claims.json.
         earlier: by scale, the version of an earlier set and the content of its claims.json.
     """
@@ -115,10 +115,10 @@ def rows(
 
 
 def load(results: Path, claims: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[Row]:
-    """The rows from the files below ``results``.
+    """The rows from the files in ``results``.
 
     Raises:
-        ValueError: a claims.json that cannot be read.
+        ValueError: a claims.json cannot be read.
     """
     judged = {}
     for scale, path in files(results).items():
@@ -130,7 +130,7 @@ def load(results: Path, claims: Mapping[str, Mapping[str, Mapping[str, str]]]) -
 
 
 def earlier(published: Path) -> dict[str, tuple[str, Any]]:
-    """By scale, the version of the last earlier set and the content of its claims.json."""
+    """By scale, the version of the latest earlier set and the content of its claims.json."""
     sets = {}
     for scale in SCALES:
         for path in sorted(published.glob(f"{scale}_*/claims.json")):
@@ -173,7 +173,7 @@ def _effect_text(one: Mapping[str, Any]) -> str:
         return f"{round(cases * (1 - effect))} of {cases} cases hold"
     if "shown" in one:
         return str(one["shown"])
-    # files of earlier versions hold the numbers alone
+    # files of earlier versions hold only the numbers
     share = one.get("unit") == "fraction"
     unit = one.get("unit", "") if not share else ("points" if "difference" in one.get("method", "") else "%")
     estimate, low, high = (
@@ -192,7 +192,7 @@ def _count(count: Mapping[str, int]) -> str:
 
 
 def table(board: Sequence[Row]) -> list[list[Any]]:
-    """A line per claim and judged scale, for the CSV file; FIELDS names the columns."""
+    """One line per claim and judged scale, for the CSV file; FIELDS names the columns."""
     lines = []
     for row in board:
         for scale, cell in row.cells.items():
@@ -214,19 +214,19 @@ def table(board: Sequence[Row]) -> list[list[Any]]:
 
 
 def scales_of(board: Iterable[Row]) -> list[str]:
-    """The scales that some claim was judged at, from small to large."""
+    """The scales at which at least one claim was judged, from small to large."""
     there = {scale for row in board for scale in row.cells}
     return [scale for scale in SCALES if scale in there]
 
 
 def counts(board: Sequence[Row], scale: str) -> dict[str, int]:
-    """How many claims have each verdict at a scale, the strongest first; checks of theorems are no claims."""
+    """Number of claims with each verdict at a scale, strongest verdict first; checks of theorems are not counted."""
     said = [row.cells[scale].verdict for row in board if row.kind != "check" and scale in row.cells]
     return {word: said.count(word) for word in words.MEANINGS if word in said}
 
 
 def markdown(board: Sequence[Row]) -> str:
-    """The whole board: a table a study, and the words below; a column for each of the four scales."""
+    """The whole scoreboard: one table per study with a column for each of the four scales, then the meanings of the verdicts."""
     lines = ["# Scoreboard", "", *_summary(board), ""]
     lines += ["A cell: verdict; effect with its 95% interval; n; CPU hours of the runs behind it.", ""]
     for study in dict.fromkeys(row.study for row in board):
@@ -246,7 +246,7 @@ def markdown(board: Sequence[Row]) -> str:
 
 
 def short(board: Sequence[Row]) -> str:
-    """The short form for the README: the claims by verdict at each scale, and the words."""
+    """The short form for the README: the claims by verdict at each scale, with the meanings of the verdicts."""
     there = scales_of(board)
     said = {word for scale in there for word in counts(board, scale)}
     heads = " | ".join(_head(board, scale) for scale in there)
@@ -258,7 +258,7 @@ def short(board: Sequence[Row]) -> str:
 
 
 def _head(board: Sequence[Row], scale: str) -> str:
-    """The scale, and how many of its verdicts an earlier version gave."""
+    """The scale, and how many of its verdicts come from an earlier version."""
     old = [row.cells[scale] for row in board if row.kind != "check" and scale in row.cells]
     old = [cell for cell in old if cell.version and cell.verdict != "not_run"]
     versions = ", ".join(sorted({cell.version for cell in old}))
@@ -266,7 +266,7 @@ def _head(board: Sequence[Row], scale: str) -> str:
 
 
 def _summary(board: Sequence[Row]) -> list[str]:
-    """A line a scale: the claims by verdict."""
+    """One line per scale: the claims by verdict."""
     lines = []
     for scale in SCALES:
         found = counts(board, scale)

@@ -1,7 +1,7 @@
-"""Comparisons whose trials are whole trainings: paired by seed, with Student's interval over seeds.
+"""Comparisons in which each trial is a whole training run: paired by seed, with Student's interval over seeds.
 
-Two runs of one seed share their data order and first weights, so differences are taken seed by seed. A run
-that diverged counts with the number that it has; what a training without any number is worth says its caller.
+Runs with the same seed share their data order and initial weights, so differences are taken seed by seed. A diverged
+run counts with the number it has; the caller says what a diverged run without any number counts as.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relearn.report.verdicts import Side
 
 @dataclass(frozen=True)
 class Sample:
-    """One number a seed: the mean over the runs of that seed, with their folders."""
+    """One number per seed: the mean over the runs of that seed, with their folders."""
 
     network: str
     values: Mapping[int, float]
@@ -30,14 +30,14 @@ class Sample:
 def sample(
     evidence: Evidence, name: str, *filters: Where, network: str, lost: str | float | None = None
 ) -> Sample:
-    """The metric ``<step>.<metric>`` of all runs that agree with the filters, by seed.
+    """The metric ``<step>.<metric>`` of all runs that match the filters, by seed.
 
     Args:
         evidence: the study's runs.
         name: the quantity.
-        filters: what the runs must agree with.
-        network: whose trials these are.
-        lost: what a diverged run without a number counts as: a number, or another metric of the same record.
+        filters: filters that the runs must match.
+        network: name of the sample in a comparison's keys.
+        lost: value of a diverged run without a number: a number, or another metric of the same record.
     """
     kind = quantity(name)
     assert kind.metric is not None, name
@@ -55,7 +55,7 @@ def sample(
 
 
 def mean(one: Sample) -> float:
-    """Over seeds.
+    """Mean over seeds.
 
     Raises:
         ZeroDivisionError: no seed.
@@ -74,7 +74,7 @@ def difference(
     decides: bool = True,
     notes: Sequence[str] = (),
 ) -> Comparison | None:
-    """Mean of left minus right over the seeds that both have; None where they share none."""
+    """Mean of left minus right over the seeds that both have; None if they share none."""
     seeds = sorted(left.values.keys() & right.values.keys())
     if not seeds:
         return None
@@ -90,7 +90,7 @@ def difference(
 def ratio(
     name: str, left: Sample, right: Sample, claimed: Side, *, decides: bool = True, notes: Sequence[str] = ()
 ) -> Comparison | None:
-    """Geometric mean of left / right over the seeds that both have; a pair with a number that is not above 0 is left out."""
+    """Geometric mean of left / right over the seeds that both have; a pair with a value that is not above 0 is left out."""
     seeds = sorted(
         seed
         for seed in left.values.keys() & right.values.keys()
@@ -110,7 +110,7 @@ def ratio(
 def average(
     name: str, one: Sample, claimed: Side, *, unit: str, role: str = "", notes: Sequence[str] = ()
 ) -> Comparison | None:
-    """Mean over seeds of what is no share; None without a seed."""
+    """Mean over seeds of a quantity that is not a share; None without a seed."""
     if not one.values:
         return None
     values = tuple(one.values.values())
@@ -130,15 +130,15 @@ def level(
     notes: Sequence[str] = (),
     units: float | None = None,
 ) -> Comparison | None:
-    """Mean of shares over seeds, its interval inside [0, 1]; None without a seed.
+    """Mean of shares over seeds, with an interval inside [0, 1]; None without a seed.
 
-    Outcomes that are counted get the exact interval of Clopper and Pearson (:func:`clustered_share`), as equal outcomes
-    of a few seeds do not make a certainty: 3 of 3 allow 29%. Other shares get Student's t, which sees how seeds differ.
+    Counted outcomes get the exact Clopper-Pearson interval (:func:`clustered_share`), because equal outcomes at a few
+    seeds are no certainty: the interval of 3 out of 3 starts at 29%. Other shares get Student's t, from their spread over seeds.
 
     Args:
         name, one, claimed, role, notes: as elsewhere in this module.
-        units: how many outcomes one seed's share is counted from, such as layers. None: one where every share is 0 or 1,
-            not counted (an accuracy) elsewhere.
+        units: the number of outcomes, such as layers, behind one seed's share. None: 1 if every share is 0 or 1, otherwise
+            the shares are not counts (an accuracy, for example).
     """
     if not one.values:
         return None
@@ -171,7 +171,7 @@ def comparison(
     notes: Sequence[str],
     units: Units | None = None,
 ) -> Comparison:
-    """An interval over seeds with the trainings behind it: those of the samples at these seeds."""
+    """A comparison with an interval over seeds; its runs are those of the samples at these seeds."""
     keys = dict.fromkeys((one.network, seed, 0) for one in samples for seed in seeds)
     runs = sorted({run for one in samples for run in one.runs if int(run.rpartition("seed")[2]) in seeds})
     return Comparison(

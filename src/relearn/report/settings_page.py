@@ -1,7 +1,7 @@
-"""Tables of a paper that hold settings and no results: each printed value beside that of params/paper.yaml.
+"""Tables of a paper that hold settings instead of results: each printed value next to the value in params/paper.yaml.
 
-Which key holds which setting is data, ``settings.yaml`` of a study's ``reported`` folder; what is printed lies next to it as
-CSV. A setting that no key holds is "not in params", and so is every setting of a row that is not run here.
+``settings.yaml`` of a study's ``reported`` folder maps each setting to its key; the printed values are in the CSV file next to
+it. A setting without a key is "not in params", and so is every setting of a row that is not run here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from relearn.report.deviations import Published, yaml_value
 
 EQUAL, DIFFERS, ABSENT = "equal", "differs", "not in params"
 NOT_RUN = "this row is not run here"
-PRINTED = "printed value: "  # in a note, for what is no number
+PRINTED = "printed value: "  # in a note, before a value that is not a number
 FIELDS = {"keys", "index", "among", "note"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One printed setting; ``here`` is "" and ``verdict`` ABSENT where no key holds it."""
+    """One printed setting; if no key holds it, ``here`` is "" and ``verdict`` is ABSENT."""
 
     row: str
     column: str
@@ -49,7 +49,7 @@ class SettingsTable:
     settings: tuple[Setting, ...]
 
     def tally(self) -> str:
-        """How many are equal, how many differ and how many are not in params."""
+        """How many settings are equal, differ, or are not in params."""
         counts = Counter(one.verdict for one in self.settings)
         return ", ".join(f"{counts[word]} {word}" for word in (EQUAL, DIFFERS, ABSENT))
 
@@ -58,7 +58,7 @@ def load(folders: Mapping[str, Path], paper: Published) -> list[SettingsTable]:
     """Compare all tables of every study's ``settings.yaml`` with the published settings.
 
     Raises:
-        ValueError: naming the file, for a key that nobody knows or a printed row or column without an entry.
+        ValueError: naming the file, for an unknown key or a printed row or column without an entry.
         OSError: a file cannot be read.
     """
     paths = [folder / "settings.yaml" for folder in folders.values()]
@@ -108,7 +108,7 @@ def _setting(value: published.Value, row: str | None, entry: Mapping[str, Any], 
 
 
 def _same(printed: float | str, here: Any) -> bool:
-    """Numbers up to rounding in binary, words whatever their case."""
+    """Compares numbers up to floating-point rounding, and words ignoring case."""
     if isinstance(printed, str):
         return isinstance(here, str) and printed.casefold() == here.casefold()
     return (

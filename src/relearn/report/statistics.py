@@ -1,7 +1,7 @@
-r"""Intervals for rates and for paired comparisons whose trials come in clusters.
+r"""Confidence intervals for rates and paired comparisons with clustered trials.
 
-One target image is attacked on several victims, so its trials are not independent: the bootstrap draws
-targets, each with all its trials. Everything is deterministic: the draws come from a fixed seed.
+One target image is attacked on several victims, so its trials are not independent: the bootstrap resamples
+targets, each with all its trials. Everything is deterministic, since the bootstrap uses a fixed seed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEED = 20_221
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95% interval; the ends are infinite where the data allow none (one cluster)."""
+    """An estimate with its 95% interval; the ends are infinite if the data allow no interval (one cluster)."""
 
     estimate: float
     low: float
@@ -31,7 +31,7 @@ def wilson(successes: float, n: int, confidence: float = CONFIDENCE) -> Interval
 
     .. math:: \frac{\hat p + z^2/2n \pm z\sqrt{\hat p(1-\hat p)/n + z^2/4n^2}}{1 + z^2/n}
 
-    ``successes`` need not be whole: the mean of n shares in [0, 1] has at most the variance of n yes-or-no
+    ``successes`` may be fractional: the mean of n shares in [0, 1] has at most the variance of n binary
     trials, so the interval is then too wide rather than too narrow.
 
     Raises:
@@ -51,8 +51,8 @@ def wilson(successes: float, n: int, confidence: float = CONFIDENCE) -> Interval
 def clopper_pearson(successes: float, n: float, confidence: float = CONFIDENCE) -> Interval:
     r"""The exact interval of a rate: its ends solve :math:`P(X \ge x) = \alpha/2` and :math:`P(X \le x) = \alpha/2`.
 
-    By the quantiles of the beta distribution, so that neither ``successes`` nor ``n`` need be whole. It is never
-    narrower than what so few trials allow: of 3 successes in 3 trials the lower end is 0.29.
+    The ends are quantiles of the beta distribution, so ``successes`` and ``n`` may be fractional. Coverage is at least
+    nominal even for few trials: for 3 successes in 3 trials the lower end is 0.29.
 
     Raises:
         ValueError: n not positive, or successes outside [0, n].
@@ -65,11 +65,11 @@ def clopper_pearson(successes: float, n: float, confidence: float = CONFIDENCE) 
     low = float(stats.beta.ppf(tail, successes, failures + 1)) if successes else 0.0
     high = float(stats.beta.ppf(1 - tail, successes + 1, failures)) if failures else 1.0
     p = successes / n
-    return Interval(p, min(low, p), max(high, p))  # numbers below one trial: the estimate stays inside
+    return Interval(p, min(low, p), max(high, p))  # keeps the estimate inside for fewer than one trial
 
 
 def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units: float = 1.0) -> Interval:
-    r"""Mean of shares in [0, 1] that come in clusters, by Clopper and Pearson with the effective number of trials.
+    r"""Mean of clustered shares in [0, 1], with a Clopper-Pearson interval for the effective number of trials.
 
     .. math:: n^* = \min\Big(n u,\; \frac{p (1 - p)}{\widehat{\mathrm{Var}}(p)}
               \big(z_{1-\alpha/2} / t_{1-\alpha/2,\,G-1}\big)^2\Big), \qquad
@@ -79,14 +79,14 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
     symbol  meaning
     ======  ========================================================================
     p       mean of all n shares
-    S_g     sum of the shares of cluster g, which has n_g of them
+    S_g     sum of the n_g shares of cluster g
     G       number of clusters
-    u       ``units``: what one share is counted from (1: one outcome, yes or no)
+    u       ``units``: number of outcomes behind one share (1: a single binary outcome)
     ======  ========================================================================
 
-    Korn and Graubard 1998 (Survey Methodology 24, 193-201). The interval has a width even where all trials agree: they
-    then show no spread between clusters, and n u trials count. The more the clusters differ, the fewer count; clusters of
-    a single yes or no are independent trials. One cluster of different shares says nothing about others: [0, 1].
+    Korn and Graubard 1998 (Survey Methodology 24, 193-201). The interval has a positive width even if all trials agree:
+    there is then no spread between clusters, and n u trials count. The more the clusters differ, the fewer trials count.
+    Clusters with a single binary outcome are independent trials. A single cluster with a mean between 0 and 1 gives [0, 1].
 
     Raises:
         ValueError: no shares, lengths that differ, a share outside [0, 1], or units that are not positive.
@@ -100,7 +100,7 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
 def effective_trials(
     shares: Sequence[float], clusters: Sequence[Hashable], units: float = 1.0
 ) -> tuple[float, float]:
-    """The mean p and the effective number of trials n* of :func:`clustered_share`; n* is 0 where nothing can be said."""
+    """The mean p and the effective number of trials n* of :func:`clustered_share`; n* is 0 if no interval can be given."""
     from scipy import stats
 
     values = np.asarray(shares, dtype=float)
@@ -116,7 +116,7 @@ def effective_trials(
     trials = float(n * units)
     independent = groups == len(values) and bool(
         np.isin(values, (0, 1)).all()
-    )  # a yes or no for each cluster
+    )  # one binary outcome per cluster
     if variance > 1e-18 and not independent:
         few = _z(CONFIDENCE) / float(stats.t.ppf(0.5 + CONFIDENCE / 2, groups - 1))
         trials = min(trials, p * (1 - p) / variance * few**2)
@@ -124,21 +124,21 @@ def effective_trials(
 
 
 def mean_spread(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and standard deviation (n - 1 below the line); no spread for a single value."""
+    """Mean and standard deviation (with n - 1 in the denominator); no standard deviation for a single value."""
     array = np.asarray(values, dtype=float)
     return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
 
 
 def median_spread(values: Sequence[float]) -> tuple[float, float | None]:
-    """Median (of an even number the mean of the middle two) and standard deviation as :func:`mean_spread` has it."""
+    """Median (the mean of the middle two for an even number) and standard deviation as in :func:`mean_spread`."""
     return float(np.median(np.asarray(values, dtype=float))), mean_spread(values)[1]
 
 
 def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    r"""Mean of a few independent values, :math:`\bar x \pm t_{n-1} s/\sqrt n`; no ends for a single one.
+    r"""Mean of a few independent values, :math:`\bar x \pm t_{n-1} s/\sqrt n`; infinite ends for a single value.
 
-    For seeds: a bootstrap of three values sees ten different means at most, Student's t says what so few allow
-    if the values are normal.
+    Used for seeds: a bootstrap of three values has at most ten different means, whereas Student's t gives a valid
+    interval if the values are normal.
 
     Raises:
         ValueError: no values.
@@ -150,14 +150,14 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
     mean, spread = mean_spread(values)
     if spread is None:
         return Interval(mean, -math.inf, math.inf)
-    if np.ptp(values) <= 1e-12:  # equal values must not be told apart, nor from 0, by rounding
+    if np.ptp(values) <= 1e-12:  # rounding errors must not make equal values differ, nor differ from 0
         return Interval(round(mean, 12), round(mean, 12), round(mean, 12))
     half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * spread / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
 
 
 def log_slope(line: Mapping[int, float]) -> float:
-    """Slope of the straight line through (ln x, y) by least squares, from y by x.
+    """Least-squares slope of a straight line through the points (ln x, y); ``line`` maps x to y.
 
     Raises:
         ValueError: fewer than two different x.
@@ -175,17 +175,17 @@ def clustered_mean(
     bounds: tuple[float, float] | None = None,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """Mean of ``values`` with a bootstrap interval that draws whole clusters.
+    """Mean of ``values`` with a bootstrap interval that resamples whole clusters.
 
     The percentile levels are expanded for few clusters (normal to Student t, and n to n - 1), as the plain
     percentile interval is too narrow there (Hesterberg 2015, doi 10.1080/00031305.2015.1089789, section 5.3).
 
     Args:
-        values: one value a trial.
+        values: one value per trial.
         clusters: the cluster of each trial.
-        bounds: the least and the greatest value a trial can take. Where all clusters agree, the bootstrap
-            sees no spread at all; with bounds the interval then says what so many agreeing clusters exclude:
-            at most a share z²/(G + z²) of clusters (Wilson, none of G) might lie at either bound.
+        bounds: the least and the greatest possible value of a trial. If all clusters agree, the bootstrap shows no
+            spread; with bounds, the interval then contains what the clusters cannot exclude: at most a share
+            z²/(G + z²) of clusters (Wilson, none of G) might be at either bound.
 
     Raises:
         ValueError: no trials, or lengths that differ.
@@ -215,11 +215,11 @@ def crossed_mean(
     columns: Sequence[Hashable],
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """Mean of ``values`` whose trials are pairs of two factors (targets and victims), both of which are drawn.
+    """Mean of ``values`` over trials that are pairs of two factors (targets and victims), both of which are resampled.
 
-    The bootstrap draws the members of each factor with replacement, apart from one another, and a trial counts as often
-    as its row times its column (Owen 2007, doi 10.1214/07-AOAS122; on the wide side). It says what
-    :func:`clustered_mean` cannot: how the mean would vary with other victims, too.
+    The bootstrap draws the members of each factor independently with replacement, and the weight of a trial is the product
+    of the counts of its row and column (Owen 2007, doi 10.1214/07-AOAS122; conservative). Unlike
+    :func:`clustered_mean`, it shows how the mean would vary with other victims.
 
     Raises:
         ValueError: no trials, or lengths that differ.
@@ -241,15 +241,15 @@ def clustered_argmax(
     resamples: int = RESAMPLES,
     crossed: Sequence[Hashable] | None = None,
 ) -> tuple[int, np.ndarray]:
-    """Which column has the greatest mean, and the share of bootstrap draws in which each column has it.
+    """The column with the greatest mean, and the share of bootstrap draws in which each column has the greatest mean.
 
     Args:
         values: (trials, columns); every trial has all columns.
         clusters: the cluster of each trial.
-        crossed: a second factor of each trial that is drawn, too, as in :func:`crossed_mean`.
+        crossed: a second factor of each trial that is also resampled, as in :func:`crossed_mean`.
 
     Returns:
-        the column (of equal means the first) and the shares (columns,), which sum to 1.
+        the column (the first if means are equal) and the shares (columns,), which sum to 1.
     """
     array = np.asarray(values, dtype=float)
     sums, counts = _per_cluster(array, clusters)
@@ -258,7 +258,7 @@ def clustered_argmax(
         means = (drawn @ sums) / (drawn @ counts)[:, None]
     else:
         means = _crossed_means(array, clusters, crossed, resamples)
-    # equal means must not be told apart by rounding: the first within 1e-12 of the greatest wins
+    # rounding must not break ties: the first column within 1e-12 of the greatest mean wins
     best = np.argmax(means >= means.max(axis=1, keepdims=True) - 1e-12, axis=1)
     total = sums.sum(axis=0) / counts.sum()
     first = int(np.argmax(total >= total.max() - 1e-12))
@@ -288,7 +288,7 @@ def _per_cluster(values: np.ndarray, clusters: Sequence[Hashable]) -> tuple[np.n
 def _crossed_means(
     values: np.ndarray, rows: Sequence[Hashable], columns: Sequence[Hashable], resamples: int
 ) -> np.ndarray:
-    """Means (draws, columns of values) with members of both factors drawn; a draw that hits no trial is left out."""
+    """Means (draws, columns of values) with both factors resampled; draws without any trial are left out."""
     weights = np.ones((1, 1))
     for seed, factor in ((SEED, rows), (SEED + 1, columns)):
         order = {name: rank for rank, name in enumerate(dict.fromkeys(factor))}
@@ -302,7 +302,7 @@ def _crossed_means(
 
 
 def _draws(groups: int, resamples: int, seed: int = SEED) -> np.ndarray:
-    """How often each cluster is drawn, (resamples, groups)."""
+    """The number of times each cluster is drawn, (resamples, groups)."""
     generator = np.random.default_rng(seed)
     return generator.multinomial(groups, np.full(groups, 1 / groups), size=resamples).astype(float)
 

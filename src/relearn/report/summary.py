@@ -1,4 +1,4 @@
-"""metrics.json: the few numbers that a comparison of two versions should show; the cells are in the tables' files."""
+"""metrics.json: the few numbers to compare between two versions; the single cells are in the tables' files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from relearn.report.comparisons import Exact
 from relearn.report.coverage import Coverage, total
 from relearn.report.table import Cell
 
-DIGITS = 6  # significant ones
+DIGITS = 6  # significant digits
 
 
 def metrics(
     scale: str, claims: Sequence[Claim], coverages: Sequence[Coverage], tables: Mapping[str, Sequence[Cell]]
 ) -> str:
-    """Verdict and effect of every claim that was judged, how far each table is from the printed one, and how much was measured.
+    """Verdict and effect of every judged claim, the deviation of each table from the published one, and the coverage.
 
-    ``tables.<id>.deviation`` is the mean of |measured - published| over the cells that have both, shares as fractions, and
-    ``tables.<id>.cells`` how many these are; a table in several units has a pair for each unit.
+    ``tables.<id>.deviation`` is the mean of |measured - published| over the cells that have both (shares as fractions), and
+    ``tables.<id>.cells`` is their number; a table with several units has such a pair for each unit.
     """
     judged: dict[str, dict[str, Any]] = {}
     for claim in claims:
@@ -37,11 +37,11 @@ def metrics(
 
 
 def _key(artefact: str) -> str:
-    return artefact.replace(".", "_")  # tools join keys by dots
+    return artefact.replace(".", "_")  # tools use dots to join keys
 
 
 def _far(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
-    """Unit to mean absolute deviation and number of cells."""
+    """Maps each unit to the mean absolute deviation and the number of cells."""
     found: dict[str, list[float]] = {}
     for cell in cells:
         away = cell.deviation()

@@ -1,4 +1,4 @@
-"""A table from its definition and the records: each cell with spread, trials, published value and runs."""
+"""A table computed from its definition and the records: each cell with spread, trials, published value and runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ STATUSES = ("measured", "diverged", "absent", "not_run", "not_applicable", "no_v
 
 @dataclass(frozen=True)
 class Cell:
-    """One row and column of an artefact, aggregated over the label that it runs over.
+    """One row and column of an artefact, aggregated over the artefact's label ``over``.
 
     ``mean`` and ``spread`` are over members (victims), each with all its trials; ``pooled`` is over trials,
-    with Wilson's interval where a trial says yes or no. An artefact of medians has the median in ``mean`` and
-    the standard deviation in ``spread``. ``published`` maps a label ("paper", "published
-    code") to the value in this cell's unit, ``printed`` to all that is printed there. In a grid the members
-    are seeds and ``spread`` is the standard error of their mean; ``best`` names the group of runs that counts
-    where a row takes the best of several. ``stalled`` counts runs that ended without having learned anything
-    (outcome not_converged); their numbers are numbers, near chance.
+    with Wilson's interval if trials are binary. If the artefact shows medians, ``mean`` is the median and ``spread``
+    the standard deviation. ``published`` maps a label ("paper", "published code") to the value in this cell's unit,
+    ``printed`` to the full published entry. In a grid the members are seeds and ``spread`` is the standard error of
+    their mean; ``best`` names the chosen group of runs if the row takes the best of several. ``stalled`` counts runs
+    that ended without having learned anything (outcome not_converged); their values, near chance, count in the mean.
     """
 
     row: Row
@@ -49,7 +48,7 @@ class Cell:
     stalled: int = 0
 
     def deviation(self) -> tuple[str, float] | None:
-        """The first published label with a value, and measured minus published."""
+        """The first published label with a value, and measured minus published; None without either."""
         if self.mean is not None:
             for label, value in self.published.items():
                 return label, self.mean - value
@@ -57,10 +56,10 @@ class Cell:
 
 
 def build(artefact: Artefact, evidence: Evidence) -> list[Cell]:
-    """All cells of the artefact, row by row; what was not run is there too, and says so.
+    """All cells of the artefact, row by row, including those without a run, whose status says why.
 
     Raises:
-        ValueError: a published file or a trials.csv that cannot be read.
+        ValueError: a published file or a trials.csv cannot be read.
     """
     values = {label: source.values() for label, source in artefact.published.items()}
     return [
@@ -71,7 +70,7 @@ def build(artefact: Artefact, evidence: Evidence) -> list[Cell]:
 
 
 def by_member(trials: Iterable[Trial]) -> dict[str, list[float]]:
-    """The values of each victim, all seeds together."""
+    """The values of each victim, over all seeds."""
     found: dict[str, list[float]] = defaultdict(list)
     for trial in trials:
         found[trial.victim].append(trial.value)
@@ -140,7 +139,7 @@ def _cell(
 def _chosen(
     row: Row, column: Column, evidence: Evidence, filters: Sequence[Where]
 ) -> tuple[str, list[Run], list[Trial]]:
-    """The runs and trials of a cell; with ``best_over`` those of the group with the best mean, and its name."""
+    """The runs and trials of a cell; with ``best_over``, those of the group with the best mean, and its name."""
     runs, trials = evidence.of(column.quantity, *filters), complete.trials(evidence, column, *filters)
     if row.best_over is None or not trials:
         return "", runs, trials
@@ -163,7 +162,7 @@ def _printed(
     values: Mapping[str, list[Value]],
     member: str = "",
 ) -> dict[str, Value]:
-    """What each label says of this cell, or of one victim of it."""
+    """The published entry of each label for this cell, or for one of its members."""
     found = {}
     for label, source in artefact.published.items():
         if column.published_metric is None:
@@ -180,6 +179,6 @@ def _printed(
 
 
 def _published(printed: Mapping[str, Value], column: Column) -> dict[str, float]:
-    """The printed numbers in the column's unit."""
+    """The published numbers in the column's unit."""
     numbers = {label: value.in_unit(column.unit) for label, value in printed.items()}
     return {label: number for label, number in numbers.items() if number is not None}

@@ -1,4 +1,4 @@
-"""A table's cells as CSV (raw numbers), Markdown and LaTeX (rounded here and nowhere else)."""
+"""A table's cells as CSV (raw numbers), Markdown and LaTeX (the only place where numbers are rounded)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ MEMBER_FIELDS = (
 
 
 def number(value: float | None, unit: str, signed: bool = False) -> str:
-    """Rounded as the report shows it: shares in percent with one decimal, others with three."""
+    """A number rounded for the report: shares in percent with one decimal, others with three decimals."""
     if value is None:
         return NO_NUMBER
     scale, form = (100, ".1f") if unit == "fraction" else (1, ".3f")
     form = f"+{form}" if signed else form
     text = format(scale * value, form)
-    return text if float(text) else format(0.0, form)  # no minus nought
+    return text if float(text) else format(0.0, form)  # no minus zero
 
 
 def text(cell: Cell) -> str:
@@ -55,7 +55,7 @@ def title(column: Column) -> str:
 
 
 def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows as text: each measured column, beside it what others publish of it; see relearn.report.blank."""
+    """Header and rows as text: each measured column, followed by its published values; see relearn.report.blank."""
     artefact, _ = blank.without(artefact, cells)
     if artefact.grid:
         return grid.header_and_rows(artefact, cells)
@@ -81,12 +81,12 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
 
 
 def caption(artefact: Artefact, cells: Sequence[Cell]) -> str:
-    """The caption, and what is left out."""
+    """The caption, and a sentence on what is left out."""
     return " ".join(filter(None, (artefact.full_caption, blank.without(artefact, cells)[1])))
 
 
 def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]:
-    """``<id>.csv``, ``<id>.victims.csv``, ``<id>.md`` and ``<id>.tex`` in ``folder``."""
+    """Write ``<id>.csv``, ``<id>.<over>s.csv`` (such as ``.victims.csv``), ``<id>.md`` and ``<id>.tex`` into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         f"{artefact.id}.csv": csv_text(FIELDS, [_raw(artefact, cell) for cell in cells]),
@@ -122,7 +122,7 @@ def _raw(artefact: Artefact, cell: Cell) -> list[object]:
 
 
 def _members(artefact: Artefact, cells: Sequence[Cell]) -> list[list[object]]:
-    """One line a victim: its rate with Wilson's interval, beside it the published code's rate."""
+    """One line per member, such as a victim: its mean with Wilson's interval if binary, and the published code's value."""
     lines: list[list[object]] = []
     for cell in cells:
         named = [artefact.id, cell.row.id, cell.column.id, cell.column.unit]

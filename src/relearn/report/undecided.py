@@ -1,8 +1,8 @@
-"""What would decide a claim that is not decided: how many seeds, targets or samples, what they cost, and the line to change.
+"""What would decide an undecided claim: how many seeds, targets or samples, their cost, and the line to change.
 
-The number is for the claimed effect, or the smallest of interest that the claim's design states: if the truth is that
-effect, so many units give a verdict "reproduced" with a power of 80%. The spread of one unit is that of the records where
-they have three units or more, otherwise that of the pilot which the design cites.
+The number of units is computed for the claimed effect, or for the smallest effect of interest in the claim's design: if that
+is the true effect, this many units give the verdict "reproduced" with a power of 80%. The spread of one unit is taken from
+the records if they have at least three units, otherwise from the pilot cited in the design.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Need:
     """One deciding comparison: how many units it has and needs.
 
     Args:
-        need: None where no number can be said, for the reason in ``why``.
-        sd: standard deviation of one unit's value (of a ratio: of its logarithm).
+        need: None if no number can be given; ``why`` has the reason.
+        sd: standard deviation of one unit's value (for a ratio: of its logarithm).
         sd_from: ``these records``, or the pilot.
-        claimed: the value for which ``need`` holds, and its source.
+        claimed: the value for which ``need`` holds; ``source`` says where it is from.
     """
 
     comparison: str
@@ -57,14 +57,14 @@ class Undecided:
     """What would decide one claim.
 
     Args:
-        needs: of each comparison that does not yet hold.
-        least: units that the rule for ``underpowered`` asks for.
+        needs: one for each comparison that does not hold yet.
+        least: number of units that the rule for ``underpowered`` requires.
         cpu_s: additional CPU seconds here; None without runs or without a number of units.
-        cost_of: what one unit of that cost is.
-        blocked: reasons of ``underpowered`` that more units do not mend.
+        cost_of: the unit that this cost is computed from.
+        blocked: reasons of ``underpowered`` that more units do not remove.
         place: file and line that set the number of units.
-        hopeless: why no affordable number decides it; "" where one does.
-        planned: n and cost by the design, of a claim that was not run; "" without a design.
+        hopeless: why no affordable number decides the claim; "" if one does.
+        planned: for a claim that was not run, n and cost by the design; "" without a design.
     """
 
     study: str
@@ -82,7 +82,7 @@ class Undecided:
 
     @property
     def need(self) -> int | None:
-        """Units that decide every comparison with the stated power; None where one of them has no number."""
+        """Number of units that decide every comparison with the stated power; None if a comparison has no number."""
         numbers = [one.need for one in self.needs]
         return max([self.least, *(n for n in numbers if n)]) if numbers and all(numbers) else None
 
@@ -92,20 +92,20 @@ class Undecided:
 
     @property
     def gpu_s(self) -> float | None:
-        """Seconds of one GPU, a forecast with GPU_RATIO."""
+        """Seconds on one GPU, estimated with GPU_RATIO."""
         return None if self.cpu_s is None else self.cpu_s / GPU_RATIO
 
 
 def of(
     claim: Claim, design: Design | None, ancestry: claim_cost.Ancestry, place: Callable[[str], str]
 ) -> Undecided | None:
-    """What would decide a trained claim; None for one that is decided, or that is exact.
+    """What would decide a trained claim; None for other kinds, and if it is decided and not provisional.
 
     Args:
         claim: as judged.
-        design: its design, which has the claimed effects and the pilots' spreads.
+        design: its design, with the claimed effects and the pilots' spreads.
         ancestry: the runs of the scale.
-        place: from a key path to the file and line that set it.
+        place: maps a key path to the file and line that set it.
     """
     if claim.kind != "trained" or (claim.verdict in DECIDED and not claim.provisional):
         return None
@@ -131,7 +131,7 @@ def of(
 
 
 def _least(reason: str, unit: str, claim: Claim) -> int:
-    """Units that a reason of ``underpowered`` asks for; 0 where more of them do not mend it."""
+    """Number of units that a reason of ``underpowered`` requires; 0 if more units do not remove it."""
     found = COUNTS.fullmatch(reason)
     if found is None:
         return 0
@@ -141,20 +141,20 @@ def _least(reason: str, unit: str, claim: Claim) -> int:
 
 
 def _unit(claim: Claim) -> str:
-    """What the claim's deciding comparison is drawn over."""
+    """The unit of the claim's deciding comparison."""
     main = claim.main
     return main.over if isinstance(main, Comparison) else "seeds"
 
 
 def _by_chance(part: Comparison) -> bool:
-    """Whether the comparison has a spread at all: a counted number has none."""
+    """Whether the comparison has a spread; a counted number has none."""
     return part.units is not None or part.method.startswith("argmax")
 
 
 def _additional(unit: str, have: int, need: int, each: float) -> float:
     if unit == "samples":
         return each
-    # all targets of an attack are crafted in one run, so a larger number makes that run anew
+    # all targets of an attack are crafted in one run, so a larger number means repeating that run
     return each * (need if unit == "targets" else max(0, need - have))
 
 
@@ -206,7 +206,7 @@ def _spread(units: Units, measure: Measure | None) -> tuple[float | None, str]:
 def _number(
     part: Comparison, units: Units, measure: Measure | None, sd: float | None
 ) -> tuple[int | None, str]:
-    """Units that the comparison needs, or why none can be said."""
+    """Number of units that the comparison needs, or why none can be given."""
     axis = distance.scale(part, measure)
     if axis is None:
         return None, "neither the claim nor its design states an effect to look for"
@@ -226,7 +226,7 @@ def _number(
 
 
 def _share(bound: float, units: Units, measure: Measure | None) -> tuple[int | None, str]:
-    """Units whose outcomes, at the records' design effect, show a share beyond its bound."""
+    """Number of units whose outcomes, with the records' design effect, show that a share is beyond its bound."""
     assert measure is not None and measure.claimed is not None
     trials = power.trials_for_share(measure.claimed, bound)
     if trials is None:
@@ -242,7 +242,7 @@ def all_of(
     ancestry: claim_cost.Ancestry,
     place: Callable[[str], str],
 ) -> dict[tuple[str, str], Undecided]:
-    """By study and claim, what would decide each claim that is not decided."""
+    """What would decide each undecided claim, by study and claim."""
     found = {}
     for claim in claims:
         one = of(claim, designs.get(claim.section, {}).get(claim.id), ancestry, place)

@@ -1,4 +1,4 @@
-"""What would decide a claim, as lines that a person reads and as plain data for claims.json."""
+"""What would decide a claim, as text lines and as plain data for claims.json."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def duration(seconds: float) -> str:
 
 
 def headline(one: Undecided) -> str:
-    """How many units, at what cost, and where to set them: one line."""
+    """One line: how many units are needed, at what cost, and where to set them."""
     if one.hopeless:
         return one.hopeless
     if not one.needs:
@@ -34,7 +34,7 @@ def headline(one: Undecided) -> str:
 
 
 def lines(one: Undecided) -> list[str]:
-    """The headline, then each comparison, then what more units do not mend."""
+    """The headline, then each comparison, then the problems that more units do not solve."""
     found = [f"to decide it: {headline(one)}"]
     found += [f"needed for {need.comparison}: {_needed(need)}" for need in one.needs]
     if one.cpu_s is not None or one.needs:
@@ -68,5 +68,5 @@ def _needed(need: Need) -> str:
 
 
 def plain(one: Undecided) -> dict[str, Any]:
-    """As claims.json has it."""
+    """Plain values for claims.json."""
     return {**asdict(one), "need": one.need, "have": one.have, "gpu_s": one.gpu_s, "said": headline(one)}

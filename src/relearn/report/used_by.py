@@ -1,7 +1,7 @@
-"""What a run is for: the tables and figures that show it, its cells there, the claims that it decides.
+"""Uses of a run: the tables and figures that show it, its cells there, and the claims based on it.
 
-Artefacts and cells follow from their definitions and the run's labels, so they are known while the run still works. Claims and the
-numbers of the cells are read from what was rendered last, and are missing before.
+Artefacts and cells follow from their definitions and the run's labels, so they are known before the run ends. Claims and the
+numbers of the cells are read from the last rendering, and are missing before the first one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RENDERED = ("claims.json", "metrics.json")  # rewritten by every rendering
 
 @dataclass(frozen=True)
 class Use:
-    """Names as people say them: ``table 2.2``, ``table 2.2, Deep k-NN, DPN92``; ids of claims; the cells' numbers.
+    """Readable names such as ``table 2.2`` or ``table 2.2, Deep k-NN, DPN92``; ids of claims; the cells' numbers.
 
     ``numbers`` has the measured and the published value of each cell that has both, by artefact, row, column and unit.
     """
@@ -32,12 +32,12 @@ class Use:
     cells: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     numbers: Mapping[tuple[str, str, str, str], tuple[float, float]] = field(default_factory=dict)
-    rendered_ms: int = 0  # when, in milliseconds since 1970
+    rendered_ms: int = 0  # time of the rendering, in milliseconds since 1970
 
 
 @dataclass(frozen=True)
 class _Place:
-    """One row and column of an artefact, and which runs it shows."""
+    """One row and column of an artefact, with the filters that select its runs."""
 
     artefact: Artefact
     row: Row
@@ -52,13 +52,13 @@ def called(name: str) -> str:
 
 
 class UsedBy:
-    """Answers for every run of a results folder; reads the definitions once and a rendering when it has changed."""
+    """The uses of any run in a results folder; reads the definitions once, and a rendering again when it has changed."""
 
     def __init__(self, artefacts: Mapping[str, Artefact], about: Mapping[str, str] | None = None) -> None:
         """
         Args:
-            artefacts: as :func:`relearn.report.artefacts.load` gives them.
-            about: a few lines on each study.
+            artefacts: as from :func:`relearn.report.artefacts.load`.
+            about: a short description of each study.
         """
         self._artefacts, self._about = artefacts, about or {}
         self._places: dict[tuple[str, str], list[_Place]] = defaultdict(list)
@@ -71,21 +71,21 @@ class UsedBy:
         ] = {}
 
     def about(self, study: str) -> str:
-        """The lines on a study; "" for none."""
+        """The description of a study; "" if there is none."""
         return self._about.get(study, "")
 
     def signature(self, root: Path) -> tuple[tuple[int, int], ...]:
-        """Changes whenever the folder is rendered anew."""
+        """A value that changes with every rendering of the folder."""
         stats = [(root / name).stat() for name in RENDERED if (root / name).is_file()]
         return tuple((one.st_mtime_ns, one.st_size) for one in stats)
 
     def of(self, root: Path, what: Mapping[str, Any], folder: str) -> Use:
-        """What one run is for.
+        """The uses of one run.
 
         Args:
             root: the results folder of its scale.
             what: its study, step and labels, as in a record.
-            folder: of the run, below `root`.
+            folder: folder of the run, relative to `root`.
         """
         claims, numbers = self._read(root)
         study, step = str(what["study"]), str(what["step"])
@@ -117,7 +117,7 @@ class UsedBy:
 
 def _places(artefact: Artefact) -> Iterator[_Place]:
     rows = artefact.rows
-    if artefact.expand:  # a row for each network that was measured: its name comes from the run
+    if artefact.expand:  # one row per measured network: its name comes from the run
         rows = (Row("", "", {}),)
     for row in rows:
         for column in artefact.columns:
@@ -128,7 +128,7 @@ def _places(artefact: Artefact) -> Iterator[_Place]:
 
 
 def _steps(place: _Place) -> set[str]:
-    """The steps whose runs a cell shows: its quantity's, or those that the artefact names."""
+    """The steps whose runs a cell shows: the step of its quantity, or the steps that the artefact names."""
     name = place.column.quantity
     if not name.startswith("file:"):
         return {quantity(name.replace("_accuracy@*", "_accuracy")).step}
@@ -140,7 +140,7 @@ def _steps(place: _Place) -> set[str]:
 
 
 def _row_name(place: _Place, labels: Mapping[str, str]) -> tuple[str, str]:
-    """Id and title of the row that a run stands in."""
+    """Id and title of the run's row."""
     if not place.artefact.expand:
         return place.row.id, place.row.title
     names = [labels.get(label, "") for label in place.artefact.expand["rows"]]
@@ -150,7 +150,7 @@ def _row_name(place: _Place, labels: Mapping[str, str]) -> tuple[str, str]:
 def _numbers(
     place: _Place, row: str, cells: Mapping[tuple[str, ...], Mapping[str, str]], member: str
 ) -> dict[tuple[str, str, str, str], tuple[float, float]]:
-    """Measured and published: the member's own, else of the whole cell; none where one of them is missing."""
+    """Measured and published value: the member's own, otherwise the whole cell's; none if either is missing."""
     name = (place.artefact.id, row, place.column.id)
     for key in ((*name, member), name):
         cell = cells.get(key, {})
@@ -161,7 +161,7 @@ def _numbers(
 
 
 def _claims(file: Path) -> dict[str, list[str]]:
-    """Folder of a run to the claims that count it."""
+    """Maps a run's folder to the claims based on it."""
     found: dict[str, list[str]] = defaultdict(list)
     if file.is_file():
         for claim in json.loads(file.read_bytes())["claims"]:
@@ -171,7 +171,7 @@ def _claims(file: Path) -> dict[str, list[str]]:
 
 
 def _cells(folder: Path) -> dict[tuple[str, ...], dict[str, str]]:
-    """(artefact, row, column) and (artefact, row, column, member) to the line of the table's file."""
+    """Maps (artefact, row, column) and (artefact, row, column, member) to the line in the table's file."""
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for file in sorted(folder.glob("*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:

@@ -1,6 +1,6 @@
-"""What each verdict means, one line a word: the only place where the words are explained.
+"""The meaning of each verdict in one line: the only place where the verdicts are explained.
 
-``docs/verdicts.md``, ``claims.md``, the scoreboard, the forest plot and the report take the words from here.
+``docs/verdicts.md``, ``claims.md``, the scoreboard, the forest plot and the report take these texts from here.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ assert set(ORDER) < set(MEANINGS)
 
 
 def label(verdict: str) -> str:
-    """The word as people read it: ``not run`` for ``not_run``."""
+    """The verdict for display: ``not run`` for ``not_run``."""
     return verdict.replace("_", " ")
 
 
 def explained(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:
-    """Word and meaning of these verdicts (default: of all), the strongest first.
+    """Verdicts and their meanings (default: all), strongest verdict first.
 
     Args:
-        verdicts: those that stand on the page; repeated ones are named once.
-        provisional: whether the page has provisional verdicts, which then are explained last.
+        verdicts: the verdicts on the page; may contain repetitions.
+        provisional: whether the page has provisional verdicts, which are then explained last.
 
     Raises:
-        KeyError: a verdict that is none.
+        KeyError: an unknown verdict.
     """
     wanted = set(MEANINGS if verdicts is None else verdicts)
     if unknown := wanted - set(MEANINGS):
@@ -51,6 +51,6 @@ def explained(verdicts: Iterable[str] | None = None, provisional: bool = False) 
 
 
 def markdown(verdicts: Iterable[str] | None = None, provisional: bool = False) -> str:
-    """A table of words and meanings; the rows of ``docs/verdicts.md``."""
+    """A table of verdicts and meanings, as in ``docs/verdicts.md``."""
     rows = [f"| {word} | {meaning} |" for word, meaning in explained(verdicts, provisional)]
     return "\n".join(["| verdict | meaning |", "|---|---|", *rows])

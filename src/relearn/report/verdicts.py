@@ -1,4 +1,4 @@
-"""From an effect and its interval to one word, by the definitions at the head of claims.yaml.
+"""Maps an effect and its interval to a verdict, by the definitions at the head of claims.yaml.
 
 ============  =====================================  =============================================
 verdict       claim "above (below) a threshold"      claim "within a margin"
@@ -9,10 +9,10 @@ inconclusive  estimate not on it, interval crosses   estimate outside, interval 
 contradicted  interval wholly on the other side      interval wholly outside, on one side
 ============  =====================================  =============================================
 
-Two sides whose runs all give the same numbers leave a difference of exactly 0, or a ratio of exactly 1, without a width.
-Such runs do not differ in what is compared and show no spread, so the word is ``identical``, whatever is claimed.
+If all runs of both sides give the same numbers, the difference is exactly 0 (or the ratio exactly 1) with an interval of no
+width. Such runs do not differ in what is compared, so the verdict is ``identical``, whatever is claimed.
 
-A claim that too few trials or too weak models stand behind is ``underpowered``, whatever its numbers say.
+A claim based on too few trials or too weak models is ``underpowered``, whatever its numbers say.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 from relearn.report.statistics import Interval
 
-#: from weak to strong; a claim about several comparisons is as good as its weakest
+#: from weak to strong; a claim about several comparisons gets its weakest verdict
 ORDER = ("contradicted", "inconclusive", "identical", "direction", "reproduced")
 VERDICTS = (*ORDER, "underpowered", "partial", "not_run")
-#: numbers for tools that compare numbers only
+#: numeric codes for tools that only compare numbers
 CODES = {
     "contradicted": -1,
     "inconclusive": 0,
@@ -44,7 +44,7 @@ MIN_VICTIM_ACCURACY = 0.60
 
 @dataclass(frozen=True)
 class Above:
-    """The effect is greater than a threshold (``strict``) or at least it."""
+    """Claim: the effect is greater than a threshold (``strict``), or at least as great."""
 
     threshold: float = 0.0
     strict: bool = True
@@ -67,7 +67,7 @@ class Above:
 
 @dataclass(frozen=True)
 class Below:
-    """The effect is smaller than a threshold."""
+    """Claim: the effect is smaller than a threshold."""
 
     threshold: float = 0.0
 
@@ -89,7 +89,7 @@ class Below:
 
 @dataclass(frozen=True)
 class Within:
-    """The effect lies in a closed range: equivalence, not merely no difference."""
+    """Claim: the effect is within a closed range (equivalence, which is more than "no significant difference")."""
 
     low: float
     high: float
@@ -117,9 +117,9 @@ def verdict(claimed: Side, interval: Interval, same: float | None = None) -> str
     """One of ORDER, by the table above.
 
     Args:
-        claimed: the claimed side.
+        claimed: the claimed range.
         interval: the effect with its interval.
-        same: the effect of two sides that do not differ (0 of a difference, 1 of a ratio); None if nothing is compared.
+        same: the effect if the two sides are equal (0 for a difference, 1 for a ratio); None if nothing is compared.
     """
     if interval.low == interval.high == same:
         return "identical"
@@ -131,7 +131,7 @@ def verdict(claimed: Side, interval: Interval, same: float | None = None) -> str
 
 
 def weakest(verdicts: Iterable[str]) -> str:
-    """The verdict of a claim that needs all of several comparisons (each at 95%: no correction is due)."""
+    """The verdict of a claim that requires all of several comparisons (each at 95%; no correction is needed)."""
     return min(verdicts, key=ORDER.index)
 
 
@@ -142,13 +142,13 @@ def shortcomings(
 ) -> list[str]:
     """Why a comparison is underpowered; empty if it is not.
 
-    "20 targets x 4 victims" is read as: at least 20 targets, at least 4 victims, at least 80 different pairs
-    of them. A claim about fewer victims by its own words (the two black-box ones) needs 80 pairs of those.
+    "20 targets x 4 victims" means at least 20 targets, at least 4 victims, and at least 80 different pairs
+    of them. A claim that is stated for fewer victims (the two black-box claims) needs 80 pairs of those.
     Seeds repeat a pair and do not count.
 
     Args:
         pairs: (victim, target) of every trial.
-        accuracies: test accuracy of each victim before fine-tuning, None where it was not measured.
+        accuracies: test accuracy of each victim before fine-tuning, None if it was not measured.
         victims_needed: at most MIN_VICTIMS.
     """
     distinct = set(pairs)

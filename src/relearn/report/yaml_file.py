@@ -1,4 +1,4 @@
-"""Our own YAML files as plain values, by LibYAML where PyYAML was built with it: the same values, four times as fast."""
+"""Reads our own YAML files as plain values, with LibYAML if PyYAML was built with it: same values, four times as fast."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def read(path: str | Path) -> Any:
-    """The values of one UTF-8 file; None for an empty one. Tags that make objects are refused.
+    """The values of one UTF-8 file; None for an empty one. Tags that construct objects are rejected.
 
     Raises:
         OSError: the file cannot be read.
-        yaml.YAMLError: it is no YAML, or holds such a tag.
+        yaml.YAMLError: the file is not valid YAML, or has such a tag.
     """
     import yaml
 

@@ -1,1 +1,1 @@
-"""The one importer of finished and running runs into MLflow."""
+"""The importer of finished and running runs into MLflow."""

@@ -1,6 +1,6 @@
-"""MLflow's client, opened on a store that is sound and up to date; MLflow's faults as one line.
+"""Opens MLflow's client on a store that is valid and up to date; reports MLflow's errors in one line.
 
-This file and the importer are the only ones that import MLflow.
+Only this module and the importer import MLflow.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Any
 
 from relearn.tracking.store import TrackingError, database, prepare, upgrade
 
-# Before the import, and only where the user has not chosen: no telemetry, and a lost server is noticed in
-# seconds.
+# Set before the import, unless the user has set them: no telemetry, and a lost server is noticed within seconds.
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -30,13 +29,12 @@ from mlflow.exceptions import MlflowException  # noqa: E402
 
 
 def open_store(uri: str) -> Any:
-    """A client of a store whose schema is up to date; an absent SQLite file is created, an older one
-    upgraded.
+    """A client of a store whose schema is up to date; a missing SQLite file is created, an old schema is upgraded.
 
-    Call it under the importer's lock. Raises TrackingError with one line.
+    Call it while holding the importer's lock. Raises TrackingError with a one-line message.
     """
     for logger in ("mlflow", "alembic"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL)  # every fault is told in our one line
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # errors are reported in our own line
     with one_line(uri):
         file = database(uri)
         if file is not None:
@@ -71,7 +69,7 @@ def release(uri: str) -> None:
 
     with contextlib.suppress(
         AttributeError
-    ):  # no public way; without it, only a rebuilt file in a live process suffers
+    ):  # there is no public API; if this fails, only a process that is using a rebuilt file is affected
         engine = SqlAlchemyStore._engine_map.get(uri)
         if engine is not None:
             engine.dispose()
@@ -79,7 +77,7 @@ def release(uri: str) -> None:
 
 @contextlib.contextmanager
 def one_line(uri: str) -> Iterator[None]:
-    """MLflow's and SQLite's faults as a TrackingError of one line, without the statement that SQLAlchemy prints."""
+    """Convert errors of MLflow and SQLite to a one-line TrackingError, without the SQL statement that SQLAlchemy appends."""
     try:
         yield
     except MlflowException as error:

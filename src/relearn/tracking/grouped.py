@@ -1,4 +1,4 @@
-"""Runs of one step of a study, nested below one run that stands for all of them. Standard library only."""
+"""Nests the runs of one step of a study under a common parent run in MLflow. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABOUT = ("paper", "study", "step", "scale")
 
 @dataclass
 class Groups:
-    """The runs that an importer has seen, by experiment and group; `places` are the groups' ids in MLflow."""
+    """The runs seen by an importer, by experiment and group; `places` maps groups to the ids of their parent runs in MLflow."""
 
     places: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _runs: dict[tuple[str, str], dict[str, Tracked]] = field(default_factory=dict)
@@ -24,15 +24,15 @@ class Groups:
         return {_id(group) for _, group in self._runs}
 
     def ids_of(self, group: Tracked) -> set[str]:
-        """The run ids of a group."""
+        """The ids of the runs in a group."""
         return set(self._runs[group.experiment, group.group])
 
     def add(self, runs: Iterable[Tracked]) -> list[Tracked]:
-        """Take these runs in; returns what stands for each group that they belong to, where it has several."""
+        """Add these runs; returns the parent run of each of their groups that has several runs."""
         touched: dict[tuple[str, str], None] = {}
         for run in runs:
             key = (run.experiment, run.group)
-            # what was read of its curves is not kept
+            # drop the curves and other large fields
             light = replace(run, story=None, finals={}, numbers={}, params={}, inputs=[])
             self._runs.setdefault(key, {})[run.id] = light
             touched[key] = None
@@ -51,7 +51,7 @@ def _parent(experiment: str, group: str, runs: list[Tracked]) -> Tracked:
     seeds = len({run.tags["seed"] for run in runs})
     return Tracked(
         id=_id(group),
-        started="grid",  # one and the same, however often its runs are repeated
+        started="grid",  # constant, however often its runs are repeated
         experiment=experiment,
         name=f"{group}: {len(runs)} runs",
         status=status,

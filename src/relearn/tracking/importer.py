@@ -1,31 +1,31 @@
-"""The importer: brings spools and records into MLflow's store, exactly once and in order.
+"""Imports spools and records into MLflow's store, exactly once and in order.
 
-Jobs never open the store; this importer does, one at a time by a lock. Each write of an import is idempotent,
-and what has been imported stands in the run's own tags, so a kill between any two writes is healed by the
-next import, and the final state is a function of the files alone. MLflow's pages hide these tags:
+Jobs never open the store; only this importer does, one at a time, under a lock. Each write of an import is idempotent,
+and the run's own tags say what has been imported. The next import therefore recovers from a kill between any two
+writes, and the final state depends on the files alone. MLflow's pages hide these tags:
 
 ========================  ================================================================================
 tag                       meaning
 ========================  ================================================================================
 mlflow.relearn.run        the run id (settings, labels, scale, seed): runs are found by it, never by name
-mlflow.relearn.started    the execution; a newer one takes the place of an older one (moved to the trash)
+mlflow.relearn.started    the execution; a newer one replaces an older one (which moves to the trash)
 mlflow.relearn.intent     bytes of the spool whose points may be in the store: written before the points
 mlflow.relearn.spooled    bytes of the spool whose points are in the store: written after them
 mlflow.relearn.record     sha256 of the record whose numbers are in the store
-mlflow.relearn.numbers    hash of the numbers of its tables' cells that are in the store
-mlflow.relearn.imported   fingerprint of all of it: equal means nothing to do
-mlflow.relearn.replaced   this run is superseded and on its way to the trash
+mlflow.relearn.numbers    hash of the table-cell numbers that are in the store
+mlflow.relearn.imported   fingerprint of everything imported: if equal, there is nothing to do
+mlflow.relearn.replaced   this run has been replaced and will be moved to the trash
 ========================  ================================================================================
 
-A resumed run logs some steps a second time. Equal values (strict mode) are skipped; if a value differs from a
-point that is in the store already, a new MLflow run with the later values takes the place of the old one,
-because MLflow cannot take a point back. A run that a person deleted in the UI stays deleted.
+A resumed run logs some steps a second time. Points with equal values (as in strict mode) are skipped. If a value differs
+from a point that is already in the store, a new MLflow run with the later values replaces the old one, because
+MLflow cannot delete a point. A run that was deleted by hand in the UI stays deleted.
 
-Runs of one step are nested below a run that stands for all of them, and each scale has one run with what was rendered: see
+Runs of one step are nested under a parent run, and each scale has one run with the rendered results: see
 :mod:`relearn.tracking.grouped` and :mod:`relearn.tracking.rendered`.
 
-Artifacts are copied to ``mlartifacts/`` beside the database, from where ``mlflow server`` serves them as
-``mlflow-artifacts:/``: no absolute path is stored, so the folder can move. Stores other than SQLite get them
+Artifacts are copied to ``mlartifacts/`` next to the database, from where ``mlflow server`` serves them as
+``mlflow-artifacts:/``: no absolute path is stored, so the folder can be moved. Stores other than SQLite get them
 through MLflow's client.
 """
 
@@ -53,9 +53,9 @@ from relearn.tracking.points import batches, contradicts
 from relearn.tracking.run_view import STALE_S, Source, Summary, Tracked, UsedBy, sources, tracked
 from relearn.tracking.store import TrackingError, artifact_folder, database, store_uri
 
-# MLflow takes 1000 entities a call, 100 of them parameters or tags
+# MLflow accepts 1000 entities per call, at most 100 of them parameters or tags
 METRICS_A_CALL, PARAMS_A_CALL, RUNS_A_PAGE = 800, 100, 1000
-BULK = 30  # more runs than this are looked up together
+BULK = 30  # more runs than this are looked up in one query
 Roots = Path | str | Sequence[Path | str]
 PARENT = "mlflow.parentRunId"
 
@@ -68,16 +68,15 @@ def import_spool(
     stale_s: float = STALE_S,
     wait_s: float = 120.0,
 ) -> Summary:
-    """Import all runs below `root` (``results/<scale>``, or several) that are not in the store yet, or not
-    completely.
+    """Import all runs in `root` (``results/<scale>``, or several) that are not yet, or not completely, in the store.
 
     Args:
-        uri: MLflow's tracking URI; `store_uri` has the default.
-        used_by: tells what each run is for: tables, cells, claims.
-        stale_s: a run without an end line, silent for so long and with a free lock, is KILLED.
-        wait_s: how long to wait for another importer; then Busy, naming its pid.
+        uri: MLflow's tracking URI; default from `store_uri`.
+        used_by: gives the uses of each run: tables, cells, claims.
+        stale_s: a run without an end line counts as KILLED after this many silent seconds, if its lock is free.
+        wait_s: how long to wait for another importer; then raises Busy with its pid.
 
-    Raises TrackingError (one line) when the store cannot be used; a malformed SQLite file is put aside and
+    Raises TrackingError (one line) if the store cannot be used; a malformed SQLite file is moved aside and
     rebuilt.
     """
     return Importer(root, uri, used_by, stale_s, wait_s).run()
@@ -93,7 +92,7 @@ def follow(
     stale_s: float = STALE_S,
     wait_s: float = 120.0,
 ) -> Summary:
-    """Import again and again until `stop()`, then once more; a fault in between is one line, and what follows it begins anew."""
+    """Import repeatedly until `stop()` is true, then once more; after an error, print one line and start with a new importer."""
     importer: Importer | None = None
     while not stop():
         try:
@@ -109,12 +108,12 @@ def follow(
     if importer is not None:
         with contextlib.suppress(TrackingError, Busy, OSError):
             importer.run()
-            return importer.run()  # runs that the last pass has put into a group
+            return importer.run()  # updates runs that the last pass has put into a group
     return import_spool(root, uri, used_by=used_by, stale_s=stale_s, wait_s=wait_s)
 
 
 class Importer:
-    """Repeated imports into one store; remembers the files it has seen, so a pass over unchanged files costs little."""
+    """Repeated imports into one store; remembers the files it has seen, so a pass over unchanged files is cheap."""
 
     def __init__(
         self,
@@ -130,12 +129,12 @@ class Importer:
         place = file.with_name(file.name + ".lock") if file else self.roots[0] / "spool" / ".track.lock"
         self._lock = Lock(place, wait_s)
         self._client: Any = None
-        self._seen: dict[tuple[Path, str], tuple[Any, str]] = {}  # run → its files' signature, its status
+        self._seen: dict[tuple[Path, str], tuple[Any, str]] = {}  # run → signature of its files, status
         self._experiments: dict[str, str] = {}
         self._groups = grouped.Groups()
 
     def run(self, tries: int = 3) -> Summary:
-        """One pass; no store is opened when no file has changed. A database that others keep busy is tried again."""
+        """One pass; the store is not opened if no file has changed. Retries if the database is locked by others."""
         for left in reversed(range(tries)):
             try:
                 return self._pass()
@@ -189,7 +188,7 @@ class Importer:
         for run in [*whole, *parents, *runs]:
             ids.setdefault(run.experiment, []).append(run.id)
         stored = {name: self._stored(name, many) for name, many in ids.items()}
-        nobody = Summary()  # neither a group nor a report is one of the runs that are counted
+        nobody = Summary()  # discarded: groups and reports are not counted as runs
         for run in whole:
             self._one(run, stored[run.experiment].get(run.id, []), nobody)
         for run in parents:
@@ -207,19 +206,19 @@ class Importer:
             self._seen[source.root, source.id] = (signature, run.status)
 
     def _look_again(self, ids: set[str]) -> None:
-        """The next pass reads these runs anew: they belong to a group now."""
+        """Make the next pass read these runs again, because they now belong to a group."""
         for key, (_, status) in list(self._seen.items()):
             if key[1] in ids:
                 self._seen[key] = (None, status)
 
     def _one(self, run: Tracked, stored: list[Stored], summary: Summary) -> str | None:
-        """Find or make the MLflow run of this execution, fill it, and put those that it supersedes into the trash.
+        """Find or create the MLflow run of this execution, fill it, and move the runs it replaces to the trash.
 
-        Returns its id in MLflow, None where there is no such run to be.
+        Returns its id in MLflow; None if there must be no such run (deleted by hand, or a newer execution is stored).
         """
         live = [one for one in stored if one.info.lifecycle_stage == "active"]
         if any(one.data.tags[PREFIX + "started"] > run.started for one in live):
-            summary.unchanged += 1  # the store knows a newer execution, brought from elsewhere
+            summary.unchanged += 1  # the store has a newer execution, imported from elsewhere
             return None
         same = [one for one in stored if one.data.tags[PREFIX + "started"] == run.started]
         same = [one for one in same if PREFIX + "replaced" not in one.data.tags]
@@ -250,7 +249,7 @@ class Importer:
         return str(current.info.run_id)
 
     def _create(self, run: Tracked) -> Stored:
-        # one transaction: the run never exists without the tags by which it is found again
+        # a single transaction: the run never exists without the tags that identify it
         tags = {
             PREFIX + "run": run.id,
             PREFIX + "started": run.started,
@@ -261,7 +260,7 @@ class Importer:
         return self._client.create_run(experiment, start_time=run.start_ms, tags=tags, run_name=run.name)
 
     def _fill(self, current: Stored, run: Tracked) -> None:
-        """Any write here may be the last before a kill; the next import repeats those that the tags do not vouch for."""
+        """Fill the run. A kill may interrupt it after any write; the next import repeats what the tags do not confirm."""
         client, key, tags = self._client, current.info.run_id, current.data.tags
         for name in ("reason", "strange", "artefact", "cell", "claim", PARENT):
             if name in tags and name not in run.tags:
@@ -270,7 +269,7 @@ class Importer:
             client.update_run(key, name=run.name)
         fresh = {name: value for name, value in run.tags.items() if tags.get(name) != value}
         if NOTE in tags:
-            fresh.pop(NOTE, None)  # a person may have added to it
+            fresh.pop(NOTE, None)  # may have been edited by a user
         params = [Param(*one) for one in run.params.items() if one[0] not in current.data.params]
         for batch in batches(tags, run):
             for one in batch.before.items():
@@ -279,7 +278,7 @@ class Importer:
             while len(metrics) > METRICS_A_CALL or len(params) > PARAMS_A_CALL:
                 client.log_batch(key, metrics=metrics[:METRICS_A_CALL], params=params[:PARAMS_A_CALL])
                 metrics, params = metrics[METRICS_A_CALL:], params[PARAMS_A_CALL:]
-            # within one call MLflow commits the metrics before the tags that vouch for them
+            # within one call, MLflow commits the metrics before the tags that confirm them
             vouching = [RunTag(*one) for one in {**fresh, **batch.after}.items()]
             while len(vouching) > PARAMS_A_CALL:
                 client.log_batch(key, tags=vouching[:PARAMS_A_CALL])
@@ -303,7 +302,7 @@ class Importer:
                 self._client.log_artifact(current.info.run_id, str(file), below or None)
                 continue
             target = folder / location.removeprefix(served).lstrip("/") / below / file.name
-            sweep(target.parent)  # what a killed importer left
+            sweep(target.parent)  # remove files left by a killed importer
             if not target.exists() or digest(target) != digest(file):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 write(target, file.read_bytes())
@@ -327,7 +326,7 @@ class Importer:
         return self._experiments[name]
 
     def _stored(self, experiment: str, ids: list[str]) -> dict[str, list[Stored]]:
-        """MLflow's runs of these run ids, those in the trash too."""
+        """MLflow's runs with these run ids, including those in the trash."""
         found = self._client.get_experiment_by_name(experiment)
         conditions = [f"tags.`{PREFIX}run` = '{one}'" for one in ids]
         if len(ids) > BULK:
@@ -348,7 +347,7 @@ class Importer:
                 return
 
     def _close_orphans(self) -> None:
-        """Runs that the store calls RUNNING and whose files are gone will never end by themselves."""
+        """Mark as KILLED the runs that are RUNNING in the store although their files no longer exist."""
         ids = {run for _, run in self._seen} | self._groups.ids
         for root in self.roots:
             here = f"tags.scale = '{root.name}'"
@@ -360,7 +359,7 @@ class Importer:
                         self._client.set_terminated(run.info.run_id, spool.KILLED)
 
     def _retire(self) -> None:
-        """Experiments of an earlier version, whose names and tags were others, go to MLflow's trash; their runs come anew."""
+        """Move experiments of an earlier version, with other names and tags, to MLflow's trash; their runs are imported again."""
         for root in self.roots:
             older = f"tags.`relearn.scale` = '{root.name}'"
             for experiment in self._client.search_experiments(filter_string=older):
@@ -369,5 +368,5 @@ class Importer:
 
 def _dataset(name: str, path: str, sha256: str) -> DatasetInput:
     source = json.dumps({"uri": path})
-    made = path.rpartition("/runs/")[2]  # what differs; MLflow cuts the end
+    made = path.rpartition("/runs/")[2]  # the distinctive part of the path; MLflow truncates the end
     return DatasetInput(Dataset(made, sha256[:16], "local", source), [InputTag("mlflow.data.context", name)])

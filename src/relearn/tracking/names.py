@@ -1,14 +1,14 @@
-"""What MLflow calls things: experiments, runs, metrics, and tags of several entries. Standard library only.
+"""Names in MLflow: experiments, runs, metrics, and tags with several entries. Standard library only.
 
-Metrics are spelled alike in every study and end in their unit. What a record calls otherwise is renamed on its way into MLflow:
+Metric names are uniform across studies and end in their unit. Some metrics of the records are renamed in MLflow:
 
 ==============================  ==========================================================================
-in a record                     in MLflow
+in the record                   in MLflow
 ==============================  ==========================================================================
 acc_frac, accfinal_frac         test_accuracy_frac
 accbest_frac                    test_accuracy_best_frac
 acc1_frac                       test_accuracy_first_epoch_frac
-last_acc_frac                   test_accuracy_last_frac (of the last network, where the best one is kept)
+last_acc_frac                   test_accuracy_last_frac (of the last network, if the best one is kept)
 …_acc_frac                      …_accuracy_frac
 loss_first_nats                 train_loss_first_nats
 nll_nats                        test_loss_nats
@@ -18,8 +18,8 @@ epoch_s, step_s, load_s         system/epoch_s, system/step_s, system/load_s
 peak_memory_bytes               system/peak_memory_mb (10^6 bytes)
 ==============================  ==========================================================================
 
-Units: ``_frac`` a share in [0, 1], ``_nats``, ``_bpc`` bits per character, ``_s`` seconds, ``_mb``, ``_count``, ``_ratio``. A name
-without one has none (``loss`` is the objective that a run minimises, ``lr`` the learning rate, ``bleu_best`` a score).
+Units: ``_frac`` fraction in [0, 1], ``_nats``, ``_bpc`` bits per character, ``_s`` seconds, ``_mb``, ``_count``, ``_ratio``. Names
+without a suffix have no unit (``loss`` is the objective that a run minimises, ``lr`` the learning rate, ``bleu_best`` a score).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-PREFIX = "mlflow.relearn."  # of the tags that tell how far an import has come; MLflow's pages hide "mlflow."
-END = ";"  # behind each entry of a tag that may have several: '%table 4.1;%' does not find table 4.10
+PREFIX = "mlflow.relearn."  # of the tags with the state of an import; MLflow's pages hide tags in "mlflow."
+END = ";"  # after each entry of a multi-entry tag, so that '%table 4.1;%' does not match table 4.10
 
 SPELLED = {
     "acc_frac": "test_accuracy_frac",
@@ -49,40 +49,40 @@ UNITS = {
     "seconds": "s",
     "images_per_second": "images_per_s",
     "l2_norm": "norm",
-}  # of tables and claims, as they end a name; any other unit is its own ending
+}  # suffixes for the units of tables and claims; any other unit is its own suffix
 PARTS = {"acc": "accuracy", "nll": "loss"}
 FACTORS = {"peak_memory_bytes": 1e-6}
 
 
 def metric(name: str, others: Iterable[str] = ()) -> str:
-    """MLflow's name of a metric; its own if another one of the same run is called so already.
+    """MLflow's name for a metric; the original name if the new one is already the name of another metric of the run.
 
     Args:
         name: in the record or the spool.
-        others: all names of the run.
+        others: the names of all metrics of the run.
     """
     new = SPELLED.get(name) or "_".join(PARTS.get(part, part) for part in name.split("_"))
     return name if new != name and new in others else new
 
 
 def metrics(values: Mapping[str, float | None]) -> dict[str, float]:
-    """A record's numbers by MLflow's names, in MLflow's units; what has no value is left out."""
+    """A record's metrics with MLflow's names and units; metrics without a value are left out."""
     found = {name: float(value) for name, value in values.items() if value is not None}
     return {metric(name, values): value * FACTORS.get(name, 1.0) for name, value in found.items()}
 
 
 def with_unit(name: str, unit: str) -> str:
-    """The name with its unit behind it, once: ``test_accuracy``, ``fraction`` → ``test_accuracy_frac``."""
+    """The name with its unit as a suffix, added only once: ``test_accuracy``, ``fraction`` → ``test_accuracy_frac``."""
     unit = unit.removesuffix("_fine")
     ending = UNITS.get(unit, unit)
     return allowed(name if not ending or name.endswith((ending, unit)) else f"{name}_{ending}")
 
 
 def cells(numbers: Mapping[tuple[str, str, str, str], tuple[float, float]]) -> dict[str, float]:
-    """``measured/…``, ``published/…`` and ``deviation/…`` of cells.
+    """Metrics ``measured/…``, ``published/…`` and ``deviation/…`` for table cells.
 
     Args:
-        numbers: artefact, row, column and unit to the measured and the published value.
+        numbers: maps artefact, row, column and unit to the measured and the published value.
     """
     found: dict[str, float] = {}
     for (artefact, row, column, unit), (measured, published) in numbers.items():
@@ -93,18 +93,18 @@ def cells(numbers: Mapping[tuple[str, str, str, str], tuple[float, float]]) -> d
 
 
 def experiment(study: str, paper: str, scale: str) -> str:
-    """``poisoning (mini), zhu2022``: what differs comes first, since MLflow cuts the end."""
+    """``poisoning (mini), zhu2022``: the distinctive part comes first, since MLflow truncates the end."""
     return f"{study} ({scale}), {paper}"
 
 
 def run(step: str, folder: str, labels: Mapping[str, str], seed: object) -> str:
-    """``DPN92 deep_knn convex_polytope transfer seed0 train``: from the end of its folder to the beginning, so that a cut name differs.
+    """``DPN92 deep_knn convex_polytope transfer seed0 train``: folder parts in reverse order, so that truncated names differ.
 
     Args:
-        step: of the study.
-        folder: of the run, ``runs/<study>/<step>/transfer/convex_polytope/deep_knn/DPN92/seed0``; elsewhere its labels count.
-        labels: of the run.
-        seed: of the run.
+        step: step of the study.
+        folder: folder of the run, ``runs/<study>/<step>/transfer/convex_polytope/deep_knn/DPN92/seed0``; otherwise labels are used.
+        labels: labels of the run.
+        seed: seed of the run.
     """
     _, found, below = f"/{folder}".partition(f"/{step}/")
     parts = below.split("/") if found else [*labels.values()]
@@ -112,7 +112,7 @@ def run(step: str, folder: str, labels: Mapping[str, str], seed: object) -> str:
 
 
 def joined(entries: Iterable[str], longest: int) -> str:
-    """Entries as one tag, each with its end; whole entries are left out where there is no room."""
+    """The entries joined to one tag value, each followed by END; entries that do not fit are left out."""
     text = ""
     for entry in entries:
         more = f"{entry}{END}"
@@ -123,5 +123,5 @@ def joined(entries: Iterable[str], longest: int) -> str:
 
 
 def allowed(name: str) -> str:
-    """A name with every letter that MLflow refuses replaced by an underscore."""
+    """The name with every character that MLflow rejects replaced by an underscore."""
     return re.sub(r"[^\w\-. :/]", "_", name)

@@ -1,4 +1,4 @@
-"""The note of a run in MLflow: the command that repeats it, as lines that fit the page."""
+"""The note of a run in MLflow: the command that repeats it, wrapped to fit the page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from relearn.runs.atomic_files import canonical
 
 NOTE = "mlflow.note.content"
-LONGEST = 5000  # letters of a note
-COLUMNS = 96  # of the command in it
+LONGEST = 5000  # characters of a note
+COLUMNS = 96  # width of the command in it
 
 
 def note(what: Mapping[str, Any], out: Path) -> str:
@@ -26,15 +26,15 @@ def note(what: Mapping[str, Any], out: Path) -> str:
     words += ["--precision", what["machine"]["precision"], "--threads", str(what["machine"]["threads"])]
     words += ["--out", out.as_posix()]
     text = f"Run it again:\n\n```\n{pasted(words)}\n```"
-    if len(text) > LONGEST:  # half a command must not be pasted
+    if len(text) > LONGEST:  # an incomplete command must not be pasted
         return "Run it again: the command is too long for a note; its settings and inputs are in record.json."
     return text
 
 
 def pasted(words: Iterable[str]) -> str:
-    """A shell command of several lines: one option per line, and a long word in pieces that the shell joins again.
+    """A shell command on several lines: one option per line, with long words split into pieces that the shell joins again.
 
-    MLflow's page is as wide as the longest line of a note, so a line has about 100 columns at most.
+    MLflow's page is as wide as the longest line of a note, so a line has at most about 100 columns.
     """
     lines: list[str] = []
     line = ""
@@ -48,14 +48,14 @@ def pasted(words: Iterable[str]) -> str:
             line = f"    {first}"
         else:
             line += f" {first}" if line else first
-        for piece in more:  # no space around the break: one word
+        for piece in more:  # no space around the break: the shell reads one word
             lines.append(f"{line}\\")
             line = piece
     return "\n".join([*lines, line])
 
 
 def _pieces(word: str, most: int = COLUMNS - 20) -> Iterator[str]:
-    """A word in pieces of at most so many letters, cut behind a comma, a slash or a space where there is one."""
+    """A word in pieces of at most ``most`` characters, split after a comma, a slash or a space if possible."""
     while len(word) > most:
         cut = max(word.rfind(mark, most // 2, most) for mark in ",/ ") + 1 or most
         yield word[:cut]

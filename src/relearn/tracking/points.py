@@ -1,6 +1,6 @@
-"""Which points of a run the store holds already, by the run's tags, and which are still to be written.
+"""Which points of a run are already in the store, according to the run's tags, and which are still to be written.
 
-Standard library only. Everything here is a function of files and tags, so that an import that died is taken up where it was.
+Standard library only. Everything here depends on files and tags only, so an interrupted import is continued where it stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from relearn.tracking.run_view import Place, Tracked, read_story
 
 
 def _stored_points(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, Any], dict[Place, Any]]:
-    """Points surely in the store, points perhaps in it: the spool read as far as the tags say."""
+    """Points that are certainly in the store, and points that may be: the spool read up to the positions in the tags."""
     sure, perhaps = int(tags.get(PREFIX + "spooled", 0)), int(tags[PREFIX + "intent"])
     both = [read_story(run.lines, upto) if run.lines and upto else None for upto in (sure, perhaps)]
     first, then = (dict(one.points) if one else {} for one in both)
@@ -22,12 +22,12 @@ def _stored_points(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, A
 
 
 def contradicts(tags: Mapping[str, str], run: Tracked) -> bool:
-    """Whether the store may hold a point that the files took back: same metric and step, other value."""
+    """Whether the store may contain a metric value that a resumed run has since overwritten (same metric and step)."""
     if run.story is None:
         return False
     record = tags.get(PREFIX + "record", "")
     if record and (record != run.record_sha or (tags.get(PREFIX + "spooled") == "0" and run.story.points)):
-        return True  # its numbers were placed without knowing these curves, or are no longer the record's
+        return True  # its numbers were stored without these curves, or belong to another record
     sure, perhaps = _stored_points(tags, run)
     now = run.story.points
     return any(place not in now or now[place][1] != point[1] for place, point in {**sure, **perhaps}.items())
@@ -35,9 +35,7 @@ def contradicts(tags: Mapping[str, str], run: Tracked) -> bool:
 
 @dataclass
 class Batch:
-    """One write: tags that announce it, its points (metric, value, milliseconds, step), tags that vouch for
-    it.
-    """
+    """One write: tags set before it, its points (metric, value, milliseconds, step), and tags that confirm it afterwards."""
 
     before: dict[str, str]
     points: list[tuple[str, float, int, int]]
@@ -45,11 +43,10 @@ class Batch:
 
 
 def batches(tags: Mapping[str, str], run: Tracked) -> list[Batch]:
-    """What is still to be written, the last batch with the record's own numbers.
+    """The writes that are still missing; the last batch includes the record's own numbers.
 
-    MLflow takes the very same point twice as one, but not the same value at another time. So what an importer
-    announced and did not vouch for before it died is written again as it was announced, before anything newer
-    is.
+    MLflow stores an identical point only once, but not the same value with another time. Therefore points that an importer
+    announced but did not confirm before it died are written again exactly as announced, before any newer ones.
     """
     done: list[Batch] = []
     intent, size = int(tags[PREFIX + "intent"]), str(run.size)
@@ -67,7 +64,7 @@ def batches(tags: Mapping[str, str], run: Tracked) -> list[Batch]:
         done[-1].points += _finals(run)
         done[-1].after[PREFIX + "record"] = run.record_sha
     if run.numbers and tags.get(PREFIX + "numbers") != run.numbers_sha:
-        # those of a cell change with the rendering: of two values at one step the later one counts
+        # cell numbers change with each rendering: of two values at one step, the later one counts
         done[-1].points += [(key, value, run.numbers_ms, 0) for key, value in run.numbers.items()]
         done[-1].after[PREFIX + "numbers"] = run.numbers_sha
     return done
@@ -80,9 +77,9 @@ def _announced(tags: Mapping[str, str], run: Tracked) -> list[tuple[str, float, 
 
 
 def _finals(run: Tracked) -> list[tuple[str, float, int, int]]:
-    """The record's numbers, at the last step of their curve; a curve's own last value is not repeated.
+    """The record's numbers, at the last step of their curve; a value equal to the curve's last one is not repeated.
 
-    Of two values at one step MLflow takes the later as the latest: the record is closed after the last point.
+    Of two values at one step, MLflow shows the one with the later time, so the record's time is set after the last point.
     """
     now = run.story.points if run.story else {}
     found = []

@@ -1,4 +1,4 @@
-"""The run that shows what was rendered at one scale: verdicts, effects, measured and published cells, figures, the page.
+"""The MLflow run with the rendered results of one scale: verdicts, effects, cells, figures and report.
 
 Standard library only; everything is read from the rendered files.
 """
@@ -35,7 +35,7 @@ its 95% interval, `measured/…`, `published/…` and `deviation/…` the cells 
 
 
 def report(root: Path) -> Tracked | None:
-    """What MLflow is to hold of the last rendering below `root` (``results/<scale>``), None before the first one."""
+    """The MLflow run of the last rendering in `root` (``results/<scale>``); None before the first one."""
     file = root / "claims.json"
     try:
         judged = json.loads(file.read_bytes())
@@ -97,7 +97,7 @@ def _coverage(file: Path) -> Iterator[tuple[str, float]]:
 
 
 def _cells(folder: Path) -> dict[str, float]:
-    """Of all cells that have a published value."""
+    """Metrics of all cells that have a measured and a published value."""
     found = {}
     for file in sorted(folder.glob("*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
@@ -110,11 +110,11 @@ def _cells(folder: Path) -> dict[str, float]:
 
 
 def _files(root: Path) -> Iterator[tuple[Path, str]]:
-    """The page and the lists at the top, pictures and tables in folders: what MLflow's page shows in place."""
+    """The artifacts: the report and the lists at the top, figures and tables in folders; MLflow's page previews them."""
     yield from ((root / name, "") for name in PAGES if (root / name).is_file())
     yield from ((path, "figures") for path in sorted((root / "figures").glob("*.png")))
     folder = root / "tables"
     tables = {path.name: path for path in sorted([*folder.glob("*.csv"), *folder.glob("*.md")])}
     for name, path in tables.items():
-        if f"{name.rsplit('.', 2)[0]}.csv" not in tables:  # the members of a table are left out
+        if f"{name.rsplit('.', 2)[0]}.csv" not in tables:  # leave out the files with a table's members
             yield path, "tables"

@@ -1,6 +1,6 @@
-"""One run as MLflow shows it: experiment, name, tags, parameters, inputs and note, from its spool, its record or both.
+"""One run as shown in MLflow: experiment, name, tags, parameters, inputs and note, from its spool, its record or both.
 
-Standard library only. Everything here is a function of files, so that importing twice gives the same.
+Standard library only. Everything here depends on files only, so importing twice gives the same result.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from relearn.tracking import names
 from relearn.tracking.note import NOTE, note
 
 STALE_S = 60.0
-LONGEST = 8000  # letters of a tag
+LONGEST = 8000  # characters of a tag
 Place = tuple[str, int]  # a metric and a step
 
 
 class Use(Protocol):
-    """What a run is for; see :mod:`relearn.report.used_by`, which this room does not import."""
+    """The uses of a run; implemented in :mod:`relearn.report.used_by`, which this package does not import."""
 
     @property
     def artefacts(self) -> Iterable[str]: ...
@@ -41,7 +41,7 @@ class Use(Protocol):
 
 
 class UsedBy(Protocol):
-    """Who knows it for every run of a results folder."""
+    """Gives the uses of every run in a results folder."""
 
     def about(self, study: str) -> str: ...
     def signature(self, root: Path) -> object: ...
@@ -50,7 +50,7 @@ class UsedBy(Protocol):
 
 @dataclass
 class Source:
-    """The files of one run id below one root: `root/spool/<id>.jsonl`, and the record with that id."""
+    """The files of one run id in one root: `root/spool/<id>.jsonl`, and the record with that id."""
 
     root: Path
     id: str
@@ -58,17 +58,17 @@ class Source:
     record: Path | None = None
 
     def signature(self) -> tuple[tuple[int, int], ...]:
-        """Changes whenever one of the files does; only a hint that saves reading them."""
+        """A value that changes with the files; only used to avoid reading unchanged files."""
         stats = [path.stat() for path in (self.spool, self.record) if path is not None and path.exists()]
         return tuple((one.st_mtime_ns, one.st_size) for one in stats)
 
 
 @dataclass
 class Tracked:
-    """What MLflow is to hold of one execution of a run. Times are milliseconds since 1970."""
+    """The MLflow contents for one execution of a run. Times are milliseconds since 1970."""
 
     id: str
-    started: str  # ISO 8601: tells the executions of one run id apart
+    started: str  # ISO 8601: distinguishes the executions of one run id
     experiment: str
     name: str
     status: str
@@ -80,15 +80,15 @@ class Tracked:
     lines: Path | None  # the spool
     story: Story | None
     finals: dict[str, float] = field(default_factory=dict)  # the record's own numbers
-    files: list[tuple[Path, str]] = field(default_factory=list)  # with the folder among the run's artifacts
+    files: list[tuple[Path, str]] = field(default_factory=list)  # with their folder among the run's artifacts
     record_sha: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)  # of its cells, from the last rendering
     numbers_ms: int = 0
-    group: str = ""  # the grid that the run is one of; "" for none
+    group: str = ""  # the group of runs that it belongs to; "" for none
 
     @property
     def size(self) -> int:
-        """Bytes of the spool that have been read."""
+        """Number of bytes of the spool that have been read."""
         return self.story.size if self.story else 0
 
     @property
@@ -96,14 +96,14 @@ class Tracked:
         return hashlib.sha256(canonical(dict(self.numbers)).encode()).hexdigest()[:16]
 
     def fingerprint(self) -> str:
-        """Equal fingerprints: nothing to do."""
+        """A hash of the run's contents; if it equals the stored one, there is nothing to do."""
         told = [self.started, self.status, self.size, self.record_sha, self.name, self.tags, self.numbers_sha]
         return hashlib.sha256(canonical(told).encode()).hexdigest()[:16]
 
 
 @dataclass
 class Summary:
-    """What one import did; `problems` holds a line for each file that is unsound."""
+    """Result of one import; `problems` has one line per invalid file."""
 
     created: int = 0
     updated: int = 0
@@ -121,7 +121,7 @@ class Summary:
 
 
 def sources(root: Path) -> tuple[list[Source], list[str]]:
-    """The runs below a root (``results/<scale>``), sorted by id, and one line for each unsound record."""
+    """The runs in a root (``results/<scale>``), sorted by id, and one line for each unreadable record."""
     found: dict[str, Source] = {}
     for path in sorted((root / "spool").glob("*.jsonl")):
         found[path.stem] = Source(root, path.stem, spool=path)
@@ -138,7 +138,7 @@ def sources(root: Path) -> tuple[list[Source], list[str]]:
 
 
 def read_story(path: Path, upto: int | None = None) -> Story | None:
-    """A spool's story with MLflow's names of its curves."""
+    """The contents of a spool, with MLflow's names for its curves."""
     story = spool.tell(path, upto)
     if story is not None:
         story.points = {(names.metric(key), step): point for (key, step), point in story.points.items()}
@@ -149,8 +149,8 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
     """Read one run.
 
     Raises:
-        RecordError: the record is unsound.
-        ValueError: there is no sound file at all.
+        RecordError: the record is invalid.
+        ValueError: there is no valid file at all.
     """
     story = read_story(source.spool) if source.spool else None
     record = record_file.read(source.record) if source.record else None
@@ -159,9 +159,9 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
     if record and story:
         started, begun = record["cost"]["started"], story.start["started"]
         if started > begun:
-            story = None  # the spool tells of an older execution: the record was brought from elsewhere
+            story = None  # the spool is from an older execution: the record was copied from elsewhere
         elif begun > started:
-            record = None  # the other way round: a new execution has begun
+            record = None  # the reverse: a new execution has started
     what: dict[str, Any] = record or (story.start if story else {})
     status, reason, end = _status(source, record, story, stale_s, now)
     started = str(record["cost"]["started"] if record else what["started"])
@@ -225,7 +225,7 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
 
 
 def _below(out: Path) -> str:
-    """A run's folder as the rendered files call it: ``runs/…``."""
+    """A run's folder as named in the rendered files: ``runs/…``."""
     _, found, end = out.as_posix().rpartition("/runs/")
     return f"runs/{end}" if found else out.as_posix()
 
@@ -238,15 +238,13 @@ def _used(use: Use) -> dict[str, str]:
 def _status(
     source: Source, record: dict[str, Any] | None, story: Story | None, stale_s: float, now: float
 ) -> tuple[str, str | None, float | None]:
-    """(status, reason, end in seconds). A silent run whose lock is free is dead: nobody will write its end
-    line.
-    """
+    """(status, reason, end in seconds). A silent run whose lock is free counts as killed: nobody will write its end line."""
     if record:
         return spool.FINISHED, None, datetime.fromisoformat(record["cost"]["ended"]).timestamp()
     assert story is not None
     if story.status != spool.RUNNING:
         return story.status, story.reason, story.ended
-    # a time in the future is a wrong clock's; whether somebody is alive, the lock says
+    # a heartbeat in the future comes from a wrong clock; the lock tells whether the run is alive
     silent = abs(now - story.heartbeat) > stale_s
     if silent and lock_is_free(source.root / "work" / f"{source.id}.lock"):
         return spool.KILLED, "silent, and nobody holds its lock", story.heartbeat
@@ -254,7 +252,7 @@ def _status(
 
 
 def flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
-    """Nested settings as (dotted key, text): numbers and texts as they are, lists as JSON."""
+    """Nested settings as pairs (dotted key, text): strings as they are, everything else as JSON."""
     for key, value in settings.items():
         name = re.sub(r"[^\w\-. /]", "_", f"{above}{key}")
         if isinstance(value, Mapping) and value:

@@ -1,4 +1,4 @@
-"""Where MLflow's store lies, and the care of its SQLite file.
+"""Location of MLflow's store, and maintenance of its SQLite file.
 
 Standard library only: MLflow's own commands run as child processes.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 class TrackingError(RuntimeError):
-    """The store cannot be used; one line says which and what to do."""
+    """The store cannot be used; a one-line message says which store and what to do."""
 
 
 def store_uri(uri: str | None = None) -> str:
@@ -25,13 +25,13 @@ def store_uri(uri: str | None = None) -> str:
 
 
 def database(uri: str) -> Path | None:
-    """The file behind a SQLite URI, None for other stores."""
+    """The file of a SQLite URI; None for other stores."""
     return Path(uri.removeprefix("sqlite:///")).absolute() if uri.startswith("sqlite:///") else None
 
 
 def artifact_folder(uri: str) -> Path | None:
-    """Where a SQLite store's artifacts lie: the user's MLFLOW_ARTIFACTS_DESTINATION if it is a folder, else
-    `mlartifacts` beside the database; None for other stores.
+    """Folder of a SQLite store's artifacts: the user's MLFLOW_ARTIFACTS_DESTINATION if it is a folder, else
+    `mlartifacts` next to the database; None for other stores or if that variable is a URI.
     """
     file = database(uri)
     chosen = os.environ.get("MLFLOW_ARTIFACTS_DESTINATION", "")
@@ -41,9 +41,9 @@ def artifact_folder(uri: str) -> Path | None:
 
 
 def prepare(file: Path, create: Callable[[Path], None]) -> str | None:
-    """Make sure that a sound database is at `file`; returns one line where an unsound one was put aside.
+    """Make sure that a valid database exists at `file`; returns a message if an invalid one was moved aside.
 
-    A new database is made by `create` at another name and renamed, so a kill leaves no half-made schema.
+    A new database is created by `create` under another name and then renamed, so a kill leaves no incomplete schema.
     """
     message = None
     if file.exists() and file.stat().st_size:
@@ -61,7 +61,7 @@ def prepare(file: Path, create: Callable[[Path], None]) -> str | None:
 
 
 def malformed(file: Path) -> str | None:
-    """What SQLite's check finds wrong with a file, in one line; None if it is sound or only busy."""
+    """The fault that SQLite's check finds in a file, in one line; None if the file is valid or only busy."""
     try:
         with closing(sqlite3.connect(file, timeout=5)) as connection:
             found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -73,7 +73,7 @@ def malformed(file: Path) -> str | None:
 
 
 def put_aside(file: Path) -> Path:
-    """Rename a database and its journals to the first free ``<name>.malformed-N``; nothing is lost."""
+    """Rename a database and its journals to the first free ``<name>.malformed-N``; nothing is deleted."""
     number = 1
     while (aside := file.with_name(f"{file.name}.malformed-{number}")).exists():
         number += 1
@@ -85,10 +85,10 @@ def put_aside(file: Path) -> Path:
 
 
 def upgrade(file: Path) -> None:
-    """Bring an older schema up to date on a copy that then takes the file's place.
+    """Upgrade an older schema on a copy, which then replaces the file.
 
-    Raises TrackingError for a schema newer than the installed MLflow, and when the migration fails; the file
-    is as before.
+    Raises TrackingError if the schema is newer than the installed MLflow, or if the migration fails; the file
+    is then unchanged.
     """
     copy = file.with_name(f"{file.name}.new-{os.getpid()}")
     copy.unlink(missing_ok=True)

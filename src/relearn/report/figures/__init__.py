@@ -1,7 +1,7 @@
-"""One file a figure: ``points`` gathers what is plotted, ``draw`` plots nothing else; the points stay as CSV.
+"""One module per figure: ``points`` collects the data, ``draw`` plots nothing else; the points are also written as CSV.
 
-What a point holds under ``pictures`` is drawn and not written. Figures are byte-stable: equal points give
-equal files. ``BARS`` of a file says what its bars and bands are; the line below the figure shows it.
+A point's ``pictures`` are drawn but not written to the CSV. Figures are byte-stable: equal points give
+equal files. A module's ``BARS`` says what its bars and bands are; the line below the figure shows it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
     """Write ``<id>.csv``, ``<id>.png`` and ``<id>.pdf`` of one figure.
 
     Args:
-        renderers: name to module, of the figure's study.
+        renderers: maps a name to a module, for the figure's study.
 
     Raises:
-        ValueError: a renderer that does not exist.
+        ValueError: an unknown renderer.
     """
     if artefact.renderer is None or artefact.renderer not in renderers:
         allowed = ", ".join(renderers)
@@ -45,7 +45,7 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
 
 
 def write(figure: Any, points: Sequence[dict[str, Any]], fields: Sequence[str], stem: Path) -> list[Path]:
-    """Write ``<stem>.csv``, ``.png`` and ``.pdf``; the CSV file also has where the picture shows which point."""
+    """Write ``<stem>.csv``, ``.png`` and ``.pdf``; the CSV also gives the position of each marked point in the picture."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     pictures = save(figure, stem)
     if places := figure.places():
@@ -56,9 +56,9 @@ def write(figure: Any, points: Sequence[dict[str, Any]], fields: Sequence[str], 
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
-    """PNG and PDF without dates and versions inside; the PNG has a palette, unless it shows photographs.
+    """Write PNG and PDF without dates or versions inside; the PNG uses a palette unless it contains photographs.
 
-    The figure is laid out for the PNG, and the PDF has the same layout. Figure.savefig would draw twice and lay out for each.
+    The layout is computed for the PNG and reused for the PDF. Figure.savefig would draw twice and lay out each file anew.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -73,7 +73,7 @@ def save(figure: Any, stem: Path) -> list[Path]:
         if layout := figure.get_layout_engine():
             layout.execute(
                 figure
-            )  # drawing lays out once more: the second pass knows the sizes that the first one gave
+            )  # drawing runs the layout again: the second pass uses the sizes from the first
         canvas.print_png(drawn)
         figure.set_layout_engine("none")
         FigureCanvasPdf(figure).print_pdf(
@@ -87,7 +87,7 @@ def save(figure: Any, stem: Path) -> list[Path]:
 
 
 def write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: Path) -> Path:
-    """What is plotted as CSV: a line a point, nothing for None."""
+    """Write the plotted points as CSV: one line per point, an empty cell for None."""
     with path.open("w", encoding="utf-8", newline="") as file:
         shown = [name for name in fields if name != "pictures"]
         table = csv.DictWriter(file, shown, lineterminator="\n", extrasaction="ignore")
@@ -97,11 +97,11 @@ def write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: 
 
 
 def placed(content: bytes, link: Callable[[Line], str]) -> list[dict[str, str]]:
-    """The points of a figure's CSV file that its picture shows.
+    """The points in a figure's CSV file that have a position in its picture.
 
     Args:
-        content: the file, with the columns ``plot_left``, ``plot_top`` and ``plot_says`` where it has such points.
-        link: from a row to where its point leads, "" for nowhere.
+        content: the file; points with a position have the columns ``plot_left``, ``plot_top`` and ``plot_says``.
+        link: maps a row to the link of its point, "" for none.
 
     Returns:
         For each point ``left`` and ``top`` in percent of the picture, ``says`` and ``href``.
@@ -120,7 +120,7 @@ def placed(content: bytes, link: Callable[[Line], str]) -> list[dict[str, str]]:
 
 
 def first_run(row: Line) -> str:
-    """The folder of the first run behind a point, "" where none is."""
+    """The folder of the first run behind a point, "" if there is none."""
     return next(iter(row.get("runs", "").split()), "")
 
 

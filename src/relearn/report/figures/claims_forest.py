@@ -1,4 +1,4 @@
-"""The forest plot of a scale's claims: every claim by study, with its verdict, its effect and its interval on one axis."""
+"""Forest plot of all claims at one scale, grouped by study: verdict, effect and interval on one axis."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ LINE = 0.185  # inches
 
 
 def write(claims: Sequence[Claim], designs: Mapping[str, Mapping[str, Design]], folder: Path) -> list[Path]:
-    """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` of a folder."""
+    """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` in a folder."""
     plotted = points(claims, designs)
     return figures.write(draw(plotted), plotted, FIELDS, folder / NAME)
 
 
 def points(claims: Iterable[Claim], designs: Mapping[str, Mapping[str, Design]]) -> list[dict[str, Any]]:
-    """One point a claim: what FIELDS names; None where there is no effect, or no axis for it."""
+    """One point per claim with the keys FIELDS; values are None if there is no effect, or no axis for it."""
     return [_point(claim, designs.get(claim.section, {}).get(claim.id)) for claim in claims]
 
 
@@ -100,7 +100,7 @@ def _finite(value: float) -> float | None:
 
 
 def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
-    """The figure: a line a claim under the name of its study."""
+    """The figure: one line per claim, under the name of its study."""
     studies = list(dict.fromkeys(point["study"] for point in plotted))
     lines = len(plotted) + len(studies)
     with style.styled():
@@ -155,12 +155,12 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
 
 
 def _count(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:
-    """Claims with this verdict; checks of theorems are no claims."""
+    """Number of claims with this verdict, not counting checks of theorems."""
     return sum(point["verdict"] == verdict and point["kind"] != "check" for point in plotted)
 
 
 def _entry(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> Any:
-    """The legend's line of a verdict: its mark, the word, how many claims, and its meaning."""
+    """The legend entry of a verdict: its marker, the word, the number of claims, and its meaning."""
     from matplotlib.lines import Line2D
 
     label = f"{words.label(verdict)} ({_count(verdict, plotted)}): {words.MEANINGS[verdict]}"

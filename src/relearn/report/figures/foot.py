@@ -1,4 +1,4 @@
-"""The line below every figure: how many seeds or trials stand behind it, what its bars and bands are, what is published."""
+"""The line below every figure: number of seeds or trials, meaning of bars and bands, published values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from relearn.report.figures.style import MUTED, SMALL, short
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run
 
-LETTERS = 15.0  # of the smallest size, beside each other in an inch
+LETTERS = 15.0  # characters of the smallest font size per inch
 COUNTED = {"seeds": ("seed", "seeds"), "trials": ("trial each", "trials each"), "runs_count": ("run", "runs")}
 NAMING = ("network", "victim", "architecture", "variant")  # labels that name a network
-SHARES = ("width", "depth")  # settings: of the published network's
-CHANNELS = "embed_dim"  # a setting of vision Transformers; whole networks do not set it
+SHARES = ("width", "depth")  # settings given as a fraction of the published network's
+CHANNELS = "embed_dim"  # a setting of vision Transformers; full-size networks do not set it
 
 
 def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str, sizes: str = "") -> str:
-    """The line.
+    """The text of the line.
 
     Args:
-        bars: what bars, bands or whiskers are (``BARS`` of the renderer), "" where it draws none.
-        sizes: how much smaller the networks are than their names say, "" where nothing is to be said.
+        bars: what bars, bands or whiskers show (``BARS`` of the renderer), "" if there are none.
+        sizes: how much smaller the networks are than their names suggest, "" if they are not.
     """
     told = [_count(points, name) for name in COUNTED] if any(map(_counts, points)) else [_seeds(points)]
     if bars and any(_has_width(point) for point in points):
@@ -37,7 +37,7 @@ def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str, si
 
 
 def write(figure: Any, text: str) -> None:
-    """Put the line at the lower left edge, broken where the figure ends."""
+    """Put the line at the lower left edge, wrapped to the width of the figure."""
     if text:
         lines = textwrap.fill(text, int(figure.get_figwidth() * LETTERS))
         figure.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=MUTED)
@@ -48,7 +48,7 @@ def _counts(point: Mapping[str, Any]) -> bool:
 
 
 def _seeds(points: Sequence[Mapping[str, Any]]) -> str:
-    """How many seeds there are among points of single runs."""
+    """Number of seeds among points of single runs."""
     seeds = {point["seed"] for point in points if point.get("seed") is not None}
     return f"{len(seeds)} {COUNTED['seeds'][len(seeds) > 1]}" if seeds else ""
 
@@ -81,7 +81,7 @@ def _has_width(point: Mapping[str, Any]) -> bool:
 
 
 def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
-    """Published numbers that belong to no point, or that none are drawn; most figures of the papers exist as pictures alone."""
+    """The published statements, or a note that the figure shows no published numbers; most figures in the papers are pictures only."""
     if said := [_statement(artefact, line) for line in artefact.stated if "says" in line]:
         return "; ".join(said)
     drawn = any(
@@ -93,10 +93,10 @@ def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _statement(artefact: Artefact, line: Mapping[str, Any]) -> str:
-    """``says`` of a stated line with its published values in place of the braces.
+    """``says`` of a stated line with the published values filled in.
 
     Raises:
-        ValueError: a value that the published file does not have.
+        ValueError: a value is missing from the published file.
     """
     numbers = []
     for row in line.get("rows", ()):
@@ -109,7 +109,7 @@ def _statement(artefact: Artefact, line: Mapping[str, Any]) -> str:
 
 
 def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
-    """``networks at 0.125 of the width that their names stand for``; "" where they are whole, or where no run says it."""
+    """``networks at 0.125 of the width that their names stand for``; "" if they have full size or if no run gives their size."""
     folders = {folder for point in points for folder in str(point.get("runs") or "").split()}
     named = {name for run in evidence.runs if run.folder in folders for name in _names(run)}
     made = [_network_settings(run) for run in evidence.runs if _names(run) & named]
@@ -144,5 +144,5 @@ def _network_settings(run: Run) -> Mapping[str, Any]:
 
 
 def _share(name: str, network: Mapping[str, Any]) -> bool:
-    """A depth beside a number of channels counts blocks."""
+    """Whether the setting is a fraction of the published one: next to a channel count, a depth counts blocks."""
     return name == CHANNELS or CHANNELS not in network

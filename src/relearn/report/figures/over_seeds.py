@@ -1,4 +1,4 @@
-"""What several runs of one kind say at the same place: their mean and their range, of numbers that are finite."""
+"""Aggregation over several runs at the same position: mean and range of the finite values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relearn.report.runs import Run
 def by_place(
     runs: Iterable[Run], name: str, place: str, value: str, where: Callable[[Mapping[str, Any]], bool]
 ) -> dict[float, list[float]]:
-    """A column of a CSV file of the runs by another of its columns, in its order; rows without a finite number are left out."""
+    """The finite values of column ``value`` in a CSV file of the runs, grouped and sorted by column ``place``."""
     found: dict[float, list[float]] = defaultdict(list)
     for run in runs:
         for row in run.rows(name) if run.has(name) else ():
@@ -24,5 +24,5 @@ def by_place(
 
 
 def spread(values: list[float]) -> tuple[float, float, float, int]:
-    """Mean, least, greatest, and how many."""
+    """Mean, minimum, maximum and count."""
     return sum(values) / len(values), min(values), max(values), len(values)

@@ -1,6 +1,6 @@
-"""A figure that knows where its points lie and what each says, so that a page can show it under the pointer.
+"""A matplotlib figure that records the positions and texts of its points, so that a page can show them as tooltips.
 
-It needs matplotlib as it is imported; :func:`relearn.report.figures.style.empty_figure` imports it when a figure is drawn.
+Importing this module imports matplotlib; :func:`relearn.report.figures.style.empty_figure` does so only when a figure is drawn.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 FIELDS = ("plot_left", "plot_top", "plot_says")
 """Columns that the CSV file of a figure has for them: shares of its picture's width and height, and the words."""
-DIGITS = 4  # of a share: a tenth of a pixel
+DIGITS = 4  # decimals of a position: a tenth of a pixel
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Mark:
 
 
 class Picture(Figure):
-    """A figure of matplotlib with marks."""
+    """A matplotlib figure with marked points."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.marks: list[Mark] = []
 
     def mark(self, axes: Any, x: float, y: float, point: Mapping[str, Any], says: str) -> None:
-        """Note that ``point`` is drawn at (x, y), in data coordinates of ``axes``."""
+        """Record that ``point`` is drawn at (x, y), in data coordinates of ``axes``."""
         self.marks.append(Mark(axes, (x, y), point, says))
 
     def places(self) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
-        """Each marked point with the values of FIELDS, as the figure was laid out last; none outside its axes."""
+        """Each marked point with the values of FIELDS from the last layout; points outside their axes are left out."""
         found = []
         for mark in self.marks:
             x, y = self.transFigure.inverted().transform(mark.axes.transData.transform(mark.at))
@@ -49,5 +49,5 @@ class Picture(Figure):
 
 
 def _within(value: float, low: float, high: float) -> bool:
-    edge = 1e-3  # of the figure: a point on the frame of its axes
+    edge = 1e-3  # of the figure: tolerance for a point on the frame of its axes
     return bool(low - edge <= value <= high + edge)

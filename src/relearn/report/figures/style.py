@@ -1,6 +1,6 @@
-"""What all figures share: one width and one size of letters, colours that colour-blind readers tell apart, no global state.
+"""Shared figure style: one width, one set of font sizes, colours for colour-blind readers, no global state.
 
-All figures are equally wide, so that their letters come out equally large wherever a page or a paper scales them to its column.
+All figures have the same width, so their fonts have equal size wherever a page or a paper scales them to its column.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-#: one colour a method, the same in every figure (the colour-blind palette of seaborn; shades for its variants)
+#: one colour per method, the same in every figure (seaborn's colour-blind palette; shades for variants of a method)
 COLOURS = {
     "feature_collision": "#0173B2",
     "convex_polytope": "#DE8F05",
@@ -34,7 +34,7 @@ SHADE = "#e9e9e4"
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Seaborn's quiet grid and fixed font sizes, for the figures made inside."""
+    """Context with seaborn's white grid and fixed font sizes for the figures made in it."""
     import matplotlib
     import seaborn as sns
 
@@ -52,22 +52,22 @@ def styled() -> Iterator[None]:
 
 
 def empty_figure(height: float, width: float = WIDTH) -> Any:
-    """A :class:`relearn.report.figures.picture.Picture` that no global list keeps, sizes in inches."""
+    """An empty :class:`relearn.report.figures.picture.Picture`, not registered with pyplot; sizes in inches."""
     from relearn.report.figures.picture import Picture
 
     return Picture(figsize=(width, height), layout="constrained")
 
 
 def not_run(axes: Any) -> None:
-    """Says inside a panel that there is nothing to show yet."""
+    """Write "not run" inside an empty panel."""
     axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color=MUTED)
 
 
 def chance_line(axes: Any, points: Iterable[Mapping[str, Any]], *, reach: bool = True) -> None:
-    """A thin dotted line at the accuracy of a guess, ``chance`` of the points.
+    """A thin dotted line at chance accuracy, ``chance`` of the points.
 
     Args:
-        reach: the axis is extended down to the line; otherwise the line is seen only where the axis reaches it anyway.
+        reach: extend the axis down to the line; otherwise the line is drawn only if it is within the axis limits.
     """
     for level in sorted({point["chance"] for point in points if point.get("chance") is not None}):
         low, high = axes.get_ylim()
@@ -81,26 +81,26 @@ def chance_line(axes: Any, points: Iterable[Mapping[str, Any]], *, reach: bool =
 
 
 def sequential(names: Sequence[Any]) -> dict[Any, Any]:
-    """One colour a name, from light to dark in their order."""
+    """One colour per name, from light to dark in the given order."""
     from seaborn import color_palette
 
     return dict(zip(names, color_palette("flare", len(names))))
 
 
 def in_percent(axis: Any) -> None:
-    """Labels a fraction's axis in percent, with the digits that tell its ticks apart."""
+    """Label an axis of fractions in percent, with three significant digits."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
 
 
 def few_numbers(axis: Any) -> None:
-    """Labels a log axis sparsely: powers of ten, or 1, 2 and 5 of each where it spans few of them."""
+    """Label a log axis sparsely: powers of ten, or 1, 2 and 5 times powers of ten if it spans few of them."""
     import math
 
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     decades = math.log10(high / low)
-    if decades < 0.7:  # hardly a log axis
+    if decades < 0.7:  # nearly linear
         axis.set_major_locator(MaxNLocator(4))
         axis.set_minor_locator(MaxNLocator(1))
     else:
@@ -111,7 +111,7 @@ def few_numbers(axis: Any) -> None:
 
 
 def short(value: float) -> str:
-    """``0.25``, ``1e6``: a number as axes label it."""
+    """``0.25``, ``1e6``: a number in the format of axis labels."""
     if value == 0 or 9e-4 < abs(value) < 1e4:
         return f"{value:g}"
     mantissa, _, exponent = f"{value:.3e}".partition("e")
@@ -119,14 +119,14 @@ def short(value: float) -> str:
 
 
 def two_lines(victim: str) -> str:
-    """A long architecture name, broken at its hyphen."""
+    """A long architecture name, broken at its first hyphen."""
     return victim.replace("-", "\n", 1)
 
 
 def number(
     value: float, low: float | None = None, high: float | None = None, *, percent: bool = False
 ) -> str:
-    """``20% [8.1%, 41.6%]``: a value with its interval or range, where it has one."""
+    """``20% [8.1%, 41.6%]``: a value with its interval or range, if it has one."""
     if low is None or high is None or low == high:
         return _short(value, percent)
     return f"{_short(value, percent)} [{_short(low, percent)}, {_short(high, percent)}]"

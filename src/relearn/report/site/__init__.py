@@ -1,1 +1,1 @@
-"""The documentation as a static site: pages in Markdown from what is published, from the studies and from docs/, for MkDocs."""
+"""The documentation as a static MkDocs site: Markdown pages from published results, the studies and docs/."""

@@ -1,4 +1,4 @@
-"""The reference of the library: a page a module, written by mkdocstrings from the docstrings, without importing anything."""
+"""The library reference: one page per module, made by mkdocstrings from the docstrings without importing anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOMS = {
 
 
 def pages(site: Site) -> dict[str, str]:
-    """Place to text: a page a public module that says what it is, and a page a room that lists them."""
+    """Maps a path to a page: one page per public module with a docstring, and one index page per package."""
     made = {}
     for room, title in ROOMS.items():
         lines = [f"# {title}", "", f"Package `relearn.{room}`.", "", "| module | subject |", "|---|---|"]

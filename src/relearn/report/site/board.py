@@ -1,4 +1,4 @@
-"""The scoreboard as the site shows it: a row a claim, a column a scale."""
+"""The scoreboard on the site: one row per claim, one column per scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relearn.report.site.material import claim_page
 
 
 def table(rows: Sequence[Row], scales: Sequence[str], page: str, caption: str) -> str:
-    """HTML of the rows; the name of a claim leads to its page."""
+    """The rows as HTML; the name of a claim links to its page."""
     heads = "".join(f'<th scope="col">{escape(scale)}</th>' for scale in scales)
     lines = [
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="text">',
@@ -38,12 +38,12 @@ def _cell(row: Row, scale: str) -> str:
 
 
 def legend(rows: Sequence[Row]) -> str:
-    """The verdicts that stand on the page, each with its meaning, as Markdown."""
+    """The verdicts that occur on the page, each with its meaning, as Markdown."""
     cells = [cell for row in rows for cell in row.cells.values()]
     return verdict_words.markdown({cell.verdict for cell in cells}, any(cell.provisional for cell in cells))
 
 
 def counts(rows: Sequence[Row], scale: str) -> dict[str, int]:
-    """How many claims have each verdict at a scale, the strongest first; checks of theorems are left out."""
+    """Number of claims with each verdict at a scale, strongest verdict first; checks of theorems are not counted."""
     said = [row.cells[scale].verdict for row in rows if scale in row.cells and row.kind != "check"]
     return {word: said.count(word) for word in verdict_words.MEANINGS if word in said}

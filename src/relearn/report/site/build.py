@@ -1,4 +1,4 @@
-"""Write all pages of the site, and the settings with which MkDocs makes them HTML."""
+"""Write all pages of the site, and the mkdocs.yml from which MkDocs builds the HTML."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from relearn.report.site import api, claim_pages, home, links, mkdocs_yml, study_pages
 from relearn.report.site.material import Site, claim_page, scale_page, study_page
 
-STYLES = ("palette.css", "site/site.css")  # below src/relearn/report
+STYLES = ("palette.css", "site/site.css")  # in src/relearn/report
 
 
 def guides(root: Path) -> dict[Path, str]:
-    """The pages that are written by hand: README, CHANGELOG and docs/, file to page."""
+    """The hand-written documents README, CHANGELOG and docs/: maps each file to its page."""
     docs = root / "docs"
     found = {path: f"guides/{path.relative_to(docs).as_posix()}" for path in sorted(docs.rglob("*.md"))}
     return {**found, root / "README.md": "guides/repository.md", root / "CHANGELOG.md": "guides/changes.md"}
 
 
 def write(site: Site, out: Path, studies: Iterable[str] | None = None) -> list[Path]:
-    """Write ``pages/`` and ``mkdocs.yml`` below a folder, which is made anew.
+    """Write ``pages/`` and ``mkdocs.yml`` into a folder; existing pages are deleted first.
 
     Args:
-        studies: only the pages of these studies, for a look at them; without, the whole site.
+        studies: write only the pages of these studies, as a preview; None: the whole site.
     """
     import yaml
 
@@ -61,7 +61,7 @@ def _guide(site: Site, source: Path, page: str) -> str:
 
 
 def _groups(site: Site) -> dict[str, list[str]]:
-    """The hand-written pages as the navigation groups them."""
+    """The hand-written pages, grouped for the navigation."""
     found = list(site.guides.values())
     house = [
         page

@@ -1,4 +1,4 @@
-"""A page a claim: what it says, and at each scale its verdict, effect, parts and runs."""
+"""One page per claim: its statement, and at each scale its verdict, effect, parts and runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relearn.report.site import board, code_lines
 from relearn.report.site.material import Site, claim_page
 from relearn.report.views import names
 
-MOST_RUNS = 40  # named on the page; claims.json has all
+MOST_RUNS = 40  # most runs listed on the page; claims.json has all
 
 
 def page(site: Site, row: Row) -> str:

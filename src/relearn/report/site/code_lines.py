@@ -1,4 +1,4 @@
-"""The lines of code that draw a figure or judge a claim, found without importing them."""
+"""Finds the source code that draws a figure or judges a claim, without importing it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Lines:
-    """A function's source, where it begins, and the file as people name it."""
+    """A function's source code, its first line number, and its file relative to the repository."""
 
     file: str
     first: int
     text: str
 
     def markdown(self, title: str) -> str:
-        """A box that opens on a click."""
+        """The code as a collapsed box."""
         inside = [f'```python linenums="{self.first}"', *self.text.splitlines(), "```"]
         return (
             "\n".join(
@@ -27,7 +27,7 @@ class Lines:
 
 
 def function(path: Path, name: str, root: Path) -> Lines | None:
-    """A function or class at the top of a file, None where it has none of that name."""
+    """A top-level function or class of a file; None if it has none of that name."""
     source = path.read_text(encoding="utf-8")
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name and node.end_lineno:
@@ -38,6 +38,6 @@ def function(path: Path, name: str, root: Path) -> Lines | None:
 
 
 def in_folder(folder: Path, name: str, root: Path) -> Lines | None:
-    """The function of this name in any file of a folder."""
+    """The function of this name in any file of a folder; None if there is none."""
     found = (function(path, name, root) for path in sorted(folder.glob("**/*.py")))
     return next((one for one in found if one), None)

@@ -1,7 +1,7 @@
-"""Docstrings as MkDocs reads them: formulas become MathML, cross-references code, simple tables tables.
+"""Converts docstrings for MkDocs: formulas become MathML, cross-references code, simple tables Markdown tables.
 
-The docstrings of the package are written for Sphinx's roles; mkdocstrings takes them as Markdown. Griffe, which reads them
-for mkdocstrings, calls this extension for every object before anything else sees its docstring.
+The package's docstrings use Sphinx roles, but mkdocstrings reads them as Markdown. Griffe, the parser of mkdocstrings,
+calls this extension for every object before its docstring is processed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ INLINE = re.compile(r":math:`([^`]+)`")
 DISPLAY = re.compile(r"^( *)\.\. math::[ ]*(.*)\n((?:(?:\1 +.*)?\n)*)", re.MULTILINE)
 ROLE = re.compile(r":(?:func|class|meth|mod|data|attr):`~?([^`<]+?)(?:\s*<[^>]*>)?`")
 RULE = re.compile(r" *=+(?: +=+)+ *")
-MARKS = {"*": "&#42;", "_": "&#95;", "\n": " "}  # that Markdown would read as its own
+MARKS = {"*": "&#42;", "_": "&#95;", "\n": " "}  # characters that Markdown would interpret
 
 
 class Extension(griffe.Extension):
-    """Rewrites each docstring once."""
+    """Griffe extension that rewrites each docstring once."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         """Called by Griffe for every module, class, function and attribute."""
@@ -28,7 +28,7 @@ class Extension(griffe.Extension):
 
 
 def markdown(text: str) -> str:
-    """A docstring without roles and directives."""
+    """The docstring as Markdown, with roles and directives replaced."""
     text = DISPLAY.sub(_display, f"{text}\n").rstrip("\n")
     text = INLINE.sub(lambda found: mathml(found[1], "inline"), text)
     text = ROLE.sub(lambda found: f"`{found[1]}`", text)
@@ -36,12 +36,12 @@ def markdown(text: str) -> str:
 
 
 def mathml(latex: str, display: str) -> str:
-    """A formula as MathML; one that cannot be read stays as code."""
+    """A formula as MathML; a formula that cannot be parsed stays as code."""
     from latex2mathml.converter import convert
 
     try:
         made = convert(" ".join(latex.split()), display=display)
-    except Exception:  # the library has no error of its own for all of LaTeX that it does not know
+    except Exception:  # latex2mathml has no common error class for unsupported LaTeX
         return f"`{latex}`"
     for mark, entity in MARKS.items():
         made = made.replace(mark, entity)
@@ -55,7 +55,7 @@ def _display(found: re.Match[str]) -> str:
 
 
 def _tables(text: str) -> str:
-    """A table between rules of ``=`` as one of pipes; with three rules its first line is the head."""
+    """Converts tables between rules of ``=`` to pipe tables; with three rules, the first line is the header."""
     lines, made, at = text.splitlines(), list[str](), 0
     while at < len(lines):
         end = at

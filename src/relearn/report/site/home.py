@@ -1,4 +1,4 @@
-"""The first page: what this is, what holds, where to go."""
+"""The home page: what the project is, its results, and where to go."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relearn.report.views import names, words
 
 
 def page(site: Site, pictures: dict[str, Path]) -> str:
-    """Args: ``pictures`` is filled with what the page shows."""
+    """The page as Markdown; the files of its pictures are added to ``pictures``."""
     scales = [one.scale for one in site.scales]
     made = ["# relearn", _lead(site.root / "README.md"), "## What holds"]
     for scale in site.scales:
@@ -40,7 +40,7 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
 
 
 def _forest(site: Site, scale: Published) -> str:
-    """The forest plot; each of its points leads to the page of its claim."""
+    """The forest plot; each of its points links to the page of its claim."""
     pages = {(row.study, row.claim): claim_page(row).removesuffix(".md") + ".html" for row in site.rows}
 
     def link(row: figures.Line) -> str:
@@ -53,7 +53,7 @@ def _forest(site: Site, scale: Published) -> str:
 
 
 def _lead(readme: Path) -> str:
-    """README's first paragraph."""
+    """The first paragraph of the README."""
     found = re.match(r"# [^\n]*\n+((?:[^\n]+\n)+)", readme.read_text(encoding="utf-8"))
     return found[1].strip() if found else ""
 

@@ -1,4 +1,4 @@
-"""Pages that were written for the repository, as the site shows them: links lead to the page there, or are no links."""
+"""Rewrites the links of pages written for the repository: they lead to pages of the site, or become plain text."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TOKEN = re.compile(
 def moved(text: str, source: Path, page: str, pages: Mapping[Path, str]) -> str:
     """The text of ``source`` for the site's ``page``.
 
-    A link to a file that is a page of the site leads to it; a link to any other file of the repository becomes its path
-    in small print, because the site does not hold it. Links to other sites and within the page stay, code is not touched.
+    A link to a file that is a page of the site leads to that page. A link to any other file of the repository becomes its
+    path in code type, because the site does not contain the file. External links, links within the page and code stay unchanged.
 
     Args:
-        source: the file that holds the text, an absolute path.
-        page: its place in the site, relative to the site's root.
-        pages: file of the repository to page of the site.
+        source: the file with the text, an absolute path.
+        page: its path in the site, relative to the site's root.
+        pages: maps files of the repository to pages of the site.
     """
 
     def replacement(found: re.Match[str]) -> str:
@@ -45,7 +45,7 @@ def moved(text: str, source: Path, page: str, pages: Mapping[Path, str]) -> str:
 
 
 def relative(target: str, page: str) -> str:
-    """The address of a page as seen from another."""
+    """The address of a page relative to another page."""
     return os.path.relpath(target, PurePosixPath(page).parent)
 
 

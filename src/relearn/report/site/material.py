@@ -1,4 +1,4 @@
-"""What the site is made from, gathered once: studies, published scales, claims, definitions of tables and figures."""
+"""The input of the site, collected once: studies, published scales, claims, definitions of tables and figures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Site:
     Args:
         root: the repository.
         about: the studies in their order.
-        folders: study to its folder.
-        drawn_by: study to its renderers, name to module.
-        errata: study to its entries by id.
-        analyses: by claim and scale, why it did not come out.
-        guides: pages of docs/ and others: file of the repository to page of the site.
+        folders: maps a study to its folder.
+        drawn_by: maps a study to its renderers, name to module.
+        errata: maps a study to its entries by id.
+        analyses: by claim and scale, why the claim was not reproduced.
+        guides: maps files of the repository (docs/ and others) to pages of the site.
     """
 
     root: Path

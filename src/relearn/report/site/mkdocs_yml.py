@@ -1,4 +1,4 @@
-"""mkdocs.yml of the site. Nothing of a page comes from another host: no fonts, no icons, no scripts of a network."""
+"""mkdocs.yml of the site. Pages load nothing from other hosts: no fonts, icons or scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relearn.report.site.material import Site, scale_page, study_page
 
 HANDLER = {
     "docstring_style": "google",
-    # --strict is for links: it does not fail on "mean, std: …", two arguments in a line, or on a continued line without indent
+    # --strict is meant for links; it should not fail on "mean, std: …" (two arguments on a line) or an unindented continuation line
     "docstring_options": {"warnings": False},
     "show_root_heading": False,
     "show_root_toc_entry": False,
@@ -26,11 +26,11 @@ HANDLER = {
 
 
 def settings(site: Site, guides: dict[str, list[str]], out: Path) -> dict[str, Any]:
-    """The settings for MkDocs.
+    """The MkDocs settings.
 
     Args:
-        guides: title of a group of pages to its pages.
-        out: folder that gets ``pages/`` and ``site/``.
+        guides: maps the title of a group to its pages.
+        out: folder of ``pages/`` and ``site/``.
     """
     studies = []
     for about in site.about:

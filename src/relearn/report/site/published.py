@@ -1,4 +1,4 @@
-"""One published scale as its files show it: tables, coverage, deviations, and what its runs cost."""
+"""The files of one published scale: claims, tables, coverage, deviations, figures and runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPLIT = re.compile(r"(?<!\\)\|")
 
 @dataclass(frozen=True)
 class Table:
-    """A table of ``tables/<id>.md``: title, header, lines of text and caption."""
+    """A table of ``tables/<id>.md``: title, header, rows as text and caption."""
 
     title: str
     header: list[str]
@@ -29,7 +29,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Published:
-    """A folder ``results/published/<scale>``; what is not there is empty."""
+    """A folder ``results/published/<scale>``; anything missing in it is empty here."""
 
     scale: str
     folder: Path
@@ -37,7 +37,7 @@ class Published:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """claims.json."""
+        """The content of claims.json."""
         path = self.folder / "claims.json"
         found: dict[str, Any] = (
             json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"claims": []}
@@ -46,12 +46,12 @@ class Published:
 
     @property
     def claims(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """By study and name, the entries of claims.json."""
+        """The entries of claims.json by study and id."""
         return {(one["section"], one["id"]): one for one in self.content["claims"]}
 
     @cached_property
     def coverage(self) -> dict[str, tuple[int, int]]:
-        """By artefact, cells measured and cells defined."""
+        """By artefact, the numbers of measured and defined cells."""
         path = self.folder / "coverage.csv"
         if not path.is_file():
             return {}
@@ -63,7 +63,7 @@ class Published:
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        """By artefact, in files of their own or together in ``tables.md``."""
+        """The tables by artefact, from separate files or from ``tables.md``."""
         texts = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("tables/*.md"))]
         together = self.folder / "tables.md"
         if together.is_file():
@@ -83,7 +83,7 @@ class Published:
         return published_set.csv_files(self.folder, "figures")
 
     def marks(self, figure: str, link: Callable[[figures.Line], str] = lambda _: "") -> list[dict[str, str]]:
-        """The points of a figure, as :mod:`relearn.report.views.marks` has them."""
+        """The points of a figure, as from :func:`relearn.report.figures.placed`."""
         content = self.plotted.get(f"{figure}.csv")
         return figures.placed(content, link) if content else []
 
@@ -93,12 +93,12 @@ class Published:
 
 
 def load(folders: Iterable[tuple[str, Path]]) -> list[Published]:
-    """The scales, with their runs; a record that cannot be used is left out, as `relearn render` names it."""
+    """The scales with their runs; records that cannot be used are left out (`relearn render` lists them)."""
     return [Published(scale, folder, tuple(runs.load(folder, scale)[0])) for scale, folder in folders]
 
 
 def table(text: str) -> tuple[str, Table] | None:
-    """Identifier and table of a page ``# id: title``, None where it holds none."""
+    """Id and table of a page ``# id: title``; None if it holds no table."""
     head = re.match(r"\s*(?:<a [^>]*></a>\s*)?#+ ([\w.]+): (.*)", text)
     lines = [cells for line in text.splitlines() if (cells := _cells(line))]
     if not head or len(lines) < 2:

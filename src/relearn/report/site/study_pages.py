@@ -1,4 +1,4 @@
-"""The pages of one study: what it is and what holds, and one page for what a scale has measured."""
+"""The pages of one study: an overview, and one page per scale with its results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def results(site: Site, about: About, scale: Published, pictures: dict[str, Path
     """Figures, tables, deviations and cost of a study at one scale.
 
     Args:
-        pictures: filled with the files that the page shows: place in the site to file.
+        pictures: receives the files that the page shows: maps paths in the site to files.
     """
     page = scale_page(about.name, scale.scale)
     runs = [run for run in scale.runs if run.study == about.name]
@@ -160,7 +160,7 @@ def _deviations(about: About, scale: Published) -> Iterator[str]:
 
 
 def _parameters(path: Path, study: str) -> str:
-    """The study's section of params.yaml, in a box that opens on a click."""
+    """The study's section of params.yaml, in a collapsed box."""
     text = path.read_text(encoding="utf-8")
     found = re.search(rf"^{study}:.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     if not found:

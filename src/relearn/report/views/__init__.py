@@ -1,1 +1,1 @@
-"""What a page shows, as plain dictionaries and texts: the same for report.html and for the site."""
+"""Content of pages as plain dictionaries and texts, shared by report.html and the site."""

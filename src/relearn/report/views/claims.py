@@ -1,4 +1,4 @@
-"""Claims as a page shows them."""
+"""Claims prepared for a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relearn.report.views import names
 
 
 def view(claim: Claim) -> dict[str, Any]:
-    """Texts of one claim: its words, the effect that decides, its verdict, its parts and its runs."""
+    """Texts of one claim: statement, deciding effect, verdict, parts and runs."""
     main = claim.main.name if claim.main and len(claim.parts) > 1 else ""
     return {
         **{name: getattr(claim, name) for name in ("id", "says", "source", "verdict", "runs", "kind")},
@@ -31,7 +31,7 @@ def view(claim: Claim) -> dict[str, Any]:
 
 
 def split(claims: Sequence[Claim]) -> tuple[list[dict[str, Any]], list[Claim]]:
-    """The judged claims as they are shown, and those that nothing was run for."""
+    """The views of the judged claims, and the claims without any run."""
     return [view(one) for one in claims if one.parts], [one for one in claims if not one.parts]
 
 

@@ -1,4 +1,4 @@
-"""Formulas that are written in plain text, as a page shows them: Greek letters, powers and indices, roots."""
+"""Typesets plain-text formulas as HTML: Greek letters, powers, indices and roots."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ ROOT = re.compile(r"(?<![A-Za-z])sqrt(?=[( ])\s?")
 
 
 def markup(text: str) -> Markup:
-    """The text as HTML, escaped, with its formulas set.
+    """The text as escaped HTML, with its formulas typeset.
 
-    ``|W^Q|_2 <= sqrt(N) eps^(-1/2)`` becomes ``|W<sup>Q</sup>|<sub>2</sub> ≤ √(N) ε<sup>-1/2</sup>``. Names of the
-    code (``spectral_init``) stay as they are: an index is at most two letters behind a short symbol.
+    ``|W^Q|_2 <= sqrt(N) eps^(-1/2)`` becomes ``|W<sup>Q</sup>|<sub>2</sub> ≤ √(N) ε<sup>-1/2</sup>``. Identifiers
+    (``spectral_init``) stay unchanged, because an index has at most two letters and follows a short symbol.
     """
     made = escape(text, quote=False)
     for old, new in SIGNS.items():
@@ -53,5 +53,5 @@ def markup(text: str) -> Markup:
 
 
 def _group(found: re.Match[str]) -> str:
-    """A power in brackets; the brackets stay around a letter, which numbers something: P^(i)."""
+    """A power in brackets; a letter keeps its brackets, because it is a running index: P^(i)."""
     return f"<sup>({found[1]})</sup>" if found[1].isalpha() else f"<sup>{found[1]}</sup>"

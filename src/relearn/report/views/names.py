@@ -1,4 +1,4 @@
-"""How a page calls an artefact, and where on the page it stands."""
+"""Display names and anchors of artefacts and claims on a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NUMBERED = re.compile(r"[^.]+\.(table|fig)(.+)")
 
 
 def label(identifier: str) -> str:
-    """``Table 2.2`` of ``zhu2022.table2.2``; ``Addition`` of what no paper shows."""
+    """``Table 2.2`` for ``zhu2022.table2.2``; ``Addition`` for an artefact of our own."""
     found = NUMBERED.fullmatch(identifier)
     if found:
         return f"{KINDS[found[1]]} {found[2]}"
@@ -21,10 +21,10 @@ def heading(identifier: str, title: str) -> str:
 
 
 def claim_anchor(section: str, name: str) -> str:
-    """Names of claims are unique within a study alone."""
+    """The anchor includes the section, because names of claims are unique only within a study."""
     return f"claim-{section}-{name}"
 
 
 def words(name: str) -> str:
-    """The name of a claim or a verdict as words."""
+    """The name of a claim or verdict with spaces for underscores."""
     return name.replace("_", " ")

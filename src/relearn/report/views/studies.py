@@ -1,4 +1,4 @@
-"""One study as a page shows it: its publication, claims, tables, figures, deviations, errata and cost."""
+"""One study prepared for a page: its publication, claims, tables, figures, deviations, errata and cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relearn.report.views import claims, names, tables
 
 @dataclass(frozen=True)
 class About:
-    """A study and its publication: ``cited`` in one line, ``source`` as ``zhu2022, chapter 2``."""
+    """A study and its publication: ``cited`` is a one-line citation, ``source`` is like ``zhu2022, chapter 2``."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class About:
 
 @dataclass(frozen=True)
 class Material:
-    """All that a scale has; a study takes its own part."""
+    """All data of a scale; each study's view selects its own part."""
 
     root: Path
     runs: Sequence[Run]
@@ -50,7 +50,7 @@ class Material:
 
 
 def view(about: About, material: Material) -> dict[str, Any]:
-    """What the section of a study shows; the paper's figures and tables come before additions."""
+    """The content of a study's section; published figures and tables come before additions."""
     own = sorted((a for a in material.artefacts if a.study == about.name), key=lambda one: one.addition)
     covered = {one.artefact: one for one in material.coverages}
     counted = [covered[one.id] for one in own]
@@ -79,7 +79,7 @@ def view(about: About, material: Material) -> dict[str, Any]:
 
 
 def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str, Any]:
-    """A table or a figure, with the files that hold its numbers."""
+    """A table or a figure, with links to the files of its numbers."""
     shown: dict[str, Any] = {
         "id": one.id,
         "heading": names.heading(one.id, one.title),
@@ -107,7 +107,7 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
 
 
 def _marks(material: Material, figure: str) -> list[dict[str, str]]:
-    """The points of a figure; each leads to the record of its first run, where the page can link one."""
+    """The points of a figure; each links to the record of its first run, if the page can link one."""
 
     def link(row: figures.Line) -> str:
         run = figures.first_run(row)
@@ -120,7 +120,7 @@ def _marks(material: Material, figure: str) -> list[dict[str, str]]:
 def shared_deviations(
     about: Sequence[About], deviations: Sequence[Sequence[str]] | None
 ) -> list[Sequence[str]]:
-    """The rows that belong to no single study."""
+    """The deviations that do not belong to a single study."""
     named = {one.name for one in about}
     return [row for row in deviations or () if row[0].partition(".")[0] not in named]
 
@@ -133,7 +133,7 @@ def _tally(judged: Sequence[Mapping[str, Any]], silent: Sequence[Claim]) -> dict
 
 
 def _size(picture: Path) -> tuple[int, int]:
-    """Width and height of a PNG in pixels, so that a browser keeps its place before it is loaded; (0, 0) if unknown."""
+    """Width and height of a PNG in pixels, so that a browser reserves its space before loading; (0, 0) if unknown."""
     head = picture.read_bytes()[:24]
     if head[:8] != b"\x89PNG\r\n\x1a\n":
         return 0, 0

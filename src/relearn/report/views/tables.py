@@ -1,4 +1,4 @@
-"""A table for a page: what is published stands small below what is measured, so that fewer columns are needed."""
+"""A table for a page: published values are shown in small print below the measured ones, to save columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EMPTY = {*table_formats.LACKING.values(), *grid.LACKING.values(), table_formats.
 
 @dataclass(frozen=True)
 class Shown:
-    """One cell; ``beside`` is what others publish of it, ``lacking`` that it holds no number."""
+    """One cell; ``beside`` has its published values, ``lacking`` says that it holds no number."""
 
     text: str
     beside: str = ""
@@ -22,7 +22,7 @@ class Shown:
 
 
 def folded(header: Sequence[str], lines: Sequence[Sequence[str]]) -> tuple[list[str], list[list[Shown]]]:
-    """Header and lines without columns of their own for published values and deviations."""
+    """Header and lines with the columns of published values and deviations folded into the measured cells."""
     kept = [at for at, name in enumerate(header) if name not in BESIDE]
     ends = [*kept[1:], len(header)]
     made = []

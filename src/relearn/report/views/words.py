@@ -1,8 +1,8 @@
-"""The words that a page explains where it uses them: kinds of empty cells, scales; verdicts are in verdict_words."""
+"""Texts that explain terms on a page: kinds of empty cells, and scales; for verdicts see verdict_words."""
 
 from __future__ import annotations
 
-#: what stands in a cell in the place of a number
+#: texts that replace a number in a cell, with their meanings
 EMPTINESS = {
     "not run": "this scale has no run for the cell",
     "n/a": "the quantity does not exist for this row",
