@@ -1,5 +1,4 @@
-"""Optional compilation of networks for training and attacks; off unless the process calls :func:`use`, e.g.
-``use("reduce-overhead")``.
+"""Optional compilation of networks for training and attacks; off unless the process calls :func:`use`, e.g. ``use("reduce-overhead")``.
 
 Small networks on fast devices are limited by kernel launches. ``torch.compile`` fuses kernels, and its mode ``reduce-overhead``
 replays them as CUDA graphs. The results then differ by rounding, and the dropout masks are drawn differently. Compilation is

@@ -35,14 +35,12 @@ class DeepKNN(Detector):
     smaller index counts as nearer (the tie rule of ``neighbours``). The search is exact, so block and device do
     not change the result.
 
-    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself. The text refers to neighbours, so the point itself is
-    excluded
+    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself. The text refers to neighbours, so the point itself is excluded
     here. In the published code every point votes for its own label, and ties among labels are broken towards the smallest one:
     ``include_self=True, label_ties="smallest"``.
 
     Args:
-        k: number of neighbours that vote; at most n - 1, or n with ``include_self``. The paper recommends 1 to 2 times the size
-        of
+        k: number of neighbours that vote; at most n - 1, or n with ``include_self``. The paper recommends 1 to 2 times the size of
             the largest class (section 2.3.5), which is 50 there.
         include_self: whether a point counts as its own first neighbour, even if it has duplicates.
         label_ties: ``keep`` treats all tied labels as modes, ``smallest`` only the smallest of them.
@@ -152,8 +150,7 @@ def in_mode(votes: Tensor, own: Tensor, label_ties: str) -> Tensor:
 def replicate(y: Labels, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
     """Indices that repeat every class up to the size N of the largest, for Deep k-NN under class imbalance.
 
-    Class c with n_c points is repeated ceil(N / n_c) times and truncated to N points (Zhu 2022, section 2.3.5: N / n_c times).
-    The
+    Class c with n_c points is repeated ceil(N / n_c) times and truncated to N points (Zhu 2022, section 2.3.5: N / n_c times). The
     first n indices are 0..n-1, so with ``i = replicate(y)`` the decisions for the original points are
     ``fit_predict(X[i], y[i])[: len(y)]``. A copy counts as a neighbour like any other point.
 

@@ -1,12 +1,9 @@
 """Deep k-NN with a FAISS index for the neighbour search: the exact flat index, or an approximate one.
 
-No step of a study uses this module. FAISS is an optional dependency (``pip install 'relearn[faiss]'``), imported when a search
-starts.
+No step of a study uses this module. FAISS is an optional dependency (``pip install 'relearn[faiss]'``), imported when a search starts.
 
-``index="Flat"`` gives the results of :class:`~relearn.methods.deep_knn.DeepKNN`, ties included: FAISS proposes the candidates,
-and
-where the k-th and (k+1)-th distances differ by less than its rounding error, the exact search decides. Any other index misses
-some
+``index="Flat"`` gives the results of :class:`~relearn.methods.deep_knn.DeepKNN`, ties included: FAISS proposes the candidates, and
+where the k-th and (k+1)-th distances differ by less than its rounding error, the exact search decides. Any other index misses some
 neighbours. How many depends on the features, so measure it on a sample with :func:`recall` before you rely on it.
 """
 

@@ -24,10 +24,8 @@ Labels = Tensor | ArrayLike
 class Detector:
     """Base of the defences.
 
-    A subclass implements ``__init__`` (which only stores its arguments) and ``_keep(X, y, member)``. X is a finite float tensor
-    (n, d) on
-    the caller's device, y holds the labels as codes 0..C-1 in ascending order of the labels, and ``member`` is the position of
-    the set in
+    A subclass implements ``__init__`` (which only stores its arguments) and ``_keep(X, y, member)``. X is a finite float tensor (n, d) on
+    the caller's device, y holds the labels as codes 0..C-1 in ascending order of the labels, and ``member`` is the position of the set in
     a stack (0 for a single set). ``_keep`` returns a bool array (n,), True = keep.
     """
 

@@ -1,11 +1,8 @@
 r"""Reuse one dropout mask in all passes of a step, for any network, without changing its code.
 
-zhu2022, section 3.4, eq. 3.4: the ascent from :math:`\delta_{t-1}` to :math:`\delta_t` and the gradient that follows should use
-ONE
-network :math:`f_{\theta(m)}`, so the masks m are drawn once per minibatch and used in all K passes. The released code stores
-masks in
-modified copies of the models' modules (in one of them, of some modules only). Here the *random state* before each call that draws
-a
+zhu2022, section 3.4, eq. 3.4: the ascent from :math:`\delta_{t-1}` to :math:`\delta_t` and the gradient that follows should use ONE
+network :math:`f_{\theta(m)}`, so the masks m are drawn once per minibatch and used in all K passes. The released code stores masks in
+modified copies of the models' modules (in one of them, of some modules only). Here the *random state* before each call that draws a
 mask is stored, and restored before the same call of a later pass: the same state, shape and dtype give the same mask. No mask is
 stored, and any module works::
 
@@ -17,12 +14,10 @@ stored, and any module works::
 
 Two rules work together:
 
-1. *Stream.* A later pass starts with the generators (CPU and every CUDA device) in the state they had at the start of the first
-pass.
+1. *Stream.* A later pass starts with the generators (CPU and every CUDA device) in the state they had at the start of the first pass.
    At its end the generators return to the state they had before it, so after all passes they are where one pass would have left
    them. Everything that draws in the same order gets the same numbers, even where single calls cannot be intercepted: compiled
-   regions, scripted modules, C++ operators, the threads of ``nn.DataParallel``, the second forward pass of activation
-   checkpointing.
+   regions, scripted modules, C++ operators, the threads of ``nn.DataParallel``, the second forward pass of activation checkpointing.
 2. *Calls.* Calls that draw a mask are intercepted one by one (``TorchFunctionMode``), and each is reset to its own state, so that
    additional or missing draws in between do not shift later masks.
 
@@ -30,14 +25,11 @@ pass.
      fused or not; ``nn.MultiheadAttention``; recurrent layers with dropout) must be called in the order of the first pass. A pass may
      stop early (a shallow pass does); a different call, or an additional one, raises an error.
       - *Plain draws* (:data:`DRAWS`: ``bernoulli``, ``rand``, ``uniform_`` …), used for other masks (stochastic depth in timm and
-        torchvision, custom masks): the j-th call of a given name, shape and dtype repeats the j-th such call of the first pass. A
-        call
+        torchvision, custom masks): the j-th call of a given name, shape and dtype repeats the j-th such call of the first pass. A call
         without a counterpart in the first pass draws new numbers. An explicit generator is reset, too.
 
-Not covered: random numbers of NumPy and Python (some models with layer dropping use them); devices other than CPU and CUDA;
-modules
-that store random numbers between passes; ``RReLU`` where the sign of an input changes, because it draws for negative inputs only.
-Calls
+Not covered: random numbers of NumPy and Python (some models with layer dropping use them); devices other than CPU and CUDA; modules
+that store random numbers between passes; ``RReLU`` where the sign of an input changes, because it draws for negative inputs only. Calls
 that draw nothing (eval mode, p = 0) are not counted.
 """
 

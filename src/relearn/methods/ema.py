@@ -5,13 +5,11 @@ r"""Exponential moving average of the weights during training.
 where :math:`w_t` are the weights after step t. Table 6 of qi2023 gives d = 0.99984 and no further details.
 
 The **warm-up** of the decay is that of TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``: until d is reached
-(d = 0.99984 after 56,240 steps), the average covers about the last ninth of the steps taken. timm's ``ModelEma``, which is
-usually
+(d = 0.99984 after 56,240 steps), the average covers about the last ninth of the steps taken. timm's ``ModelEma``, which is usually
 used with such recipes, has no warm-up by default: after fewer than 1/(1 - d) = 6,250 steps its average is still dominated by the
 initial weights. After some 100,000 steps the two agree.
 
-**Buffers**: running means and variances of normalisation layers are averaged like weights, as in timm. Every other buffer
-(counters,
+**Buffers**: running means and variances of normalisation layers are averaged like weights, as in timm. Every other buffer (counters,
 masks with infinities, unit vectors of a power iteration, the matrices of a head) is copied from the trained network.
 
 Weights in half precision are averaged in single precision: in bfloat16 an update of size 1 - d would be rounded away.
@@ -32,8 +30,7 @@ RUNNING = ("running_mean", "running_var")
 class EMA:
     """The moving average of ``model``'s weights, initialised with their current values.
 
-    It keeps references to the model's parameters and running statistics, which must stay the same tensors. Convert the model
-    (dtype,
+    It keeps references to the model's parameters and running statistics, which must stay the same tensors. Convert the model (dtype,
     device, memory format) first.
 
     Args:

@@ -1,7 +1,6 @@
 r"""Perturbations of word embeddings: :math:`f_\theta(X + \delta)` for :math:`X = VZ`, in any network with an embedding table.
 
-zhu2022, section 3.3: δ is added to the word embeddings alone, before position and token-type embeddings, normalisation and
-dropout. A
+zhu2022, section 3.3: δ is added to the word embeddings alone, before position and token-type embeddings, normalisation and dropout. A
 forward hook on the embedding module adds it, so the network's code is unchanged and the network still receives token ids. RoBERTa
 needs the ids to compute its positions; with ``inputs_embeds`` it would count padding as well.
 
@@ -10,10 +9,8 @@ the looked-up rows, and all passes look up the same rows:
 
 .. math:: \sum_t \nabla_V\, L(VZ + \delta_t) = \Big(\sum_t g_t\Big) Z^\top + \ldots
 
-so the g's are summed and back-propagated through the look-up once per step: a table of 50,000 words then gets one dense gradient
-per
-step instead of one per pass. Other uses of the same weight (a tied output layer) get their gradient in every pass as usual. Any
-module
+so the g's are summed and back-propagated through the look-up once per step: a table of 50,000 words then gets one dense gradient per
+step instead of one per pass. Other uses of the same weight (a tied output layer) get their gradient in every pass as usual. Any module
 other than ``nn.Embedding`` (one with dropout inside, for example) is differentiated in every pass.
 
 Batches are ``((tokens, real, ...), labels, ...)``: tokens (B, n), or (B, C, n) with C candidates per sample; ``real`` has the same shape
@@ -53,7 +50,7 @@ class EmbeddingSpace:
 
         Raises:
             ValueError: the model has no input embeddings, is compiled (hooks are not called) or sharded (FSDP), or a sample is
-            all padding.
+                all padding.
         """
         if getattr(model, "_compiled_call_impl", None) is not None:
             raise ValueError(
@@ -178,10 +175,8 @@ class EmbeddingField(Lookup):
 
 
 def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
-    """The module that looks up words: the one called ``name`` if given; else the one returned by ``get_input_embeddings()`` of
-    the
-    model or of one of its parts, as in all models of transformers; else the only ``nn.Embedding``. For an encoder-decoder (T5,
-    BART)
+    """The module that looks up words: the one called ``name`` if given; else the one returned by ``get_input_embeddings()`` of the
+    model or of one of its parts, as in all models of transformers; else the only ``nn.Embedding``. For an encoder-decoder (T5, BART)
     it is the encoder's: the input words are perturbed, the output words are not.
 
     Raises:
@@ -225,8 +220,7 @@ def _of_encoder(model: nn.Module, table: nn.Module) -> nn.Module:
 
 
 def _weight(table: nn.Module) -> Tensor:
-    """A weight that gives the width: the module's own; that of the ``nn.Embedding`` inside (adapters wrap one and add matrices of
-    other
+    """A weight that gives the width: the module's own; that of the ``nn.Embedding`` inside (adapters wrap one and add matrices of other
     shapes); or the module's first matrix."""
     inner = [part.weight for part in table.modules() if isinstance(part, nn.Embedding)]
     known = [getattr(table, "weight", None), *inner, *table.parameters()]

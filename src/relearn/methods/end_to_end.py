@@ -1,13 +1,10 @@
 """End-to-end victims: all layers of a pre-trained network are trained on the poisoned set (zhu2022, 2.2.8.3).
 
-The text gives Adam, a learning rate of 1e-4 and "overfit". Weight decay 5e-4, 60 epochs, ×0.1 after epochs 30 and 45, batches of
-64
-and frozen batch statistics (the network stays in eval mode, without dropout) are taken from the released code. Each attack gets
-its own
+The text gives Adam, a learning rate of 1e-4 and "overfit". Weight decay 5e-4, 60 epochs, ×0.1 after epochs 30 and 45, batches of 64
+and frozen batch statistics (the network stays in eval mode, without dropout) are taken from the released code. Each attack gets its own
 network, because all layers change and nothing can be shared between targets.
 
-The Deep k-NN defence's public code trains the linear head alone but leaves the network in training mode, so batches are
-normalised by
+The Deep k-NN defence's public code trains the linear head alone but leaves the network in training mode, so batches are normalised by
 their own statistics, and the running statistics are updated: ``head_only=True, training_mode=True``.
 """
 

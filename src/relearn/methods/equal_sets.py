@@ -1,7 +1,6 @@
 """Find equal fine-tuning sets, so that each is trained on once.
 
-A filter that removes the poisons of two attacks leaves the same set in both cases, and a sweep over its strength often leaves the
-same
+A filter that removes the poisons of two attacks leaves the same set in both cases, and a sweep over its strength often leaves the same
 set at two strengths. Linear heads with equal initial values, samples, weights and sample order end up equal.
 """
 
@@ -33,10 +32,8 @@ class Arrangement(NamedTuple):
 def arrange(features: Tensor, keep: Tensor) -> Arrangement:
     """Pack every distinct pair of samples and weights into a rectangle.
 
-    Two variants are equal if they have equal weights and equal features for all samples of positive weight. A variant with zero
-    weight on
-    all samples in which the sets differ may be placed in any row, and fills cells left over by the others. The width minimises
-    the cost
+    Two variants are equal if they have equal weights and equal features for all samples of positive weight. A variant with zero weight on
+    all samples in which the sets differ may be placed in any row, and fills cells left over by the others. The width minimises the cost
     S · (W + 1): a row costs one per cell, plus one for its features.
 
     Args:
@@ -80,8 +77,7 @@ def arrange(features: Tensor, keep: Tensor) -> Arrangement:
 
 
 def _rows(own: dict[int, list[int]], anywhere: list[int], width: int) -> list[list[int]]:
-    """Rows of at most ``width`` variants: first those tied to one set, filled up with variants that fit anywhere; the rest
-    follow."""
+    """Rows of at most ``width`` variants: first those tied to one set, filled up with variants that fit anywhere; the rest follow."""
     rows = [group[i : i + width] for group in own.values() for i in range(0, len(group), width)]
     rest = list(anywhere)
     for row in rows:

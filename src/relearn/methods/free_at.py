@@ -13,10 +13,8 @@ K        replays of a batch                            ``passes``, and ``times``
 α, ε, m  as in :mod:`relearn.methods.perturbation`     ``step_size`` …
 =======  ============================================  =============================================
 
-Each step is one pass, so the network takes K times more steps than with the other methods at the same cost. The strategy counts
-its
-calls and must receive every batch K times in a row; :class:`Replayed` ensures this. Its state (δ, the replay, the random state of
-the
+Each step is one pass, so the network takes K times more steps than with the other methods at the same cost. The strategy counts its
+calls and must receive every batch K times in a row; :class:`Replayed` ensures this. Its state (δ, the replay, the random state of the
 masks) is saved in the loop's checkpoint.
 
 Differs from Shafahi et al. in one point: they carry δ over from batch to batch, which needs batches of equal shape; here δ is
@@ -45,8 +43,7 @@ class Replayed:
     Args:
         source: source of the batches.
         times: K; schedules counted in epochs become K times longer.
-        augment: image augmentation, applied once for all replays of a batch; the loop's own augmentation would differ between
-        replays.
+        augment: image augmentation, applied once for all replays of a batch; the loop's own augmentation would differ between replays.
 
     Raises:
         ValueError: ``times`` below 1.

@@ -26,8 +26,7 @@ zero is plain back-propagation.
 The last ascent of the algorithm computes a δ that is never used and is skipped, so there are K - 1 ascents. The running statistics of
 batch normalisation are updated in the first pass only.
 
-``clean_first``: the first pass is at X itself. Its gradient gives the step from δ_0 to δ_1, so the clean samples contribute one
-of the
+``clean_first``: the first pass is at X itself. Its gradient gives the step from δ_0 to δ_1, so the clean samples contribute one of the
 K terms.
 """
 
@@ -131,14 +130,12 @@ def freelb(
         value = freelb(lambda inputs_embeds: model(inputs_embeds=inputs_embeds, ...).loss, embeds, attention_mask)
         optimizer.step()
 
-    It calls ``backward()`` itself, once per pass. With a ``GradScaler``, let ``loss`` return the scaled loss: the ascent steps do
-    not
+    It calls ``backward()`` itself, once per pass. With a ``GradScaler``, let ``loss`` return the scaled loss: the ascent steps do not
     depend on the scale, because α and ε are lengths of δ, and the gradients are scaled as the scaler expects.
 
     Args:
         loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch; it is called with this keyword. For RoBERTa, also pass
-            ``position_ids`` to the model: without token ids it counts padding. A decoder with a classification head (GPT-2) uses
-            the
+            ``position_ids`` to the model: without token ids it counts padding. A decoder with a classification head (GPT-2) uses the
             last non-padding token, which it can find from the ids only: with padding, select that state yourself or use
             ``FreeLBTrainer``.
         inputs_embeds: (rows, n, d); the gradient is back-propagated to the embedding look-up once.

@@ -79,8 +79,7 @@ class FreeLBTrainer(Trainer):
     and ``attention_mask`` of the same shape if there is padding.
 
     Raises:
-        ValueError: a model without input embeddings; DeepSpeed, FSDP, SageMaker, an optimiser that steps inside its backward pass
-        (LOMO)
+        ValueError: a model without input embeddings; DeepSpeed, FSDP, SageMaker, an optimiser that steps inside its backward pass (LOMO)
             or ``torch_compile``, because they do not allow K passes or a hook; settings of another strategy; or, during training,
             inputs without ``input_ids``, or token ids outside the embedding table.
     """
@@ -188,8 +187,7 @@ class FreeLBTrainer(Trainer):
 
 
 class _Field(EmbeddingField):
-    """A batch whose forward pass is run by the caller; ``devices`` lists the devices over which the rows are scattered, if
-    several."""
+    """A batch whose forward pass is run by the caller; ``devices`` lists the devices over which the rows are scattered, if several."""
 
     mask_name = "attention_mask"
 

@@ -4,10 +4,8 @@ A batch S of N rows is split into m contiguous parts :math:`S_i` of :math:`N_i` 
 
 .. math:: \nabla L(S) = \sum_{i=1}^m \frac{N_i}{N} \nabla L(S_i)
 
-This is exact for every loss that is a mean over rows, as long as the rows of a batch do not interact (dropout draws different
-masks for
-each part, and batch normalisation uses different statistics). Adversarial strategies perturb each sample separately, so the
-samples of
+This is exact for every loss that is a mean over rows, as long as the rows of a batch do not interact (dropout draws different masks for
+each part, and batch normalisation uses different statistics). Adversarial strategies perturb each sample separately, so the samples of
 a part are perturbed as they would be in the whole batch, except that a random start is drawn anew for every part.
 
 In data parallel training each process splits its own rows. If batch normalisation takes its statistics over all processes, every
@@ -29,8 +27,7 @@ Gradient = Callable[[nn.Module, Callable[..., Tensor], Sequence[Any]], Tensor]
 class GradientAccumulation:
     """A gradient strategy that splits the batch and passes each part to its own strategy.
 
-    Strategy i always gets part i, so a strategy that carries state from call to call (FreeAT, whose batches are replayed) sees
-    the same
+    Strategy i always gets part i, so a strategy that carries state from call to call (FreeAT, whose batches are replayed) sees the same
     part again. The strategies' state is saved with the training state.
 
     Args:
@@ -77,8 +74,7 @@ class GradientAccumulation:
 
 
 def _as_many(count: int, model: nn.Module) -> int:
-    """``count`` passes, or the smallest count of all processes if batch normalisation synchronises the processes in every
-    pass."""
+    """``count`` passes, or the smallest count of all processes if batch normalisation synchronises the processes in every pass."""
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     if not several or not any(
         isinstance(one, nn.modules.batchnorm._BatchNorm) and one.training for one in model.modules()

@@ -13,24 +13,18 @@ L        cross-entropy in substitute i (evaluation mode)           ``cross_entro
 mean ∇L  mean gradient of the poisons' loss for their own label    ``poisons[0]``               (T, P)
 =======  ========================================================  ===========================  ======
 
-An update of the victim on the poisons then also trains it to assign y_p to the target. Each target has its own poisons and
-therefore
+An update of the victim on the poisons then also trains it to assign y_p to the target. Each target has its own poisons and therefore
 its own cosine.
 
 `parameters="all"`: every parameter of the network. The gradient with respect to the pixels is a second derivative through the
-parameters' gradient (always in the images' precision); a pass takes as many targets as fit into GRADIENTS_AT_ONCE numbers.
-`"head"`:
-the last linear layer alone, the only layer that a victim trains in the transfer setting. For z = W φ + b its gradient has a
-closed
+parameters' gradient (always in the images' precision); a pass takes as many targets as fit into GRADIENTS_AT_ONCE numbers. `"head"`:
+the last linear layer alone, the only layer that a victim trains in the transfer setting. For z = W φ + b its gradient has a closed
 form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with :math:`r = \mathrm{softmax}(z) - e_{y_p}`, so an iteration costs no more
 than in the attacks on features.
 
-Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of the poisons, no
-restarts
-and no learning-rate decay; the losses of the substitutes are summed; dropout may stay on; budget and number of iterations are
-those of
-zhu2022's attacks, so that all attacks are compared at equal cost. The cross-entropy is written so that r stays accurate when a
-network
+Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of the poisons, no restarts
+and no learning-rate decay; the losses of the substitutes are summed; dropout may stay on; budget and number of iterations are those of
+zhu2022's attacks, so that all attacks are compared at equal cost. The cross-entropy is written so that r stays accurate when a network
 is confident of y_p.
 """
 
@@ -113,8 +107,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _near_one(vector: Tensor) -> Tensor:
-    """The vector divided by its largest absolute entry; otherwise squared gradients of a confident network would underflow in
-    float32."""
+    """The vector divided by its largest absolute entry; otherwise squared gradients of a confident network would underflow in float32."""
     largest = vector.detach().abs().amax(-1, keepdim=True)
     return vector / torch.where(largest > 0, largest, 1)
 

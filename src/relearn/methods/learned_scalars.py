@@ -1,7 +1,6 @@
 r"""A scalar per weight tensor that is learned during training, in contrast to GradInit's factors.
 
-zhu2022, table 4.7: "simply letting the model learn to rescale the layers". Each trainable tensor W that is not zero is replaced
-by sW,
+zhu2022, table 4.7: "simply letting the model learn to rescale the layers". Each trainable tensor W that is not zero is replaced by sW,
 with a scalar s that starts at 1 and is trained with all other parameters:
 
 .. math:: \frac{\partial L}{\partial s} = \Bigl\langle \frac{\partial L}{\partial (sW)}, W \Bigr\rangle, \qquad
@@ -13,8 +12,7 @@ Attach them before training and fold them into the weights after it:
         fit(model, …)           # names of the scalars end in ".scale": lr_scale={"*.scale": 0.1} lowers their learning rate
     # the model has its original structure, and its weights are sW
 
-Exactly the tensors that have a factor in GradInit get a scalar. Tied weights share one scalar. Weight decay acts on s and on W,
-as on
+Exactly the tensors that have a factor in GradInit get a scalar. Tied weights share one scalar. Weight decay acts on s and on W, as on
 any parameter; the text does not specify this.
 """
 

@@ -12,8 +12,7 @@ from torch import Tensor
 class LossMeter:
     """Losses, their weights and gradient norms since the last row of the history.
 
-    :meth:`add` only stores references. :meth:`settle` moves them to the host, which is the only synchronisation, and detects a
-    divergence
+    :meth:`add` only stores references. :meth:`settle` moves them to the host, which is the only synchronisation, and detects a divergence
     with its exact step. In data parallel training a step's loss is the sum of the processes' weighted contributions.
 
     Args:

@@ -15,8 +15,7 @@ zhu2022 (section 4.3.1.2, table 4.9) uses three variants:
 
 Choices where the sources are incomplete, and differences:
 
-1. Noise has the mean and the standard deviation of each channel of the batch. The networks here normalise their input themselves,
-which
+1. Noise has the mean and the standard deviation of each channel of the batch. The networks here normalise their input themselves, which
    turns this into the published N(0, 1). The labels are those of the batch; paired with noise they are random.
 2. Factors have the lower bound ``min_scale``; the published procedure has no bound, so a norm could become negative.
 3. Batch normalisation uses batch statistics; the code released with GradInit uses the initial running statistics.

@@ -1,8 +1,7 @@
 r"""Mixing of a batch's images and labels: mixup, CutMix, or one of the two at random.
 
 A mixture maps a batch ``(images, labels, *rest)`` to another one. Labels (B,) become probabilities (B, classes), which
-``torch.nn.functional.cross_entropy`` accepts. Labels that are already probabilities are mixed as they are; ``rest`` is not
-changed.
+``torch.nn.functional.cross_entropy`` accepts. Labels that are already probabilities are mixed as they are; ``rest`` is not changed.
 
 **Label smoothing** commutes with every mixture here, because both are linear in the labels:
 
@@ -86,8 +85,7 @@ def mixup_or_cutmix(mixup_alpha: float, cutmix_alpha: float, classes: int, switc
     """One coin flip per batch: :func:`cutmix` with probability ``switch``, else :func:`mixup`.
 
     This is the ``batch`` mode of timm's ``Mixup``, which qi2023's released code uses for training (0.8, 1.0, switch 0.5). There
-    the partner
-    of image i is image B - 1 - i; here it comes from a random permutation, as in both papers.
+    the partner of image i is image B - 1 - i; here it comes from a random permutation, as in both papers.
 
     Raises:
         ValueError: an alpha ≤ 0; ``switch`` outside [0, 1].

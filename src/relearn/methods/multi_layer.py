@@ -15,24 +15,19 @@ c_l            coefficients of layer l and substitute       ``coefficients[:, l 
 =============  ===========================================  ========================  ===========
 
 `form="paper"`: the networks are split where they halve the resolution (three or four stages). The outputs of all stages but the
-last are flattened without pooling, d_l = C_l·H_l·W_l; the last one is pooled and gives the penultimate features. Each layer of
-each
+last are flattened without pooling, d_l = C_l·H_l·W_l; the last one is pooled and gives the penultimate features. Each layer of each
 substitute has its own coefficients, which are solved exactly.
 
 `form="as_released"`: the computation of the published code, which differs in three ways. It uses only two layers: the un-pooled
-output of the second-to-last block of the last stage, and the penultimate features. It has a factor ½, which eq. 2.4 lacks (Adam
-is
-almost invariant to it). And because of a broadcasting error its second term is not a polytope distance: the coefficients have two
-axes
+output of the second-to-last block of the last stage, and the penultimate features. It has a factor ½, which eq. 2.4 lacks (Adam is
+almost invariant to it). And because of a broadcasting error its second term is not a polytope distance: the coefficients have two axes
 too many and sum to one, so each poison is compared with the target separately. The loss is
 
 .. math:: L = \tfrac12 \frac{\|h(x_t) - \sum_j c_j h(x_p^{(j)})\|^2}{\|h(x_t)\|^2}
             + \tfrac12 \sum_j \frac{\|\phi(x_t) - \phi(x_p^{(j)})\|^2}{\|\phi(x_t)\|^2} ,
 
-whose second term is half of a feature collision (eq. 2.2) without coefficients; only the coefficients of h are stored. The
-published
-code does this for residual networks, this module for every network. If the last stage has a single block (networks of reduced
-depth),
+whose second term is half of a feature collision (eq. 2.2) without coefficients; only the coefficients of h are stored. The published
+code does this for residual networks, this module for every network. If the last stage has a single block (networks of reduced depth),
 h is the output of the previous stage.
 """
 

@@ -1,12 +1,9 @@
 """Exact k nearest neighbours in Euclidean distance, in blocks of rows, on CPU and GPU.
 
 The squared distances come from one matrix product per block, ‖a‖² + ‖b‖² - 2a·b, in the features' own precision (‖a‖² is omitted
-because it does not change the order within a row). This product is fast but rounds, and the rounding depends on block size and
-device.
-Where the k-th and (k+1)-th distances differ by less than the rounding error, the few candidates concerned are therefore
-recomputed in
-float64 by direct differences. The resulting set of neighbours is exact and does not depend on the block, the device or the offset
-of
+because it does not change the order within a row). This product is fast but rounds, and the rounding depends on block size and device.
+Where the k-th and (k+1)-th distances differ by less than the rounding error, the few candidates concerned are therefore recomputed in
+float64 by direct differences. The resulting set of neighbours is exact and does not depend on the block, the device or the offset of
 the features.
 
 **Tie rule**: squared distances closer than the rounding of a float64 product, 2ε(√d + 8)(‖a‖² + max‖b‖²) with norms about the mean of
@@ -100,8 +97,7 @@ class Block:
     def settle(self, k: int) -> tuple[Tensor, Tensor]:
         """Rows whose first k entries of ``order`` may be wrong because of rounding, together with their exact k neighbours.
 
-        Rounding changes a distance, and hence the k-th smallest one, by at most half of ``resolution``. Candidates whose distance
-        differs
+        Rounding changes a distance, and hence the k-th smallest one, by at most half of ``resolution``. Candidates whose distance differs
         from the k-th by more than ``resolution`` are therefore certainly in or out; the others are recomputed.
 
         Returns:
@@ -161,8 +157,7 @@ class NeighbourSearch:
         self.candidates = max(0, len(self.points) - (own and not include_self))
         if self.candidates == 0:
             return
-        # Centring minimises the norms and thereby the rounding error. Scaling by a power of two is exact and avoids overflow of
-        # the
+        # Centring minimises the norms and thereby the rounding error. Scaling by a power of two is exact and avoids overflow of the
         # squares. Both may be approximate, because near ties are resolved on the original features.
         mean = self.points.mean(dim=0)
         self.centre = torch.where(mean.isfinite(), mean, 0)

@@ -65,14 +65,11 @@ def parameter_groups(
 
     Args:
         decay: which parameters decay. ``all``: all of them. ``no_norm``: all but the weights and biases of normalisation layers.
-            ``no_norm_no_bias``: also without parameters whose own name contains ``bias``. A normalisation layer is one of
-            torch's, or a
-            module whose class name ends in ``Norm``, ``Norm1d``, … The original tensors of ``torch.nn.utils.parametrize`` count
-            as the
+            ``no_norm_no_bias``: also without parameters whose own name contains ``bias``. A normalisation layer is one of torch's, or a
+            module whose class name ends in ``Norm``, ``Norm1d``, … The original tensors of ``torch.nn.utils.parametrize`` count as the
             parameter they define. ``no_vectors``: all but parameters of fewer than two dimensions and those named by
             ``model.no_weight_decay()``, if it exists; this is the convention of vision Transformers (timm, DeiT, Swin).
-        lr_scale: factors of the learning rate by parameter name. Keys are shell patterns (``*.bias``); the first match counts,
-        and
+        lr_scale: factors of the learning rate by parameter name. Keys are shell patterns (``*.bias``); the first match counts, and
             the default is 1.
 
     Returns:

@@ -33,8 +33,7 @@ def orthogonal(
 ) -> Initialised:
     r"""Draw every layer's weight as ``gain`` times a matrix Q with Q Qᵀ = I or Qᵀ Q = I, depending on its shape.
 
-    A convolution is treated as the matrix (outputs, inputs · kernel area), a case that Saxe et al. do not cover. Q is uniform
-    (Haar).
+    A convolution is treated as the matrix (outputs, inputs · kernel area), a case that Saxe et al. do not cover. Q is uniform (Haar).
     Biases are set to 0, normalisations to scale 1 and shift 0; embeddings and other parameters are not changed.
 
     Args:
@@ -70,13 +69,10 @@ def lsuv(
     .. math:: W_l \leftarrow W_l / \sqrt{\mathrm{Var}[y_l]}
               \quad\text{while}\quad |\mathrm{Var}[y_l] - 1| \ge \mathtt{tolerance}
 
-    at most ``iterations`` times. The published algorithm runs the network from its input again after every division, about L²
-    layer
-    evaluations for L layers. Here each layer is rescaled within a single forward pass, before the next layer receives its output.
-    This
+    at most ``iterations`` times. The published algorithm runs the network from its input again after every division, about L² layer
+    evaluations for L layers. Here each layer is rescaled within a single forward pass, before the next layer receives its output. This
     gives the same weights with L evaluations, because the layers before l do not change any more. Batch normalisation uses batch
-    statistics, and dropout is off. A layer called several times is scaled at its first call; of layers that share a weight, only
-    the
+    statistics, and dropout is off. A layer called several times is scaled at its first call; of layers that share a weight, only the
     first counts.
 
     Args:
@@ -88,10 +84,8 @@ def lsuv(
         iterations: T_max of the paper.
 
     Returns:
-        ``scales``: factors of the layers' weights relative to the orthogonal draw. ``history``: one row per layer, in order:
-        layer,
-        variance_before, variance, iterations. ``skipped``: weights of layers with constant output. A non-finite variance gives
-        the
+        ``scales``: factors of the layers' weights relative to the orthogonal draw. ``history``: one row per layer, in order: layer,
+        variance_before, variance, iterations. ``skipped``: weights of layers with constant output. A non-finite variance gives the
         outcome ``diverged`` with the layer's number.
 
     Raises:

@@ -2,27 +2,22 @@ r"""Data parallel training: ``torchrun`` starts one process per GPU, and each pr
 
 .. math:: g = \sum_{r} \nabla \left( w_r\, L_r \right), \qquad w_r = n_r / n,
 
-where :math:`L_r` is the mean loss over the :math:`n_r` of all :math:`n` terms in process r's share. The sum equals the gradient
-of a
-single process on the whole batch, for any sizes of the shares. Every process draws the same batch and the same augmentation and
-uses
+where :math:`L_r` is the mean loss over the :math:`n_r` of all :math:`n` terms in process r's share. The sum equals the gradient of a
+single process on the whole batch, for any sizes of the shares. Every process draws the same batch and the same augmentation and uses
 its share, so the number of processes only affects rounding (and the dropout masks, which each process draws separately).
 
 **Why torch's process groups without a wrapper.** ``torchrun`` and ``torch.distributed`` are part of torch; accelerate and Fabric would
 add a dependency and take over the training loop. ``DistributedDataParallel`` reduces inside *one* backward pass of *one* forward pass,
 whereas a gradient strategy here may run several forward and backward passes per step (adversarial training, gradient accumulation),
 for which DDP's hooks would fail or reduce incomplete gradients. The gradient is therefore reduced once, when the strategy has
-finished, in flat buckets. The price is that communication does not overlap with the backward pass: for a ResNet-50 (100 MB) about
-a
+finished, in flat buckets. The price is that communication does not overlap with the backward pass: for a ResNet-50 (100 MB) about a
 millisecond between GPUs of one machine.
 
-**Batch normalisation** computes its statistics over all shares while the loop runs (:func:`synchronised`). On an accelerator this
-is
+**Batch normalisation** computes its statistics over all shares while the loop runs (:func:`synchronised`). On an accelerator this is
 torch's ``SyncBatchNorm``, which is not available on a CPU; there a differentiable all-reduce of mean and variance replaces it.
 
 A strategy receives the *weighted* loss, so its gradient must be homogeneous in the loss (twice the loss, twice the gradient). An
-adversarial strategy perturbs the process's own rows. Its steps depend neither on the weight nor on the other rows. With a start
-at
+adversarial strategy perturbs the process's own rows. Its steps depend neither on the weight nor on the other rows. With a start at
 zero and without dropout, δ therefore equals that of a single process; random starts and dropout masks differ between processes
 (tests/methods/test_parallel.py).
 """
@@ -53,8 +48,7 @@ def world() -> tuple[int, int]:
 def launched(device: str = "cpu") -> Iterator[str]:
     """Context with the process group described by ``torchrun`` in the environment; yields this process's device.
 
-    ``cuda`` becomes ``cuda:<LOCAL_RANK>`` and uses NCCL; every other device uses gloo. Without ``torchrun`` (WORLD_SIZE missing
-    or 1) no
+    ``cuda`` becomes ``cuda:<LOCAL_RANK>`` and uses NCCL; every other device uses gloo. Without ``torchrun`` (WORLD_SIZE missing or 1) no
     group is opened and ``device`` is returned unchanged.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:

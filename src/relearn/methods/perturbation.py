@@ -1,7 +1,6 @@
 r"""Perturbations δ of a batch: start, norm, ascent and projection, with one ball per sample.
 
-zhu2022, equation 3.2 and algorithm 3. X are the embeddings of a sample (or its pixels), and N_δ is the number of its entries that
-are
+zhu2022, equation 3.2 and algorithm 3. X are the embeddings of a sample (or its pixels), and N_δ is the number of its entries that are
 not padding:
 
 .. math::
@@ -20,20 +19,16 @@ m        magnitude of the start (the text: m = ε)    ``start_norm``   units of 
 -        False on padding                            ``real``         (rows, n)
 =======  ==========================================  ===============  =========================
 
-**Samples.** A batch of B samples has ``rows`` = B·C rows, where the C rows of a sample are adjacent: one per candidate of a
-question,
-or C = 1. Norms are taken per sample, over all its rows, positions and channels. The norms are ``frobenius`` (called ``l2`` for
-pixels)
+**Samples.** A batch of B samples has ``rows`` = B·C rows, where the C rows of a sample are adjacent: one per candidate of a question,
+or C = 1. Norms are taken per sample, over all its rows, positions and channels. The norms are ``frobenius`` (called ``l2`` for pixels)
 and ``linf``. With ``linf`` the step is α·sign g, the ball is a cube, and the start is uniform in the cube of half-side m.
 
 Facts (tests/methods/test_perturbation.py): E‖δ_0‖² = m²/3, never above m; samples do not interact; a step is invariant to the
 gradient's scale, so dividing the loss by K, or weighting it in data parallel training, changes nothing; padding stays 0 with
 ``mask="always"``.
 
-Differs from the authors' code, which divides by max(‖g‖, 1e-8) or 1e-10 and so shrinks the steps of samples already learned. Here
-a
-gradient is always divided by its norm, and a zero gradient gives no step. Their code masks padding at the start only; this
-corresponds
+Differs from the authors' code, which divides by max(‖g‖, 1e-8) or 1e-10 and so shrinks the steps of samples already learned. Here a
+gradient is always divided by its norm, and a zero gradient gives no step. Their code masks padding at the start only; this corresponds
 to ``mask="start"``. If a sample's gradient is not finite, its δ is not changed, and the skipped step is counted.
 
 δ is at least float32, whatever the precision of the network; starts are drawn on the CPU, so they do not depend on the device.
@@ -140,8 +135,7 @@ class Ball:
 
 
 def norms(values: Tensor, samples: int, norm: str = "frobenius") -> Tensor:
-    """(samples,): norm of each sample, computed without overflow or underflow of squares; not finite if an entry is not
-    finite."""
+    """(samples,): norm of each sample, computed without overflow or underflow of squares; not finite if an entry is not finite."""
     flat = values.reshape(samples, -1)
     largest = flat.abs().amax(1)
     if norm == "linf":

@@ -17,12 +17,10 @@ x^0      start: uniform in the cube, cut to  ``random_start``   (n, C, H, W)
 L        loss of each image                  ``loss``           (n,)
 =======  ==================================  =================  ==================
 
-Facts (tests/methods/test_pgd.py): on a linear model one step of α ≥ 2ε gives the exact maximum; the result is in B; a longer
-attack
+Facts (tests/methods/test_pgd.py): on a linear model one step of α ≥ 2ε gives the exact maximum; the result is in B; a longer attack
 includes the restarts and steps of a shorter one with the same step size, so more restarts or steps never weaken the attack.
 
-Differs from the paper in one point: the paper returns the last point. Here the worst of all visited points, including x and the
-last
+Differs from the paper in one point: the paper returns the last point. Here the worst of all visited points, including x and the last
 one, is returned (misclassified before correct, then the larger loss). This is free, as the loss is computed anyway.
 
 The network is used in eval mode without gradients of its weights and restored afterwards. Starts are drawn on the CPU, one image after
@@ -145,8 +143,7 @@ def ascend(
 ) -> Tensor:
     """The inner loop: ``steps`` signed ascent steps from ``start``, in the ball around ``images``; returns the last point.
 
-    Call it inside :func:`attack_mode`. ``objective(logits)`` is a loss per image or their mean; the sign of the gradient is the
-    same as
+    Call it inside :func:`attack_mode`. ``objective(logits)`` is a loss per image or their mean; the sign of the gradient is the same as
     long as the images of a batch do not interact, as in eval mode. ``visit(t, point, logits, losses)`` is called for every point,
     including the start (t = 0) and the last one; without ``visit`` the last point is not evaluated.
     """
@@ -171,8 +168,7 @@ def ascend(
 
 
 def random_starts(images: Tensor, eps: float, generator: torch.Generator | None = None) -> Tensor:
-    """Uniform points in the cubes of half-side ε around the images, clipped to [0, 1]; drawn on the CPU, one image after the
-    other."""
+    """Uniform points in the cubes of half-side ε around the images, clipped to [0, 1]; drawn on the CPU, one image after the other."""
     noise = torch.rand(images.shape, generator=generator, dtype=images.dtype)
     start = images + noise.mul_(2 * eps).sub_(eps).to(images.device)
     # Rounding may move a point slightly outside the cube; clamping to the loop's bounds keeps every visited point inside.
@@ -205,8 +201,7 @@ def attack_mode(model: nn.Module) -> Iterator[None]:
 
 
 class _Worst:
-    """The worst point of each image so far: misclassified before correct, then the larger loss. A NaN loss never counts as
-    worse."""
+    """The worst point of each image so far: misclassified before correct, then the larger loss. A NaN loss never counts as worse."""
 
     def __init__(self, clean: Tensor, labels: Tensor) -> None:
         self.images, self.labels = clean.clone(), labels

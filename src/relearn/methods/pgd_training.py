@@ -13,8 +13,7 @@ K        passes, one more than ascent steps            ``passes``
 α, ε, m  as in :mod:`relearn.methods.perturbation`     ``step_size`` …
 =======  ============================================  ===============
 
-The ascent uses the network in training mode, with dropout; under ``reuse_masks`` its masks are those of the training pass. The
-ascent
+The ascent uses the network in training mode, with dropout; under ``reuse_masks`` its masks are those of the training pass. The ascent
 computes no parameter gradients and does not update the running statistics of batch normalisation. (In
 :mod:`relearn.methods.adversarial_training`, the defence of chapter 2, the attack runs in eval mode.)
 

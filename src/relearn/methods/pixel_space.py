@@ -1,7 +1,6 @@
 """Perturbations of images: δ has the shape of the images, and X + δ remains a valid image.
 
-After every step δ is projected to its ball (``linf`` or ``l2``), and then X + δ is clipped to the valid range of pixels. Clipping
-only
+After every step δ is projected to its ball (``linf`` or ``l2``), and then X + δ is clipped to the valid range of pixels. Clipping only
 moves entries of δ towards 0, so both constraints hold.
 """
 

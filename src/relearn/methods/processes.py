@@ -1,7 +1,6 @@
 """Interface of the inter-process operations needed for data parallel training.
 
-:mod:`relearn.methods.parallel` implements it. The training loop imports only this module, so a change of the implementation
-affects
+:mod:`relearn.methods.parallel` implements it. The training loop imports only this module, so a change of the implementation affects
 only the trainings that use it.
 """
 

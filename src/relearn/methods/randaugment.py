@@ -24,19 +24,15 @@ ShearX, ShearY  by 0.3 s pixels per pixel, first row (column) fixed             
 TranslateX, -Y  by 0.45 s of the width (height)                                                 ±
 ==============  ==============================================================================  ======  ===================
 
-Pixels outside the image get the value ``fill``. This is timm's ``rand-m9-mstd0.5-inc1``, which qi2023 gives as (9, 0.5) in table
-6 and
-by name in its code. It uses the "increasing" operations, whose effect grows with the magnitude (Equalize, Invert and AutoContrast
-do
+Pixels outside the image get the value ``fill``. This is timm's ``rand-m9-mstd0.5-inc1``, which qi2023 gives as (9, 0.5) in table 6 and
+by name in its code. It uses the "increasing" operations, whose effect grows with the magnitude (Equalize, Invert and AutoContrast do
 not depend on it).
 
-It **differs from timm** as follows: warps interpolate bilinearly (timm: bilinear or bicubic at random); only Equalize rounds to
-bytes;
+It **differs from timm** as follows: warps interpolate bilinearly (timm: bilinear or bicubic at random); only Equalize rounds to bytes;
 Posterize keeps one bit at s = 1 (timm: none, a black image, which recent versions of Pillow reject). Like timm, it differs from
 the RandAugment paper, in which every drawn operation is applied, identity is one of them, and all have the same strength.
 
-The operations are torchvision's (``torchvision.transforms.v2.functional``) where it supports batches. Its warps and blends take
-one
+The operations are torchvision's (``torchvision.transforms.v2.functional``) where it supports batches. Its warps and blends take one
 strength for all images. Here the warps are implemented by one ``grid_sample``, and the blends interpolate between the image and
 torchvision's result for weight 0.
 """
@@ -74,10 +70,8 @@ def randaugment(
         operations: number of operations drawn for each image, with replacement, and applied in this order.
         fill: value of pixels outside the image, one number or one per channel; timm uses the data's mean.
 
-    Four uniform numbers per image and operation are drawn from the given CPU generator, image by image, whichever operation they
-    select.
-    The result for an image therefore depends on the generator and on its position in the batch, not on the device or the other
-    images.
+    Four uniform numbers per image and operation are drawn from the given CPU generator, image by image, whichever operation they select.
+    The result for an image therefore depends on the generator and on its position in the batch, not on the device or the other images.
 
     Raises:
         ValueError: a magnitude outside 0 to 10, a negative spread, fewer than 1 operation; images that are not floats or have neither 1
@@ -125,8 +119,7 @@ def _table(fill: Tensor) -> dict[str, Operation]:
 
     def warp(matrix: Callable[[Tensor, float], Sequence[Any]]) -> Operation:
         """The output at (x, y) is the input at ``matrix`` (x, y, 1). Coordinates run from -1 to 1 over the image; ``matrix`` is
-        called with
-        the signed strength and width / height."""
+        called with the signed strength and width / height."""
 
         def operation(images: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
             rows = matrix(strength * sign, images.shape[3] / images.shape[2])

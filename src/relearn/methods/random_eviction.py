@@ -1,7 +1,6 @@
 """Random point eviction: drop a uniformly random share of the training set, regardless of the features.
 
-Zhu 2022, section 2.3.3: the control among the baselines for Deep k-NN (1% against feature collision, 10% against the convex
-polytope
+Zhu 2022, section 2.3.3: the control among the baselines for Deep k-NN (1% against feature collision, 10% against the convex polytope
 attack).
 """
 
@@ -17,8 +16,7 @@ from relearn.methods.detector import Detector, share_of
 class RandomEviction(Detector):
     """Drop floor(fraction · n) of the n points; every subset of that size has the same probability.
 
-    The draw depends on the seed, on n and, in a stack of sets, on the set's position (each set has its own random stream; a
-    single set
+    The draw depends on the seed, on n and, in a stack of sets, on the set's position (each set has its own random stream; a single set
     has stream 0), but never on X or y. There are no ties. An empty set stays empty.
 
     Differs from the paper: the paper does not state the rounding; here it is floor.

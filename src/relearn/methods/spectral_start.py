@@ -44,8 +44,7 @@ def spectral_start(
 
     (1) ``nn.MultiheadAttention``: its three projections as one matrix.
 
-    If its windows do not overlap (patches), a convolution has the norm of its flattened kernel. Otherwise its norm can be larger
-    by
+    If its windows do not overlap (patches), a convolution has the norm of its flattened kernel. Otherwise its norm can be larger by
     up to :math:`\sqrt{k_h k_w}`, or smaller: a random depth-wise 7 x 7 convolution has norm 1.9 with 8 channels, 1.4 with 96 and
     0.8 with 384; the worst case is 7 (errata, Q12). The claim "1-Lipschitz" in the paper's section 4.2.3 therefore does not hold
     for them. ``operator=True`` divides by the norm of the map at the input sizes that the layer sees, including borders. Singular

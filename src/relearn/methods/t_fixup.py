@@ -3,8 +3,7 @@ r"""T-FixUp, and FixUp for Transformers: initialisations that need neither norma
 Huang, Pérez, Ba, Volkovs, "Improving Transformer Optimization Through Better Initialization" (2020) and Zhang, Dauphin, Ma, "Fixup
 Initialization: Residual Learning Without Normalization" (2019); rows of table 4.10 of zhu2022, which quotes their results.
 
-Both start from newly drawn Xavier-uniform maps with bound :math:`\sqrt{6 / (n_{in} + n_{out})}`, biases 0 and embeddings N(0,
-1/d)
+Both start from newly drawn Xavier-uniform maps with bound :math:`\sqrt{6 / (n_{in} + n_{out})}`, biases 0 and embeddings N(0, 1/d)
 (padding 0). Queries and keys are not scaled. With N_e and N_d layers:
 
 ==============================================  ===========================  ====================================
@@ -18,15 +17,11 @@ target embedding (N_d), source's (N_e)          × (9 N)^(-1/4)               ×
 ==============================================  ===========================  ====================================
 
 FixUp's general rule scales the first m - 1 of the m maps of each of the L branches by :math:`L^{-1/(2m-2)}` and sets the last one
-to 0, so
-every branch starts as the zero function. Here m = 2 in both kinds of branch (values and output; fc1 and fc2). A separate output
-layer
-(``share="none"``) starts at 0, as in FixUp; a tied one cannot.
+to 0, so every branch starts as the zero function. Here m = 2 in both kinds of branch (values and output; fc1 and fc2). A separate
+output layer (``share="none"``) starts at 0, as in FixUp; a tied one cannot.
 
-Differs from the papers: FixUp's scalar multipliers and biases in each branch are omitted (the maps have their own biases).
-T-FixUp's
-released code keeps a gain of 1/√2 on queries and keys; the paper says Xavier, as here. An embedding shared by both languages is
-scaled
+Differs from the papers: FixUp's scalar multipliers and biases in each branch are omitted (the maps have their own biases). T-FixUp's
+released code keeps a gain of 1/√2 on queries and keys; the paper says Xavier, as here. An embedding shared by both languages is scaled
 with N_d.
 """
 

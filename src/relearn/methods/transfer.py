@@ -1,17 +1,13 @@
 """Transfer learning of many victims at once: frozen features and one linear head per attack.
 
-In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained network fixed and trains only the linear classifier,
-with Adam
-at 0.1, until it overfits the fine-tuning set. T attacks on one victim are T such trainings on sets that differ in a few samples.
-Adam
-works element by element, so one optimiser for a stack of T × V heads and the sum of their losses is *equivalent* to T × V
-separate
+In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained network fixed and trains only the linear classifier, with Adam
+at 0.1, until it overfits the fine-tuning set. T attacks on one victim are T such trainings on sets that differ in a few samples. Adam
+works element by element, so one optimiser for a stack of T × V heads and the sum of their losses is *equivalent* to T × V separate
 trainings (tested in tests/methods/test_transfer.py), at the cost of one batched matrix product per step.
 
 Sets that are equal after filtering are trained on once (:mod:`relearn.methods.equal_sets`).
 
-Samples dropped by a defence have weight zero. All heads see the samples in the same order. A head's loss on a batch is the mean
-over
+Samples dropped by a defence have weight zero. All heads see the samples in the same order. A head's loss on a batch is the mean over
 the samples kept for that head; if the batch has none, it contributes nothing.
 """
 

@@ -16,8 +16,7 @@ any other        unchanged                                      unchanged
 fan-in = inputs · kernel area, fan-out = outputs · kernel area, with torch's count for grouped convolutions.
 (1) ``nn.MultiheadAttention``, which stores its three projections as one parameter.
 
-Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor shared by two layers is drawn once, and
-as an
+Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor shared by two layers is drawn once, and as an
 embedding if one of the layers is an embedding.
 """
 

@@ -1,7 +1,6 @@
 r"""YOPO-m-n: m passes of the whole network as in FreeLB, each followed by n steps of δ through the first block only.
 
-Zhang et al. 2019 (arXiv 1905.00877), as used in zhu2022, section 3.5.3. f_0 is the network up to the output of the first
-Transformer
+Zhang et al. 2019 (arXiv 1905.00877), as used in zhu2022, section 3.5.3. f_0 is the network up to the output of the first Transformer
 block, and p is the gradient of the loss with respect to that output, kept fixed while δ is updated:
 
 .. math::
@@ -19,20 +18,15 @@ n        steps of δ for each                             ``inner``
 f_0      up to the output of this block                  ``first``
 =======  ==============================================  ====================================================
 
-The step s = 0 uses the gradient of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, at no extra cost. It is followed
-by n - 1
+The step s = 0 uses the gradient of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, at no extra cost. It is followed by n - 1
 shallow passes, which stop after f_0 and compute no parameter gradients. n = 1 is FreeLB.
 
-f_0 must be a cut: all of δ's influence on the loss must pass through its output. A block called as ``h + block(h)``, with the
-residual
-sum outside, is not a cut, and the shallow steps would follow a wrong gradient. The graph of the first pass is therefore searched
-for
+f_0 must be a cut: all of δ's influence on the loss must pass through its output. A block called as ``h + block(h)``, with the residual
+sum outside, is not a cut, and the shallow steps would follow a wrong gradient. The graph of the first pass is therefore searched for
 another path, and a block that is not a cut is rejected.
 
-Fact and erratum (tests/methods/test_yopo.py): for a linear f_0, h does not depend on δ. As long as no step leaves the ball,
-YOPO-m-n is
-then FreeLB with an n times larger step. With ``divided`` it equals FreeLB, so the text's remark on larger steps holds for
-``whole`` only.
+Fact and erratum (tests/methods/test_yopo.py): for a linear f_0, h does not depend on δ. As long as no step leaves the ball, YOPO-m-n is
+then FreeLB with an n times larger step. With ``divided`` it equals FreeLB, so the text's remark on larger steps holds for ``whole`` only.
 """
 
 from __future__ import annotations

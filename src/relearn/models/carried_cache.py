@@ -12,8 +12,7 @@ symbol             meaning                                                      
 =================  ===================================================================  ===================
 
 Dai et al. 2019, "Transformer-XL", section 3.2; zhu2022 (section 5.3.2) caches as many characters as a segment has. The buffer is
-part of the state dict, so a training checkpoint contains it and training resumes exactly. With several processes a checkpoint
-contains
+part of the state dict, so a training checkpoint contains it and training resumes exactly. With several processes a checkpoint contains
 only the first process's buffer; after resuming, the other processes' lanes use the first one's context for one segment.
 """
 
@@ -29,12 +28,10 @@ class CarriedCache(nn.Module):
     """Wrap ``net`` with its cache: (inputs (B, T), fresh (B,) bool) → logits (B, T, V).
 
     Where new sequences begin (``fresh``; in all lanes at once, as in ``relearn.data.stream_batches``) no cache is used. The cache
-    is written
-    only in training mode; in eval mode the module uses the cache of the last training segment.
+    is written only in training mode; in eval mode the module uses the cache of the last training segment.
 
     Args:
-        net: a network with the interface of ``relearn.models.long_short_lm.LongShortLM``: ``net(tokens, cache=...)`` → (logits,
-        new
+        net: a network with the interface of ``relearn.models.long_short_lm.LongShortLM``: ``net(tokens, cache=...)`` → (logits, new
             cache); its ``description`` contains ``layers`` and ``dim``.
         batch_size: B. length: T.
     """

@@ -78,8 +78,7 @@ class CharacterTransformer(nn.Module):
         norm: one of :data:`relearn.layers.residual.KINDS`.
         init_scale: s; None initialises L2 attention like every other weight.
         glorot: ``usual`` or ``printed``.
-        max_length: maximum number of characters in a sequence, 288 in the paper; None: unlimited. Required by ``contractive``,
-        whose
+        max_length: maximum number of characters in a sequence, 288 in the paper; None: unlimited. Required by ``contractive``, whose
             divisor depends on the length: the length of the current sequence would leak how many characters follow.
         small_start: initialise the maps of ``dp`` in the range of L2 attention; a control that isolates the effect of the
             initialisation.

@@ -24,8 +24,7 @@ def norm(channels: int, wanted: bool) -> nn.Module:
 class Shortcut(nn.Module):
     """Take every ``stride``-th pixel, normalise if wanted, and pad with zero channels up to ``outputs``.
 
-    He et al.'s option A, without parameters. Like the networks of FixUp's authors, those of zhu2022 also normalise the shortcut
-    if they
+    He et al.'s option A, without parameters. Like the networks of FixUp's authors, those of zhu2022 also normalise the shortcut if they
     normalise elsewhere, with 16 + 32 scales and as many shifts. With stride 1 the shortcut is the identity.
     """
 
@@ -93,8 +92,7 @@ class FixUpBlock(nn.Module):
 class ResNet110(PublishedStart):
     """Three stages of 18 blocks with 16, 32, 64 channels; 1,723,914 parameters for 10 classes of RGB images.
 
-    The first block of stages 2 and 3 halves the size. Dropout, which the published network does not have, is placed between the
-    two
+    The first block of stages 2 and 3 halves the size. Dropout, which the published network does not have, is placed between the two
     convolutions of a block. In training, autograd stores four maps per block, namely the inputs of the convolutions and of the
     normalisations (two without normalisation); see tests/models/test_cifar_resnet.py.
     """
@@ -144,8 +142,7 @@ class ResNet1202(ResNet110):
 class ResNet1202BN(ResNet110BN):
     """ResNet110BN with three stages of 200 blocks; 19,421,370 parameters.
 
-    Four maps per block amount to 1,400 maps of the first stage's size: 88 MiB per 32 × 32 image in float32, 11 GiB for a batch of
-    128.
+    Four maps per block amount to 1,400 maps of the first stage's size: 88 MiB per 32 × 32 image in float32, 11 GiB for a batch of 128.
     Without normalisation, or in bf16, it is half as much.
     """
 

@@ -38,14 +38,11 @@ class Classifier(nn.Module, ABC):
     W, b     linear classifier               ``head``             ``nn.Linear``
     =======  ==============================  ===================  =======================
 
-    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; for all eight networks the features are
-    the mean
+    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; for all eight networks the features are the mean
     of the last stage over pixels; in eval mode the images of a batch do not influence each other.
 
-    The published networks normalise the images beforehand and pool with a window made for 32 × 32. Here μ and σ are buffers,
-    saved with
-    the weights, so perturbations are always measured in pixels; and pooling covers the whole map. This is equivalent at 32 × 32
-    and
+    The published networks normalise the images beforehand and pool with a window made for 32 × 32. Here μ and σ are buffers, saved with
+    the weights, so perturbations are always measured in pixels; and pooling covers the whole map. This is equivalent at 32 × 32 and
     allows other sizes.
 
     A network is a subclass that defines :meth:`trunk`.
@@ -130,8 +127,7 @@ def set_dropout(net: nn.Module, active: bool) -> None:
     """Switch element-wise dropout on or off, independently of the mode of the rest of the network.
 
     Crafting needs batch normalisation with running statistics but fresh dropout masks: call ``net.eval()``, then
-    ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` resets dropout together with everything else. Dropout
-    with p = 0
+    ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` resets dropout together with everything else. Dropout with p = 0
     changes nothing and draws no random numbers in either mode.
     """
     for module in net.modules():

@@ -21,10 +21,8 @@ class CrossShapedAttention(nn.Module):
         F(X) = g\, [\ldots, P^h V^h + \mathrm{LePE}(V^h), \ldots]\, W^O, \qquad P^h = \mathrm{softmax}(L^h)
 
     The first half of the heads uses stripes of full height that are ``split`` columns wide, the second half stripes of full width
-    that are
-    ``split`` rows high. If the grid is not larger than ``split``, all heads attend over the whole grid. LePE is a depth-wise 3 x
-    3
-    convolution of the values inside a stripe, one per direction.
+    that are ``split`` rows high. If the grid is not larger than ``split``, all heads attend over the whole grid. LePE is a
+    depth-wise 3 x 3 convolution of the values inside a stripe, one per direction.
 
     ===============  ===============================================  =====  ===========
     ``similarity``   L_ij                                             g      V
@@ -34,10 +32,8 @@ class CrossShapedAttention(nn.Module):
     ``l2``           -\|q_i - k_j\|² / sqrt(w)                        1      unchanged
     ===============  ===============================================  =====  ===========
 
-    w is the width of a head; normalised means divided by :math:`\sqrt{\|u\|^2 + \epsilon}`. ``dot_product`` is the attention of
-    CSWin;
-    ``cosine`` is that of qi2023 (section 4.1.2), with the paper's 1/H also applied to LePE; ``l2`` uses the distance of kim2020,
-    without
+    w is the width of a head; normalised means divided by :math:`\sqrt{\|u\|^2 + \epsilon}`. ``dot_product`` is the attention of CSWin;
+    ``cosine`` is that of qi2023 (section 4.1.2), with the paper's 1/H also applied to LePE; ``l2`` uses the distance of kim2020, without
     the tie W^Q = W^K that its bound requires.
 
     A grid that is not a multiple of ``split`` is padded at its edge; no token attends to the padding.
@@ -52,8 +48,7 @@ class CrossShapedAttention(nn.Module):
         similarity, tau, nu, eps: see above.
 
     Raises:
-        ValueError: heads or a stripe that do not fit, an unknown similarity, a number that is not positive; in a forward pass, a
-        wrong
+        ValueError: heads or a stripe that do not fit, an unknown similarity, a number that is not positive; in a forward pass, a wrong
             grid or width.
     """
 

@@ -20,8 +20,7 @@ class ConvolutionalAttention(nn.Module):
 
     .. math:: Y = \mathrm{softmax}(Q K^\top / \sqrt{d_k})\, V\, W^O
 
-    with Q, K, V from :class:`~relearn.layers.separable_projection.SeparableProjection`, K and V with a stride. Class tokens pass
-    through
+    with Q, K, V from :class:`~relearn.layers.separable_projection.SeparableProjection`, K and V with a stride. Class tokens pass through
     the linear maps only.
 
     Shapes: x (B, G + H W, D), class tokens first; the output has the same shape.
@@ -57,15 +56,13 @@ class ConvolutionalAttention(nn.Module):
 
 
 class CvT(TokenStages):
-    """CvT: overlapping convolutional embeddings, convolutional projections, a class token in the last stage, no position
-    embeddings.
+    """CvT: overlapping convolutional embeddings, convolutional projections, a class token in the last stage, no position embeddings.
 
     An embedding with stride s has a kernel of 2s - 1, at least 3: as published, 7 x 7 with stride 4, then 3 x 3 with stride 2.
 
     With ``attention="long_short"`` every stage uses :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`. All
-    four of its
-    maps, including the dynamic projection, are depth-wise separable convolutions (zhu2022, section 5.2.3); keys and values have
-    no stride.
+    four of its maps, including the dynamic projection, are depth-wise separable convolutions (zhu2022, section 5.2.3); keys and
+    values have no stride.
 
     For CvT*-LS, zhu2022 states neither rank nor window, nor which maps of CvT*-LS-17 and -21S are denser. The values behind the
     registered

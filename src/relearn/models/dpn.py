@@ -28,8 +28,7 @@ class DualPathBlock(nn.Module):
 
     .. math:: y = \mathrm{relu}([\, s_{:r} + g_{:r},\; s_{r:},\; g_{r:} \,])
 
-    g is the output of the bottleneck (1 × 1, grouped 3 × 3, dropout, 1 × 1 to r + ``dense`` channels). s is the input x or, in
-    the first
+    g is the output of the bottleneck (1 × 1, grouped 3 × 3, dropout, 1 × 1 to r + ``dense`` channels). s is the input x or, in the first
     block of a stage (``opens``), a projection of x to r + ``dense`` channels. The output has ``dense`` more channels than s.
     """
 

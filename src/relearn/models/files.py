@@ -51,10 +51,8 @@ class ModelFile(Generic[Network]):
     def load(self, path: Path, device: str | torch.device = "cpu") -> Network:
         """Build the network of a file written by :meth:`save` and load its state, in eval mode on ``device``.
 
-        The network is built in full, because this also computes the buffers that are not part of its state. Tensors keep the
-        file's
-        dtype. They are copied, because their alignment in the file is arbitrary and affects the last bit of torch's vectorised
-        sums.
+        The network is built in full, because this also computes the buffers that are not part of its state. Tensors keep the file's
+        dtype. They are copied, because their alignment in the file is arbitrary and affects the last bit of torch's vectorised sums.
 
         Raises:
             ValueError: the file is not a safetensors file, lacks the description, or does not fit the network it describes; also

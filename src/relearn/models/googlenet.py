@@ -1,11 +1,9 @@
 """GoogLeNet in CIFAR form: Inception modules with batch normalisation (Szegedy et al., CVPR 2015).
 
-torchvision's network is not used here, because the published CIFAR network has a 3 × 3 stem of 192 channels, two 3 × 3
-convolutions in
+torchvision's network is not used here, because the published CIFAR network has a 3 × 3 stem of 192 channels, two 3 × 3 convolutions in
 place of each 5 × 5, convolutions with biases, and no auxiliary classifiers.
 
-The code of the poisoning attacks differs: if a network trained with dropout p is used with p', it multiplies each module's output
-by
+The code of the poisoning attacks differs: if a network trained with dropout p is used with p', it multiplies each module's output by
 (1 + p) / (1 + p'). Here dropout is standard, so its expectation is the identity.
 """
 

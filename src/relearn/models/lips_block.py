@@ -37,8 +37,7 @@ def convolutions(dim: int, pointwise: bool) -> nn.Sequential:
 
 
 class FeedForward(nn.Module):
-    """Linear, GELU, linear: timm's ``Mlp`` with the same parameter names, but without dropout and with less memory for
-    backward."""
+    """Linear, GELU, linear: timm's ``Mlp`` with the same parameter names, but without dropout and with less memory for backward."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -58,12 +57,9 @@ class LipsBlock(nn.Module):
         x \leftarrow \mathrm{CN}(x + \alpha_m \odot \mathrm{Mlp}(x))
 
     with DropPath on every branch. The paper states "two depth-wise and one point-wise convolutions" (section 5.3, its
-    configuration D), but
-    neither their order nor what is between them. The two branches (7 x 7, GELU, 1 x 1, GELU) and (7 x 7, GELU) are those of the
-    released
-    code. Only with these branches do the parameter counts of LipsFormer-Swin-B and LipsFormer-CSwin-S round to the printed ones
-    (docs of
-    :mod:`relearn.measures.model_counts`).
+    configuration D), but neither their order nor what is between them. The two branches (7 x 7, GELU, 1 x 1, GELU) and (7 x 7,
+    GELU) are those of the released code. Only with these branches do the parameter counts of LipsFormer-Swin-B and
+    LipsFormer-CSwin-S round to the printed ones (docs of :mod:`relearn.measures.model_counts`).
 
     Shapes: x (B, H, W, D); the output has the same shape.
 

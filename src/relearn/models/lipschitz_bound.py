@@ -138,8 +138,7 @@ One = TypeVar("One", bound=Rule)
 def lipschitz_rule(*kinds: type[nn.Module]) -> Callable[[One], One]:
     """Register a rule for modules of these classes, e.g. for a block of your own.
 
-    A rule is called with the walk, the module and what is known about its input. It calls ``walk.add`` for each constant,
-    ``walk.visit``
+    A rule is called with the walk, the module and what is known about its input. It calls ``walk.add`` for each constant, ``walk.visit``
     for each part and ``walk.branch`` for each residual branch, and returns what is known about the output::
 
         @lipschitz_rule(MyBlock)
@@ -162,8 +161,7 @@ def lipschitz_bound(
 ) -> NetworkBound:
     r"""Upper bound on the Lipschitz constant of a network, for its current weights, in evaluation mode.
 
-    The norm is that of a whole sample, p = two or p = inf, for inputs and outputs. The factors of the layers are multiplied; a
-    residual
+    The norm is that of a whole sample, p = two or p = inf, for inputs and outputs. The factors of the layers are multiplied; a residual
     connection x + α f(x) contributes 1 + max|α| Lip(f) (qi2023, theorem 2, corrected: errata, Q11 and Q13).
 
     ==========  ==================================================================================================
@@ -190,8 +188,7 @@ def lipschitz_bound(
         p, form: see above.
 
     Raises:
-        ValueError: an unknown p or form, a part that is not covered, weights that are not finite, or a stochastic part in
-        training mode.
+        ValueError: an unknown p or form, a part that is not covered, weights that are not finite, or a stochastic part in training mode.
     """
     for name, word, allowed in (("p", p, NORMS), ("form", form, FORMS)):
         if word not in allowed:

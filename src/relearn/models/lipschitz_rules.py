@@ -211,8 +211,7 @@ def _cosine(walk: Walk, module: CosineAttention, at: At) -> At:
 
 @lipschitz_rule(ShiftedWindowAttention)
 def _windows(walk: Walk, module: ShiftedWindowAttention, at: At) -> At:
-    # Windows are independent, and cutting, shifting and joining them only permutes entries, so the constant is that of one
-    # window.
+    # Windows are independent, and cutting, shifting and joining them only permutes entries, so the constant is that of one window.
     walk.visit(module.attention, "attention", At((math.prod(module.window), at.shape[-1])))
     return without_radius(at)
 

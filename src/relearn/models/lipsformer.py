@@ -32,8 +32,7 @@ class LipsFormer(Pyramid):
     r"""LipsFormer-Swin (``windows="square"``) and LipsFormer-CSwin (``windows="cross"``).
 
     Qi et al. 2023, section 4.2 and appendix B. Non-overlapping convolutions embed the patches and halve the grid between stages.
-    The blocks
-    are :class:`~relearn.models.lips_block.LipsBlock`. The defaults follow the paper:
+    The blocks are :class:`~relearn.models.lips_block.LipsBlock`. The defaults follow the paper:
 
     ====================  ==================================  =====================================
     \                     here, from the paper                ``as_released`` (their code, Swin)
@@ -70,8 +69,7 @@ class LipsFormer(Pyramid):
         **size: image, patch, widths, depths, heads and drop rates: see :class:`~relearn.models.pyramid.Pyramid`.
 
     Raises:
-        ValueError: arguments that the parts reject; an unknown ``windows`` or ``start``; a wrong number of windows;
-        ``as_released``
+        ValueError: arguments that the parts reject; an unknown ``windows`` or ``start``; a wrong number of windows; ``as_released``
             with cross-shaped windows; a similarity other than "cosine" with square windows.
     """
 

@@ -27,8 +27,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 
 class LongShortBlock(nn.Module):
-    """Causal attention with a cache, then feed-forward, (B, n, D) → (B, n, D): x + f(LN(x)), or LN(x) + f(LN(x)) if
-    ``as_released``."""
+    """Causal attention with a cache, then feed-forward, (B, n, D) → (B, n, D): x + f(LN(x)), or LN(x) + f(LN(x)) if ``as_released``."""
 
     def __init__(self, attention: nn.Module, dim: int, ffn: int, dropout: float, as_released: bool) -> None:
         super().__init__()
@@ -56,9 +55,8 @@ class LongShortLM(nn.Module):
 
     A is :class:`~relearn.layers.long_short_causal.CausalLongShortAttention`, or, for ``full``,
     :class:`~relearn.layers.relative_attention.RelativeAttention`. Positions are relative, so a sequence may have any length. For
-    each layer
-    the cache stores :math:`x^{l-1}` at the preceding positions. It is normalised with the current weights and receives no
-    gradients.
+    each layer the cache stores :math:`x^{l-1}` at the preceding positions. It is normalised with the current weights and receives
+    no gradients.
 
     Number of parameters of ``long_short`` in the default form, with d = D/H:
 
@@ -68,19 +66,15 @@ class LongShortLM(nn.Module):
     :math:`D^2 + DHr + 4d - 2D` fewer per layer.
 
     The dissertation leaves some choices open; we use our own or Transformer-XL's: ReLU, tied embedding without an output bias,
-    biases only
-    in the feed-forward, the initialisation (weights N(0, 0.02²), norms 1, biases 0), and dropout on the embedding, after the
-    activation and
-    on each branch. The released code (``as_released``) adds each branch to the normalised input, has no final norm and draws the
-    norms'
-    weights from N(1, 0.02²). Its layer has more biases and wider norms, which gives 110.57M.
+    biases only in the feed-forward, the initialisation (weights N(0, 0.02²), norms 1, biases 0), and dropout on the embedding,
+    after the activation and on each branch. The released code (``as_released``) adds each branch to the normalised input, has no
+    final norm and draws the norms' weights from N(1, 0.02²). Its layer has more biases and wider norms, which gives 110.57M.
 
     Args:
         vocabulary: V.
         attention: one of :data:`KINDS`.
         layers, dim, heads, ffn: L, D, H, f.
-        window, segment, rank, dual_norm, relative, as_released: options of the attention; ``full`` ignores them except
-        ``as_released``.
+        window, segment, rank, dual_norm, relative, as_released: options of the attention; ``full`` ignores them except ``as_released``.
         dropout: probability in [0, 1).
         attention_dropout: probability of dropping an attention weight.
 

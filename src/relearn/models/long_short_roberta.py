@@ -1,7 +1,6 @@
 r"""Conversion of a RoBERTa checkpoint to long-short attention (zhu2022, section 5.3.1, table 5.4).
 
-The method is that of Longformer (Beltagy et al., 2020, section 5): all weights of the checkpoint are reused, its position
-embeddings are
+The method is that of Longformer (Beltagy et al., 2020, section 5): all weights of the checkpoint are reused, its position embeddings are
 repeated up to the new length, and masked language modelling is continued.
 
 This module needs ``transformers``, which may be missing on an offline GPU machine. It is therefore imported only when a function
@@ -24,11 +23,9 @@ SIZES = ("window", "rank", "dual_norm")
 
 
 class LongShortSelf(nn.Module):
-    """Replacement for ``RobertaSelfAttention``: long-short attention with the checkpoint's queries, keys and values, and no
-    output map.
+    """Replacement for ``RobertaSelfAttention``: long-short attention with the checkpoint's queries, keys and values, and no output map.
 
-    The first token, <s>, is the class token: it attends to all tokens, and all tokens attend to it. The dropout rate of the
-    attention
+    The first token, <s>, is the class token: it attends to all tokens, and all tokens attend to it. The dropout rate of the attention
     weights is the checkpoint's.
     """
 
@@ -74,8 +71,7 @@ class LongShortSelf(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, **others: Any
     ) -> tuple[Tensor, None]:
-        """Return the attention output (B, n, D), and None in place of the weights; ``attention_mask``: (B, n), nonzero = real
-        token."""
+        """Return the attention output (B, n, D), and None in place of the weights; ``attention_mask``: (B, n), nonzero = real token."""
         if others.get("past_key_values") is not None:
             raise ValueError("past_key_values: not None (allowed: None; this is not a decoder)")
         if attention_mask is not None and attention_mask.dim() != 2:
@@ -117,16 +113,11 @@ def convert(
     """Replace every self-attention of a RoBERTa model by long-short attention, in place.
 
     Query, key, value and output maps and everything outside the attention stay bit for bit the same. For p = 1, 2, … up to
-    ``max_length``, position p uses the embedding of position 1 + (p - 1) mod N, where N is the number of positions of the
-    checkpoint.
-    New parameters are the scores of the dynamic projection and the norms LN_L and LN_G. The scores are initialised with N(0, σ²),
-    where σ
-    is the checkpoint's ``initializer_range``, like all of its maps (with σ = 0 all r vectors of a head would have the same
-    gradient and
-    remain equal). The norms have torch's initialisation, 1 and 0. With ``sample`` they are instead set, layer by layer, so that
-    they
-    change the keys and values of these sequences as little as possible (:func:`closest`), given the hidden states of the
-    unconverted
+    ``max_length``, position p uses the embedding of position 1 + (p - 1) mod N, where N is the number of positions of the checkpoint.
+    New parameters are the scores of the dynamic projection and the norms LN_L and LN_G. The scores are initialised with N(0, σ²), where σ
+    is the checkpoint's ``initializer_range``, like all of its maps (with σ = 0 all r vectors of a head would have the same gradient and
+    remain equal). The norms have torch's initialisation, 1 and 0. With ``sample`` they are instead set, layer by layer, so that they
+    change the keys and values of these sequences as little as possible (:func:`closest`), given the hidden states of the unconverted
     checkpoint.
 
     With ``rank=0``, ``dual_norm=False`` and a window that covers the sequence, the outputs equal the checkpoint's. Masked tokens
@@ -253,8 +244,7 @@ def classifier(model: Any, classes: int) -> Any:
 
 
 def build(architecture: str, config: dict[str, Any]) -> Any:
-    """Build a newly initialised ``transformers`` model, given its class name and configuration; converted if the configuration
-    says so.
+    """Build a newly initialised ``transformers`` model, given its class name and configuration; converted if the configuration says so.
 
     Raises:
         ValueError: the class is not a RoBERTa model.

@@ -53,15 +53,12 @@ class LRAEncoder(nn.Module):
     W       classifier, hidden width ``ffn``        ``hidden``, ``out``
     ======  ======================================  ===================  ===============================
 
-    The pooling ``class`` prepends a learned vector to the tokens before the first layer and uses its output after the last
-    (zhu2022:
+    The pooling ``class`` prepends a learned vector to the tokens before the first layer and uses its output after the last (zhu2022:
     "CLS"; its released code inserts it before the last layer). ``mean`` averages over the tokens that are not padding (the code
-    of Xiong et al., from which the paper took the baselines). None means ``class`` if the attention supports a token that attends
-    to all
+    of Xiong et al., from which the paper took the baselines). None means ``class`` if the attention supports a token that attends to all
     tokens and to which all attend (:data:`relearn.layers.efficient.GLOBAL_FIRST`), otherwise ``mean``.
 
-    Initialisation: embedding, positions and class vector N(0, 0.02²) as in the released code; linear maps of blocks and
-    classifier as in
+    Initialisation: embedding, positions and class vector N(0, 0.02²) as in the released code; linear maps of blocks and classifier as in
     torch; the attention layers initialise themselves. Padding at the end has no effect, so a batch may be truncated to its
     longest sequence.
 

@@ -25,10 +25,9 @@ SHARES = ("all", "decoder", "none")
 def sinusoids(length: int, dim: int, *, start: int = 0, like: Tensor) -> Tensor:
     r"""Return positions (length, dim): the columns :math:`\sin(t\,\omega_i)`, then :math:`\cos(t\,\omega_i)`, t = start, start + 1, ...
 
-    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. There are two differences from Vaswani et al., both as in the
-    toolkit of the
+    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. There are two differences from Vaswani et al., both as in the toolkit of the
     published experiments: sines and cosines are not interleaved (a fixed permutation of the columns), and the slowest frequency
-    is exactly
+        is exactly
     1/10000.
     """
     half = dim // 2
@@ -61,13 +60,11 @@ class PostLNTransformer(nn.Module):
 
     .. math:: nV d + N_e (4(d^2+d) + F + 4d) + N_d (8(d^2+d) + F + 6d), \quad F = 2 d f + d + f
 
-    with n = 2 embedding tables for ``share="decoder"`` (1 for "all", 3 for "none"); the last term in each bracket counts the
-    LayerNorms.
+    with n = 2 embedding tables for ``share="decoder"`` (1 for "all", 3 for "none"); the last term in each bracket counts the LayerNorms.
 
     Initialisation, as in the toolkit of the published experiments: maps Xavier-uniform (queries, keys and values with gain 1/√2,
-    which is
-    the Xavier bound of the three stacked into one matrix), biases 0, embeddings N(0, 1/d), padding 0; drawn from torch's global
-    generator.
+    which is the Xavier bound of the three stacked into one matrix), biases 0, embeddings N(0, 1/d), padding 0; drawn from torch's
+    global generator.
 
     Padding (id 0) must be on the right. In training mode, dropout acts on the sum of embedding and position, on each branch, on attention
     weights, and after the activation.
@@ -78,8 +75,7 @@ class PostLNTransformer(nn.Module):
         dropout, attention_dropout, activation_dropout: probabilities in [0, 1).
         residual: one of :data:`relearn.layers.residual.KINDS`; ``no_norm`` and ``rezero`` have no LayerNorm at all.
         fixed_w_skip: with ``residual="w_skip"``, freeze these vectors.
-        share: ``"decoder"``: target embedding and output weights share one tensor, and the source has its own (the published
-        setting);
+        share: ``"decoder"``: target embedding and output weights share one tensor, and the source has its own (the published setting);
             ``"all"``: one tensor for all three; ``"none"``: three tensors.
 
     Raises:

@@ -125,8 +125,7 @@ class Pyramid(Bounded, Intermediates):
     ) -> None:
         """Switch to images of another size; the weights are kept.
 
-        The windows keep their sides (as far as the grids allow) unless ``window_size`` is given. If a window changes, its
-        position table
+        The windows keep their sides (as far as the grids allow) unless ``window_size`` is given. If a window changes, its position table
         is resampled (bicubic).
 
         Args:

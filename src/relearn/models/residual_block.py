@@ -14,10 +14,8 @@ class ResidualBlock(nn.Module):
               x \leftarrow \eta(x + f(x)) \quad\text{(after)}, \qquad
               x \leftarrow x + a\, f(x) \quad\text{(none)}
 
-    η is LayerNorm, and a is the weight of the scheme. ``join1`` and ``join2`` are called as (stream, branch output), in this
-    order, at
-    every residual connection of the block. Parameter names are those of timm's ``Block``, except that timm's ``ls*.gamma`` is
-    called
+    η is LayerNorm, and a is the weight of the scheme. ``join1`` and ``join2`` are called as (stream, branch output), in this order, at
+    every residual connection of the block. Parameter names are those of timm's ``Block``, except that timm's ``ls*.gamma`` is called
     ``join*.alpha``.
 
     Shapes: x (B, N, D); the output has the same shape.

@@ -45,8 +45,7 @@ class Joint:
         dim: width D.
         depth: number of blocks.
         epsilon: initial value of the weights, for schemes that allow a choice; None: the value in :data:`SCHEMES`.
-        norm: whether LayerNorm precedes the branches; None: as in :data:`SCHEMES`. True is allowed only for schemes without
-        norms.
+        norm: whether LayerNorm precedes the branches; None: as in :data:`SCHEMES`. True is allowed only for schemes without norms.
 
     Raises:
         ValueError: an unknown scheme, an epsilon or a norm for a scheme that allows no choice, or a negative epsilon.

@@ -57,10 +57,8 @@ class ResidualViT(Bounded, Intermediates):
 
     \* with ``norm=True`` LayerNorm precedes the branch, as in touvron2021, where these schemes did not converge without it (and
     without warm-up). Otherwise there is no substitute for the norm; the maps of attention and feed-forward have biases. The
-    initialisations are documented in :mod:`relearn.models.residual_starts`. As functions, ``rezero`` at 0 and ``skip_init`` are
-    the same
-    scheme. ReZero's released Transformer shares one number between both branches of a block; touvron2021 and this class use one
-    each.
+    initialisations are documented in :mod:`relearn.models.residual_starts`. As functions, ``rezero`` at 0 and ``skip_init`` are the same
+    scheme. ReZero's released Transformer shares one number between both branches of a block; touvron2021 and this class use one each.
     Fixup's shifts are scalars, initially 0, before every linear map and activation of a branch and before the last layer.
     The norm after the last block follows the scheme: none for schemes without norms, no further norm for ``post_norm``, and
     LayerNorm with class attention.
@@ -76,11 +74,9 @@ class ResidualViT(Bounded, Intermediates):
 
     With the same weights, ``pre_norm`` with ``from_start`` equals timm's ``VisionTransformer``, and ``layer_scale`` with
     ``class_attention`` equals timm's ``Cait`` except for its talking heads (two maps over the heads, before and after the
-    softmax). timm's
-    parts are used wherever they are identical.
+    softmax). timm's parts are used wherever they are identical.
 
-    LRFormer (ye2023, whose text specifies only the attention, the head, and depths 6 and 12) is ``attention="lrsa"``,
-    ``head="gp"``
+    LRFormer (ye2023, whose text specifies only the attention, the head, and depths 6 and 12) is ``attention="lrsa"``, ``head="gp"``
     on the body of DeiT III (LayerScale); its training recipe is in the paper's table 1.
 
     Args:
@@ -101,8 +97,7 @@ class ResidualViT(Bounded, Intermediates):
         class_token, class_layers: see above.
         global_pool: input of the last layer, as in timm: "token" (the class token), "avg" (the mean of the patches after the last
             norm, timm's ``fc_norm=False``), "" (every token). None: the class token if there is one, otherwise the mean.
-        dynamic_img_size: accept images of any size that is a multiple of the patch; the position table is resampled at every
-        call.
+        dynamic_img_size: accept images of any size that is a multiple of the patch; the position table is resampled at every call.
             LRSA's α stays that of ``img_size``.
         head: "dense", or "gp": :class:`~relearn.layers.random_feature_gp.RandomFeatureGP`, whose variance is available
             after its ``fit``.
@@ -118,8 +113,7 @@ class ResidualViT(Bounded, Intermediates):
             positions of the patches; shorter training needs a larger value.
 
     Raises:
-        ValueError: an unknown option, a size that does not fit, a number out of range, an argument that the chosen option does
-        not
+        ValueError: an unknown option, a size that does not fit, a number out of range, an argument that the chosen option does not
             support; in a forward pass, images of another size.
     """
 
@@ -259,8 +253,7 @@ class ResidualViT(Bounded, Intermediates):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Replace the last layer by a newly initialised one of the same kind; with ``global_pool`` None the pooling is
-        unchanged."""
+        """Replace the last layer by a newly initialised one of the same kind; with ``global_pool`` None the pooling is unchanged."""
         if global_pool is not None:
             self._pool(global_pool)
         self.num_classes = num_classes
@@ -360,8 +353,7 @@ class ResidualViT(Bounded, Intermediates):
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
-        """Return the names of the position table and the class token, as in timm; branch scales have fewer than two axes
-        anyway."""
+        """Return the names of the position table and the class token, as in timm; branch scales have fewer than two axes anyway."""
         return {"pos_embed"} | ({"cls_token"} if self.cls_token is not None else set())
 
     @property

@@ -2,10 +2,8 @@
 
 CIFAR form: a 3 × 3 stem of stride 1 and no max-pooling, so the stages have 32, 16, 8 and 4 pixels.
 
-timm's network is not used here. Its blocks are mathematically the same (tests/models/test_resnet.py compares them with ours), but
-the
-network has a fixed 7 × 7 stem and another initialisation. Importing timm would also cost every job of the workflow more CPU time
-than
+timm's network is not used here. Its blocks are mathematically the same (tests/models/test_resnet.py compares them with ours), but the
+network has a fixed 7 × 7 stem and another initialisation. Importing timm would also cost every job of the workflow more CPU time than
 importing torch.
 """
 

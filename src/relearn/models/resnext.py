@@ -1,9 +1,7 @@
 """ResNeXt29-2x64d in CIFAR form: bottlenecks with grouped convolutions (Xie et al., CVPR 2017).
 
-Three stages of three bottlenecks with two groups of 64, 128, 256 channels; outputs are twice as wide as the grouped convolution.
-The
-published CIFAR network must have a 1 × 1 stem, because it has 9,128,778 parameters (a 3 × 3 stem has 1,536 more). timm's
-bottleneck is
+Three stages of three bottlenecks with two groups of 64, 128, 256 channels; outputs are twice as wide as the grouped convolution. The
+published CIFAR network must have a 1 × 1 stem, because it has 9,128,778 parameters (a 3 × 3 stem has 1,536 more). timm's bottleneck is
 mathematically the same, but its network is not: see :mod:`relearn.models.resnet`.
 """
 

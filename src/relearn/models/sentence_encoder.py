@@ -1,9 +1,7 @@
 r"""RoBERTa, BERT and ALBERT with a head for single texts, text pairs, or several candidates (zhu2022, section 3.3).
 
-The **kind** of a head is ``classification`` (logits of C classes), ``regression`` (one value) or ``ranking``. In ranking every
-candidate
-is encoded separately and gets one score, and the softmax is taken over the candidates of a sample (Liu et al., 2019, section 5.1,
-for
+The **kind** of a head is ``classification`` (logits of C classes), ``regression`` (one value) or ``ranking``. In ranking every candidate
+is encoded separately and gets one score, and the softmax is taken over the candidates of a sample (Liu et al., 2019, section 5.1, for
 QNLI and WNLI).
 
 This module uses ``transformers``, imported only when a function is called. Configurations are plain dicts with its own keys.
@@ -73,8 +71,7 @@ class SentenceClassifier(nn.Module):
     def forward(self, tokens: Tensor, real: Tensor, types: Tensor | None = None) -> Tensor:
         """Return logits (B, C), values (B,), or scores (B, C) of candidates.
 
-        A candidate without any real token only pads the batch: its score is the dtype's minimum, its softmax probability is 0,
-        and it
+        A candidate without any real token only pads the batch: its score is the dtype's minimum, its softmax probability is 0, and it
         receives no gradient.
 
         Args:
@@ -107,8 +104,7 @@ class SentenceClassifier(nn.Module):
 
 
 class SentenceGuesses(nn.Module):
-    """Logits (K, V) of the K masked tokens only, for masked language modelling; this map is most of a small model's
-    computation."""
+    """Logits (K, V) of the K masked tokens only, for masked language modelling; this map is most of a small model's computation."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()

@@ -1,8 +1,7 @@
 """Files of sentence encoders and classifiers with their tokenizers; see :mod:`relearn.models.files`.
 
 A tokenizer is stored as its JSON text, because the code that parses it is not part of a model;
-``relearn.studies.freelb.steps.sentence_files`` returns the model and the tokenizer ready to use. To exchange models with other
-programs,
+``relearn.studies.freelb.steps.sentence_files`` returns the model and the tokenizer ready to use. To exchange models with other programs,
 use ``net.save_pretrained``.
 """
 

@@ -24,12 +24,10 @@ class ShiftedWindowAttention(nn.Module):
     .. math:: P^h = \mathrm{softmax}(\tau\, \hat Q^h \hat K^{h\top} + T^h_{\Delta})
 
     T is ``relative_position_bias_table``, a learned table with one number per head for every difference Δ of two positions in a
-    window. Everything else is :class:`~relearn.layers.cosine_attention.CosineAttention`. On an axis where the grid is not larger
-    than
+    window. Everything else is :class:`~relearn.layers.cosine_attention.CosineAttention`. On an axis where the grid is not larger than
     the window, the window is the grid and nothing is shifted.
 
-    A grid that is not a multiple of the window is padded with zeros at its lower and right edge before the shift. Unlike in
-    timm's
+    A grid that is not a multiple of the window is padded with zeros at its lower and right edge before the shift. Unlike in timm's
     Swin, no token attends to the padding; on other grids the masks of the two agree.
 
     Shapes: x (B, H, W, D); the output has the same shape.
@@ -85,8 +83,7 @@ class ShiftedWindowAttention(nn.Module):
 
     @torch.no_grad()
     def set_input_size(self, grid: tuple[int, int], window: int | None = None) -> None:
-        """Switch to another grid, with windows of the same side or of side ``window``; if the window changes, the table is
-        resampled."""
+        """Switch to another grid, with windows of the same side or of side ``window``; if the window changes, the table is resampled."""
         self.check_input_size(grid, window)
         old = self.window
         self._place(grid, self.wanted if window is None else window)

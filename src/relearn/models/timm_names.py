@@ -5,10 +5,8 @@
 
     timm.create_model("lipsformer_swin_tiny", img_size=32, num_classes=10)
 
-Importing this file, before or after timm, imports neither timm nor torch. The names are registered when timm is imported (at once
-if it
-already is), and the files of networks are imported when one is built. The package's ``__init__`` does not import this file;
-otherwise
+Importing this file, before or after timm, imports neither timm nor torch. The names are registered when timm is imported (at once if it
+already is), and the files of networks are imported when one is built. The package's ``__init__`` does not import this file; otherwise
 it would be part of the code version of every run with a network.
 """
 
@@ -174,8 +172,7 @@ def _entry(name: str) -> Callable[..., Any]:
                     f"window_size, {window}: both given (allowed: one; they are the same argument)"
                 )
             arguments[window] = arguments.pop("window_size")
-        # timm's choice for feature extraction: module outputs for networks with stages, forward_intermediates for those with
-        # other tokens
+        # timm's choice for feature extraction: module outputs for networks with stages, forward_intermediates for those with other tokens
         stages = len(arguments["depths"]) if "depths" in arguments else None
         usual = min(3, arguments.get("depth", 12)) if stages is None else tuple(range(stages))
         kind = dict(flatten_sequential=True) if place in (SWIN, CSWIN) else dict(feature_cls="getter")

@@ -1,7 +1,6 @@
 """ResNet-50 for ImageNet from timm's bottlenecks: with batch normalisation, and as FixUp without it.
 
-Unlike in :mod:`relearn.models.resnet`, the stem is He et al.'s for 224 × 224: a 7 × 7 convolution of stride 2 and a 3 × 3
-max-pooling of
+Unlike in :mod:`relearn.models.resnet`, the stem is He et al.'s for 224 × 224: a 7 × 7 convolution of stride 2 and a 3 × 3 max-pooling of
 stride 2. The stages have 56, 28, 14 and 7 pixels.
 """
 
@@ -62,8 +61,7 @@ class FixUpBottleneck(nn.Module):
 class TimmResNet50(PublishedStart):
     """timm's resnet50 with batch normalisation; 25,557,032 parameters for 1,000 classes of RGB images.
 
-    Initialised with Kaiming, and with the scale of every normalisation at 1, as the text of zhu2022 says (4.2.1); timm's default
-    sets the
+    Initialised with Kaiming, and with the scale of every normalisation at 1, as the text of zhu2022 says (4.2.1); timm's default sets the
     last scale of each branch to 0. Dropout, which the published network does not have, uses timm's slot for DropBlock, before a
     bottleneck's second ReLU.
     """
@@ -98,8 +96,7 @@ class TimmResNet50(PublishedStart):
 class FixUpResNet50(TimmResNet50):
     """FixUp's architecture without normalisation; 25,504,026 parameters for 1,000 classes, 114 of them scalars.
 
-    Initialised with plain Kaiming; FixUp's own initialisation is :func:`relearn.methods.fixup.fixup`. Dropout follows a block's
-    second
+    Initialised with plain Kaiming; FixUp's own initialisation is :func:`relearn.methods.fixup.fixup`. Dropout follows a block's second
     ReLU.
     """
 

@@ -58,8 +58,7 @@ class Stage(nn.Module):
 
 
 class Embed(nn.Module):
-    """A convolution, then LayerNorm; (B, H, W, C) → (B, H', W', D). If kernel and stride are equal, odd sides are padded with
-    zeros."""
+    """A convolution, then LayerNorm; (B, H, W, C) → (B, H', W', D). If kernel and stride are equal, odd sides are padded with zeros."""
 
     def __init__(self, channels: int, dim: int, kernel: int, stride: int, padding: int) -> None:
         super().__init__()
@@ -106,8 +105,7 @@ class TokenStages(Intermediates):
         drop_path_rate: drop probability of the last block; it grows linearly from 0 in the first one.
 
     ValueError: an image size that is not a multiple of the patch (the message gives the nearest valid ones), a wrong number of
-        per-stage values, a width that is not a multiple of the heads, a probability outside [0, 1), an unknown pooling; in a
-        forward
+        per-stage values, a width that is not a multiple of the heads, a probability outside [0, 1), an unknown pooling; in a forward
         pass, images of another size.
     """
 
@@ -204,8 +202,7 @@ class TokenStages(Intermediates):
         """Switch to images of another size; the weights are kept.
 
         Raises:
-            ValueError: a size that does not fit; a stage with full attention whose position table is too small for the larger
-            grid.
+            ValueError: a size that does not fit; a stage with full attention whose position table is too small for the larger grid.
         """
         sides = image_sides(img_size, self.patch_size)
         grid = sides

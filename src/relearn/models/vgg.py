@@ -29,10 +29,8 @@ def pool() -> nn.MaxPool2d:
 class VGG19(PublishedStart):
     """Sixteen convolutions, one linear layer; 20,029,514 parameters for 10 classes of RGB images.
 
-    Five stages of 2, 2, 4, 4, 4 convolutions with 64, 128, 256, 512, 512 channels. Stages 2 to 5 begin, and the fifth also ends,
-    with
-    max-pooling over 2 × 2 pixels, so 32 × 32 pixels become one. The head is initialised with N(0, 0.01²). Dropout, which the
-    published
+    Five stages of 2, 2, 4, 4, 4 convolutions with 64, 128, 256, 512, 512 channels. Stages 2 to 5 begin, and the fifth also ends, with
+    max-pooling over 2 × 2 pixels, so 32 × 32 pixels become one. The head is initialised with N(0, 0.01²). Dropout, which the published
     network does not have, follows each ReLU.
     """
 

@@ -13,11 +13,9 @@ from relearn.models.token_stages import Embed, TokenStages
 
 
 class ViL(TokenStages):
-    """Four stages: the first ones use windowed attention with class tokens, the others full attention; position tables are
-    learned.
+    """Four stages: the first ones use windowed attention with class tokens, the others full attention; position tables are learned.
 
-    Embeddings are non-overlapping convolutions with LayerNorm. Every stage but the last has its own class tokens, and the input
-    of the
+    Embeddings are non-overlapping convolutions with LayerNorm. Every stage but the last has its own class tokens, and the input of the
     head is the mean over the last grid. All attention is :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`:
 
     ==============  ==================================================  =======================================================
@@ -29,8 +27,7 @@ class ViL(TokenStages):
     ==============  ==================================================  =======================================================
 
     The released settings of both have f = 7, r = 8, one class token, position tables in every stage, and full attention from the
-    third stage on. zhu2022 states only the rank, which agrees. There are two differences from the released code of ViL-LS: here
-    class
+    third stage on. zhu2022 states only the rank, which agrees. There are two differences from the released code of ViL-LS: here class
     tokens attend to keys and values unless ``as_released``, and no two relative positions share a table entry.
 
     Args:

@@ -77,8 +77,7 @@ def create(
 
 
 def modules_of(name: str) -> list[str]:
-    """Return the modules of this package that define a network, in addition to this file's imports; empty for timm's own
-    networks."""
+    """Return the modules of this package that define a network, in addition to this file's imports; empty for timm's own networks."""
     from relearn.models.timm_names import NAMES
 
     return [NAMES[name][0].partition(":")[0]] if name in NAMES else []

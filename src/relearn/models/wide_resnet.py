@@ -14,8 +14,7 @@ from relearn.models.scaling import repeats, scaled
 class WideBlock(nn.Module):
     """y = conv(relu(norm(dropout(conv(relu(norm(x))))))) + shortcut(x), both convolutions 3 × 3, with biases.
 
-    The second convolution has the stride, and the input of the shortcut is x itself, as in the released code. In Zagoruyko and
-    Komodakis
+    The second convolution has the stride, and the input of the shortcut is x itself, as in the released code. In Zagoruyko and Komodakis
     the first convolution has the stride, there are no biases, and the input of the shortcut is relu(norm(x)).
     """
 
@@ -37,8 +36,7 @@ class WideBlock(nn.Module):
 class WideResNet28(PublishedStart):
     """Three stages of 4 blocks, 160, 320, 640 channels; 36,489,290 parameters for 10 classes of RGB images.
 
-    Initialised with torch's default, as in the released code, so biases are not zero. The last normalisation's momentum is 0.9.
-    Dropout
+    Initialised with torch's default, as in the released code, so biases are not zero. The last normalisation's momentum is 0.9. Dropout
     follows a block's first convolution, as in the paper.
     """
 

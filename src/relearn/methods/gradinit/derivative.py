@@ -66,8 +66,7 @@ class Derivative:
     ) -> tuple[int, Tensor, Row]:
         """One iteration of algorithm 4: its kind, the derivative (M,), and a history row."""
         theta = self.weights.at(scales)
-        # Constraint iterations come in sequences, so after one of them the graph is built for second derivatives in advance. If
-        # the guess
+        # Constraint iterations come in sequences, so after one of them the graph is built for second derivatives in advance. If the guess
         # is wrong, the forward pass is repeated, or the graph was built needlessly; the numbers are the same.
         twice = SecondOrder(theta) if self.expected == CONSTRAINT else None
         value = self._loss(theta, first, twice)

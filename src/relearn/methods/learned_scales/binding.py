@@ -21,10 +21,8 @@ NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 class ScaledWeights:
     r"""The trainable tensors W of a network, with a factor α for each tensor that scaling can change.
 
-    The network's W do not change until :meth:`write`. ``torch.func.functional_call`` evaluates the network at other tensors and
-    works
-    for any module. A tensor shared by several modules counts once. Tensors without a factor (norm zero, or outside ``scope``)
-    stay in
+    The network's W do not change until :meth:`write`. ``torch.func.functional_call`` evaluates the network at other tensors and works
+    for any module. A tensor shared by several modules counts once. Tensors without a factor (norm zero, or outside ``scope``) stay in
     θ with their own value: they still have a gradient and take part in an optimiser's step.
 
     .. math:: \frac{\partial F}{\partial \alpha_i} = \Bigl\langle \frac{\partial F}{\partial \theta_i}, W_i \Bigr\rangle

@@ -65,8 +65,7 @@ def learn(
         resumed: called with the history of a resumed run.
 
     Raises:
-        ValueError: an iterator has too few batches, or a number is not finite in the first iteration. The network is then
-        unchanged.
+        ValueError: an iterator has too few batches, or a number is not finite in the first iteration. The network is then unchanged.
     """
     result, done = Initialised(skipped=weights.skipped), 0
     state = checkpoint.load() if checkpoint else None
@@ -105,8 +104,7 @@ def repeated(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
     """Yield ``count`` batches; a collection or a loader is repeated as often as needed.
 
     Raises:
-        ValueError: an iterator, which cannot be repeated, has fewer batches; there is no batch at all; or a batch is not a
-        sequence.
+        ValueError: an iterator, which cannot be repeated, has fewer batches; there is no batch at all; or a batch is not a sequence.
     """
     drawn = 0
     while drawn < count:

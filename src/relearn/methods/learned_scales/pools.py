@@ -30,8 +30,7 @@ def halves(pool: Batch, overlap: float) -> tuple[list[Any], list[Any]]:
     and 64 shared samples.
 
     Raises:
-        ValueError: the pool is too small for the overlap: no sample would be shared although r > 0, or all samples although r <
-        1.
+        ValueError: the pool is too small for the overlap: no sample would be shared although r > 0, or all samples although r < 1.
     """
     count = samples(pool)
     # A pool of exactly the right size, n = (2 - r) m, must not lose a sample to rounding.

@@ -14,10 +14,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 @contextlib.contextmanager
 def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
-    """Context in which every module is in eval mode (so dropout is off), except batch normalisation, which uses batch statistics
-    without
-    updating its running ones. torch's global generators are seeded with ``seed``, for networks that draw random numbers in
-    ``forward``.
+    """Context in which every module is in eval mode (so dropout is off), except batch normalisation, which uses batch statistics without
+    updating its running ones. torch's global generators are seeded with ``seed``, for networks that draw random numbers in ``forward``.
     Modes and random states are restored afterwards, even after an error.
     """
     modes = [(module, module.training) for module in model.modules()]

@@ -1,25 +1,19 @@
 r"""Efficient second derivatives of convolutions, linear maps and batch normalisation with batch statistics.
 
-Autograd computes second derivatives of these layers correctly but slowly: for one convolution the Hessian-vector product takes,
-in
-addition to the forward pass (1) and the gradient (2), another gradient with a graph (2) and six more products. GradInit's
-constraint
-needs less: it needs only the inner products of H v with the weights W, and v is known when the graph is built. Let :math:`y = w *
-x` be
-bilinear with adjoints :math:`x^\top(\cdot)` and :math:`w^\top(\cdot)`, c the cotangent of y in the last pass, and u and v the
-cotangents
+Autograd computes second derivatives of these layers correctly but slowly: for one convolution the Hessian-vector product takes, in
+addition to the forward pass (1) and the gradient (2), another gradient with a graph (2) and six more products. GradInit's constraint
+needs less: it needs only the inner products of H v with the weights W, and v is known when the graph is built. Let :math:`y = w * x` be
+bilinear with adjoints :math:`x^\top(\cdot)` and :math:`w^\top(\cdot)`, c the cotangent of y in the last pass, and u and v the cotangents
 of the gradients of x and w:
 
 .. math:: \langle \nabla_w, w \rangle = \langle w^\top(c), x \rangle + \langle g_y, w * u \rangle
 
 Both w^⊤(c) and w * u are computed anyway, which saves two of the six products. The gradient of the first pass is stored, so the
-gradient with a graph is free. The cost drops from 11 units to 7; a training step takes 3. A convolution or linear map is replaced
-only
+gradient with a graph is free. The cost drops from 11 units to 7; a training step takes 3. A convolution or linear map is replaced only
 if its weight is itself one of the tensors θ = αW; everything else, and everything under autocast, is left to autograd.
 
 For batch normalisation let :math:`\hat x = (x - \mu) r`, let m(·) be the mean over a channel's N numbers, and
-:math:`P(z) = z - m(z) - \hat x\, m(z \hat x)`. The gradient is :math:`g_x = a r P(g_y)` (zhu2022, eq. 4.5). With cotangents u of
-g_x,
+:math:`P(z) = z - m(z) - \hat x\, m(z \hat x)`. The gradient is :math:`g_x = a r P(g_y)` (zhu2022, eq. 4.5). With cotangents u of g_x,
 v_a and v_b of the gradients of a and b,
 
 .. math:: g_y:\; a r P(u) + v_a \hat x + v_b, \qquad a:\; \langle u, g_x \rangle / a, \qquad
@@ -46,8 +40,7 @@ from relearn.methods.learned_scales.second_order.stage import CURVATURE, GRADIEN
 
 class SecondOrder(TorchFunctionMode):
     """Context for the forward pass of a network at ``theta``. Afterwards, call in this order:
-    :meth:`gradient` (the plain gradient, as computed by autograd), then :meth:`along`. For v shaped like θ, ``along`` returns
-    tensors
+    :meth:`gradient` (the plain gradient, as computed by autograd), then :meth:`along`. For v shaped like θ, ``along`` returns tensors
     whose inner products with θ equal those of H v.
 
     ``along`` may also be called alone. The forward pass must have run inside the context.
