@@ -38,8 +38,8 @@ class Detector:
         """Decide which training points to keep.
 
         Args:
+            X: features (n, d), or a stack of sets (T, n, d); a torch tensor on any device, or numpy.
             y: labels (n,), or (T, n) if the sets of a stack have their own labels; any sortable values.
-            y: labels (n,), or (T, n) for a stack whose sets have their own labels; any sortable values.
 
         Returns:
             numpy int64 array (n,) or (T, n): 1 keep, -1 drop.
@@ -157,8 +157,8 @@ def share_of(fraction: float, count: int, rounding: Literal["floor", "ceil"] = "
 def nearest_of_row(distance: Tensor, k: int, tie: Tensor) -> Tensor:
     """Mask of the k nearest candidates of every row, with exactly k True per row; ties go to the smaller index.
 
-    distance: (R, M), with columns in ascending order of the candidates' indices; the k-th smallest is finite.
-        distance: (R, M), columns in the order of the candidates' indices; the k-th smallest is finite.
+    Args:
+        distance: (R, M), with columns in ascending order of the candidates' indices; the k-th smallest is finite.
         k: 1 <= k <= M.
         tie: (R,) distances that differ by at most this much are ties.
     """

@@ -24,9 +24,9 @@ Two rules work together:
    - The *dropout functions* (:data:`DROPOUTS`: ``F.dropout`` and its variants, hence all ``nn.Dropout*``; attention with ``dropout_p``,
      fused or not; ``nn.MultiheadAttention``; recurrent layers with dropout) must be called in the order of the first pass. A pass may
      stop early (a shallow pass does); a different call, or an additional one, raises an error.
-      - *Plain draws* (:data:`DRAWS`: ``bernoulli``, ``rand``, ``uniform_`` …), used for other masks (stochastic depth in timm and
-        torchvision, custom masks): the j-th call of a given name, shape and dtype repeats the j-th such call of the first pass. A call
-        without a counterpart in the first pass draws new numbers. An explicit generator is reset, too.
+   - *Plain draws* (:data:`DRAWS`: ``bernoulli``, ``rand``, ``uniform_`` …), used for other masks (stochastic depth in timm and
+     torchvision, custom masks): the j-th call of a given name, shape and dtype repeats the j-th such call of the first pass. A call
+     without a counterpart in the first pass draws new numbers. An explicit generator is reset, too.
 
 Not covered: random numbers of NumPy and Python (some models with layer dropping use them); devices other than CPU and CUDA; modules
 that store random numbers between passes; ``RReLU`` where the sign of an input changes, because it draws for negative inputs only. Calls

@@ -19,11 +19,11 @@ class OneClassSVMFilter(Detector):
 
     .. math:: \text{drop } x \iff \sum_j \alpha_j \exp(-\gamma \|\phi(x^{(j)}) - \phi(x)\|_2^2) - \rho < 0
 
-    This uses scikit-learn's ``OneClassSVM`` (libsvm, RBF kernel) on the raw features, without standardisation. ν bounds the share
-    of training points outside the boundary only up to the solver's tolerance (1e-3). Points on the boundary have decision values
-    within this tolerance of zero, and rounding decides on which side they fall. In high dimensions nearly all points are support
-    vectors, so many more than ν·s_l points are dropped. This is a property of the plain method and is not corrected here. A point
-    with a decision value of exactly zero is kept.
+    This uses scikit-learn's ``OneClassSVM`` (libsvm, RBF kernel) on the raw features, without standardisation. ν bounds the share of
+    training points outside the boundary only up to the solver's tolerance (1e-3). Points on the boundary have decision values within
+    this tolerance of zero and fall on either side. In high dimensions nearly all points are support vectors, so many
+    more than ν·s_l points are dropped. This is a property of the plain method and is not corrected here. A point with a decision value of
+    exactly zero is kept.
 
     A class of one point, or of identical points, is kept whole. libsvm receives the points in the caller's order and is deterministic for
     a given order.

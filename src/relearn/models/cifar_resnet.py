@@ -152,7 +152,7 @@ class ResNet1202BN(ResNet110BN):
 class SkipInitResNet110(ResNet110):
     """No normalisation; every branch is multiplied by a scalar that is initially 0; 1,723,968 parameters.
 
-    SkipInit (De, Smith, NeurIPS 2020) applied to the network of this chapter; its authors used pre-activation networks.
+    SkipInit (De, Smith, NeurIPS 2020) applied to the ResNet-110 of zhu2022; its authors used pre-activation networks.
     """
 
     scale = 0.0
@@ -161,7 +161,7 @@ class SkipInitResNet110(ResNet110):
 class ReZeroResNet110(ResNet110BN):
     """Batch normalisation, and every branch is multiplied by a scalar that is initially 0; 1,728,112 parameters.
 
-    ReZero (Bachlechner et al., UAI 2021, section 5) applied to the network of this chapter.
+    ReZero (Bachlechner et al., UAI 2021, section 5) applied to the ResNet-110 of zhu2022.
     """
 
     scale = 0.0

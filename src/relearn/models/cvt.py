@@ -65,8 +65,7 @@ class CvT(TokenStages):
     values have no stride.
 
     For CvT*-LS, zhu2022 states neither rank nor window, nor which maps of CvT*-LS-17 and -21S are denser. The values behind the
-    registered
-    names were **found by search, not stated**: see :mod:`relearn.measures.vision_counts`.
+    registered names were **found by search, not stated**: see :mod:`relearn.measures.vision_counts`.
 
     Args:
         attention: "full" or "long_short".

@@ -1,4 +1,5 @@
-"""DenseNet121 in CIFAR form: the input of every layer is the output of all earlier layers of its stage (Huang et al., CVPR 2017).
+"""DenseNet121 in CIFAR form: the input of every layer is the concatenated output of all earlier layers of its stage (Huang et
+al., CVPR 2017).
 
 timm's network is not used here, because the published CIFAR network has a 3 × 3 stem without normalisation, and its dropout is inside
 the layer (after the 1 × 1 convolution) instead of at its end.

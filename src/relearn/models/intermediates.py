@@ -72,7 +72,7 @@ class Intermediates(nn.Module):
 
     @torch.jit.ignore
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Switch gradient checkpointing of the blocks on or off."""
+        """Switch gradient checkpointing on or off: blocks store no activations and recompute them in the backward pass."""
         self.grad_checkpointing = enable
 
     def run(self, block: nn.Module, *inputs: Any) -> Any:

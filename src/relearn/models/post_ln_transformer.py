@@ -25,10 +25,9 @@ SHARES = ("all", "decoder", "none")
 def sinusoids(length: int, dim: int, *, start: int = 0, like: Tensor) -> Tensor:
     r"""Return positions (length, dim): the columns :math:`\sin(t\,\omega_i)`, then :math:`\cos(t\,\omega_i)`, t = start, start + 1, ...
 
-    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. There are two differences from Vaswani et al., both as in the toolkit of the
-    published experiments: sines and cosines are not interleaved (a fixed permutation of the columns), and the slowest frequency
-        is exactly
-    1/10000.
+    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. There are two differences from Vaswani et al.: sines and cosines are not
+    interleaved (a fixed permutation of the columns), and the slowest frequency is exactly 1/10000. Both are as in the toolkit of the
+    published experiments.
     """
     half = dim // 2
     steps = torch.arange(half, device=like.device, dtype=torch.float32)

@@ -104,9 +104,10 @@ class TokenStages(Intermediates):
         drop_rate: dropout in the blocks, after both layers of an MLP, and before the head.
         drop_path_rate: drop probability of the last block; it grows linearly from 0 in the first one.
 
-    ValueError: an image size that is not a multiple of the patch (the message gives the nearest valid ones), a wrong number of
-        per-stage values, a width that is not a multiple of the heads, a probability outside [0, 1), an unknown pooling; in a forward
-        pass, images of another size.
+    Raises:
+        ValueError: an image size that is not a multiple of the patch (the message gives the nearest valid ones), a wrong number of
+            per-stage values, a width that is not a multiple of the heads, a probability outside [0, 1), an unknown pooling; in a forward
+            pass, images of another size.
     """
 
     def __init__(

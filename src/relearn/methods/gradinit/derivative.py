@@ -125,7 +125,7 @@ class Derivative:
     def _look_ahead(
         self, theta: Sequence[Tensor], gradient: list[Tensor], second: Sequence[Any]
     ) -> tuple[Tensor, float]:
-        """⟨∇_θ_i L(S̃; θ - ηA[g]), W_i⟩ and the loss at θ - ηA[g]; empties ``gradient``."""
+        """⟨∇_θ_i L(S̃; θ - ηA[g]), W_i⟩ and the loss at θ - ηA[g]; overwrites ``theta`` and empties ``gradient``."""
         with torch.no_grad():
             step = direction(gradient, self.optimizer, self.normalised)
             ahead = [one.detach().sub_(along, alpha=self.eta) for one, along in zip(theta, step)]

@@ -125,8 +125,8 @@ class _Product(torch.autograd.Function):
 
 
 class _ProductBackward(torch.autograd.Function):
-    """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no values, because no one uses
-    the values."""
+    """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no values, because the values are
+    never used."""
 
     @staticmethod
     def forward(
