@@ -174,7 +174,7 @@ class FreeLBTrainer(Trainer):
 
     @contextlib.contextmanager
     def _share(self, passes: int) -> Iterator[None]:
-        """Context in which only ``1/passes`` of each loss is back-propagated, regardless of who computes the loss."""
+        """Context in which only ``1/passes`` of each loss is back-propagated, regardless of where the loss is computed."""
         whole, own = self.accelerator.backward, vars(self.accelerator)
         kept = own.get("backward")
         own["backward"] = lambda loss, **kwargs: whole(loss / passes, **kwargs)
