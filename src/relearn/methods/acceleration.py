@@ -1,8 +1,8 @@
-"""Compiled networks for trainings and attacks, off unless a process asks for it: ``use("reduce-overhead")``.
+"""Optional compilation of networks for training and attacks; off unless the process calls :func:`use`, e.g. ``use("reduce-overhead")``.
 
-A small network on a fast device waits for the launches of its kernels. ``torch.compile`` fuses them, and its mode
-``reduce-overhead`` replays them as CUDA graphs. The numbers then differ by rounding, and the dropout masks are other draws, so
-this is a choice of the machine and not a setting of a run, like the precision.
+Small networks on fast devices are limited by kernel launches. ``torch.compile`` fuses kernels, and its mode ``reduce-overhead``
+replays them as CUDA graphs. The results then differ by rounding, and the dropout masks are drawn differently. Compilation is
+therefore chosen per machine, like the precision, and is not part of a run's settings.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def use(mode: str) -> None:
 def compiled(model: nn.Module, method: str = "forward") -> Iterator[None]:
     """Context in which ``model(x)``, or ``model.<method>(x)``, runs compiled if :func:`use` has asked for it.
 
-    Parameters, buffers and their names stay as they are; nothing of the compiled code outlives the context. A network without the
-    method is left alone.
+    Parameters, buffers and their names are unchanged, and the compiled code is discarded when the context ends. A network without
+    the method is left alone.
     """
     mode = _chosen[0]
     if mode == OFF or not hasattr(model, method):

@@ -117,7 +117,7 @@ class AdversarialBase:
 
 
 def require_positive_int(key: str, value: Any) -> None:
-    """Check that a setting is a require_positive_int number of at least 1.
+    """Check that a setting is an integer of at least 1.
 
     Raises:
         ValueError: it is not.
@@ -144,7 +144,7 @@ def frozen_running_statistics(model: nn.Module | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def frozen_wherever_called() -> Iterator[None]:
-    """:func:`frozen_running_statistics` of every module that is called in the context, for a loss whose model is not known."""
+    """:func:`frozen_running_statistics` for every module called in the context; for losses that do not expose their model."""
     found: list[nn.Module] = []
     handle = register_module_forward_pre_hook(lambda module, given: _freeze(module, found))
     try:
@@ -156,7 +156,7 @@ def frozen_wherever_called() -> Iterator[None]:
 
 
 def _freeze(module: nn.Module, found: list[nn.Module]) -> None:
-    """Stop the running statistics of a batch normalisation in training mode, and note it in ``found``."""
+    """Stop a batch normalisation in training mode from updating its running statistics, and add it to ``found``."""
     norm = isinstance(module, nn.modules.batchnorm._BatchNorm)
     if norm and module.training and module.track_running_stats:
         module.track_running_stats = False  # type: ignore[assignment]

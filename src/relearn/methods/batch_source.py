@@ -72,7 +72,7 @@ def rows(batch: Batch) -> int:
 
 
 def pixels(batch: Batch, device: torch.device) -> list[Any]:
-    """The batch on ``device``; a uint8 input becomes floats in [0, 1] there, so that bytes travel."""
+    """The batch on ``device``. A uint8 input is transferred as bytes and converted there to floats in [0, 1]."""
     moved = [_to(item, device) for item in batch]
     if isinstance(moved[0], Tensor) and moved[0].dtype == torch.uint8:
         moved[0] = moved[0].float() / 255.0

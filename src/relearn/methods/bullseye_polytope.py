@@ -31,7 +31,7 @@ from relearn.methods import crafting
 
 
 def loss(features: Tensor, target: Tensor) -> Tensor:
-    """One substitute's part: features (..., k, d), target (..., d) → (...)."""
+    """Term of one substitute: features (..., k, d), target (..., d) → (...)."""
     # the mean of the differences avoids cancellation between large features
     residual = (features - target.unsqueeze(-2)).mean(-2)
     return 0.5 * residual.square().sum(-1) / target.square().sum(-1)

@@ -1,7 +1,7 @@
 """Deep k-NN: keep a training point only if its neighbours in feature space share its label.
 
-Zhu 2022, section 2.3, algorithm 2. A poison is labelled as one class but lies among another class's features; with
-k > 2 · (number of poisons) the poisons cannot outvote the points around them.
+Zhu 2022, section 2.3, algorithm 2. A poison carries the label of one class, but its features are among those of another. With
+k > 2 · (number of poisons) the poisons cannot outvote the clean points around them.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class DeepKNN(Detector):
     smaller index counts as nearer (the tie rule of ``neighbours``). The search is exact, so block and device do
     not change the result.
 
-    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself; the text speaks of neighbours, so the point
-    itself is excluded here. The published code includes it, so every point votes for its own label, and breaks
-    ties among labels towards the smallest one: ``include_self=True, label_ties="smallest"``.
+    Differs from the paper: as printed, S_k may contain x⁽ⁱ⁾ itself. The text refers to neighbours, so the point itself is excluded
+    here. In the published code every point votes for its own label, and ties among labels are broken towards the smallest one:
+    ``include_self=True, label_ties="smallest"``.
 
     Args:
-        k: neighbours that vote; at most n - 1, with ``include_self`` at most n. The paper recommends 1 to 2
-            times the size of the largest class (section 2.3.5), which is 50 there.
-        include_self: whether a point is its own first neighbour, also among duplicates.
-        label_ties: ``keep``, or ``smallest`` = only the smallest of the tied labels counts as the mode.
-        block: rows searched at a time; None chooses by available memory. Does not change the result.
+        k: number of neighbours that vote; at most n - 1, or n with ``include_self``. The paper recommends 1 to 2 times the size of
+            the largest class (section 2.3.5), which is 50 there.
+        include_self: whether a point counts as its own first neighbour, even if it has duplicates.
+        label_ties: ``keep`` treats all tied labels as modes, ``smallest`` only the smallest of them.
+        block: number of rows searched at a time; None chooses by available memory. Does not change the result.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DeepKNN(Detector):
             numpy int64 (len(ks), n), for a stack (T, len(ks), n): 1 keep, -1 drop.
 
         Raises:
-            ValueError: no k at all, a k out of range, and what ``fit_predict`` raises.
+            ValueError: ``ks`` is empty, a k is out of range, or an error of ``fit_predict``.
         """
         if len(ks) == 0:
             raise ValueError("ks is empty; allowed: one k or more")
@@ -115,14 +115,14 @@ def agrees(
     labels, own = (
         labels.int(),
         own.long(),
-    )  # the labels of all neighbours are gathered: int32 halves the memory
+    )  # the labels of all neighbours are gathered; int32 halves the memory
     agree = torch.empty(len(ascending), len(own), dtype=torch.bool, device=labels.device)
     for part in search.blocks(ascending[-1]):
         asked = own[part.start : part.stop, None]
         votes = torch.zeros(len(asked), classes, dtype=torch.int64, device=labels.device)
         counted = 0
         for position, k in enumerate(ascending):
-            # only the labels beyond the previous k, so each neighbour is counted once for all k
+            # Count only the neighbours beyond the previous k, so each neighbour is counted once for all k.
             votes += count_labels(labels[part.order[:, counted:k]], classes)
             counted = k
             rows, members = part.settle(k)
@@ -150,13 +150,13 @@ def in_mode(votes: Tensor, own: Tensor, label_ties: str) -> Tensor:
 def replicate(y: Labels, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
     """Indices that repeat every class up to the size N of the largest, for Deep k-NN under class imbalance.
 
-    Class c with n_c points is repeated ceil(N / n_c) times and cut to N points (Zhu 2022, section 2.3.5: N / n_c
-    times). The first n indices are 0..n-1, so with ``i = replicate(y)`` the decisions for the original points
-    are ``fit_predict(X[i], y[i])[: len(y)]``. A copy is a neighbour like any other point.
+    Class c with n_c points is repeated ceil(N / n_c) times and truncated to N points (Zhu 2022, section 2.3.5: N / n_c times). The
+    first n indices are 0..n-1, so with ``i = replicate(y)`` the decisions for the original points are
+    ``fit_predict(X[i], y[i])[: len(y)]``. A copy counts as a neighbour like any other point.
 
     Args:
         y: labels (n,).
-        rng: chooses the points of the last, partial round at random; None takes the first points of the class.
+        rng: chooses the points of the last, partial repetition at random; None takes the first points of the class.
 
     Returns:
         numpy int64 (C·N,) with C the number of classes; empty if there are no labels.

@@ -1,10 +1,10 @@
-"""Deep k-NN with a FAISS index as its search: the exact flat index, or one that visits a part of the points.
+"""Deep k-NN with a FAISS index for the neighbour search: the exact flat index, or an approximate one.
 
-No step of a study uses this file. FAISS is an extra, ``pip install 'relearn[faiss]'``, and imported when a search starts.
+No step of a study uses this module. FAISS is an optional dependency (``pip install 'relearn[faiss]'``), imported when a search starts.
 
-``index="Flat"`` gives the answers of :class:`~relearn.methods.deep_knn.DeepKNN`, ties included: FAISS names the candidates, and
-where the k-th and the (k+1)-th distance are closer than its rounding error, the exact search settles them. Any other index
-misses neighbours. How many depends on the features, so measure it on a sample with :func:`recall` before you rely on it.
+``index="Flat"`` gives the results of :class:`~relearn.methods.deep_knn.DeepKNN`, ties included: FAISS proposes the candidates, and
+where the k-th and (k+1)-th distances differ by less than its rounding error, the exact search decides. Any other index misses some
+neighbours. How many depends on the features, so measure it on a sample with :func:`recall` before you rely on it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class FaissDeepKNN(DeepKNN):
     Args:
         k, include_self, label_ties, block: as in ``DeepKNN``.
         index: a description for ``faiss.index_factory``, for example ``Flat`` (exact), ``IVF1024,Flat``, ``HNSW32`` or
-            ``IVF4096,PQ64``. The k-means of an IVF or PQ index is seeded by FAISS, so its answers repeat. The graph of an HNSW
+            ``IVF4096,PQ64``. FAISS seeds the k-means of an IVF or PQ index, so its results are reproducible. The graph of an HNSW
             index depends on the number of threads that build it.
-        parameters: settings of the search for ``faiss.ParameterSpace``, for example ``nprobe=32`` or ``efSearch=128``.
+        parameters: search settings for ``faiss.ParameterSpace``, for example ``nprobe=32`` or ``efSearch=128``.
 
     Raises (from ``fit_predict`` and ``sweep``):
         ImportError: FAISS is not installed.
-        ValueError: an index or a parameter that FAISS refuses, and what ``DeepKNN`` raises.
+        ValueError: FAISS rejects the index or a parameter, or an error of ``DeepKNN``.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FaissDeepKNN(DeepKNN):
 class FaissSearch(NeighbourSearch):
     """A :class:`~relearn.methods.neighbours.NeighbourSearch` whose candidates come from a FAISS index.
 
-    A query for which the index finds too few points is searched exactly.
+    A query for which the index returns too few points is searched exactly.
 
     Args:
         X, queries, include_self, block: as in :func:`relearn.methods.neighbours.nearest`.
@@ -92,7 +92,7 @@ class FaissSearch(NeighbourSearch):
         super().__init__(X, queries=queries, include_self=include_self, block=block)
         if self.candidates == 0:
             return
-        # FAISS computes in float32 and adds ‖a‖²: twice the bound for a product in float32 covers both roundings.
+        # FAISS computes in float32 and adds ‖a‖². Twice the bound for a float32 product covers both roundings.
         self.resolution = 2 * (self.resolution - self.tie) + self.tie
         if self.points.dtype == torch.float64:
             coarser = torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps
@@ -100,7 +100,7 @@ class FaissSearch(NeighbourSearch):
         self.index = _built(faiss, _numbers(self.ready), index, parameters)
 
     def blocks(self, k: int) -> Iterator[Block]:
-        """The queries in blocks, each with the candidates that the index names, nearest first."""
+        """The queries in blocks, each with the candidates returned by the index, nearest first."""
         width = min(k + WINDOW, self.candidates)
         rows = self.block or max(1, BLOCK_BYTES // (width * BYTES_A_CANDIDATE))
         for start in range(0, len(self.queries), rows):
@@ -109,7 +109,7 @@ class FaissSearch(NeighbourSearch):
 
     def _candidates(self, start: int, stop: int, width: int) -> tuple[Tensor, Tensor]:
         """Squared distances and indices (stop - start, width) of the candidates of some queries."""
-        wanted = width + (self.self_rule == math.inf)  # a point finds itself, and does not count
+        wanted = width + (self.self_rule == math.inf)  # a point finds itself, which does not count
         found = self.index.search(_numbers(self.ready_queries[start:stop]), wanted)
         device = self.points.device
         shifted = torch.from_numpy(found[0]).to(device, self.points.dtype)
@@ -123,10 +123,10 @@ class FaissSearch(NeighbourSearch):
         return shifted, order
 
     def _with_the_rule(self, start: int, shifted: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        """Take each point out of its own candidates; with ``include_self`` put it in front of the others."""
+        """Remove each point from its own candidates; with ``include_self``, put it first instead."""
         row = torch.arange(start, start + len(order), device=order.device)[:, None]
         own = order == row
-        own[:, -1] |= ~own.any(dim=1)  # lost among duplicates of itself: the last of them makes room
+        own[:, -1] |= ~own.any(dim=1)  # a point lost among its duplicates: drop the last candidate
         others = (len(order), order.shape[1] - 1)
         shifted, order = shifted[~own].view(others), order[~own].view(others)
         if self.self_rule == math.inf:
@@ -134,7 +134,7 @@ class FaissSearch(NeighbourSearch):
         return torch.cat([torch.full_like(shifted[:, :1], -math.inf), shifted], 1), torch.cat([row, order], 1)
 
     def _exactly(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """The candidates of query rows by the product with all points."""
+        """The candidates of the given query rows, from the distances to all points."""
         with plain_precision(rows.device):
             distance = torch.addmm(self.norms, self.ready_queries[rows], self.ready.T, alpha=-2)
         if self.self_rule is not None:
@@ -145,32 +145,32 @@ class FaissSearch(NeighbourSearch):
 def recall(
     X: Features, k: int, queries: Features, *, index: str, parameters: str = "", block: int | None = None
 ) -> float:
-    """The share of the exact k nearest points of the queries that an index finds, ties by the tie rule.
+    """Share of the queries' exact k nearest points that an index finds; ties follow the tie rule of ``neighbours``.
 
     Args:
         X: points (N, d).
         k: neighbours, 1 <= k <= N.
-        queries: points (n, d), a sample of those that will be asked for.
+        queries: points (n, d), a sample of the queries of interest.
         index, parameters: as in :class:`FaissDeepKNN`.
         block: query rows at a time.
 
     Raises:
         ImportError: FAISS is not installed.
-        ValueError: k out of range, wrong shapes, an index that FAISS refuses.
+        ValueError: k out of range, wrong shapes, or an index that FAISS rejects.
     """
     quick = FaissSearch(X, queries=queries, block=block, index=index, parameters=parameters)
     return shared(quick, NeighbourSearch(X, queries=queries, block=block), k)
 
 
 def shared(one: NeighbourSearch, other: NeighbourSearch, k: int) -> float:
-    """The mean share of the k neighbours that two searches of the same queries have in common."""
+    """Mean share of the k neighbours that two searches of the same queries have in common."""
     mine, theirs = members(one, k).sort(dim=1).values, members(other, k)
     place = torch.searchsorted(mine, theirs).clamp(max=k - 1)
     return (mine.gather(1, place) == theirs).double().mean().item()
 
 
 def members(search: NeighbourSearch, k: int) -> Tensor:
-    """The indices (n, k) of every query's k neighbours, in no order."""
+    """The indices (n, k) of every query's k neighbours, in arbitrary order."""
     search.check(k)
     chosen = []
     for part in search.blocks(k):

@@ -24,8 +24,8 @@ Labels = Tensor | ArrayLike
 class Detector:
     """Base of the defences.
 
-    A subclass implements ``__init__`` (which only stores) and ``_keep(X, y, member)``, where X is a finite float tensor (n, d) on the
-    caller's device, y holds the labels as codes 0..C-1 in ascending order of the labels, and ``member`` is the position of the set in
+    A subclass implements ``__init__`` (which only stores its arguments) and ``_keep(X, y, member)``. X is a finite float tensor (n, d) on
+    the caller's device, y holds the labels as codes 0..C-1 in ascending order of the labels, and ``member`` is the position of the set in
     a stack (0 for a single set). ``_keep`` returns a bool array (n,), True = keep.
     """
 
@@ -39,7 +39,7 @@ class Detector:
 
         Args:
             X: features (n, d), or a stack of sets (T, n, d); a torch tensor on any device, or numpy.
-            y: labels (n,), or (T, n) for a stack whose sets have their own labels; any sortable values.
+            y: labels (n,), or (T, n) if the sets of a stack have their own labels; any sortable values.
 
         Returns:
             numpy int64 array (n,) or (T, n): 1 keep, -1 drop.
@@ -140,7 +140,8 @@ def as_labels(y: Labels, features: Tensor) -> NDArray[np.int64]:
 def share_of(fraction: float, count: int, rounding: Literal["floor", "ceil"] = "floor") -> int:
     """``fraction`` of ``count`` points, rounded to a whole number.
 
-    The decimal notation counts, not its binary approximation: 0.29 of 100 is 29, although 0.29 * 100 is 28.999999999999996 in floats.
+    The decimal notation counts, not its binary approximation: 0.29 of 100 is 29, although 0.29 * 100 is 28.999999999999996 in
+    floating point.
 
     Raises:
         ValueError: fraction outside [0, 1) or an unknown rounding.
@@ -157,7 +158,7 @@ def nearest_of_row(distance: Tensor, k: int, tie: Tensor) -> Tensor:
     """Mask of the k nearest candidates of every row, with exactly k True per row; ties go to the smaller index.
 
     Args:
-        distance: (R, M), columns in the order of the candidates' indices; the k-th smallest is finite.
+        distance: (R, M), with columns in ascending order of the candidates' indices; the k-th smallest is finite.
         k: 1 <= k <= M.
         tie: (R,) distances that differ by at most this much are ties.
     """

@@ -3,8 +3,8 @@ r"""Reuse one dropout mask in all passes of a step, for any network, without cha
 zhu2022, section 3.4, eq. 3.4: the ascent from :math:`\delta_{t-1}` to :math:`\delta_t` and the gradient that follows should use ONE
 network :math:`f_{\theta(m)}`, so the masks m are drawn once per minibatch and used in all K passes. The released code stores masks in
 modified copies of the models' modules (in one of them, of some modules only). Here the *random state* before each call that draws a
-mask is stored, and restored before the same call of a later pass: the same state, shape and dtype give the same mask. No mask is kept
-in memory, and any module works::
+mask is stored, and restored before the same call of a later pass: the same state, shape and dtype give the same mask. No mask is
+stored, and any module works::
 
     masks = MaskReplay()
     with masks.drawing():
@@ -14,22 +14,22 @@ in memory, and any module works::
 
 Two rules work together:
 
-1. *Stream.* A later pass starts with the generators (CPU and every CUDA device) in the state they had at the start of the first pass,
-   and restores their current state at its end; after all passes they are where one pass would have left them. Everything that draws in
-   the same order gets the same numbers, even where single calls cannot be intercepted: compiled regions, scripted modules, C++
-   operators, the threads of ``nn.DataParallel``, the second forward pass of activation checkpointing.
+1. *Stream.* A later pass starts with the generators (CPU and every CUDA device) in the state they had at the start of the first pass.
+   At its end the generators return to the state they had before it, so after all passes they are where one pass would have left
+   them. Everything that draws in the same order gets the same numbers, even where single calls cannot be intercepted: compiled
+   regions, scripted modules, C++ operators, the threads of ``nn.DataParallel``, the second forward pass of activation checkpointing.
 2. *Calls.* Calls that draw a mask are intercepted one by one (``TorchFunctionMode``), and each is reset to its own state, so that
    additional or missing draws in between do not shift later masks.
 
    - The *dropout functions* (:data:`DROPOUTS`: ``F.dropout`` and its variants, hence all ``nn.Dropout*``; attention with ``dropout_p``,
      fused or not; ``nn.MultiheadAttention``; recurrent layers with dropout) must be called in the order of the first pass. A pass may
      stop early (a shallow pass does); a different call, or an additional one, raises an error.
-   - *Plain draws* (:data:`DRAWS`: ``bernoulli``, ``rand``, ``uniform_`` …), from which other masks are made (stochastic depth in timm
-     and torchvision, custom masks): the j-th call of a given name, shape and dtype repeats the j-th such call of the first pass. A call
-     without counterpart in the first pass draws freely. An explicit generator is reset, too.
+   - *Plain draws* (:data:`DRAWS`: ``bernoulli``, ``rand``, ``uniform_`` …), used for other masks (stochastic depth in timm and
+     torchvision, custom masks): the j-th call of a given name, shape and dtype repeats the j-th such call of the first pass. A call
+     without a counterpart in the first pass draws new numbers. An explicit generator is reset, too.
 
 Not covered: random numbers of NumPy and Python (some models with layer dropping use them); devices other than CPU and CUDA; modules
-that keep random numbers between passes; ``RReLU``, which draws for negative inputs only, where the sign of an input changes. Calls
+that store random numbers between passes; ``RReLU`` where the sign of an input changes, because it draws for negative inputs only. Calls
 that draw nothing (eval mode, p = 0) are not counted.
 """
 
@@ -86,7 +86,7 @@ DRAWING = DROPOUTS | DRAWS
 
 
 class MaskReplay:
-    """Records the random states of a pass and replays them in later passes; see the module.
+    """Records the random states of the first pass and replays them in later passes; see the module.
 
     Args:
         reuse: False disables it: every pass draws its own masks, and the generators advance.
@@ -139,7 +139,7 @@ class _Recorder(TorchFunctionMode):
         self.calls, self.draws = calls, draws
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # A compiler that traces this must see nothing but the call.
+        # When a compiler traces this, it must see nothing but the call itself.
         if func in DRAWING and not torch.compiler.is_compiling() and _draws(func, args, kwargs or {}):
             signature, generator = _signature(func, args, kwargs or {})
             if generator is not None and func in DROPOUTS:
@@ -150,7 +150,7 @@ class _Recorder(TorchFunctionMode):
 
 
 class _Player(TorchFunctionMode):
-    """Resets each call that draws to the state it had in the first pass."""
+    """Resets the generator before each call that draws to the state recorded in the first pass."""
 
     def __init__(
         self,
@@ -216,7 +216,8 @@ def _draws(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 def _signature(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Signature, torch.Generator | None]:
-    """What two calls must share to draw the same numbers: name, shapes and dtypes of the first tensors (or the size); and the generator."""
+    """Signature that two calls must share to draw the same numbers (name, shapes and dtypes of the first tensors, or the size),
+    and the generator."""
     tensors = [value for value in args[:2] if isinstance(value, Tensor)]
     tensors = tensors or [value for value in kwargs.values() if isinstance(value, Tensor)][:2]
     name = func.__name__

@@ -4,13 +4,13 @@ r"""Exponential moving average of the weights during training.
 
 where :math:`w_t` are the weights after step t. Table 6 of qi2023 gives d = 0.99984 and no further details.
 
-The **warm-up** of the decay, as in TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``, makes the average cover about the last
-ninth of the steps taken until d is reached (d = 0.99984 after 56,240 steps). timm's ``ModelEma``, which is usually used with such
-recipes, has no warm-up by default: there, after fewer than 1/(1 - d) = 6,250 steps the average is still dominated by the initial
-weights. After some 100,000 steps the two are the same.
+The **warm-up** of the decay is that of TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``: until d is reached
+(d = 0.99984 after 56,240 steps), the average covers about the last ninth of the steps taken. timm's ``ModelEma``, which is usually
+used with such recipes, has no warm-up by default: after fewer than 1/(1 - d) = 6,250 steps its average is still dominated by the
+initial weights. After some 100,000 steps the two agree.
 
-**Buffers**: running means and variances of normalisation layers are averaged like weights, as in timm; every other buffer (counters,
-masks with infinities, unit vectors of a power iteration, the matrices of a head) is taken from the trained network.
+**Buffers**: running means and variances of normalisation layers are averaged like weights, as in timm. Every other buffer (counters,
+masks with infinities, unit vectors of a power iteration, the matrices of a head) is copied from the trained network.
 
 Weights in half precision are averaged in single precision: in bfloat16 an update of size 1 - d would be rounded away.
 """
@@ -30,7 +30,7 @@ RUNNING = ("running_mean", "running_var")
 class EMA:
     """The moving average of ``model``'s weights, initialised with their current values.
 
-    It keeps references to the model's parameters and running statistics, which must stay the same objects: convert the model (dtype,
+    It keeps references to the model's parameters and running statistics, which must stay the same tensors. Convert the model (dtype,
     device, memory format) first.
 
     Args:
@@ -64,7 +64,7 @@ class EMA:
         get_ema_multi_avg_fn(decay)(list(self.mean.values()), current, 0)
 
     def state_dict(self, model: nn.Module) -> dict[str, Tensor]:
-        """``model``'s state dict with averaged values where there are any; copies in the dtypes of ``model``."""
+        """``model``'s state dict with the averaged values substituted; copies in the dtypes of ``model``."""
         return {
             name: self.mean.get(name, tensor).detach().to(tensor.dtype, copy=True)
             for name, tensor in model.state_dict().items()

@@ -1,17 +1,17 @@
 r"""Perturbations of word embeddings: :math:`f_\theta(X + \delta)` for :math:`X = VZ`, in any network with an embedding table.
 
 zhu2022, section 3.3: δ is added to the word embeddings alone, before position and token-type embeddings, normalisation and dropout. A
-forward hook on the embedding module adds it, so the network's code is unchanged and the network still receives token ids, from which
-RoBERTa computes its positions; with ``inputs_embeds`` it would count padding as well.
+forward hook on the embedding module adds it, so the network's code is unchanged and the network still receives token ids. RoBERTa
+needs the ids to compute its positions; with ``inputs_embeds`` it would count padding as well.
 
 **One backward pass through the table.** For an ``nn.Embedding`` the gradient with respect to its weight is linear in the gradient g of
 the looked-up rows, and all passes look up the same rows:
 
 .. math:: \sum_t \nabla_V\, L(VZ + \delta_t) = \Big(\sum_t g_t\Big) Z^\top + \ldots
 
-so the g's are summed and sent through the look-up once per step: a table of 50,000 words then gets one dense gradient per step instead
-of one per pass. Other uses of the same weight (a tied output layer) get their gradient in every pass as usual. Any other module (one
-with dropout inside, for example) is differentiated in every pass.
+so the g's are summed and back-propagated through the look-up once per step: a table of 50,000 words then gets one dense gradient per
+step instead of one per pass. Other uses of the same weight (a tied output layer) get their gradient in every pass as usual. Any module
+other than ``nn.Embedding`` (one with dropout inside, for example) is differentiated in every pass.
 
 Batches are ``((tokens, real, ...), labels, ...)``: tokens (B, n), or (B, C, n) with C candidates per sample; ``real`` has the same shape
 and is False on padding. ``(tokens, labels)`` alone means that there is no padding.
@@ -49,7 +49,8 @@ class EmbeddingSpace:
         """Open the field of a batch ``(inputs, *rest)``.
 
         Raises:
-            ValueError: the model has no input embeddings, is compiled (hooks are not called), sharded (FSDP), or a sample is all padding.
+            ValueError: the model has no input embeddings, is compiled (hooks are not called) or sharded (FSDP), or a sample is
+                all padding.
         """
         if getattr(model, "_compiled_call_impl", None) is not None:
             raise ValueError(
@@ -65,10 +66,10 @@ class EmbeddingSpace:
 
 
 def refuse_sharded(model: nn.Module) -> None:
-    """Refuse FSDP.
+    """Reject FSDP models.
 
     Raises:
-        ValueError: a part of the model is sharded: its parameters are gathered for one forward and backward pass only.
+        ValueError: a part of the model is sharded; its parameters are gathered only for one forward and backward pass.
     """
     types = {type(part) for part in model.modules()}
     kinds = {kind.__name__ for one in types for kind in one.__mro__}
@@ -80,7 +81,7 @@ class Lookup:
     """Looked-up rows X, the δ last added to them, and the sum of gradients for one backward pass.
 
     Args:
-        once: sum the gradients, see the module; False differentiates ``rows`` in every pass.
+        once: sum the gradients, see the module; False back-propagates to ``rows`` in every pass.
     """
 
     def __init__(self, once: bool) -> None:
@@ -95,7 +96,7 @@ class Lookup:
         return self.leaf
 
     def at(self, rows: Tensor, delta: Tensor) -> Tensor:
-        """X + δ for X = ``rows``; δ as a new leaf."""
+        """X + δ for X = ``rows``; δ becomes a new leaf tensor."""
         self.leaf = delta.detach().requires_grad_()
         if self.once and rows.requires_grad:
             self.first = rows if self.first is None else self.first
@@ -114,14 +115,14 @@ class Lookup:
         return found
 
     def finish(self) -> None:
-        """Send the summed gradient through the look-up."""
+        """Back-propagate the summed gradient through the look-up."""
         if self.first is not None and self.total is not None:
             self.first.backward(self.total.to(self.first.dtype))
         self.first = self.total = self.leaf = None
 
 
 class EmbeddingField(Lookup):
-    """A batch in a network whose words are looked up by ``table``."""
+    """A batch in a network whose words are looked up in ``table``."""
 
     mask_name = "real"  # name of ``real`` in error messages
 
@@ -174,12 +175,12 @@ class EmbeddingField(Lookup):
 
 
 def word_embeddings(model: nn.Module, name: str | None = None) -> nn.Module:
-    """The module that looks up words: the one of this name; else the one returned by ``get_input_embeddings()`` of the model or
-    of one of its parts, as in all models of transformers; else the only ``nn.Embedding``. For an encoder-decoder (T5, BART) it is
-    the encoder's: the input words are perturbed, the answer's are not.
+    """The module that looks up words: the one called ``name`` if given; else the one returned by ``get_input_embeddings()`` of the
+    model or of one of its parts, as in all models of transformers; else the only ``nn.Embedding``. For an encoder-decoder (T5, BART)
+    it is the encoder's: the input words are perturbed, the output words are not.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such module.
     """
     if name is not None:
         named = dict(model.named_modules())
@@ -219,8 +220,8 @@ def _of_encoder(model: nn.Module, table: nn.Module) -> nn.Module:
 
 
 def _weight(table: nn.Module) -> Tensor:
-    """The module's own weight, that of the ``nn.Embedding`` inside (adapters wrap one and add matrices of other shapes), or its
-    first matrix."""
+    """A weight that gives the width: the module's own; that of the ``nn.Embedding`` inside (adapters wrap one and add matrices of other
+    shapes); or the module's first matrix."""
     inner = [part.weight for part in table.modules() if isinstance(part, nn.Embedding)]
     known = [getattr(table, "weight", None), *inner, *table.parameters()]
     weights = [one for one in known if isinstance(one, Tensor) and one.dim() > 1]

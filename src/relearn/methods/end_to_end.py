@@ -1,11 +1,11 @@
 """End-to-end victims: all layers of a pre-trained network are trained on the poisoned set (zhu2022, 2.2.8.3).
 
-The text says Adam, a learning rate of 1e-4 and "overfit"; weight decay 5e-4, 60 epochs, ×0.1 after epochs 30 and 45, batches of 64 and
-frozen batch statistics (the network stays in eval mode, without dropout) are taken from the released code. Each attack gets its own
+The text gives Adam, a learning rate of 1e-4 and "overfit". Weight decay 5e-4, 60 epochs, ×0.1 after epochs 30 and 45, batches of 64
+and frozen batch statistics (the network stays in eval mode, without dropout) are taken from the released code. Each attack gets its own
 network, because all layers change and nothing can be shared between targets.
 
-The Deep k-NN defence's public code trains the linear head alone, but leaves the network in training mode, so that batches are
-normalised by their own statistics and the running ones move: ``head_only=True, training_mode=True``.
+The Deep k-NN defence's public code trains the linear head alone but leaves the network in training mode, so batches are normalised by
+their own statistics, and the running statistics are updated: ``head_only=True, training_mode=True``.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def fine_tune_network(
 
     Args:
         images: uint8, or floats in [0, 1].
-        labels: (n,) int64, as the victim sees them.
+        labels: (n,) int64, as given to the victim (poisons carry the poison class).
         head_only: train ``network.head`` and no other layer.
         reset_head: start from a newly initialised head.
-        training_mode: normalise batches by their own statistics, which move the running ones (and Dropout is on).
+        training_mode: normalise batches by their own statistics and update the running ones; dropout is active.
         epochs, batch_size, lr, weight_decay, milestones, seed, precision: as in :func:`relearn.methods.fit.fit`.
 
     Raises:

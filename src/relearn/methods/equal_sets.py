@@ -1,7 +1,7 @@
-"""Fine-tuning sets that are equal: each is trained on once.
+"""Find equal fine-tuning sets, so that each is trained on once.
 
-A filter that removes the poisons of two attacks leaves the same set of both, and a sweep over its strength often leaves the same
-set at two strengths. Heads that start alike, see the same samples with the same weights, in the same order, end alike.
+A filter that removes the poisons of two attacks leaves the same set in both cases, and a sweep over its strength often leaves the same
+set at two strengths. Linear heads with equal initial values, samples, weights and sample order end up equal.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from torch import Tensor
 
 
 class Arrangement(NamedTuple):
-    """Distinct sets and variants in a rectangle of S sets of W variants each.
+    """The distinct sets and variants, packed into a rectangle of S rows (sets) of W variants each.
 
     =========  =========  ===========================================================
     field      shape      meaning
     =========  =========  ===========================================================
-    ``sets``   (S,)       which of the T given sets each row takes its features from
-    ``keep``   (n, S, W)  weights of the samples; an unused place keeps nothing
-    ``place``  (T, V)     index, in S · W, of the place that stands for each given one
+    ``sets``   (S,)       index (0..T-1) of the given set whose features each row uses
+    ``keep``   (n, S, W)  weights of the samples; all 0 in an unused cell
+    ``place``  (T, V)     index, in S · W, of the cell that represents each given variant
     =========  =========  ===========================================================
     """
 
@@ -30,11 +30,11 @@ class Arrangement(NamedTuple):
 
 
 def arrange(features: Tensor, keep: Tensor) -> Arrangement:
-    """A rectangle that holds every distinct pair of samples and weights.
+    """Pack every distinct pair of samples and weights into a rectangle.
 
-    Two variants are equal if their weights are, and the features of all samples of positive weight. A variant that keeps no sample in
-    which the sets differ may stand in any row, and fills the places that the others leave. The width is the one of least cost, where
-    a row costs as much as its places and one more, for its features.
+    Two variants are equal if they have equal weights and equal features for all samples of positive weight. A variant with zero weight on
+    all samples in which the sets differ may be placed in any row, and fills cells left over by the others. The width minimises the cost
+    S · (W + 1): a row costs one per cell, plus one for its features.
 
     Args:
         features: (n, T, d) features of the sets.
@@ -47,7 +47,7 @@ def arrange(features: Tensor, keep: Tensor) -> Arrangement:
     kept = weights[..., differing.cpu().numpy()] > 0  # (T, V, m)
 
     found: dict[tuple[bytes, bytes], int] = {}
-    first: list[tuple[int, int]] = []  # of each distinct one
+    first: list[tuple[int, int]] = []  # (set, variant) of each distinct pair
     which = torch.empty(sets, variants, dtype=torch.long)
     for t in range(sets):
         for v in range(variants):
@@ -57,7 +57,7 @@ def arrange(features: Tensor, keep: Tensor) -> Arrangement:
                 first.append((t, v))
             which[t, v] = found[key]
 
-    own: dict[int, list[int]] = {}  # distinct ones that need the features of one set
+    own: dict[int, list[int]] = {}  # distinct variants that need the features of one set
     anywhere: list[int] = []
     for i, (t, v) in enumerate(first):
         if kept[t, v].any():
@@ -77,7 +77,7 @@ def arrange(features: Tensor, keep: Tensor) -> Arrangement:
 
 
 def _rows(own: dict[int, list[int]], anywhere: list[int], width: int) -> list[list[int]]:
-    """Rows of at most ``width`` variants, those of one set first; what may stand anywhere fills up and follows."""
+    """Rows of at most ``width`` variants: first those tied to one set, filled up with variants that fit anywhere; the rest follow."""
     rows = [group[i : i + width] for group in own.values() for i in range(0, len(group), width)]
     rest = list(anywhere)
     for row in rows:

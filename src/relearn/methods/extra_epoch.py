@@ -7,7 +7,7 @@ starts from the beginning.
 The steps are those of :func:`relearn.methods.fit.fit`. With ``warmup`` the learning rate rises linearly to ``lr`` over all ``steps``.
 
 Differs from the text: following the contract of the initialisations (methods/initialised.py), the running statistics of batch
-normalisation are restored; with momentum 0.1 the first hundred training steps replace them.
+normalisation are restored. With momentum 0.1, the first hundred training steps replace them.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ def extra_epoch(
         steps: steps of one epoch (390 batches of 128 on CIFAR-10).
         optimizer, lr, momentum, betas, weight_decay, decay, clip_norm, precision: as in :func:`relearn.methods.fit.fit`.
         seed: seed of the dropout masks.
-        log, progress, checkpoint: as in ``fit``; saved every ``checkpoint_every`` steps, 0: never.
+        log, progress, checkpoint: as in ``fit``; saved every ``checkpoint_every`` steps (0: never).
 
     Returns:
-        No factors; one history row with ``step``, ``loss`` (mean) and ``lr``; a non-finite loss gives the outcome ``diverged``.
+        ``scales`` is empty. ``history`` has one row with ``step``, ``loss`` (mean) and ``lr``. A non-finite loss gives the
+        outcome ``diverged``.
 
     Raises:
         ValueError: a setting is out of range, or there are too few batches.
@@ -112,7 +113,7 @@ def extra_epoch(
 
 
 class _Once:
-    """A source of one epoch over an iterator, in the iterator's order."""
+    """A source of one epoch that yields an iterator's batches in their order."""
 
     def __init__(self, batches: Iterable[Sequence[Any]], steps: int) -> None:
         self.batches, self.batches_per_epoch = batches, steps

@@ -10,10 +10,9 @@ symbol  meaning                                code                shape
 φ(x_t)  features of the target                 ``target``          (…, d)
 ======  =====================================  ==================  =========
 
-The text states no constraint with the equation; the experiments use the ball of the convex polytope attack,
-and so does :func:`craft`. The text calls this equation the special case c = 1/k of the convex polytope attack,
-which is wrong: the mean of the poisons may match the target although none of them does. For each substitute
-CP(c = 1/k) ≤ L_FC / 2k holds.
+The text states no constraint with the equation; the experiments use the ball of the convex polytope attack, and so does :func:`craft`.
+The text calls this equation the special case c = 1/k of the convex polytope attack. That is wrong: the mean of the poisons may match
+the target although none of them does. For each substitute, CP(c = 1/k) ≤ L_FC / 2k holds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The training loop of this package.
 
-Everything is trained here: classifiers, translators, language models, stacks of linear heads. Studies differ in the arguments: the
+All models are trained here: classifiers, translators, language models, stacks of linear heads. Studies differ in the arguments: the
 loss, the augmentation, the schedule and, above all, the *gradient strategy*.
 
 A gradient strategy is a function ``gradient(model, loss, batch) -> loss value`` that writes the gradient of one step to
@@ -8,14 +8,14 @@ A gradient strategy is a function ``gradient(model, loss, batch) -> loss value``
 strategy with state has ``state_dict()`` and ``load_state_dict(state)``: the loop resets it with ``{}`` and saves its state in the
 checkpoint.
 
-The loop is deterministic and resumes exactly. Every epoch draws its order, its augmentation and its dropout masks from generators seeded
-by (seed, epoch) alone. Between epochs, parameters, optimiser moments and the epoch number are saved; within an epoch also the states of
-the generators and the number of batches seen, which are generated again and skipped.
+The loop is deterministic and resumes exactly. Every epoch draws its sample order, augmentation and dropout masks from generators seeded
+by (seed, epoch) alone. A checkpoint between epochs stores the parameters, the optimiser's moments and the epoch number. Within an epoch
+it also stores the generators' states and the number of batches seen; on resuming, those batches are generated again and skipped.
 
-A call leaves nothing behind but the trained model: torch's global generators continue where they were before it, and every module has
-the mode (training or evaluation) that it had.
+A call has no side effect other than the trained model: torch's global generators return to their state before the call, and every
+module to its mode (training or evaluation).
 
-Under ``torchrun`` every process makes the same call with ``processes=relearn.methods.parallel`` and gets its share of every batch.
+Under ``torchrun`` every process makes the same call with ``processes=relearn.methods.parallel`` and processes its share of every batch.
 """
 
 from __future__ import annotations
@@ -60,13 +60,15 @@ class Fitted:
     """Result of a training run.
 
     Attributes:
-        outcome: ``ok`` or ``diverged`` (a loss that is not finite, or above ``diverged_above``). Divergence is a result, not an exception.
+        outcome: ``ok`` or ``diverged`` (a loss that is not finite, or above ``diverged_above``). Divergence is a result, not an
+            exception.
         outcome_step: the optimisation step of the divergence (1 is the first), else ``None``.
         history: one dict per row (an epoch, or ``history_steps`` steps): ``epoch`` (epochs done, a fraction within one), ``step``
             (steps done), ``loss`` (mean over the samples since the last row), ``lr`` (of the last step), ``gradient_norm`` (mean over
             steps, before clipping; with ``clip_norm`` only), and the results of ``evaluate``.
-        steps: optimisation steps taken, including those before a resume. Divergence is noticed some steps late; its step is exact.
-        average: with ``average`` the averaged weights, a state dict for the same network; meaningless after a divergence.
+        steps: optimisation steps taken, including those before a resume. Divergence is detected some steps late, but
+            ``outcome_step`` is exact.
+        average: with the setting ``average``, the averaged weights as a state dict for the same network; meaningless after a divergence.
     """
 
     outcome: str = "ok"
@@ -130,8 +132,8 @@ def fit(
 
     Args:
         model: called with the first item of a batch (see :mod:`relearn.methods.batch_source`); training runs on its parameters' device.
-        data: tensors of the same first dimension, the first of which is the input, ideally on that device already; or a ``Source`` of
-            batches. ``uint8`` inputs are images and become floats in [0, 1] on the device.
+        data: tensors of the same first dimension, the first of which is the input, preferably already on that device; or a ``Source`` of
+            batches. ``uint8`` inputs are treated as images and converted to floats in [0, 1] on the device.
         loss: ``loss(output, *rest)`` → scalar, a mean over the batch.
         epochs, steps: length of training; the shorter one if both are given, at least one is required.
         batch_size: for tensors only; a last batch of a single sample is dropped (batch normalisation cannot use it).
@@ -145,18 +147,18 @@ def fit(
         training_mode: ``False`` keeps the model in eval mode (frozen batch statistics, no dropout).
         seed: seed of the order, the augmentation and the dropout masks.
         precision: ``fp32``, or ``bf16`` for autocast (and channels_last for image inputs).
-        terms: ``terms(*rest)`` → number of terms in the mean of ``loss`` (tokens, for example); the batch's rows by default. Weights the
-            history's mean, and the processes' shares in data parallel training.
-        diverged_above: a loss above it counts as a divergence.
+        terms: ``terms(*rest)`` → number of terms in the mean of ``loss`` (tokens, for example); by default the number of rows. It weights
+            the history's mean, and the processes' shares in data parallel training.
+        diverged_above: a loss above this value counts as a divergence.
         check_every: steps between checks for divergence; each check synchronises with the device.
         evaluate: ``evaluate(model)`` in eval mode, every ``evaluate_every`` rows of the history and at the end; its results are added to
             the row. It may draw random numbers without affecting training.
         average: decay of an exponential moving average of the weights, see :mod:`relearn.methods.ema`; it does not affect training.
-        evaluate_average: as ``evaluate``, with the averaged weights in ``model``; its results are added to the row as ``ema_…``.
+        evaluate_average: like ``evaluate``, with the averaged weights in ``model``; its results are added to the row as ``ema_…``.
         history_steps: steps per row of the history; by default one row per epoch.
         log: called for every row as ``log(step, loss=…, lr=…, …)``.
-        progress: called once per step as ``progress(done, all)``. An exception from it ends the training after saving its state, if
-            there is a checkpoint and a single process.
+        progress: called once per step as ``progress(done, all)``. If it raises an exception, training stops; with a checkpoint and a
+            single process, the state is saved first.
         checkpoint: training resumes from its state if it has one; saved every ``checkpoint_every`` epochs, and every
             ``checkpoint_steps`` steps.
         processes: :mod:`relearn.methods.parallel` for data parallel training, None for one process.
@@ -165,7 +167,7 @@ def fit(
 
     Raises:
         ValueError: an unknown or impossible setting; tensors of unequal length; fewer than 2 samples; no parameter to train.
-        TypeError: data or an optimiser of a kind that the loop does not take, such as a ``DataLoader``.
+        TypeError: data or an optimiser of an unsupported type, such as a ``DataLoader``.
     """
     check_kinds(data, optimizer, OPTIMISERS)
     if isinstance(data, Source):
@@ -233,7 +235,7 @@ def fit(
         meter.restore(state.get("ledger", meter.state()))
         rate = float(state.get("rate", lr))
         if done:
-            # If the number of processes has changed, the loop's own generator is restored and the others start anew.
+            # If the number of processes has changed, only the loop's own generator is restored; the others start anew.
             random = state["random"]
             resumed = random.get(str(rank), {"draws": random["0"]["draws"]})
 
@@ -288,7 +290,7 @@ def fit(
             # Seeded by (seed, epoch), so a resumed run draws the same numbers as an uninterrupted one.
             epoch_seed = zlib.crc32(f"{seed}/{epoch}".encode())
             generator = torch.Generator().manual_seed(epoch_seed)
-            # A source may draw ahead of the loop, so the loop has a generator of its own.
+            # A source may draw ahead of the loop, so the loop has its own generator.
             draws = generator
             if source is data:
                 draws = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{epoch}/loop".encode()))
@@ -322,7 +324,7 @@ def fit(
                 if progress and rank == 0:
                     try:
                         progress(fitted.steps, length)
-                    except BaseException:  # an interruption between two steps loses no step
+                    except BaseException:  # no step is lost if interrupted between two steps
                         if checkpoint and not parallel and not diverged():
                             if history_steps and fitted.steps % history_steps == 0 and not over():
                                 close(epoch + done / per_epoch, False)

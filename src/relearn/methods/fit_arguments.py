@@ -1,4 +1,4 @@
-"""Checks of what the training loop is given, before anything is trained."""
+"""Validation of the training loop's arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from relearn.methods.batch_source import Source
 
 
 def check_kinds(data: Any, optimizer: Any, names: Sequence[str]) -> None:
-    """Answer the two most frequent misunderstandings: a loader for data, and an object for the name of an optimiser."""
+    """Reject the two most frequent mistakes with a helpful message: a ``DataLoader`` as data, and an optimiser object instead of
+    a name."""
     if isinstance(data, DataLoader):
         raise TypeError(
             "data: found a DataLoader (allowed: a tuple of tensors with batch_size, or an object with batches_per_epoch "

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def capture(model: nn.Module, stepper: torch.optim.Optimizer) -> dict[str, Any]:
-    """Parameters and buffers of the model, and moments of the optimiser."""
+    """Parameters and buffers of the model, and the optimiser's moments."""
     state: dict[str, Any] = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     for index, moments in stepper.state_dict()["state"].items():
         for name, value in moments.items():
@@ -57,7 +57,8 @@ def strategy_state(gradient: Any) -> dict[str, Any]:
 def restore_strategy(gradient: Any, states: Mapping[str, dict[str, Any]], rank: int, size: int) -> None:
     """Restore the :func:`strategy_state` of each of ``size`` processes; an empty mapping resets the strategy.
 
-    If the number of processes has changed, all get the plain values of the first process: tensors belong to other shares of the batch.
+    If the number of processes has changed, all processes get the first one's plain values; its tensors belong to other shares of
+    the batch.
     """
     take = getattr(gradient, "load_state_dict", None)
     if callable(take):

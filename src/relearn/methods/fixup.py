@@ -17,11 +17,12 @@ def fixup(model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int 
 
     1. the last layer of every branch and the head are set to 0;
     2. the other layers of a branch are multiplied by :math:`L^{-1/(2m-2)}`, i.e. L^{-1/2} for two layers, L^{-1/4} for three;
-    3. the scalars that replace normalisation start at 1 (multipliers) and 0 (shifts). The networks here start that way; the multipliers
-       of a SkipInit network, which start at 0, are reset, because with branch and multiplier both 0 neither would ever be updated.
+    3. the scalars that replace normalisation start at 1 (multipliers) and 0 (shifts). The networks here already start with these
+       values, except that the multipliers of a SkipInit network start at 0. These are reset to 1: with branch and multiplier both 0,
+       neither would ever be updated.
 
-    Kaiming is :func:`relearn.methods.variance_scaling.kaiming` as published for the network, with the same draw for the same seed. The
-    shortcuts and the stem keep it.
+    Kaiming is :func:`relearn.methods.variance_scaling.kaiming` in the form published for the network, with the same draw for the same
+    seed. The shortcuts and the stem keep their Kaiming weights.
 
     Args:
         model: a network with ``branches()``, which returns the layers of each residual branch from first to last, and ``head``, its last

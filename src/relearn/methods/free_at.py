@@ -13,12 +13,13 @@ K        replays of a batch                            ``passes``, and ``times``
 α, ε, m  as in :mod:`relearn.methods.perturbation`     ``step_size`` …
 =======  ============================================  =============================================
 
-One pass per step, so K times more steps than the other methods at the same cost. The strategy counts its calls and must see every
-batch K times in a row, which :class:`Replayed` ensures. Its state (δ, the replay, the random state of the masks) is saved in the
-loop's checkpoint.
+Each step is one pass, so the network takes K times more steps than with the other methods at the same cost. The strategy counts its
+calls and must receive every batch K times in a row; :class:`Replayed` ensures this. Its state (δ, the replay, the random state of the
+masks) is saved in the loop's checkpoint.
 
-Differs from Shafahi et al. in one point: they carry δ over from batch to batch, which needs batches of equal shape; here δ starts
-anew for each batch, as in the other methods. With ``reuse_masks`` the replays of a batch use the dropout masks of its first pass.
+Differs from Shafahi et al. in one point: they carry δ over from batch to batch, which needs batches of equal shape; here δ is
+re-initialised for each batch, as in the other methods. With ``reuse_masks`` the replays of a batch use the dropout masks of its
+first pass.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Replayed:
     Args:
         source: source of the batches.
         times: K; schedules counted in epochs become K times longer.
-        augment: image augmentation, applied once for all replays of a batch; the loop's own would change each replay.
+        augment: image augmentation, applied once for all replays of a batch; the loop's own augmentation would differ between replays.
 
     Raises:
         ValueError: ``times`` below 1.
@@ -106,7 +107,7 @@ class FreeAT(AdversarialBase):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state from :meth:`state_dict`; an empty mapping starts anew with the next batch."""
+        """Restore the state from :meth:`state_dict`; an empty mapping resets the strategy for a new batch."""
         super().load_state_dict(state)
         self._replay = int(state.get("replay", 0))
         self._delta = state.get("delta")
@@ -116,7 +117,8 @@ class FreeAT(AdversarialBase):
         }
 
     def _placed(self, field: Field) -> Tensor:
-        """δ of this replay: the previous one, or a new start, which is also used if a resumed run has other shares of the batch."""
+        """δ of this replay: the previous one, or a new start (also when a resumed run splits the batch among a different number
+        of processes)."""
         if self._replay and self._delta is not None:
             if tuple(self._delta.shape) != field.shape:
                 found = f"a batch of {field.shape} after one of {tuple(self._delta.shape)}"
@@ -127,7 +129,7 @@ class FreeAT(AdversarialBase):
         return self.start(field)
 
     def _before(self) -> dict[str, Tensor] | None:
-        """Record the random state before the first replay's pass, or return to it; gives the state to restore afterwards."""
+        """Record the random state before the first replay's pass, or reset to it; returns the state to restore afterwards."""
         if not self.reuse_masks:
             return None
         now = _states()

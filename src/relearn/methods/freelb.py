@@ -26,8 +26,8 @@ zero is plain back-propagation.
 The last ascent of the algorithm computes a δ that is never used and is skipped, so there are K - 1 ascents. The running statistics of
 batch normalisation are updated in the first pass only.
 
-``clean_first``: the first pass is at X itself, and its gradient is used for the step from δ_0 to δ_1, so the clean samples are one of
-the K parts.
+``clean_first``: the first pass is at X itself. Its gradient gives the step from δ_0 to δ_1, so the clean samples contribute one of the
+K terms.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from relearn.methods.embedding_space import Lookup
 from relearn.methods.fit import Loss, plain_gradient
 from relearn.methods.perturbation import Ball
 
-# Those who use this import transformers' models next, which import torchvision.
+# Users of this module import transformers' models next, which import torchvision.
 torchvision_schema.declare()
 
 
@@ -61,7 +61,7 @@ class FreeLB(AdversarialBase):
 
     Args:
         clean_first: the first pass is not perturbed.
-        watch: called as ``watch(t, δ_t)`` before pass t = 0, 1, …
+        watch: callback ``watch(t, δ_t)``, called before pass t = 0, 1, …
 
     Further arguments and errors: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
     """
@@ -98,7 +98,8 @@ class FreeLB(AdversarialBase):
 
     @staticmethod
     def _once(model: nn.Module | None, t: int) -> contextlib.AbstractContextManager[None]:
-        """Context of pass t, in which the running statistics move in the first pass alone; without a model, of all modules called."""
+        """Context of pass t: running statistics are updated in the first pass only. Without a model, this applies to every module
+        called."""
         if t and model is None:
             return frozen_wherever_called()
         return frozen_running_statistics(model if t else None)
@@ -129,22 +130,22 @@ def freelb(
         value = freelb(lambda inputs_embeds: model(inputs_embeds=inputs_embeds, ...).loss, embeds, attention_mask)
         optimizer.step()
 
-    It calls ``backward()`` itself, once a pass. With a ``GradScaler`` let ``loss`` return the scaled loss: α and ε are lengths of δ,
-    whose steps do not depend on the scale, and the gradients are scaled as the scaler expects.
+    It calls ``backward()`` itself, once per pass. With a ``GradScaler``, let ``loss`` return the scaled loss: the ascent steps do not
+    depend on the scale, because α and ε are lengths of δ, and the gradients are scaled as the scaler expects.
 
     Args:
-        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch; it is called with this keyword. For RoBERTa also pass
-            ``position_ids`` to the model:
-            without token ids it counts padding. A decoder with a classification head (GPT-2) uses the last real token, which it finds
-            from the ids only: with padding, select the state yourself or use ``FreeLBTrainer``.
-        inputs_embeds: (rows, n, d); the embedding look-up gets its gradient once.
+        loss: ``loss(inputs_embeds=...)`` → scalar, a mean over the batch; it is called with this keyword. For RoBERTa, also pass
+            ``position_ids`` to the model: without token ids it counts padding. A decoder with a classification head (GPT-2) uses the
+            last non-padding token, which it can find from the ids only: with padding, select that state yourself or use
+            ``FreeLBTrainer``.
+        inputs_embeds: (rows, n, d); the gradient is back-propagated to the embedding look-up once.
         attention_mask: (rows, n), 0 on padding.
         samples: number of samples, if several adjacent rows form one sample (candidates of a question); default: rows.
-        skipped: called at the end with the number of ascent steps skipped because a gradient was not finite.
+        skipped: callback, called at the end with the number of ascent steps skipped because a gradient was not finite.
         passes, step_size, ...: see :class:`FreeLB`.
 
     Returns:
-        The mean loss of the passes; the parameters' gradients are added to what ``.grad`` held.
+        The mean loss of the passes. The parameters' gradients are added to the existing ``.grad``.
 
     Raises:
         ValueError: a setting out of range, shapes that do not fit, a sample that is all padding, a loss that is not a scalar or
@@ -185,7 +186,7 @@ def freelb(
 
 
 def _scalar(value: Any) -> Tensor:
-    """Check that a loss is a scalar with a gradient."""
+    """Check that a loss is a scalar tensor that requires a gradient."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"loss: returns {found} (allowed: a scalar tensor, the mean over the batch)")
@@ -195,7 +196,7 @@ def _scalar(value: Any) -> Tensor:
 
 
 class _Embeddings(Lookup):
-    """Embeddings that the caller has looked up."""
+    """Embeddings looked up by the caller."""
 
     def __init__(self, rows: Tensor, attention_mask: Tensor | None, samples: int) -> None:
         super().__init__(once=True)

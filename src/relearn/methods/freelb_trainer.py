@@ -65,7 +65,7 @@ class FreeLBArguments(FreeLB):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step equals the Trainer's own."""
+        """Whether a step equals the Trainer's own, without perturbation."""
         return self.ball.is_point or (self.passes == 1 and (self.clean_first or self.ball.magnitude == 0))
 
 
@@ -79,9 +79,9 @@ class FreeLBTrainer(Trainer):
     and ``attention_mask`` of the same shape if there is padding.
 
     Raises:
-        ValueError: a model without input embeddings; DeepSpeed, FSDP, SageMaker, an optimiser that steps inside its backward pass (LOMO),
-            or ``torch_compile``: they do not allow K passes or a hook; settings of another strategy; during training,
-            inputs without ``input_ids``, or token ids that the model has no embedding for.
+        ValueError: a model without input embeddings; DeepSpeed, FSDP, SageMaker, an optimiser that steps inside its backward pass (LOMO)
+            or ``torch_compile``, because they do not allow K passes or a hook; settings of another strategy; or, during training,
+            inputs without ``input_ids``, or token ids outside the embedding table.
     """
 
     def __init__(self, *args: Any, freelb: FreeLB | None = None, **kwargs: Any) -> None:
@@ -136,7 +136,7 @@ class FreeLBTrainer(Trainer):
         return total
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Log as the Trainer does, with ``skipped_count`` added to the loss."""
+        """Log as the Trainer does, with ``skipped_count`` added to rows that contain the loss."""
         if "loss" in logs and not self.freelb.is_plain:
             logs = {**logs, "skipped_count": self.skipped_count}
         super().log(logs, *args, **kwargs)
@@ -164,7 +164,7 @@ class FreeLBTrainer(Trainer):
         devices = [torch.device("cuda", index) for index in getattr(model, "device_ids", None) or ()]
         scattered = isinstance(model, nn.DataParallel) and len(devices) > 1
         field = _Field(bare, tokens if real is None else (tokens, real), table, devices if scattered else [])
-        # Wrapped models reduce the gradients of their own passes, which must include the table's.
+        # Wrapped models reduce gradients in their own passes, so each pass must include the table's gradient.
         field.once = field.once and bare is model
         handle = table.register_forward_hook(field.hook)
         try:
@@ -174,7 +174,7 @@ class FreeLBTrainer(Trainer):
 
     @contextlib.contextmanager
     def _share(self, passes: int) -> Iterator[None]:
-        """Context in which ``1/passes`` of each loss is back-propagated, whoever computes it."""
+        """Context in which only ``1/passes`` of each loss is back-propagated, regardless of where the loss is computed."""
         whole, own = self.accelerator.backward, vars(self.accelerator)
         kept = own.get("backward")
         own["backward"] = lambda loss, **kwargs: whole(loss / passes, **kwargs)
@@ -187,7 +187,7 @@ class FreeLBTrainer(Trainer):
 
 
 class _Field(EmbeddingField):
-    """A batch whose forward pass is run by the caller; ``devices``: those over which the rows are scattered, if several."""
+    """A batch whose forward pass is run by the caller; ``devices`` lists the devices over which the rows are scattered, if several."""
 
     mask_name = "attention_mask"
 

@@ -5,8 +5,8 @@ A batch S of N rows is split into m contiguous parts :math:`S_i` of :math:`N_i` 
 .. math:: \nabla L(S) = \sum_{i=1}^m \frac{N_i}{N} \nabla L(S_i)
 
 This is exact for every loss that is a mean over rows, as long as the rows of a batch do not interact (dropout draws different masks for
-each part, and batch normalisation sees different statistics). Adversarial strategies perturb each sample separately, so the samples of
-a part move as they would in the whole batch; a random start is drawn anew for every part.
+each part, and batch normalisation uses different statistics). Adversarial strategies perturb each sample separately, so the samples of
+a part are perturbed as they would be in the whole batch, except that a random start is drawn anew for every part.
 
 In data parallel training each process splits its own rows. If batch normalisation takes its statistics over all processes, every
 process must make the same number of passes: the number of parts possible for the process with the fewest rows.
@@ -25,10 +25,10 @@ Gradient = Callable[[nn.Module, Callable[..., Tensor], Sequence[Any]], Tensor]
 
 
 class GradientAccumulation:
-    """A gradient strategy that passes each part of a batch to a strategy of its own.
+    """A gradient strategy that splits the batch and passes each part to its own strategy.
 
-    Strategy i always gets part i, so a strategy that remembers a batch (FreeAT, whose batches are replayed) remembers its part. The state
-    of the strategies is saved with the training state.
+    Strategy i always gets part i, so a strategy that carries state from call to call (FreeAT, whose batches are replayed) sees the same
+    part again. The strategies' state is saved with the training state.
 
     Args:
         strategies: one per part; each adds its gradient to ``parameter.grad``.
@@ -74,7 +74,7 @@ class GradientAccumulation:
 
 
 def _as_many(count: int, model: nn.Module) -> int:
-    """``count`` passes, or the fewest of any process if batch normalisation synchronises all processes in every pass."""
+    """``count`` passes, or the smallest count of all processes if batch normalisation synchronises the processes in every pass."""
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     if not several or not any(
         isinstance(one, nn.modules.batchnorm._BatchNorm) and one.training for one in model.modules()

@@ -13,20 +13,19 @@ L        cross-entropy in substitute i (evaluation mode)           ``cross_entro
 mean ∇L  mean gradient of the poisons' loss for their own label    ``poisons[0]``               (T, P)
 =======  ========================================================  ===========================  ======
 
-A victim's update on the poisons then also trains the target towards y_p. Each target has its own poisons,
-and so its own cosine.
+An update of the victim on the poisons then also trains it to assign y_p to the target. Each target has its own poisons and therefore
+its own cosine.
 
-`parameters="all"`: every parameter of the network. The gradient with respect to the pixels is a second derivative
-through the parameters' gradient (always in the images' precision); targets share a pass up to GRADIENTS_AT_ONCE
-numbers. `"head"`: the last linear layer alone, which is all that a victim trains in the transfer setting; for
-z = W φ + b its gradient has a closed form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with
-:math:`r = \mathrm{softmax}(z) - e_{y_p}`, so an iteration costs no more than one of the attacks on
-features.
+`parameters="all"`: every parameter of the network. The gradient with respect to the pixels is a second derivative through the
+parameters' gradient (always in the images' precision); a pass takes as many targets as fit into GRADIENTS_AT_ONCE numbers. `"head"`:
+the last linear layer alone, the only layer that a victim trains in the transfer setting. For z = W φ + b its gradient has a closed
+form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with :math:`r = \mathrm{softmax}(z) - e_{y_p}`, so an iteration costs no more
+than in the attacks on features.
 
-Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of
-the poisons, no restarts, no decay of the learning rate; the sum over substitutes of one loss each; Dropout
-may stay on; budget and number of iterations are those of zhu2022's attacks, so that all attacks are compared
-at equal cost. The cross-entropy is written so that r stays accurate when a network is confident of y_p.
+Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of the poisons, no restarts
+and no learning-rate decay; the losses of the substitutes are summed; dropout may stay on; budget and number of iterations are those of
+zhu2022's attacks, so that all attacks are compared at equal cost. The cross-entropy is written so that r stays accurate when a network
+is confident of y_p.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from torch.nn.functional import logsigmoid
 from relearn.methods import crafting
 
 PARAMETERS = ("all", "head")
-GRADIENTS_AT_ONCE = 2**24  # numbers; larger batches gain nothing, and one target's graph is large
+GRADIENTS_AT_ONCE = 2**24  # numbers; larger batches are no faster, and the graph of one target is large
 
 
 class _Matching(crafting.Objective):
@@ -59,7 +58,7 @@ class _Matching(crafting.Objective):
 
 
 class AllParameters(_Matching):
-    """Gradients by differentiation; for networks images → logits that `torch.func.vmap` can go through."""
+    """Gradients by automatic differentiation; for networks images → logits that `torch.func.vmap` supports."""
 
     at_once = 1
 
@@ -93,7 +92,7 @@ def cross_entropy(logits: Tensor, label: int) -> Tensor:
 
 
 def softmax_minus_label(logits: Tensor, label: int) -> Tensor:
-    """Gradient of the cross-entropy for the logits, without the cancellation of p_label - 1: (B, C) → same."""
+    """Gradient of the cross-entropy w.r.t. the logits, without the cancellation of p_label - 1: (B, C) → (B, C)."""
     logit, others = _split(logits, label)
     missed = torch.sigmoid(others.logsumexp(1) - logit).unsqueeze(1)  # 1 - p_label
     rest = missed * others.softmax(1)
@@ -101,14 +100,14 @@ def softmax_minus_label(logits: Tensor, label: int) -> Tensor:
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine of vectors (..., P) → (...), at any scale; 0 where one of them is zero."""
+    """Cosine of vectors (..., P) → (...), accurate at any scale; 0 if one of them is zero."""
     a, b = _near_one(a), _near_one(b)
     lengths = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
-    return (a * b).sum(-1) / lengths.clamp_min(1e-6)  # 1 or more, unless one of them is zero
+    return (a * b).sum(-1) / lengths.clamp_min(1e-6)  # the product is 1 or more unless one of them is zero
 
 
 def _near_one(vector: Tensor) -> Tensor:
-    """The vector divided by its largest entry: squared gradients of a confident network would underflow in float32."""
+    """The vector divided by its largest absolute entry; otherwise squared gradients of a confident network would underflow in float32."""
     largest = vector.detach().abs().amax(-1, keepdim=True)
     return vector / torch.where(largest > 0, largest, 1)
 

@@ -1,12 +1,12 @@
-"""Result of an initialisation method, and the contract of all of them.
+"""Result of an initialisation method, and the contract shared by all of them.
 
 Every method listed in the registry ``INITIALISATIONS`` is a function
 
     f(model, loss, batches, *, seed=0, <its own settings>) -> Initialised
 
 that changes the parameters of ``model`` in place and nothing else: buffers (running statistics), train or eval mode, ``requires_grad``,
-``grad`` and torch's global random state are left unchanged; random numbers come from a generator seeded by ``seed``. ``batches`` is an
-iterator of batches on the model's device, already augmented; a method that needs no data does not use it (``None`` is allowed). A batch
+``grad`` and torch's global random state are left unchanged. Random numbers come from a generator seeded by ``seed``. ``batches`` is an
+iterator of batches on the model's device, already augmented; a method that needs no data ignores it (``None`` is allowed). A batch
 is a sequence: its first item is the model's input (a tensor, or a tuple of tensors: ``model(*input)``), the rest goes to the loss,
 ``loss(output, *rest)`` → scalar mean.
 """

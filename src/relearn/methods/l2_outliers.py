@@ -1,6 +1,6 @@
 """L2-norm outliers: drop the points farthest from the centroid of their class.
 
-Zhu 2022, section 2.3.3 (a baseline of Deep k-NN); the idea is older than deep networks.
+Zhu 2022, section 2.3.3 (a baseline for Deep k-NN). The idea is older than deep networks.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class L2Outliers(Detector):
     s_l     points in class l               -             ()
     ======  ==============================  ============  =======
 
-    Ties: among equally far points (up to float64's rounding) the one with the larger index is dropped first.
+    Ties: among equally distant points (up to float64 rounding) the one with the larger index is dropped first.
     A class of one point is its own centroid; it loses that point only with ``rounding="ceil"`` and a positive
-    fraction. Distances are Euclidean, in float64 for any dtype of the features.
+    fraction. Distances are Euclidean and computed in float64 for any dtype of the features.
 
-    Differs from the paper: ε is not stated there (the default 0.1 is ours: 5 poisons in a class of 50), and
-    its rounding sign is not legible in the text: ``floor`` here, ``ceil`` on request.
+    Differs from the paper: ε is not stated there (the default 0.1 is ours: 5 poisons in a class of 50), and the rounding symbol
+    is not legible in the text. The default is ``floor``; ``ceil`` is available.
 
     Args:
         fraction: share of each class to drop, 0 <= fraction < 1.

@@ -1,7 +1,7 @@
 r"""A scalar per weight tensor that is learned during training, in contrast to GradInit's factors.
 
-zhu2022, table 4.7: "simply letting the model learn to rescale the layers". Each trainable tensor W that is not zero becomes sW with a
-scalar s that starts at 1 and is trained with everything else:
+zhu2022, table 4.7: "simply letting the model learn to rescale the layers". Each trainable tensor W that is not zero is replaced by sW,
+with a scalar s that starts at 1 and is trained with all other parameters:
 
 .. math:: \frac{\partial L}{\partial s} = \Bigl\langle \frac{\partial L}{\partial (sW)}, W \Bigr\rangle, \qquad
           \frac{\partial L}{\partial W} = s\, \frac{\partial L}{\partial (sW)}
@@ -9,11 +9,11 @@ scalar s that starts at 1 and is trained with everything else:
 Attach them before training and fold them into the weights after it:
 
     with learned_scalars(model) as names:
-        fit(model, …)           # names of the scalars end in ".scale": lr_scale={"*.scale": 0.1} slows them
+        fit(model, …)           # names of the scalars end in ".scale": lr_scale={"*.scale": 0.1} lowers their learning rate
     # the model has its original structure, and its weights are sW
 
-The tensors are those with a factor in GradInit. Tied weights share one scalar. Weight decay acts on s and on W, as on any parameter;
-the text does not specify this.
+Exactly the tensors that have a factor in GradInit get a scalar. Tied weights share one scalar. Weight decay acts on s and on W, as on
+any parameter; the text does not specify this.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Multiplied(nn.Module):
 
 @contextlib.contextmanager
 def learned_scalars(model: nn.Module) -> Iterator[list[str]]:
-    """Context in which the model's tensors carry scalars (:func:`attach`); on exit they are folded in, even after an error."""
+    """Context in which the model's tensors have scalars (:func:`attach`); on exit these are folded in, even after an error."""
     names = attach(model)
     try:
         yield names
@@ -54,7 +54,7 @@ def attach(model: nn.Module) -> list[str]:
         The original names of the tensors.
 
     Raises:
-        ValueError: no tensor to multiply, or they carry scalars already.
+        ValueError: no tensor to multiply, or the tensors already have scalars.
     """
     if any(isinstance(module, Multiplied) for module in model.modules()):
         raise ValueError("model: its weights carry learnable scalars already; fold them first")
@@ -69,7 +69,7 @@ def attach(model: nn.Module) -> list[str]:
                 names.append(f"{prefix}.{name}".lstrip("."))
             order = list(module._parameters)
             parametrize.register_parametrization(module, name, scalars[id(tensor)])
-            # Remember the order: removing a parametrisation moves the tensor behind all others.
+            # Remember the order, because removing a parametrisation moves the tensor behind all others.
             module.parametrizations[name].order = order
     if not names:
         raise ValueError("model: it has no trainable parameter with a norm above zero to multiply")

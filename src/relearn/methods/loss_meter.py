@@ -12,12 +12,12 @@ from torch import Tensor
 class LossMeter:
     """Losses, their weights and gradient norms since the last row of the history.
 
-    :meth:`add` only keeps references; :meth:`settle` moves them to the host, which is the only synchronisation, and detects a divergence
-    with its exact step. In data parallel training a step's loss is the sum of the processes' weighted parts.
+    :meth:`add` only stores references. :meth:`settle` moves them to the host, which is the only synchronisation, and detects a divergence
+    with its exact step. In data parallel training a step's loss is the sum of the processes' weighted contributions.
 
     Args:
-        diverged_above: a loss above it counts as diverged, too.
-        add_up: the sum over processes, if there are several.
+        diverged_above: a loss above this value also counts as a divergence.
+        add_up: function that sums over processes, if there are several.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LossMeter:
             norms.append(norm)
 
     def settle(self) -> int | None:
-        """Process pending losses; returns how many steps before the last one the first divergence was, or None."""
+        """Process the pending losses; returns the number of steps between the first divergence and the last step, or None."""
         losses, weights, norms = self._pending
         self._pending = ([], [], [])
         if not losses:

@@ -15,14 +15,14 @@ zhu2022 (section 4.3.1.2, table 4.9) uses three variants:
 
 Choices where the sources are incomplete, and differences:
 
-1. Noise has the mean and the standard deviation of each channel of the batch: networks here normalise inside, which turns it into the
-   published N(0, 1). The labels are those of the batch; paired with noise they are random.
-2. Factors are bounded below by ``min_scale``; the published procedure has no bound, so a norm could become negative.
+1. Noise has the mean and the standard deviation of each channel of the batch. The networks here normalise their input themselves, which
+   turns this into the published N(0, 1). The labels are those of the batch; paired with noise they are random.
+2. Factors have the lower bound ``min_scale``; the published procedure has no bound, so a norm could become negative.
 3. Batch normalisation uses batch statistics; the code released with GradInit uses the initial running statistics.
-4. Tensors with at least two dimensions have a factor, as published; GQ includes all parameters.
+4. Only tensors with at least two dimensions have a factor, as published; GQ includes all parameters.
 
 Facts (tests/methods/test_metainit.py): GQ equals its definition with a dense Hessian; its derivative equals finite differences; GQ is 0
-for a linear loss and, for L = h θ²/2 with one number θ, |h| to order ε.
+for a linear loss; for L = h θ²/2 with one scalar θ, GQ is |h| to order ε.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def metainit(
 
     Args:
         model, loss, batches: see :mod:`relearn.methods.initialised`; one whole batch per iteration.
-        data: ``random``, noise in the shape of the batches, or ``real``.
+        data: ``random`` (noise in the shape of the batches) or ``real``.
         optimizer: ``signsgd`` on the norms, with ``momentum``, or ``adam`` on the factors (default momenta).
-        tau: its learning rate; for ``signsgd`` in units of a norm.
+        tau: learning rate of this optimiser; for ``signsgd`` in units of a norm.
         eps: ε of the quotient.
         min_scale: lower bound of the factors.
         clip: each factor's derivative is clamped to [-clip, clip] (``adam``).
@@ -141,7 +141,7 @@ def metainit(
 
 
 def noise(batches: Iterable[Sequence[Any]], seed: int) -> Iterator[list[Any]]:
-    """The batches with their input replaced by Gaussian noise with the mean and standard deviation of each of its channels (dimension 1).
+    """The batches, with each input replaced by Gaussian noise of the same mean and standard deviation per channel (dimension 1).
 
     Raises:
         ValueError: the input holds integers.

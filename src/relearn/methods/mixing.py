@@ -1,7 +1,7 @@
-r"""Mixing the images of a batch and their labels: mixup, CutMix, or one of the two at random.
+r"""Mixing of a batch's images and labels: mixup, CutMix, or one of the two at random.
 
 A mixture maps a batch ``(images, labels, *rest)`` to another one. Labels (B,) become probabilities (B, classes), which
-``torch.nn.functional.cross_entropy`` accepts; labels that are probabilities already are mixed as they are; ``rest`` is not changed.
+``torch.nn.functional.cross_entropy`` accepts. Labels that are already probabilities are mixed as they are; ``rest`` is not changed.
 
 **Label smoothing** commutes with every mixture here, because both are linear in the labels:
 
@@ -56,9 +56,9 @@ def cutmix(alpha: float, classes: int) -> Mix:
         \lambda = \frac{1}{HW} \sum_{ij} M_{ij}
 
     with one box (the zeros of M) and one permutation :math:`\pi` per batch. The box has :math:`\lfloor H \sqrt{1 - \lambda'}
-    \rfloor` rows s and :math:`\lfloor W \sqrt{1 - \lambda'} \rfloor` columns, :math:`\lambda' \sim \mathrm{Beta}(\alpha,
-    \alpha)`; its centre (r, c) is uniform over the image, it covers the rows :math:`r - \lfloor s/2 \rfloor` to :math:`r -
-    \lfloor s/2 \rfloor + s - 1`, columns alike, and parts outside the image are lost. The labels therefore use the area
+    \rfloor` rows (s) and :math:`\lfloor W \sqrt{1 - \lambda'} \rfloor` columns, with :math:`\lambda' \sim \mathrm{Beta}(\alpha,
+    \alpha)`. Its centre (r, c) is uniform over the image, and it covers the rows :math:`r - \lfloor s/2 \rfloor` to :math:`r -
+    \lfloor s/2 \rfloor + s - 1`, columns alike; parts outside the image are cut off. The labels therefore use the area
     **actually** pasted, not λ' (the paper's equation 2 equates the two; its released code corrects the labels, as here).
 
     Raises:
@@ -84,8 +84,8 @@ def cutmix(alpha: float, classes: int) -> Mix:
 def mixup_or_cutmix(mixup_alpha: float, cutmix_alpha: float, classes: int, switch: float = 0.5) -> Mix:
     """One coin flip per batch: :func:`cutmix` with probability ``switch``, else :func:`mixup`.
 
-    This is the ``batch`` mode of timm's ``Mixup``, with which qi2023's released code trains (0.8, 1.0, switch 0.5); there the partner of
-    image i is image B - 1 - i, here it comes from a random permutation, as in both papers.
+    This is the ``batch`` mode of timm's ``Mixup``, which qi2023's released code uses for training (0.8, 1.0, switch 0.5). There
+    the partner of image i is image B - 1 - i; here it comes from a random permutation, as in both papers.
 
     Raises:
         ValueError: an alpha ≤ 0; ``switch`` outside [0, 1].
@@ -107,7 +107,7 @@ def _positive(key: str, value: float) -> None:
 
 
 def _beta(alpha: float, generator: torch.Generator) -> float:
-    """A draw from Beta(α, α), made with Python's random, which takes a seed; torch's Beta only uses the global state."""
+    """A draw from Beta(α, α) by Python's seeded generator, because torch's Beta distribution uses the global state only."""
     seed = int(torch.randint(2**62, (), generator=generator))
     return random.Random(seed).betavariate(alpha, alpha)
 

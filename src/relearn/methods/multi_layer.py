@@ -14,22 +14,21 @@ symbol         meaning                                      code                
 c_l            coefficients of layer l and substitute       ``coefficients[:, l - 1]``  (T, L, k)
 =============  ===========================================  ========================  ===========
 
-`form="paper"`: the networks are split where they halve the resolution (three or four stages). Outputs of all
-stages but the last are flattened without pooling, d_l = C_l·H_l·W_l; the last one is pooled and gives the
-penultimate features. Each layer of each substitute has its own coefficients, solved exactly.
+`form="paper"`: the networks are split where they halve the resolution (three or four stages). The outputs of all stages but the
+last are flattened without pooling, d_l = C_l·H_l·W_l; the last one is pooled and gives the penultimate features. Each layer of each
+substitute has its own coefficients, which are solved exactly.
 
-`form="as_released"`: the computation of the published code, which differs in three ways. It reads only two
-layers: the un-pooled output of the second-to-last block of the last stage, and the penultimate features. It has
-a factor ½, which eq. 2.4 lacks (Adam is almost invariant to it). And a broadcasting error turns its second term
-into something other than a polytope: the coefficients have two axes too many and sum to one, so each poison is
-compared with the target by itself. The loss is
+`form="as_released"`: the computation of the published code, which differs in three ways. It uses only two layers: the un-pooled
+output of the second-to-last block of the last stage, and the penultimate features. It has a factor ½, which eq. 2.4 lacks (Adam is
+almost invariant to it). And because of a broadcasting error its second term is not a polytope distance: the coefficients have two axes
+too many and sum to one, so each poison is compared with the target separately. The loss is
 
 .. math:: L = \tfrac12 \frac{\|h(x_t) - \sum_j c_j h(x_p^{(j)})\|^2}{\|h(x_t)\|^2}
             + \tfrac12 \sum_j \frac{\|\phi(x_t) - \phi(x_p^{(j)})\|^2}{\|\phi(x_t)\|^2} ,
 
-whose second term is half of a feature collision (eq. 2.2) without coefficients; only those of h are kept. The
-published code does this for residual networks, this module for every network. If the last stage has a single
-block (networks of reduced depth), h is the output of the stage before.
+whose second term is half of a feature collision (eq. 2.2) without coefficients; only the coefficients of h are stored. The published
+code does this for residual networks, this module for every network. If the last stage has a single block (networks of reduced depth),
+h is the output of the previous stage.
 """
 
 from __future__ import annotations
@@ -82,8 +81,8 @@ class AsReleased(crafting.Objective):
 def second_to_last_block(net: Any, images: Tensor) -> tuple[Tensor, Tensor]:
     """Un-pooled outputs (B, C, H, W) of the second-to-last block and of the last stage, from one pass.
 
-    Blocks are the modules of a stage whose class is not torch's own; transitions, poolings and layers after the
-    last block (DenseNet121, MobileNetV2) do not count.
+    Blocks are the modules of a stage whose class is not one of torch's own. Transitions, poolings and layers after the last block
+    (DenseNet121, MobileNetV2) do not count.
     """
     blocks = [one for one in net.body[-1] if not type(one).__module__.startswith("torch.")]
     kept: list[Tensor] = []

@@ -2,8 +2,9 @@
 
 The squared distances come from one matrix product per block, ‖a‖² + ‖b‖² - 2a·b, in the features' own precision (‖a‖² is omitted
 because it does not change the order within a row). This product is fast but rounds, and the rounding depends on block size and device.
-Where the k-th and the (k+1)-th distance are closer than the rounding error, the few candidates concerned are therefore recomputed in
-float64 by direct differences. The resulting set of neighbours is exact, whatever the block, the device or the offset of the features.
+Where the k-th and (k+1)-th distances differ by less than the rounding error, the few candidates concerned are therefore recomputed in
+float64 by direct differences. The resulting set of neighbours is exact and does not depend on the block, the device or the offset of
+the features.
 
 **Tie rule**: squared distances closer than the rounding of a float64 product, 2ε(√d + 8)(‖a‖² + max‖b‖²) with norms about the mean of
 the features and ε = 2.2e-16, are ties; ties go to the smaller index.
@@ -45,10 +46,10 @@ def nearest(
 
     Args:
         X: points (N, d).
-        k: neighbours, 1 <= k <= N (N - 1 if a point is not its own neighbour).
+        k: number of neighbours, 1 <= k <= N (N - 1 if a point is not its own neighbour).
         queries: points (n, d); None searches the neighbours of X's own rows.
-        include_self: whether a row of X is its own first neighbour; ignored when queries are given.
-        block: query rows at a time; None chooses by memory (256 MiB, not counting the result).
+        include_self: whether a row of X is its own first neighbour; ignored if queries are given.
+        block: number of query rows at a time; None chooses by memory (256 MiB, not counting the result).
 
     Returns:
         indices (n, k) int64 and squared distances (n, k) in X's precision, both on X's device.
@@ -72,7 +73,7 @@ def nearest(
         query = torch.arange(part.start, part.stop, device=chosen.device)
         exact = search.measure(query.repeat_interleave(k), chosen.flatten()).view_as(chosen)
         if search.self_rule == -math.inf:
-            exact[chosen == query[:, None]] = -1.0  # its own first neighbour, also among duplicates
+            exact[chosen == query[:, None]] = -1.0  # its own first neighbour, even among duplicates
         exact, order = exact.sort(dim=1, stable=True)
         indices[part.start : part.stop] = chosen.gather(1, order)
         squared[part.start : part.stop] = (exact.clamp(min=0) / search.scale / search.scale).to(squared.dtype)
@@ -94,10 +95,10 @@ class Block:
     order: Tensor
 
     def settle(self, k: int) -> tuple[Tensor, Tensor]:
-        """Rows whose first k entries of ``order`` may be wrong because of rounding, and their exact k neighbours.
+        """Rows whose first k entries of ``order`` may be wrong because of rounding, together with their exact k neighbours.
 
-        Rounding changes a distance, and hence the k-th smallest one, by at most half of ``resolution``. Candidates farther than
-        ``resolution`` from the k-th are therefore certainly in or out; the others are recomputed.
+        Rounding changes a distance, and hence the k-th smallest one, by at most half of ``resolution``. Candidates whose distance differs
+        from the k-th by more than ``resolution`` are therefore certainly in or out; the others are recomputed.
 
         Returns:
             rows (R,) relative to the block, members (R, k) candidate indices, not ordered by distance.
@@ -129,7 +130,7 @@ class Block:
 class NeighbourSearch:
     """A search over fixed points: ``blocks`` iterates over the queries, ``Block.settle`` makes a block exact.
 
-    Args as in :func:`nearest`. Attributes: ``points`` and ``queries`` as given, ``candidates`` the largest k.
+    Args: as in :func:`nearest`. Attributes: ``points`` and ``queries`` as given, ``candidates`` the largest allowed k.
     """
 
     def __init__(
@@ -156,8 +157,8 @@ class NeighbourSearch:
         self.candidates = max(0, len(self.points) - (own and not include_self))
         if self.candidates == 0:
             return
-        # Centring makes the norms as small as possible and so minimises the rounding error; scaling by a power of two is exact and
-        # avoids overflow of the squares. Both may be approximate: near ties are resolved on the original features.
+        # Centring minimises the norms and thereby the rounding error. Scaling by a power of two is exact and avoids overflow of the
+        # squares. Both may be approximate, because near ties are resolved on the original features.
         mean = self.points.mean(dim=0)
         self.centre = torch.where(mean.isfinite(), mean, 0)
         self.ready = self.points - self.centre
@@ -188,7 +189,7 @@ class NeighbourSearch:
         width, item = min(k + WINDOW, self.candidates), self.points.element_size()
         per_row = len(self.points) * item + width * (item + 8) + k * 24
         rows = min(self.block or max(1, BLOCK_BYTES // per_row), len(self.queries))
-        # one buffer for all blocks: allocating new pages costs more than the sums
+        # One buffer for all blocks, because allocating new pages takes longer than the computation.
         buffer = self.points.new_empty(rows, len(self.points))
         for start in range(0, len(self.queries), max(1, rows)):
             stop = min(start + rows, len(self.queries))

@@ -1,6 +1,6 @@
 """One-class SVM filter: per class, drop the outliers of a one-class SVM with RBF kernel.
 
-Zhu 2022, section 2.3.3 (a baseline of Deep k-NN); Schölkopf et al. 2001 for the one-class SVM itself.
+Zhu 2022, section 2.3.3 (a baseline for Deep k-NN); Schölkopf et al. 2001 for the one-class SVM itself.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class OneClassSVMFilter(Detector):
 
     .. math:: \text{drop } x \iff \sum_j \alpha_j \exp(-\gamma \|\phi(x^{(j)}) - \phi(x)\|_2^2) - \rho < 0
 
-    This uses scikit-learn's ``OneClassSVM`` (libsvm, RBF kernel) on the raw features, without standardisation. ν
-    bounds the share of training points outside the boundary only up to the solver's tolerance (1e-3). Points on
-    the boundary have decision values within this tolerance of zero and fall on either side, so in high
-    dimensions, where nearly all points are support vectors, many more than ν·s_l points are dropped. This is a
-    property of the plain method and is not corrected here. A decision value of exactly zero keeps the point.
+    This uses scikit-learn's ``OneClassSVM`` (libsvm, RBF kernel) on the raw features, without standardisation. ν bounds the share of
+    training points outside the boundary only up to the solver's tolerance (1e-3). Points on the boundary have decision values within
+    this tolerance of zero and fall on either side. In high dimensions nearly all points are support vectors, so many
+    more than ν·s_l points are dropped. This is a property of the plain method and is not corrected here. A point with a decision value of
+    exactly zero is kept.
 
-    A class of one point, or one whose points all coincide, is kept whole. libsvm sees the points in the
-    caller's order and is deterministic for a given order.
+    A class of one point, or of identical points, is kept whole. libsvm receives the points in the caller's order and is deterministic for
+    a given order.
 
-    Differs from the paper: it states the kernel and 0.01 (the symbol is not legible; it is read as ν), but not γ;
-    here γ is scikit-learn's default ``scale`` = 1 / (d · Var[φ]).
+    Differs from the paper: the paper states the kernel and 0.01 (the symbol is not legible; it is read as ν), but not γ. Here γ is
+    scikit-learn's default ``scale`` = 1 / (d · Var[φ]).
 
     Args:
         nu: 0 < ν < 1 (at 1 every point is outside the boundary, and ρ is undefined).

@@ -13,7 +13,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 OPTIMISERS = ("sgd", "adam", "adamw", "radam")
 DECAYS = ("all", "no_norm", "no_norm_no_bias", "no_vectors")
-# Normalisations by type and by class name: layers of this package and of timm derive from nn.Module.
+# Normalisations are recognised by type and by class name, because layers of this package and of timm derive from nn.Module.
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _NAMED_NORM = re.compile(r"Norm(\dd)?$")
 
@@ -37,8 +37,8 @@ def make_optimiser(
     2020), and decoupled, :math:`\theta \leftarrow (1 - \eta\lambda)\theta`, for ``adamw``.
 
     Args:
-        eps: added to the root of the second moment by the optimisers that have one (all but ``sgd``).
-        decay, lr_scale: see :func:`parameter_groups`; every group keeps its factor as ``group["lr_scale"]``.
+        eps: added to the square root of the second moment by the optimisers that have one (all but ``sgd``).
+        decay, lr_scale: see :func:`parameter_groups`; every group stores its factor as ``group["lr_scale"]``.
 
     Raises:
         ValueError: an unknown name, no parameter to train, or an error of :func:`parameter_groups` or torch.
@@ -64,12 +64,12 @@ def parameter_groups(
     """Parameters that require a gradient, grouped by weight decay and learning-rate factor.
 
     Args:
-        decay: ``all`` parameters decay; ``no_norm``: the weights and biases of normalisation layers do not; ``no_norm_no_bias``: nor
-            does a parameter whose own name holds ``bias``. A normalisation is one of torch's, or a module whose class name ends in
-            ``Norm``, ``Norm1d``, … The original tensors of ``torch.nn.utils.parametrize`` count as the parameter they define.
-            ``no_vectors``: parameters of fewer than two dimensions do not, nor those named by
-            ``model.no_weight_decay()``, if it exists: the convention of vision Transformers (timm, DeiT, Swin).
-        lr_scale: factors of the learning rate by parameter name; keys are shell patterns (``*.bias``); the first match counts, and
+        decay: which parameters decay. ``all``: all of them. ``no_norm``: all but the weights and biases of normalisation layers.
+            ``no_norm_no_bias``: also without parameters whose own name contains ``bias``. A normalisation layer is one of torch's, or a
+            module whose class name ends in ``Norm``, ``Norm1d``, … The original tensors of ``torch.nn.utils.parametrize`` count as the
+            parameter they define. ``no_vectors``: all but parameters of fewer than two dimensions and those named by
+            ``model.no_weight_decay()``, if it exists; this is the convention of vision Transformers (timm, DeiT, Swin).
+        lr_scale: factors of the learning rate by parameter name. Keys are shell patterns (``*.bias``); the first match counts, and
             the default is 1.
 
     Returns:

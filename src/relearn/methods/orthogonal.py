@@ -1,4 +1,4 @@
-r"""Orthogonal weights (Saxe, McClelland, Ganguli, ICLR 2014) and LSUV on top of them (Mishkin, Matas, ICLR 2016)."""
+r"""Orthogonal weights (Saxe, McClelland, Ganguli, ICLR 2014), and LSUV, which builds on them (Mishkin, Matas, ICLR 2016)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ def orthogonal(
 ) -> Initialised:
     r"""Draw every layer's weight as ``gain`` times a matrix Q with Q Qᵀ = I or Qᵀ Q = I, depending on its shape.
 
-    A convolution is treated as the matrix (outputs, inputs · kernel area), which Saxe et al. do not cover; Q is
-    uniform (Haar). Biases are set to 0, normalisations to scale 1 and shift 0; embeddings and other parameters
-    are not changed.
+    A convolution is treated as the matrix (outputs, inputs · kernel area), a case that Saxe et al. do not cover. Q is uniform (Haar).
+    Biases are set to 0, normalisations to scale 1 and shift 0; embeddings and other parameters are not changed.
 
     Args:
         model: any network with parameters; changed in place.
         loss, batches: not used.
-        seed: of the generator.
+        seed: seed of the generator.
         gain: gain of convolutions; sqrt(2) preserves the mean square through ReLU.
         linear_gain: gain of linear layers (the heads of the networks here).
 
@@ -70,24 +69,24 @@ def lsuv(
     .. math:: W_l \leftarrow W_l / \sqrt{\mathrm{Var}[y_l]}
               \quad\text{while}\quad |\mathrm{Var}[y_l] - 1| \ge \mathtt{tolerance}
 
-    at most ``iterations`` times. The published algorithm runs the network from its input again after every
-    division, about L² layer evaluations for L layers. Here each layer is rescaled within a single forward pass,
-    before the next one sees its output; this computes the same weights with L evaluations, because the layers
-    before l do not change any more. Batch normalisation uses batch statistics, dropout is off. A layer called
-    several times keeps the scale of its first call; of layers that share a weight only the first counts.
+    at most ``iterations`` times. The published algorithm runs the network from its input again after every division, about L² layer
+    evaluations for L layers. Here each layer is rescaled within a single forward pass, before the next layer receives its output. This
+    gives the same weights with L evaluations, because the layers before l do not change any more. Batch normalisation uses batch
+    statistics, and dropout is off. A layer called several times is scaled at its first call; of layers that share a weight, only the
+    first counts.
 
     Args:
         model: any network with parameters; changed in place.
         loss: not used.
         batches: an iterator; one batch is used.
-        seed: of the generator.
+        seed: seed of the generator.
         tolerance: allowed distance of a variance from 1.
         iterations: T_max of the paper.
 
     Returns:
-        ``scales`` of the layers' weights relative to the orthogonal draw; ``history``: one row per layer, in order:
-        layer, variance_before, variance, iterations; ``skipped``: weights of layers with constant output.
-        A non-finite variance gives the outcome ``diverged`` with the layer's number.
+        ``scales``: factors of the layers' weights relative to the orthogonal draw. ``history``: one row per layer, in order: layer,
+        variance_before, variance, iterations. ``skipped``: weights of layers with constant output. A non-finite variance gives the
+        outcome ``diverged`` with the layer's number.
 
     Raises:
         ValueError: no batch; a tolerance that is not positive; fewer than one iteration; no parameters.

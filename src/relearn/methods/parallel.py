@@ -1,24 +1,24 @@
-r"""Data parallel training: one process per GPU, started by ``torchrun``, each with its share of every batch.
+r"""Data parallel training: ``torchrun`` starts one process per GPU, and each processes its share of every batch.
 
 .. math:: g = \sum_{r} \nabla \left( w_r\, L_r \right), \qquad w_r = n_r / n,
 
-for the mean loss :math:`L_r` over the :math:`n_r` of all :math:`n` terms that are in process r's share. This equals the gradient of one
-process on the whole batch, for any sizes of the shares. Every process draws the same batch and the same augmentation and keeps its
-share, so the number of processes only affects rounding (and the dropout masks, which each process draws separately).
+where :math:`L_r` is the mean loss over the :math:`n_r` of all :math:`n` terms in process r's share. The sum equals the gradient of a
+single process on the whole batch, for any sizes of the shares. Every process draws the same batch and the same augmentation and uses
+its share, so the number of processes only affects rounding (and the dropout masks, which each process draws separately).
 
 **Why torch's process groups without a wrapper.** ``torchrun`` and ``torch.distributed`` are part of torch; accelerate and Fabric would
 add a dependency and take over the training loop. ``DistributedDataParallel`` reduces inside *one* backward pass of *one* forward pass,
 whereas a gradient strategy here may run several forward and backward passes per step (adversarial training, gradient accumulation),
 for which DDP's hooks would fail or reduce incomplete gradients. The gradient is therefore reduced once, when the strategy has
-finished, in flat buckets. This loses the overlap of communication and backward pass: 100 MB for a ResNet-50, about a millisecond
-between GPUs of one machine.
+finished, in flat buckets. The price is that communication does not overlap with the backward pass: for a ResNet-50 (100 MB) about a
+millisecond between GPUs of one machine.
 
-**Batch normalisation** takes its statistics over all shares while the loop runs (:func:`synchronised`): torch's ``SyncBatchNorm`` on an
-accelerator; on a CPU, where it is not available, a differentiable all-reduce of mean and variance replaces it.
+**Batch normalisation** computes its statistics over all shares while the loop runs (:func:`synchronised`). On an accelerator this is
+torch's ``SyncBatchNorm``, which is not available on a CPU; there a differentiable all-reduce of mean and variance replaces it.
 
 A strategy receives the *weighted* loss, so its gradient must be homogeneous in the loss (twice the loss, twice the gradient). An
-adversarial strategy perturbs the process's own rows. Its steps depend neither on the weight nor on the other rows, so with a start at
-zero and without dropout δ equals that of a single process; random starts and the masks shared by the passes differ between processes
+adversarial strategy perturbs the process's own rows. Its steps depend neither on the weight nor on the other rows. With a start at
+zero and without dropout, δ therefore equals that of a single process; random starts and dropout masks differ between processes
 (tests/methods/test_parallel.py).
 """
 
@@ -48,8 +48,8 @@ def world() -> tuple[int, int]:
 def launched(device: str = "cpu") -> Iterator[str]:
     """Context with the process group described by ``torchrun`` in the environment; yields this process's device.
 
-    ``cuda`` becomes ``cuda:<LOCAL_RANK>`` and uses NCCL, everything else uses gloo. Without ``torchrun`` (no WORLD_SIZE, or 1) no group
-    is opened and ``device`` is returned unchanged.
+    ``cuda`` becomes ``cuda:<LOCAL_RANK>`` and uses NCCL; every other device uses gloo. Without ``torchrun`` (WORLD_SIZE missing or 1) no
+    group is opened and ``device`` is returned unchanged.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield device
@@ -87,12 +87,12 @@ def gathered(value: Any) -> list[Any]:
 
 
 def merged(values: dict[str, Any]) -> dict[str, Any]:
-    """All processes' dicts in one, in every process."""
+    """The dicts of all processes merged into one, in every process."""
     return {key: value for part in gathered(values) for key, value in part.items()}
 
 
 def add_up(tensor: Tensor) -> Tensor:
-    """The sum over all processes, in place."""
+    """Sum a tensor over all processes, in place."""
     dist.all_reduce(tensor)
     return tensor
 
@@ -100,7 +100,7 @@ def add_up(tensor: Tensor) -> Tensor:
 def weighted(
     loss: Callable[..., Tensor], own: Tensor | float, whole: Tensor | float
 ) -> Callable[..., Tensor]:
-    """The contribution of a share with ``own`` of ``whole`` terms to the batch's mean loss."""
+    """A share's contribution to the batch's mean loss, if it has ``own`` of the ``whole`` terms."""
     part = own.double() / whole if isinstance(own, Tensor) else own / whole
 
     def weighted(output: Any, *rest: Any) -> Tensor:
@@ -128,7 +128,8 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 class _Sum(torch.autograd.Function):
-    """Sum over all processes, differentiable: each term's gradient is the sum of all processes' gradients of the sum."""
+    """Differentiable sum over all processes: the gradient of each term is the sum of the gradients that all processes have for
+    the sum."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
@@ -140,10 +141,10 @@ class _Sum(torch.autograd.Function):
 
 
 class _Synchronised(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation with training statistics over the samples of all processes (CPU)."""
+    """Batch normalisation whose training statistics cover the samples of all processes (CPU)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training:  # as torch: not common in eval mode, even where no running statistics are kept
+        if not self.training:  # as in torch: no synchronisation in eval mode, even without running statistics
             own = self.running_mean is None
             return nn.functional.batch_norm(
                 input, self.running_mean, self.running_var, self.weight, self.bias, own, 0.0, self.eps
@@ -174,7 +175,7 @@ def synchronised(model: nn.Module, device: torch.device) -> Iterator[None]:
     Only the class of a module is changed and restored; parameters, buffers, their names and the optimiser's references do not change.
 
     Raises:
-        ValueError: a batch normalisation of a custom class, whose forward pass is unknown.
+        ValueError: a batch normalisation of a custom class, because its forward pass is unknown.
     """
     plain = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
     found: list[tuple[nn.Module, type]] = []

@@ -1,6 +1,7 @@
 r"""Perturbations δ of a batch: start, norm, ascent and projection, with one ball per sample.
 
-zhu2022, equation 3.2 and algorithm 3, where X are the embeddings of a sample (or its pixels), N_δ of whose entries are not padding:
+zhu2022, equation 3.2 and algorithm 3. X are the embeddings of a sample (or its pixels), and N_δ is the number of its entries that are
+not padding:
 
 .. math::
     \delta_0 = m\,u / \sqrt{N_\delta},\; u \sim U(-1, 1)^{N_\delta}, \qquad
@@ -18,17 +19,17 @@ m        magnitude of the start (the text: m = ε)    ``start_norm``   units of 
 -        False on padding                            ``real``         (rows, n)
 =======  ==========================================  ===============  =========================
 
-**Samples.** A batch of B samples has ``rows`` = B·C rows, C adjacent ones per sample: the C candidates of a question, else C = 1. Norms
-are taken per sample, over all its rows, positions and channels. The norms are ``frobenius`` (``l2``, the same for pixels) and
-``linf``: steps α·sign g, a cube for a ball, a start uniform in the cube of half-side m.
+**Samples.** A batch of B samples has ``rows`` = B·C rows, where the C rows of a sample are adjacent: one per candidate of a question,
+or C = 1. Norms are taken per sample, over all its rows, positions and channels. The norms are ``frobenius`` (called ``l2`` for pixels)
+and ``linf``. With ``linf`` the step is α·sign g, the ball is a cube, and the start is uniform in the cube of half-side m.
 
 Facts (tests/methods/test_perturbation.py): E‖δ_0‖² = m²/3, never above m; samples do not interact; a step is invariant to the
 gradient's scale, so dividing the loss by K, or weighting it in data parallel training, changes nothing; padding stays 0 with
 ``mask="always"``.
 
-Differs from the authors' code, which divides by max(‖g‖, 1e-8) or 1e-10 and so shrinks the steps of samples already learned; here a
-gradient is always divided by its norm, and a zero gradient gives no step. Their code masks padding at the start only, which is
-``mask="start"``. If a sample's gradient is not finite, its δ is not changed, and the event is counted.
+Differs from the authors' code, which divides by max(‖g‖, 1e-8) or 1e-10 and so shrinks the steps of samples already learned. Here a
+gradient is always divided by its norm, and a zero gradient gives no step. Their code masks padding at the start only; this corresponds
+to ``mask="start"``. If a sample's gradient is not finite, its δ is not changed, and the skipped step is counted.
 
 δ is at least float32, whatever the precision of the network; starts are drawn on the CPU, so they do not depend on the device.
 """
@@ -63,7 +64,7 @@ class Ball:
         step_size: α.
         start_norm: m; None means ``eps``, 0 starts at zero.
         project: False leaves δ unconstrained (the authors' configurations write this as a radius of 0).
-        mask: ``always``: padding is never perturbed; ``start``: it starts at 0 and then follows its gradient.
+        mask: ``always``: padding is never perturbed; ``start``: δ is 0 on padding at the start and then follows its gradient.
         norm: one of :data:`NORMS`.
 
     Raises:
@@ -97,14 +98,14 @@ class Ball:
 
     @property
     def magnitude(self) -> float:
-        """m."""
+        """m, the magnitude of the start."""
         found = self.eps if self.start_norm is None else self.start_norm
         assert found is not None
         return found
 
     @property
     def is_point(self) -> bool:
-        """Whether δ is always 0, which leaves plain training."""
+        """Whether δ is always 0, so that training is plain."""
         return (self.project and self.eps == 0) or (self.step_size == 0 and self.magnitude == 0)
 
     def start(
@@ -115,7 +116,7 @@ class Ball:
         device: torch.device,
         name: str = "real",
     ) -> Tensor:
-        """δ_0, in the ball; a ``start_norm`` above ``eps`` is projected. ``name``: name of ``real`` in error messages."""
+        """δ_0 in the ball; if ``start_norm`` exceeds ``eps`` it is projected. ``name``: name of ``real`` in error messages."""
         delta = start(shape, samples, self.magnitude, real=real, norm=self.norm, device=device, name=name)
         return self.projected(delta, samples)
 
@@ -134,7 +135,7 @@ class Ball:
 
 
 def norms(values: Tensor, samples: int, norm: str = "frobenius") -> Tensor:
-    """(samples,): norm of each sample, without overflow or underflow of squares; not finite if an entry is not."""
+    """(samples,): norm of each sample, computed without overflow or underflow of squares; not finite if an entry is not finite."""
     flat = values.reshape(samples, -1)
     largest = flat.abs().amax(1)
     if norm == "linf":
@@ -204,7 +205,7 @@ def ascend(
     if real is not None:
         gradient = mask_padding(gradient, real)
     flat = gradient.reshape(samples, -1)
-    largest = flat.abs().amax(1)  # not finite if an entry is not
+    largest = flat.abs().amax(1)  # not finite if an entry is not finite
     finite = largest.isfinite()
     if norm == "linf":
         direction = flat.sign()

@@ -17,11 +17,11 @@ x^0      start: uniform in the cube, cut to  ``random_start``   (n, C, H, W)
 L        loss of each image                  ``loss``           (n,)
 =======  ==================================  =================  ==================
 
-Facts (tests/methods/test_pgd.py): on a linear model one step of α ≥ 2ε is the exact maximum; the result is in B; a longer
-attack repeats the restarts and steps of a shorter one with the same step size, so more of either never weakens the attack.
+Facts (tests/methods/test_pgd.py): on a linear model one step of α ≥ 2ε gives the exact maximum; the result is in B; a longer attack
+includes the restarts and steps of a shorter one with the same step size, so more restarts or steps never weaken the attack.
 
-Differs from the paper in one point: of all points visited by an image's attack, including x and the last one, the worst is kept
-(misclassified before correct, then the larger loss) instead of the last one. This is free, as the loss is computed anyway.
+Differs from the paper in one point: the paper returns the last point. Here the worst of all visited points, including x and the last
+one, is returned (misclassified before correct, then the larger loss). This is free, as the loss is computed anyway.
 
 The network is used in eval mode without gradients of its weights and restored afterwards. Starts are drawn on the CPU, one image after
 the other, so they depend neither on the batch size nor on the device. The loops do not synchronise with the device.
@@ -71,16 +71,16 @@ def pgd(
     """Attack every image.
 
     Args:
-        model: images in [0, 1] → logits; its parameters' device decides where the work is done.
-        images: (n, C, H, W) float in [0, 1], or uint8, which become pixels in [0, 1].
+        model: images in [0, 1] → logits; the attack runs on its parameters' device.
+        images: (n, C, H, W), floats in [0, 1], or uint8, which is converted to floats in [0, 1].
         labels: (n,) the true classes.
         eps, step_size: on the [0, 1] pixel scale, e.g. 8/255.
         steps: gradient steps of each restart; 0 evaluates the starts only.
-        restarts: attacks of each image from different starts; the worst is kept.
+        restarts: number of attacks on each image from different starts; the worst result is returned.
         random_start: False starts at the image itself (further restarts then repeat the first).
         loss: called as ``loss(logits, labels, reduction="none")`` → (n,); logits are at least float32.
         seed: seed of the starts.
-        batch: images at once; None = all.
+        batch: number of images attacked at once; None = all.
         precision: ``fp32``, or ``bf16`` for autocast.
 
     Raises:
@@ -143,9 +143,9 @@ def ascend(
 ) -> Tensor:
     """The inner loop: ``steps`` signed ascent steps from ``start``, in the ball around ``images``; returns the last point.
 
-    Call it inside :func:`attack_mode`. ``objective(logits)`` is a loss per image or their mean; the sign is the same as
-    long as the images of a batch do not interact, as in eval mode. ``visit(t, point, logits, losses)`` sees every point, the
-    start (t = 0) and the last one included; without it the last point is not evaluated.
+    Call it inside :func:`attack_mode`. ``objective(logits)`` is a loss per image or their mean; the sign of the gradient is the same as
+    long as the images of a batch do not interact, as in eval mode. ``visit(t, point, logits, losses)`` is called for every point,
+    including the start (t = 0) and the last one; without ``visit`` the last point is not evaluated.
     """
     low, high = (images - eps).clamp(min=0.0), (images + eps).clamp(max=1.0)
     z = start.detach()
@@ -168,10 +168,10 @@ def ascend(
 
 
 def random_starts(images: Tensor, eps: float, generator: torch.Generator | None = None) -> Tensor:
-    """Uniform points of the cubes of half-side ε around the images, cut to [0, 1]; drawn on the CPU, one image after the other."""
+    """Uniform points in the cubes of half-side ε around the images, clipped to [0, 1]; drawn on the CPU, one image after the other."""
     noise = torch.rand(images.shape, generator=generator, dtype=images.dtype)
     start = images + noise.mul_(2 * eps).sub_(eps).to(images.device)
-    # Rounding may leave the cube slightly; the same bounds as in the loop keep every visited point inside.
+    # Rounding may move a point slightly outside the cube; clamping to the loop's bounds keeps every visited point inside.
     return start.clamp((images - eps).clamp(min=0.0), (images + eps).clamp(max=1.0))
 
 
@@ -201,7 +201,7 @@ def attack_mode(model: nn.Module) -> Iterator[None]:
 
 
 class _Worst:
-    """The worst point of each image so far: misclassified before correct, then the larger loss. NaN never counts as worse."""
+    """The worst point of each image so far: misclassified before correct, then the larger loss. A NaN loss never counts as worse."""
 
     def __init__(self, clean: Tensor, labels: Tensor) -> None:
         self.images, self.labels = clean.clone(), labels

@@ -13,11 +13,11 @@ K        passes, one more than ascent steps            ``passes``
 α, ε, m  as in :mod:`relearn.methods.perturbation`     ``step_size`` …
 =======  ============================================  ===============
 
-The ascent uses the network in training mode, with dropout, whose masks are those of the training pass under ``reuse_masks``. It computes
-no parameter gradients and does not update the running statistics of batch normalisation. (In
+The ascent uses the network in training mode, with dropout; under ``reuse_masks`` its masks are those of the training pass. The ascent
+computes no parameter gradients and does not update the running statistics of batch normalisation. (In
 :mod:`relearn.methods.adversarial_training`, the defence of chapter 2, the attack runs in eval mode.)
 
-Facts (tests/methods/test_pgd_training.py): on a linear model δ is α(K - 1) times the direction of its weights, clipped to ε.
+Facts (tests/methods/test_pgd_training.py): on a linear model δ is α(K - 1) times the normalised weight vector, clipped to norm ε.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from relearn.methods.fit import Loss, plain_gradient
 class PGDTraining(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit`; arguments: :class:`~relearn.methods.adversarial_base.AdversarialBase`.
 
-    A step makes ``passes - 1`` ascent steps; with 1 pass it trains on the start.
+    A step makes ``passes - 1`` ascent steps; with 1 pass it trains on the initial perturbation.
     """
 
     def __call__(self, model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:

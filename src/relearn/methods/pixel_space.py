@@ -1,6 +1,6 @@
 """Perturbations of images: δ has the shape of the images, and X + δ remains a valid image.
 
-After every step δ is projected to its ball (``linf`` or ``l2``), and then X + δ is clipped to the legal range of pixels. Clipping only
+After every step δ is projected to its ball (``linf`` or ``l2``), and then X + δ is clipped to the valid range of pixels. Clipping only
 moves entries of δ towards 0, so both constraints hold.
 """
 
@@ -22,7 +22,7 @@ class PixelSpace:
     """δ is added to pixels.
 
     Args:
-        bounds: the legal range; None for inputs without one (normalised images).
+        bounds: the valid range; None for inputs without one (normalised images).
     """
 
     bounds: tuple[float, float] | None = (0.0, 1.0)

@@ -1,7 +1,7 @@
-"""The operations over processes that data parallel training needs, as an interface.
+"""Interface of the inter-process operations needed for data parallel training.
 
-:mod:`relearn.methods.parallel` implements it. The training loop imports only this file, so that an edit of the
-implementation concerns only the trainings that use it.
+:mod:`relearn.methods.parallel` implements it. The training loop imports only this module, so a change of the implementation affects
+only the trainings that use it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Loss = Callable[..., Tensor]
 
 
 class Processes(Protocol):
-    """One method per operation; the module :mod:`relearn.methods.parallel` documents and implements them."""
+    """One method per operation; see :mod:`relearn.methods.parallel` for their documentation and implementation."""
 
     def world(self) -> tuple[int, int]: ...
 

@@ -24,16 +24,17 @@ ShearX, ShearY  by 0.3 s pixels per pixel, first row (column) fixed             
 TranslateX, -Y  by 0.45 s of the width (height)                                                 ±
 ==============  ==============================================================================  ======  ===================
 
-Pixels outside the image are ``fill``. This is timm's ``rand-m9-mstd0.5-inc1``, which qi2023 writes as (9, 0.5) in table 6 and names in
-its code: the "increasing" operations, whose effect grows with the magnitude (Equalize, Invert and AutoContrast have none).
+Pixels outside the image get the value ``fill``. This is timm's ``rand-m9-mstd0.5-inc1``, which qi2023 gives as (9, 0.5) in table 6 and
+by name in its code. It uses the "increasing" operations, whose effect grows with the magnitude (Equalize, Invert and AutoContrast do
+not depend on it).
 
-It **differs from timm** as follows: warps interpolate bilinearly (timm: bilinear or bicubic at random), only Equalize rounds to bytes, and
-Posterize keeps one bit at s = 1 (timm: none, a black image, which recent versions of Pillow refuse). Like timm, it differs from
-RandAugment's paper, in which every drawn operation is applied, identity is one of them, and all have the same strength.
+It **differs from timm** as follows: warps interpolate bilinearly (timm: bilinear or bicubic at random); only Equalize rounds to bytes;
+Posterize keeps one bit at s = 1 (timm: none, a black image, which recent versions of Pillow reject). Like timm, it differs from
+the RandAugment paper, in which every drawn operation is applied, identity is one of them, and all have the same strength.
 
 The operations are torchvision's (``torchvision.transforms.v2.functional``) where it supports batches. Its warps and blends take one
-strength for all images; here the warps are one ``grid_sample``, and the blends interpolate between the image and torchvision's result
-for weight 0.
+strength for all images. Here the warps are implemented by one ``grid_sample``, and the blends interpolate between the image and
+torchvision's result for weight 0.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ def randaugment(
 
     Args:
         magnitude: mean of the strength, on a scale from 0 to 10.
-        spread: its standard deviation over images and operations; 0 is none.
+        spread: standard deviation of the strength over images and operations; 0 for a fixed strength.
         operations: number of operations drawn for each image, with replacement, and applied in this order.
         fill: value of pixels outside the image, one number or one per channel; timm uses the data's mean.
 
-    Four uniform numbers per image and operation are drawn from the given CPU generator, image by image, whichever operation they select:
-    the result for an image depends on the generator and on its position in the batch, not on the device or the other images.
+    Four uniform numbers per image and operation are drawn from the given CPU generator, image by image, whichever operation they select.
+    The result for an image therefore depends on the generator and on its position in the batch, not on the device or the other images.
 
     Raises:
         ValueError: a magnitude outside 0 to 10, a negative spread, fewer than 1 operation; images that are not floats or have neither 1
@@ -94,7 +95,7 @@ def randaugment(
         draws = torch.rand(len(images), operations, 4, generator=generator, dtype=torch.float64)
         kinds, coins, levels, signs = draws.unbind(-1)
         kinds = torch.where(coins < PROBABILITY, (kinds * len(table)).long(), -1)
-        # Inverse normal CDF, because torch's own normal draws depend on how many are drawn at once.
+        # Inverse normal CDF, because torch's own normal draws depend on the number drawn at once.
         normal = torch.special.ndtri(levels.clamp(min=2.0**-54))
         strengths = ((magnitude + spread * normal) / 10).clamp(0, 1)
         signs = torch.where(signs < 0.5, -1.0, 1.0).double()
@@ -117,8 +118,8 @@ def _table(fill: Tensor) -> dict[str, Operation]:
     from torchvision.transforms.v2 import functional
 
     def warp(matrix: Callable[[Tensor, float], Sequence[Any]]) -> Operation:
-        """The output at (x, y) is the input at ``matrix`` (x, y, 1): coordinates run from -1 to 1 over the image; ``matrix`` receives
-        the signed strength and width / height."""
+        """The output at (x, y) is the input at ``matrix`` (x, y, 1). Coordinates run from -1 to 1 over the image; ``matrix`` is
+        called with the signed strength and width / height."""
 
         def operation(images: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
             rows = matrix(strength * sign, images.shape[3] / images.shape[2])
@@ -170,7 +171,7 @@ def _each(values: Tensor, images: Tensor) -> Tensor:
 
 def _posterize(images: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
     bits = (4 - (4 * strength).floor()).clamp(min=1)
-    unit = _each(2.0 ** (8 - bits), images)  # remaining byte values are multiples of this
+    unit = _each(2.0 ** (8 - bits), images)  # remaining byte values are multiples of this number
     return ((images * 255).round() / unit).floor() * unit / 255
 
 

@@ -1,7 +1,7 @@
 """Random point eviction: drop a uniformly random share of the training set, regardless of the features.
 
-Zhu 2022, section 2.3.3: the control among the baselines of Deep k-NN (1% against feature collision, 10%
-against the convex polytope attack).
+Zhu 2022, section 2.3.3: the control among the baselines for Deep k-NN (1% against feature collision, 10% against the convex polytope
+attack).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from relearn.methods.detector import Detector, share_of
 
 
 class RandomEviction(Detector):
-    """Drop floor(fraction · n) of the n points, every subset of that size with the same probability.
+    """Drop floor(fraction · n) of the n points; every subset of that size has the same probability.
 
-    The draw depends on the seed, on n and, in a stack of sets, on the set's position (each set has its own
-    random stream; a single set has stream 0), never on X or y. There are no ties. An empty set stays empty.
+    The draw depends on the seed, on n and, in a stack of sets, on the set's position (each set has its own random stream; a single set
+    has stream 0), but never on X or y. There are no ties. An empty set stays empty.
 
-    Differs from the paper: it does not state the rounding; here it is floor.
+    Differs from the paper: the paper does not state the rounding; here it is floor.
 
     Args:
         fraction: share of all points to drop, 0 <= fraction < 1.

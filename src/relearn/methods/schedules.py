@@ -25,10 +25,10 @@ def learning_rate(
 
     ``cosine``: :math:`s(u) = (1 + \cos \pi u) / 2`. ``linear``: :math:`s(u) = 1 - u`. ``constant``: :math:`s = 1`.
     ``step``: :math:`s = 0.1^{|\{m : m \le t\}|}` with ``milestones`` in steps from the start, warm-up included.
-    ``inverse_sqrt``: :math:`\eta_t = \eta \sqrt{W / (t + 1)}` for :math:`t \ge W`, for any :math:`T`; without warm-up as with
+    ``inverse_sqrt``: :math:`\eta_t = \eta \sqrt{W / (t + 1)}` for :math:`t \ge W` and any :math:`T`; no warm-up is treated as
     :math:`W = 1`. See :func:`vaswani_peak` for the form printed in papers.
 
-    The last step of the warm-up has the full rate and the first one :math:`\eta/W`, not 0, which would be an idle step. Beyond
+    The last warm-up step has the full rate; the first has :math:`\eta/W`, not 0, because a rate of 0 would waste a step. Beyond
     :math:`T` the last value is kept; ``inverse_sqrt`` keeps decreasing.
 
     Raises:

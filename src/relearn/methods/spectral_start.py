@@ -44,24 +44,24 @@ def spectral_start(
 
     (1) ``nn.MultiheadAttention``: its three projections as one matrix.
 
-    The norm of the flattened kernel equals that of the convolution if its windows do not overlap (patches). Otherwise the
-    convolution's norm can be larger by up to :math:`\sqrt{k_h k_w}`, or smaller: a random depth-wise 7 x 7 convolution has 1.9
-    with 8 channels, 1.4 with 96, 0.8 with 384, and 7 in the worst case (errata, Q12), so the claim "1-Lipschitz" in the
-    paper's section 4.2.3 does not hold for them. ``operator=True`` divides by the norm of the map at the sizes that the layer
-    sees, including borders. Singular values come from products with the weight, not from a decomposition; both norms are
-    lower bounds, at most about 1e-4 (flattened) or 1e-3 (convolutions too large for a dense matrix) too small.
+    If its windows do not overlap (patches), a convolution has the norm of its flattened kernel. Otherwise its norm can be larger by
+    up to :math:`\sqrt{k_h k_w}`, or smaller: a random depth-wise 7 x 7 convolution has norm 1.9 with 8 channels, 1.4 with 96 and
+    0.8 with 384; the worst case is 7 (errata, Q12). The claim "1-Lipschitz" in the paper's section 4.2.3 therefore does not hold
+    for them. ``operator=True`` divides by the norm of the map at the input sizes that the layer sees, including borders. Singular
+    values are computed from products with the weight, not from a decomposition. Both norms are lower bounds, at most about 1e-4
+    (flattened) or 1e-3 (convolutions too large for a dense matrix) too small.
 
     Follows the contract of :mod:`relearn.methods.initialised`; a tensor that two layers share is drawn once.
 
     Args:
         model: any network with parameters, or one layer; changed in place.
         loss: not used.
-        batches: with ``operator`` one batch is used if any convolution has overlapping windows; otherwise not used.
+        batches: with ``operator``, one batch is used if any convolution has overlapping windows; otherwise not used.
         seed: seed of the generator.
-        operator: divide convolutions by their norm as a map.
+        operator: divide convolutions by their norm as a map of images.
 
     Raises:
-        ValueError: a model without parameters; ``operator`` without a batch where one is needed.
+        ValueError: a model without parameters; ``operator`` needs a batch and there is none.
     """
     generator = generator_of(model, seed)
     reset_norms_and_biases(model)
@@ -82,7 +82,7 @@ def spectral_start(
 def _divide(
     model: nn.Module, wide: Sequence[nn.Conv1d | nn.Conv2d | nn.Conv3d], inputs: Any, seed: int
 ) -> None:
-    """Divide the weights of these convolutions by their norms, the largest one at the sizes of a forward pass."""
+    """Divide the weight of each convolution by its norm, the largest over the input sizes in one forward pass."""
     seen: dict[nn.Conv1d | nn.Conv2d | nn.Conv3d, set[tuple[int, ...]]] = {layer: set() for layer in wide}
 
     def note(layer: nn.Module, given: tuple[Tensor, ...]) -> None:

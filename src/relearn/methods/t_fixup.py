@@ -3,8 +3,8 @@ r"""T-FixUp, and FixUp for Transformers: initialisations that need neither norma
 Huang, Pérez, Ba, Volkovs, "Improving Transformer Optimization Through Better Initialization" (2020) and Zhang, Dauphin, Ma, "Fixup
 Initialization: Residual Learning Without Normalization" (2019); rows of table 4.10 of zhu2022, which quotes their results.
 
-Both begin with Xavier-uniform maps, bound :math:`\sqrt{6 / (n_{in} + n_{out})}`, biases 0 and embeddings N(0, 1/d) (padding 0), drawn anew.
-Queries and keys are not scaled. With N_e and N_d layers:
+Both start from newly drawn Xavier-uniform maps with bound :math:`\sqrt{6 / (n_{in} + n_{out})}`, biases 0 and embeddings N(0, 1/d)
+(padding 0). Queries and keys are not scaled. With N_e and N_d layers:
 
 ==============================================  ===========================  ====================================
 weight                                          ``t_fixup``                   ``fixup``
@@ -16,12 +16,13 @@ encoder: attention's output, fc2                × 0.67 N_e^(-1/4)            0
 target embedding (N_d), source's (N_e)          × (9 N)^(-1/4)               × 1
 ==============================================  ===========================  ====================================
 
-FixUp's general rule is :math:`L^{-1/(2m-2)}` on the first m - 1 of the m maps of each of the L branches, and 0 on the last, so every branch
-starts as the zero function. Here m = 2 in both kinds of branch (values and output; fc1 and fc2). A separate output layer
-(``share="none"``) starts at 0, as in FixUp; a tied one cannot.
+FixUp's general rule scales the first m - 1 of the m maps of each of the L branches by :math:`L^{-1/(2m-2)}` and sets the last one
+to 0, so every branch starts as the zero function. Here m = 2 in both kinds of branch (values and output; fc1 and fc2). A separate
+output layer (``share="none"``) starts at 0, as in FixUp; a tied one cannot.
 
-Differs: FixUp's scalar multipliers and biases in each branch are omitted (the maps have biases of their own); T-FixUp's released code
-keeps a gain of 1/√2 on queries and keys, where the paper says Xavier. An embedding shared by both languages is scaled with N_d.
+Differs from the papers: FixUp's scalar multipliers and biases in each branch are omitted (the maps have their own biases). T-FixUp's
+released code keeps a gain of 1/√2 on queries and keys; the paper says Xavier, as here. An embedding shared by both languages is scaled
+with N_d.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ FORMS = ("t_fixup", "fixup")
 def t_fixup(
     model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int = 0, form: str = "t_fixup"
 ) -> Initialised:
-    """Draw the parameters of ``model`` anew, in place, from a generator seeded by ``seed`` (the same on every device).
+    """Redraw the parameters of ``model`` in place, from a generator seeded with ``seed`` (the same on every device).
 
     Args:
         model: :class:`relearn.models.post_ln_transformer.PostLNTransformer` with ``residual="no_norm"``.

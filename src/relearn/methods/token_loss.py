@@ -26,8 +26,8 @@ def token_loss(logits: Tensor, targets: Tensor, *, smoothing: float = 0.1) -> Te
     ε       smoothing                   ``smoothing``
     ======  ==========================  =============  =========
 
-    Computed in at least single precision. A batch of padding only gives NaN, like any mean over nothing.
-    zhu2022 (section 4.3.2) trains with ε = 0.1; ε = 0 is the plain cross-entropy that is reported as validation loss.
+    Computed in at least single precision. A batch of padding only gives NaN, like any mean over no terms.
+    zhu2022 (section 4.3.2) trains with ε = 0.1; with ε = 0 this is the plain cross-entropy reported as validation loss.
 
     Raises:
         ValueError: ε outside [0, 1).

@@ -1,14 +1,14 @@
 """Transfer learning of many victims at once: frozen features and one linear head per attack.
 
-In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained network and trains only the linear classifier, with Adam at
-0.1, until it overfits the fine-tuning set. T attacks on one victim are T such trainings on sets that differ in a few samples. Adam
-works element by element, so one optimiser over a stack of T × V heads and the sum of their losses is *equivalent* to T × V separate
+In the transfer setting (zhu2022, 2.2.8) the victim keeps its pre-trained network fixed and trains only the linear classifier, with Adam
+at 0.1, until it overfits the fine-tuning set. T attacks on one victim are T such trainings on sets that differ in a few samples. Adam
+works element by element, so one optimiser for a stack of T × V heads and the sum of their losses is *equivalent* to T × V separate
 trainings (tested in tests/methods/test_transfer.py), at the cost of one batched matrix product per step.
 
 Sets that are equal after filtering are trained on once (:mod:`relearn.methods.equal_sets`).
 
-Samples dropped by a defence have weight zero. All heads see the samples in the same order; a batch's loss is the mean over the samples
-that its head keeps, and a batch without kept samples contributes nothing.
+Samples dropped by a defence have weight zero. All heads see the samples in the same order. A head's loss on a batch is the mean over
+the samples kept for that head; if the batch has none, it contributes nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Heads(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         sets, variants, classes, width = self.weight.shape
         flat = self.weight.reshape(sets, variants * classes, width)
-        # The samples of a class stand side by side in memory: a softmax over ten classes is five times as fast there.
+        # The samples of a class are contiguous in memory; with this layout a softmax over ten classes is five times as fast.
         logits = torch.baddbmm(self.bias.reshape(sets, -1, 1), flat, x.permute(1, 2, 0))
         return logits.reshape(sets, variants, classes, len(x)).permute(3, 0, 1, 2)
 
@@ -63,7 +63,7 @@ def weighted_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
 
     Shapes: logits (B, T, V, C), labels (B,), keep (B, T, V) of zeros and ones.
     """
-    by_head = logits.permute(1, 2, 3, 0).flatten(0, 1)  # (T V, C, B), as Heads lays it out
+    by_head = logits.permute(1, 2, 3, 0).flatten(0, 1)  # (T V, C, B), the memory layout of Heads.forward
     weights = keep.flatten(1).T  # (T V, B)
     losses = nn.functional.cross_entropy(by_head, labels.expand(weights.shape), reduction="none") * weights
     return (losses.sum(1) / weights.sum(1).clamp(min=1.0)).sum()
@@ -71,7 +71,7 @@ def weighted_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
 
 @torch.no_grad()
 def fitted(heads: Heads, features: Tensor, labels: Tensor, block: int = 256) -> Tensor:
-    """Which points of its own set each head classifies as labelled.
+    """Whether each head assigns each point of its own set to the point's label.
 
     Shapes: features (n, T, d), labels (n,) → bool (n, T, V); computed for ``block`` points at a time.
     """
@@ -102,8 +102,8 @@ def fine_tune(
 
     Args:
         features: (n, T, d) penultimate features of every fine-tuning set.
-        labels: (n,) the labels seen by the victim.
-        keep: (n, T, V) the samples that each variant keeps.
+        labels: (n,) labels as given to the victim.
+        keep: (n, T, V) weights of the samples: 1 for those that a variant keeps, 0 for the others.
         head: the pre-trained linear layer; it is not changed.
         reset_head: start from a newly initialised linear layer instead.
 

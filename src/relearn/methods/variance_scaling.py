@@ -16,8 +16,8 @@ any other        unchanged                                      unchanged
 fan-in = inputs · kernel area, fan-out = outputs · kernel area, with torch's count for grouped convolutions.
 (1) ``nn.MultiheadAttention``, which stores its three projections as one parameter.
 
-Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor that two layers
-share is drawn once, as an embedding if one of them is.
+Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor shared by two layers is drawn once, and as an
+embedding if one of the layers is an embedding.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 def kaiming(
     model: nn.Module, loss: Any = None, batches: Any = None, *, seed: int = 0, mode: str = "published"
 ) -> Initialised:
-    """Draw the convolutions anew so that ReLU preserves the variance, backward (fan-out) or forward (fan-in).
+    """Redraw the convolutions so that ReLU preserves the variance, in the backward (fan-out) or forward (fan-in) direction.
 
     Args:
         model: any network with parameters; changed in place.
         loss, batches: not used.
-        seed: of the generator.
-        mode: ``published``: the initialisation of the network's own code, if the network has a method
-            ``draw_start(generator)`` (:mod:`relearn.models.published_start`; WRN-28-10's is torch's default, VGG's
-            head has a standard deviation of 0.01), else ``fan_out``. ``fan_out``, ``fan_in``: the table above, for
-            every network.
+        seed: seed of the generator.
+        mode: ``published``: the initialisation of the network's own code, if the network has a method ``draw_start(generator)``
+            (:mod:`relearn.models.published_start`; WRN-28-10's is torch's default, VGG's head has a standard deviation of 0.01),
+            else ``fan_out``. ``fan_out``, ``fan_in``: the table above, for every network.
 
     Raises:
         ValueError: an unknown mode; a model without parameters.
@@ -87,12 +86,12 @@ def xavier(
     distribution: str = "uniform",
     gain: float = 1.0,
 ) -> Initialised:
-    """Draw every layer anew with the variance gain² · 2 / (fan-in + fan-out).
+    """Redraw every layer with variance gain² · 2 / (fan-in + fan-out).
 
     Args:
         model: any network with parameters; changed in place.
         loss, batches: not used.
-        seed: of the generator.
+        seed: seed of the generator.
         distribution: ``uniform`` (Glorot and Bengio's "normalized initialization") or ``normal``.
         gain: factor on the weights.
 
@@ -117,11 +116,11 @@ def xavier(
     return Initialised()
 
 
-# --- shared by the initialisations of orthogonal.py and fixup.py  ----------------------------------
+# --- shared with orthogonal.py and fixup.py  -------------------------------------------------------
 
 
 def generator_of(model: nn.Module, seed: int) -> torch.Generator:
-    """A CPU generator; ValueError if the model has no parameters."""
+    """A seeded CPU generator; ValueError if the model has no parameters."""
     if next(model.parameters(), None) is None:
         raise ValueError(f"a {type(model).__name__} without parameters: nothing to initialise")
     return torch.Generator().manual_seed(seed)
@@ -134,7 +133,7 @@ def positive(key: str, value: float) -> None:
 
 @torch.no_grad()
 def redraw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
-    """Fill a parameter through a tensor on the CPU, so that every device and precision gets the same draws."""
+    """Fill a parameter via a temporary CPU tensor, so that every device and precision gets the same draws."""
     if not parameter.is_meta:
         dtype = torch.promote_types(parameter.dtype, torch.float32)
         parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))
@@ -156,7 +155,7 @@ def reset_norms_and_biases(model: nn.Module) -> None:
 def layers(
     model: nn.Module, drawn: set[int] | None = None, *, stacked: bool = False
 ) -> Iterator[tuple[nn.Module, Tensor]]:
-    """Every convolution and linear layer with its weight; shared weights once, and only if not in ``drawn``.
+    """Every convolution and linear layer with its weight; a shared weight appears once. Weights in ``drawn`` are skipped.
 
     Args:
         stacked: include ``nn.MultiheadAttention`` with its stacked projections.

@@ -17,16 +17,15 @@ x_b     bases, with the watermark                     ``self.bases``   (T, k, C,
 
 Each poison collides separately: k poisons are k attacks on the same target. The only substitute is the victim.
 
-The equation has no ball constraint. Here there is one, around the watermarked base, from which the
-optimisation starts and near which it stays; ``eps=1`` gives the equation alone. The watermark is meant to be
-visible and does not count towards ε: the change from the clean base is up to ε + γ |x_t - x_b|. It is rounded
-to 8 bits, so that poisons can be 8-bit images; ``Crafted.bases`` holds the centres of the balls.
+The equation has no ball constraint. Here the images are constrained to a ball around the watermarked base, where the optimisation
+starts; ``eps=1`` gives the equation alone. The watermark is meant to be visible and does not count towards ε: the change from the clean
+base is up to ε + γ |x_t - x_b|. The watermarked base is rounded to 8 bits, so that poisons can be 8-bit images; ``Crafted.bases``
+holds the centres of the balls.
 
-μ is not stated in the text. Default: 4 · (pixels of an image / features)², the rule of the attack's authors
-(Shafahi et al., NeurIPS 2018) translated to this equation, times ``mu_multiple``. Differs from the paper, which minimises by
-forward-backward splitting (a gradient step on the collision, then a proximal step on the distance). Here both
-terms are minimised by the loop's Adam, because no step size is given and so that ε, learning rate, iterations,
-history and checkpoints mean the same as for every other attack; the minimiser is the same.
+μ is not stated in the text. The default is 4 · (pixels of an image / features)², the rule of the attack's authors (Shafahi et al.,
+NeurIPS 2018) translated to this equation, times ``mu_multiple``. Differs from the paper, which minimises by forward-backward splitting
+(a gradient step on the collision, then a proximal step on the distance) and gives no step size. Here Adam minimises both terms, as in
+all other attacks, so that ε, learning rate, iterations, history and checkpoints have the same meaning; the minimiser is the same.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def craft(
 
     Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
     checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `mu` and `watermark` as above;
-    `mu_multiple` counts where `mu` is None.
+    `mu_multiple` is used only if `mu` is None.
 
     Raises:
         ValueError: more than one network, a `mu` or `mu_multiple` that is not positive, a `watermark` outside [0, 1).

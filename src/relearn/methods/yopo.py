@@ -1,7 +1,7 @@
 r"""YOPO-m-n: m passes of the whole network as in FreeLB, each followed by n steps of δ through the first block only.
 
-Zhang et al. 2019 (arXiv 1905.00877), as zhu2022, section 3.5.3 uses it: f_0 is the network up to the output of the first Transformer
-block, p the gradient of the loss with respect to that output, kept fixed while δ moves:
+Zhang et al. 2019 (arXiv 1905.00877), as used in zhu2022, section 3.5.3. f_0 is the network up to the output of the first Transformer
+block, and p is the gradient of the loss with respect to that output, kept fixed while δ is updated:
 
 .. math::
     g = \frac1m \sum_{t=0}^{m-1} \nabla_\theta L(f_\theta(X + \delta_{t,0}), y), \qquad
@@ -18,15 +18,15 @@ n        steps of δ for each                             ``inner``
 f_0      up to the output of this block                  ``first``
 =======  ==============================================  ====================================================
 
-The step s = 0 uses the gradient of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, at no extra cost; n - 1 shallow passes
-follow, which stop after f_0 and compute no parameter gradients. n = 1 is FreeLB.
+The step s = 0 uses the gradient of the whole backward pass, :math:`h_{t,0} = \nabla_\delta L`, at no extra cost. It is followed by n - 1
+shallow passes, which stop after f_0 and compute no parameter gradients. n = 1 is FreeLB.
 
-f_0 must be a cut: all of δ's influence on the loss passes through its output. A block that is called as ``h + block(h)``, with its residual
-sum outside, is none, and the shallow steps would follow a wrong gradient. The graph of the first pass is searched for another path, and a
-block that is no cut is refused.
+f_0 must be a cut: all of δ's influence on the loss must pass through its output. A block called as ``h + block(h)``, with the residual
+sum outside, is not a cut, and the shallow steps would follow a wrong gradient. The graph of the first pass is therefore searched for
+another path, and a block that is not a cut is rejected.
 
-Fact and erratum (tests/methods/test_yopo.py): for a linear f_0, h does not depend on δ, and as long as no step leaves the ball YOPO-m-n
-is FreeLB with an n times larger step. With ``divided`` it is FreeLB itself, so the text's remark on larger steps holds for ``whole`` only.
+Fact and erratum (tests/methods/test_yopo.py): for a linear f_0, h does not depend on δ. As long as no step leaves the ball, YOPO-m-n is
+then FreeLB with an n times larger step. With ``divided`` it equals FreeLB, so the text's remark on larger steps holds for ``whole`` only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class YOPO(AdversarialBase):
     """A gradient strategy for :func:`relearn.methods.fit.fit`.
 
     Args:
-        inner: n.
+        inner: n, the steps of δ per whole pass.
         step: one of :data:`STEPS`.
         first: name of the module that ends f_0; by default :func:`first_block` finds it.
 
@@ -70,7 +70,7 @@ class YOPO(AdversarialBase):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive_int("inner", self.inner)
-        self._searched = False  # one search for a way around the block is enough
+        self._searched = False  # the search for a path around the block is done once
         if self.step not in STEPS:
             raise ValueError(f"step: found {self.step!r} (allowed: {', '.join(STEPS)})")
         if self.step == "divided":
@@ -113,23 +113,23 @@ class _Enough(Exception):
 
 
 class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
-    """Runs a network up to the first output of a block, and keeps the loss's gradient with respect to that output."""
+    """Runs a network up to the first output of a block, and stores the loss's gradient with respect to that output."""
 
     def __init__(self, block: nn.Module) -> None:
         self.states: Tensor | None = None
         self.slope: Tensor | None = None
         self.stops = False
-        self.unseen = False  # whether the next whole pass is to be searched for a way around the block
+        self.unseen = False  # whether to search the next whole pass for a path around the block
         self.handle = block.register_forward_hook(self._seen)
 
     def __exit__(self, *error: object) -> None:
         self.handle.remove()
 
     def through(self, run: Callable[[Tensor], Tensor], delta: Tensor, field: Field) -> Tensor:
-        """Run the whole ``run(delta)``; its backward pass stores p.
+        """Run ``run(delta)`` in full; its backward pass stores p.
 
         Raises:
-            ValueError: the block is not called, or the loss depends on δ past it.
+            ValueError: the block is not called, or the loss depends on δ other than through the block.
         """
         self.states = self.slope = None
         found = run(delta)
@@ -143,11 +143,11 @@ class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
                 "the rest of the network sees, its residual sum included)"
             )
         self.unseen = False
-        self.states = None  # the graph is kept by the hook only
+        self.states = None  # only the hook keeps the graph
         return found
 
     def product(self, run: Callable[[Tensor], Any], delta: Tensor) -> Tensor:
-        """⟨p, f_0⟩ of a run that stops after the block."""
+        """⟨p, f_0⟩, from a forward pass that stops after the block."""
         self.states, self.stops = None, True
         try:
             with contextlib.suppress(_Enough):
@@ -173,7 +173,7 @@ class _Shallow(contextlib.AbstractContextManager["_Shallow"]):
 
 
 def _reaches(value: Tensor, leaf: Tensor, past: Tensor) -> bool:
-    """Whether the graph of ``value`` leads to ``leaf`` without passing through the function that made ``past``."""
+    """Whether the graph of ``value`` leads to ``leaf`` without passing through the function that produced ``past``."""
     seen = {past.grad_fn}
     waiting = [value.grad_fn]
     while waiting:
@@ -188,11 +188,11 @@ def _reaches(value: Tensor, leaf: Tensor, past: Tensor) -> bool:
 
 
 def first_block(model: nn.Module, name: str | None = None) -> nn.Module:
-    """The module of this name; else the first module of the first list of modules (``nn.ModuleList``, or an ``nn.Sequential`` named as in
-    :data:`LISTS`), which holds the blocks in Transformers of transformers and timm.
+    """The module called ``name`` if given. Otherwise the first module of the first list of modules (``nn.ModuleList``, or an
+    ``nn.Sequential`` with a name in :data:`LISTS`), which contains the blocks in Transformers of transformers and timm.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such module.
     """
     if name is not None:
         named = dict(model.named_modules())

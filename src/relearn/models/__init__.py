@@ -1,6 +1,6 @@
 """Network architectures: one family per file, with the common interface of :mod:`relearn.models.classifier`.
 
-Importing this package imports no architecture: :func:`create` imports only the file of the requested network.
+Importing this package imports no architecture; :func:`create` imports only the file of the requested network.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def create(
         in_channels: channels of the images.
         width: factor for all channel counts; 1 is the published network.
         depth: factor for the number of blocks in each stage (at least one remains); 1 is the published network.
-        dropout: dropout probability p in [0, 1); each block has one dropout layer.
+        dropout: dropout probability p in [0, 1); every block has one dropout layer.
         mean, std: per-channel normalisation in pixel units, applied inside the network; None: mean 0, std 1.
 
     Returns:

@@ -1,6 +1,6 @@
-r"""Wrapper that carries a language model's cache between segments in its state, so that the training loop need not handle it.
+r"""Wrapper that stores a language model's cache between segments, so that the training loop need not handle it.
 
-Segment k of a stream, :math:`x_k` with T characters per lane, is read with the cache that segment k - 1 left behind:
+Segment k of a stream, :math:`x_k` with T characters per lane, is processed with the cache of segment k - 1:
 
 .. math:: (\mathrm{logits}_k, S_k) = f_\theta(x_k, \bar S_{k-1})
 
@@ -12,8 +12,8 @@ symbol             meaning                                                      
 =================  ===================================================================  ===================
 
 Dai et al. 2019, "Transformer-XL", section 3.2; zhu2022 (section 5.3.2) caches as many characters as a segment has. The buffer is
-part of the state dict, so a training checkpoint contains it and a run resumes exactly. With several processes a checkpoint contains
-only the first one's buffer; after resuming, the other processes' lanes read one segment with the first one's context.
+part of the state dict, so a training checkpoint contains it and training resumes exactly. With several processes a checkpoint contains
+only the first process's buffer; after resuming, the other processes' lanes use the first one's context for one segment.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from torch import Tensor, nn
 class CarriedCache(nn.Module):
     """Wrap ``net`` with its cache: (inputs (B, T), fresh (B,) bool) → logits (B, T, V).
 
-    Where new sequences begin (``fresh``; in all lanes at once, as in ``relearn.data.stream_batches``) no cache is used. Only training
-    writes the cache; in eval mode the module reads what training left in it.
+    Where new sequences begin (``fresh``; in all lanes at once, as in ``relearn.data.stream_batches``) no cache is used. The cache
+    is written only in training mode; in eval mode the module uses the cache of the last training segment.
 
     Args:
-        net: has the interface of ``relearn.models.long_short_lm.LongShortLM``: ``net(tokens, cache=...)`` → (logits, new cache);
-            its ``description`` contains ``layers`` and ``dim``.
+        net: a network with the interface of ``relearn.models.long_short_lm.LongShortLM``: ``net(tokens, cache=...)`` → (logits, new
+            cache); its ``description`` contains ``layers`` and ``dim``.
         batch_size: B. length: T.
     """
 

@@ -78,9 +78,10 @@ class CharacterTransformer(nn.Module):
         norm: one of :data:`relearn.layers.residual.KINDS`.
         init_scale: s; None initialises L2 attention like every other weight.
         glorot: ``usual`` or ``printed``.
-        max_length: maximum number of characters in a sequence, 288 in the paper; None: unlimited. Required by ``contractive``: its
-            divisor depends on the length, and the length of the current sequence would leak how much is still to come.
-        small_start: the maps of ``dp`` start in L2 attention's range, a control: what of a difference is the start's.
+        max_length: maximum number of characters in a sequence, 288 in the paper; None: unlimited. Required by ``contractive``, whose
+            divisor depends on the length: the length of the current sequence would leak how many characters follow.
+        small_start: initialise the maps of ``dp`` in the range of L2 attention; a control that isolates the effect of the
+            initialisation.
 
     Raises:
         ValueError: a size or an option out of range; in ``forward``, a sequence longer than ``max_length``.
@@ -234,7 +235,7 @@ class CharacterLSTM(nn.Module):
 
 
 def create(*, attention: str, **sizes: Any) -> CharacterTransformer | CharacterLSTM:
-    """Build a character model from a run's settings, or from a model's ``description``.
+    """Build a character model from a run's settings or from a model's ``description``.
 
     Args:
         attention: one of :data:`KINDS`.

@@ -16,8 +16,8 @@ def load(
 ) -> VisionClassifier:
     """Build a network with :func:`relearn.models.vision.create` and load a checkpoint into it; in eval mode, on the CPU.
 
-    The normalisation is the one timm states for ``name``. A file may contain the state dict itself, or have it under ``state_dict``
-    or ``model``, as training programs write it; prefixes of wrappers are removed. No code in the file is executed.
+    The normalisation is the one given by timm for ``name``. A file may contain the state dict itself, or store it under ``state_dict`` or
+    ``model``, as training programs do; prefixes of wrappers are removed. No code in the file is executed.
 
     Args:
         name: name of the network, such as ``lipsformer_cswin_tiny``.

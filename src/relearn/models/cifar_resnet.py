@@ -24,8 +24,8 @@ def norm(channels: int, wanted: bool) -> nn.Module:
 class Shortcut(nn.Module):
     """Take every ``stride``-th pixel, normalise if wanted, and pad with zero channels up to ``outputs``.
 
-    He et al.'s option A has no parameters. The networks of zhu2022, like those of FixUp's authors, normalise the shortcut
-    too if they normalise elsewhere: 16 + 32 scales and as many shifts. With stride 1 it is the identity.
+    He et al.'s option A, without parameters. Like the networks of FixUp's authors, those of zhu2022 also normalise the shortcut if they
+    normalise elsewhere, with 16 + 32 scales and as many shifts. With stride 1 the shortcut is the identity.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, normalised: bool) -> None:
@@ -69,7 +69,7 @@ class FixUpBlock(nn.Module):
 
     h = relu(conv₁(x + b₁) + b₂), y = relu(s · conv₂(dropout(h) + b₃) + b₄ + shortcut(x))
 
-    A shortcut that halves the size reads x + b₁, as in the published network; the convolutions have no biases.
+    A shortcut that halves the size takes x + b₁ as its input, as in the published network. The convolutions have no biases.
     """
 
     def __init__(self, inputs: int, planes: int, stride: int, dropout: float) -> None:
@@ -92,9 +92,9 @@ class FixUpBlock(nn.Module):
 class ResNet110(PublishedStart):
     """Three stages of 18 blocks with 16, 32, 64 channels; 1,723,914 parameters for 10 classes of RGB images.
 
-    The first block of stages 2 and 3 halves the size. Dropout, which the published network does not have, is between the
-    two convolutions of a block. In training, autograd stores four maps per block: the inputs of the convolutions and
-    of the normalisations (two without normalisation); see tests/models/test_cifar_resnet.py.
+    The first block of stages 2 and 3 halves the size. Dropout, which the published network does not have, is placed between the two
+    convolutions of a block. In training, autograd stores four maps per block, namely the inputs of the convolutions and of the
+    normalisations (two without normalisation); see tests/models/test_cifar_resnet.py.
     """
 
     blocks: ClassVar[int] = 18
@@ -142,8 +142,8 @@ class ResNet1202(ResNet110):
 class ResNet1202BN(ResNet110BN):
     """ResNet110BN with three stages of 200 blocks; 19,421,370 parameters.
 
-    Four maps per block amount to 1,400 maps of the first stage's size: 88 MiB per 32 × 32 image in
-    float32, 11 GiB for a batch of 128. Without normalisation, and in bf16, it is half as much.
+    Four maps per block amount to 1,400 maps of the first stage's size: 88 MiB per 32 × 32 image in float32, 11 GiB for a batch of 128.
+    Without normalisation, or in bf16, it is half as much.
     """
 
     blocks = 200
@@ -152,7 +152,7 @@ class ResNet1202BN(ResNet110BN):
 class SkipInitResNet110(ResNet110):
     """No normalisation; every branch is multiplied by a scalar that is initially 0; 1,723,968 parameters.
 
-    SkipInit (De, Smith, NeurIPS 2020) applied to the network of the chapter; the authors used pre-activation networks.
+    SkipInit (De, Smith, NeurIPS 2020) applied to the ResNet-110 of zhu2022; its authors used pre-activation networks.
     """
 
     scale = 0.0
@@ -161,7 +161,7 @@ class SkipInitResNet110(ResNet110):
 class ReZeroResNet110(ResNet110BN):
     """Batch normalisation, and every branch is multiplied by a scalar that is initially 0; 1,728,112 parameters.
 
-    ReZero (Bachlechner et al., UAI 2021, section 5) applied to the network of the chapter.
+    ReZero (Bachlechner et al., UAI 2021, section 5) applied to the ResNet-110 of zhu2022.
     """
 
     scale = 0.0
@@ -182,6 +182,6 @@ class FixUpResNet110(ResNet110):
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         trunk = super().trunk(in_channels, width, depth, dropout)
-        # The scalar before the linear layer: adding it to every pixel adds it to their mean.
+        # The scalar before the linear layer. Adding it to every pixel adds it to their mean.
         trunk.stages[-1].append(Shift())  # type: ignore[operator]
         return trunk

@@ -1,4 +1,4 @@
-"""Base class of the convolutional classifiers: normalisation inside, stages, pooled features, linear head, dropout switch."""
+"""Base class of the convolutional classifiers: input normalisation, stages, pooled features, linear head, dropout switch."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ class Classifier(nn.Module, ABC):
     W, b     linear classifier               ``head``             ``nn.Linear``
     =======  ==============================  ===================  =======================
 
-    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; for all eight networks the features are
-    the mean of the last stage over pixels; in eval mode the images of a batch do not influence
-    each other.
+    Facts (tests/models/test_classifier.py): ``net(x)`` is ``net.head(net.features(x))``; for all eight networks the features are the mean
+    of the last stage over pixels; in eval mode the images of a batch do not influence each other.
 
-    The published networks normalise the images beforehand and pool with a window made for 32 × 32. Here μ
-    and σ are buffers (saved with the weights, so that perturbations are always measured in pixels), and
-    pooling covers the whole map. This is equivalent at 32 × 32 and allows other sizes.
+    The published networks normalise the images beforehand and pool with a window made for 32 × 32. Here μ and σ are buffers, saved with
+    the weights, so perturbations are always measured in pixels; and pooling covers the whole map. This is equivalent at 32 × 32 and
+    allows other sizes.
 
     A network is a subclass that defines :meth:`trunk`.
 
@@ -98,11 +97,11 @@ class Classifier(nn.Module, ABC):
         """Build everything before the classifier; called once by the constructor."""
 
     def stages(self, x: Tensor) -> list[Tensor]:
-        """Return the unpooled outputs (B, C_l, H_l, W_l) of all stages; stages begin where the size is halved.
+        """Return the unpooled outputs (B, C_l, H_l, W_l) of all stages; a new stage begins where the size is halved.
 
         Raises:
-            TypeError: the images are not floating point (and thus not in [0, 1]).
-            ValueError: a wrong number of channels (which would broadcast) or no batch axis.
+            TypeError: the images are not floating point, so they cannot be in [0, 1].
+            ValueError: a wrong number of channels (which would broadcast), or no batch axis.
         """
         if not x.is_floating_point():
             raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
@@ -127,9 +126,9 @@ class Classifier(nn.Module, ABC):
 def set_dropout(net: nn.Module, active: bool) -> None:
     """Switch element-wise dropout on or off, independently of the mode of the rest of the network.
 
-    Crafting needs batch normalisation with running statistics but new dropout masks: ``net.eval()``,
-    then ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` resets dropout together with everything
-    else. Dropout with p = 0 changes nothing and draws no random numbers in either state.
+    Crafting needs batch normalisation with running statistics but fresh dropout masks: call ``net.eval()``, then
+    ``set_dropout(net, True)``. A later ``net.eval()`` or ``net.train()`` resets dropout together with everything else. Dropout with p = 0
+    changes nothing and draws no random numbers in either mode.
     """
     for module in net.modules():
         if isinstance(module, nn.Dropout):

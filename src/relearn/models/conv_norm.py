@@ -1,4 +1,4 @@
-"""Building blocks of all eight networks: a size-preserving convolution, and batch normalisation."""
+"""Building blocks of all eight networks: size-preserving convolution, and batch normalisation."""
 
 from __future__ import annotations
 

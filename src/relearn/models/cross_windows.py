@@ -20,9 +20,9 @@ class CrossShapedAttention(nn.Module):
     .. math::
         F(X) = g\, [\ldots, P^h V^h + \mathrm{LePE}(V^h), \ldots]\, W^O, \qquad P^h = \mathrm{softmax}(L^h)
 
-    The first half of the heads uses stripes of full height that are ``split`` columns wide, the second half
-    stripes of full width that are ``split`` rows high. If the grid is not larger than ``split``, all heads see all of it.
-    LePE is a depth-wise 3 x 3 convolution of the values inside a stripe, one per direction.
+    The first half of the heads uses stripes of full height that are ``split`` columns wide, the second half stripes of full width
+    that are ``split`` rows high. If the grid is not larger than ``split``, all heads attend over the whole grid. LePE is a
+    depth-wise 3 x 3 convolution of the values inside a stripe, one per direction.
 
     ===============  ===============================================  =====  ===========
     ``similarity``   L_ij                                             g      V
@@ -32,24 +32,24 @@ class CrossShapedAttention(nn.Module):
     ``l2``           -\|q_i - k_j\|² / sqrt(w)                        1      unchanged
     ===============  ===============================================  =====  ===========
 
-    w is the width of a head; normalised means divided by :math:`\sqrt{\|u\|^2 + \epsilon}`. ``dot_product`` is CSWin
-    itself; ``cosine`` is the attention of qi2023 (section 4.1.2), with the paper's 1/H also applied to LePE; ``l2`` is the
-    distance of kim2020 without the tie W^Q = W^K that its bound requires.
+    w is the width of a head; normalised means divided by :math:`\sqrt{\|u\|^2 + \epsilon}`. ``dot_product`` is the attention of CSWin;
+    ``cosine`` is that of qi2023 (section 4.1.2), with the paper's 1/H also applied to LePE; ``l2`` uses the distance of kim2020, without
+    the tie W^Q = W^K that its bound requires.
 
-    A grid that is not a multiple of ``split`` is padded at its edge; no token sees the padding.
+    A grid that is not a multiple of ``split`` is padded at its edge; no token attends to the padding.
 
     Shapes: x (B, H, W, D); the output has the same shape.
 
     Args:
         dim: width D.
-        heads: a divisor of D, and even if there are two directions.
+        heads: number of heads, a divisor of D, and even if there are two directions.
         grid: (H, W).
         split: width of a stripe.
         similarity, tau, nu, eps: see above.
 
     Raises:
-        ValueError: heads or a stripe that do not fit, an unknown similarity, a number that is not positive; in a call,
-            a wrong grid or width.
+        ValueError: heads or a stripe that do not fit, an unknown similarity, a number that is not positive; in a forward pass, a wrong
+            grid or width.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CrossShapedAttention(nn.Module):
         self.proj = nn.Linear(dim, dim)
 
     def check_input_size(self, grid: tuple[int, int], split: int | None = None) -> None:
-        """Raise ValueError if :meth:`set_input_size` cannot take these arguments."""
+        """Raise ValueError if :meth:`set_input_size` would not accept these arguments."""
         split = self.split if split is None else split
         if split < 1:
             raise ValueError(f"window_size: {split} (allowed: a width >= 1)")
@@ -98,7 +98,7 @@ class CrossShapedAttention(nn.Module):
             )
 
     def set_input_size(self, grid: tuple[int, int], split: int | None = None) -> None:
-        """Attend on another grid, in stripes of the same width or of ``split``; no weight depends on either."""
+        """Switch to another grid, with stripes of the same width or of width ``split``; no weight depends on either."""
         self.check_input_size(grid, split)
         self.grid, self.split = grid, self.split if split is None else split
         self.stripes = _stripes(grid, self.split)
@@ -114,7 +114,7 @@ class CrossShapedAttention(nn.Module):
         return self.proj(mixed.permute(0, 2, 3, 1, 4).flatten(3) * self.gain)
 
     def _direction(self, qkv: Tensor, stripe: tuple[int, int], lepe: nn.Module) -> Tensor:
-        """Return the mixtures of one direction's heads, (B, h, H, W, w), from their rows, (3, B, h, H, W, w)."""
+        """Return the outputs of one direction's heads, (B, h, H, W, w), given their Q, K and V, (3, B, h, H, W, w)."""
         batch, height, width = qkv.shape[1], *self.grid
         down, right = (-length % side for length, side in zip(self.grid, stripe))
         if down or right:
@@ -135,7 +135,7 @@ class CrossShapedAttention(nn.Module):
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
         if self.similarity != "l2":
             return scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=self.scale)
-        # the square of the row itself cancels in the softmax
+        # the squared norm of the query is constant within a row and cancels in the softmax
         wide = with_bias(q, k, -k.square().sum(-1)[:, :, None] / 2, v)
         return scaled_dot_product_attention(*wide, attn_mask=seen, scale=2 * self.scale)[..., : v.shape[-1]]
 
@@ -144,7 +144,7 @@ class CrossShapedAttention(nn.Module):
 
 
 def _stripes(grid: tuple[int, int], split: int) -> list[tuple[int, int]]:
-    """Return the stripe of each direction: of full height, and of full width; the whole grid if it is not larger."""
+    """Return the stripe of each direction (full height, full width), or the whole grid if it is not larger than ``split``."""
     if max(grid) <= split:
         return [grid]
     return [(grid[0], min(split, grid[1])), (min(split, grid[0]), grid[1])]

@@ -20,8 +20,8 @@ class ConvolutionalAttention(nn.Module):
 
     .. math:: Y = \mathrm{softmax}(Q K^\top / \sqrt{d_k})\, V\, W^O
 
-    with Q, K, V from :class:`~relearn.layers.separable_projection.SeparableProjection`, K and V with a stride. Class tokens only pass
-    through their linear maps.
+    with Q, K, V from :class:`~relearn.layers.separable_projection.SeparableProjection`, K and V with a stride. Class tokens pass through
+    the linear maps only.
 
     Shapes: x (B, G + H W, D), class tokens first; the output has the same shape.
 
@@ -56,15 +56,15 @@ class ConvolutionalAttention(nn.Module):
 
 
 class CvT(TokenStages):
-    """Overlapping convolutional embeddings, convolutional projections, a class token in the last stage, no positions.
+    """CvT: overlapping convolutional embeddings, convolutional projections, a class token in the last stage, no position embeddings.
 
     An embedding with stride s has a kernel of 2s - 1, at least 3: as published, 7 x 7 with stride 4, then 3 x 3 with stride 2.
 
-    With ``attention="long_short"`` every stage uses :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`. All four of
-    its maps, including the dynamic projection, are depth-wise separable convolutions (zhu2022, section 5.2.3); keys and values
-    have no stride.
+    With ``attention="long_short"`` every stage uses :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`. All
+    four of its maps, including the dynamic projection, are depth-wise separable convolutions (zhu2022, section 5.2.3); keys and
+    values have no stride.
 
-    For CvT*-LS, zhu2022 states neither rank nor window, nor where the maps of CvT*-LS-17 and -21S are denser. The values behind the
+    For CvT*-LS, zhu2022 states neither rank nor window, nor which maps of CvT*-LS-17 and -21S are denser. The values behind the
     registered names were **found by search, not stated**: see :mod:`relearn.measures.vision_counts`.
 
     Args:
@@ -72,7 +72,7 @@ class CvT(TokenStages):
         kernel: size of the convolutional projections, odd.
         kv_stride: stride of keys and values in full attention (2 as published; 1 in table 5.8 of zhu2022, judging by its FLOPs).
         conv_norm: use batch normalisation in the projections, as the authors of CvT do.
-        conv_bias: whether their convolutions have a bias; None: only without ``conv_norm``.
+        conv_bias: whether the convolutions of the projections have a bias; None: only without ``conv_norm``.
         window, rank: of long-short attention; one number, or one per stage.
         dual_norm, as_released: of long-short attention.
         **size: see :class:`~relearn.models.token_stages.TokenStages`; the default is CvT-13.

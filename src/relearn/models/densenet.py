@@ -1,7 +1,8 @@
-"""DenseNet121 in CIFAR form: every layer reads all earlier layers of its stage (Huang et al., CVPR 2017).
+"""DenseNet121 in CIFAR form: the input of every layer is the concatenated output of all earlier layers of its stage (Huang et
+al., CVPR 2017).
 
-Implemented here instead of using timm: the published CIFAR network has a 3 × 3 stem without normalisation, and its
-dropout is inside the layer (after the 1 × 1 convolution) instead of at its end.
+timm's network is not used here, because the published CIFAR network has a 3 × 3 stem without normalisation, and its dropout is inside
+the layer (after the 1 × 1 convolution) instead of at its end.
 """
 
 from __future__ import annotations

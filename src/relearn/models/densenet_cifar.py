@@ -20,8 +20,8 @@ def norm_relu(channels: int, normalised: bool) -> list[nn.Module]:
 class GrowingLayer(nn.Module):
     """Append ``growth`` channels: y = [x, dropout(conv₃(relu(norm(conv₁(relu(norm(x)))))))].
 
-    The 1 × 1 convolution has 4 · growth output channels. Convolutions have biases only without normalisation. Dropout
-    is at the end of the layer, as in Huang et al.
+    The 1 × 1 convolution has 4 · growth output channels. Convolutions have biases only without normalisation. Dropout is at the
+    end of the layer, as in Huang et al.
     """
 
     def __init__(self, inputs: int, growth: int, dropout: float, normalised: bool) -> None:

@@ -1,7 +1,6 @@
 """DPN92 in CIFAR form: a residual path and a densely connected path combined (Chen et al., NIPS 2017).
 
-Implemented here instead of using timm: timm's blocks normalise before each convolution, the published CIFAR network
-after it.
+timm's network is not used here, because its blocks normalise before each convolution, and the published CIFAR network after it.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ STAGES = (
 
 
 class DualPathBlock(nn.Module):
-    r"""Add to the first ``residual`` channels, and append ``dense`` new ones.
+    r"""Update the first ``residual`` channels by addition, and append ``dense`` new ones.
 
     .. math:: y = \mathrm{relu}([\, s_{:r} + g_{:r},\; s_{r:},\; g_{r:} \,])
 
-    g is the bottleneck (1 × 1, grouped 3 × 3, dropout, 1 × 1 to r + ``dense`` channels); s is the input x or, in the
-    first block of a stage (``opens``), a projection of x to r + ``dense`` channels. The output has ``dense`` channels more
-    than s.
+    g is the output of the bottleneck (1 × 1, grouped 3 × 3, dropout, 1 × 1 to r + ``dense`` channels). s is the input x or, in the first
+    block of a stage (``opens``), a projection of x to r + ``dense`` channels. The output has ``dense`` more channels than s.
     """
 
     def __init__(

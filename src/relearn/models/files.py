@@ -1,4 +1,4 @@
-"""Model files: tensors as safetensors, and in the JSON header the arguments from which the network is rebuilt. No pickle.
+"""Model files: the tensors as safetensors, and the network's arguments in the JSON header, from which it is rebuilt. No pickle.
 
 Importing this file does not import torch.
 """
@@ -27,9 +27,9 @@ class ModelFile(Generic[Network]):
 
     Args:
         header: key of the description in the file's metadata, which identifies the kind.
-        noun: what such a file contains, for messages, e.g. "a character model".
-        build: builds the network from the description's entries as keyword arguments.
-        preserves_rng: whether :meth:`load` leaves torch's global generators as they were although ``build`` draws weights.
+        noun: description of the content for messages, e.g. "a character model".
+        build: builds the network; called with the description's entries as keyword arguments.
+        preserves_rng: whether :meth:`load` restores torch's global generators, from which ``build`` draws weights.
     """
 
     header: str
@@ -40,7 +40,7 @@ class ModelFile(Generic[Network]):
     def save(self, net: nn.Module, path: Path, description: Mapping[str, Any] | None = None) -> None:
         """Write the network's state and its description, ``net.description`` by default.
 
-        Tensors of the state must not share memory, as safetensors requires.
+        Tensors of the state must not share memory; this is a requirement of safetensors.
         """
         from safetensors.torch import save_file
 
@@ -51,8 +51,8 @@ class ModelFile(Generic[Network]):
     def load(self, path: Path, device: str | torch.device = "cpu") -> Network:
         """Build the network of a file written by :meth:`save` and load its state, in eval mode on ``device``.
 
-        The network is built in full, because buffers outside its state are computed then. Tensors keep the file's dtype. They
-        are copied out of the file, where their alignment is arbitrary: the last bit of torch's vectorised sums depends on it.
+        The network is built in full, because this also computes the buffers that are not part of its state. Tensors keep the file's
+        dtype. They are copied, because their alignment in the file is arbitrary and affects the last bit of torch's vectorised sums.
 
         Raises:
             ValueError: the file is not a safetensors file, lacks the description, or does not fit the network it describes; also
@@ -79,6 +79,6 @@ class ModelFile(Generic[Network]):
         return net.to(device).eval()
 
 
-# The networks of relearn.models.create. Loading them draws from the global generator, on which recorded results depend.
+# The networks of relearn.models.create. Loading them advances the global generator; recorded results depend on this.
 CLASSIFIER = ModelFile("network", "a network", create, preserves_rng=False)
 save, load = CLASSIFIER.save, CLASSIFIER.load

@@ -1,11 +1,10 @@
 """GoogLeNet in CIFAR form: Inception modules with batch normalisation (Szegedy et al., CVPR 2015).
 
-Implemented here instead of using torchvision: the published CIFAR network has a 3 × 3 stem of 192 channels, two
-3 × 3 convolutions in place of each 5 × 5, convolutions with biases, and no auxiliary classifiers.
+torchvision's network is not used here, because the published CIFAR network has a 3 × 3 stem of 192 channels, two 3 × 3 convolutions in
+place of each 5 × 5, convolutions with biases, and no auxiliary classifiers.
 
-The code of the poisoning attacks differs: it multiplies each module's output by (1 + p) / (1 + p')
-if the network, trained with dropout p, is used with p'. Here dropout is standard, and its mean is the
-identity.
+The code of the poisoning attacks differs: if a network trained with dropout p is used with p', it multiplies each module's output by
+(1 + p) / (1 + p'). Here dropout is standard, so its expectation is the identity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What timm's tools ask of a network besides its output: maps of its layers, pruning, less memory, groups of parameters."""
+"""Methods required by timm's tools: intermediate feature maps, pruning, gradient checkpointing, parameter groups."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ Indices = int | list[int] | None
 
 
 class Intermediates(nn.Module):
-    """Base class of networks that run a sequence of layers: timm's ``forward_intermediates`` and its relatives.
+    """Base class of networks that run a sequence of layers; implements timm's ``forward_intermediates`` and related methods.
 
-    A subclass provides the methods below :meth:`prune_intermediate_layers`. A layer is a stage, or a block where there are no
-    stages.
+    A subclass implements the methods from :meth:`layer_list` on. A layer is a stage or, in networks without stages, a block.
     """
 
     grad_checkpointing = False
@@ -31,18 +30,18 @@ class Intermediates(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> Any:
-        """Return the output of :meth:`forward_features` and the maps (B, D, H, W) of some layers, as timm's networks do.
+        """Return the output of :meth:`forward_features` and the maps (B, D, H, W) of some layers, in timm's format.
 
         Args:
             x: images.
-            indices: which layers: a number = that many of the last; None: all.
-            norm: apply the last norm to the map of the last layer (to all, where every layer has the last one's width).
-            stop_early: skip the layers after the last one asked for; the first output is then that layer's.
+            indices: the layers; an int n selects the last n layers, None all.
+            norm: apply the final norm to the last layer's map (to all maps if all layers have the last one's width).
+            stop_early: skip the layers after the last requested one; the first output is then that layer's output.
             output_fmt: "NCHW".
             intermediates_only: return the maps alone.
 
         Raises:
-            ValueError: another ``output_fmt``; images of another size.
+            ValueError: an ``output_fmt`` other than "NCHW"; images of another size.
         """
         if output_fmt != "NCHW":
             raise ValueError(f"output_fmt: {output_fmt!r} (allowed: 'NCHW')")
@@ -60,7 +59,8 @@ class Intermediates(nn.Module):
     def prune_intermediate_layers(
         self, indices: Indices = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Remove the layers after the last one asked for, and the norm and the head on request; return the layers kept."""
+        """Remove the layers after the last requested one and, if requested, the norm and the head; return the indices of the
+        requested layers."""
         taken, last = feature_take_indices(len(self.layer_list()), indices)
         short = last < len(self.layer_list()) - 1
         self.keep_layers(last + 1)
@@ -72,11 +72,11 @@ class Intermediates(nn.Module):
 
     @torch.jit.ignore
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Keep no activation of a block for the backward pass, which computes them again."""
+        """Switch gradient checkpointing on or off: blocks store no activations and recompute them in the backward pass."""
         self.grad_checkpointing = enable
 
     def run(self, block: nn.Module, *inputs: Any) -> Any:
-        """Call one block, with its activations computed again in the backward pass if so set."""
+        """Call one block, with gradient checkpointing if it is enabled."""
         if self.grad_checkpointing and not torch.jit.is_scripting():
             return checkpoint(block, *inputs)
         return block(*inputs)
@@ -86,19 +86,19 @@ class Intermediates(nn.Module):
         raise NotImplementedError
 
     def embed_images(self, x: Tensor) -> Any:
-        """Return the input of the first layer."""
+        """Embed images: return the input of the first layer."""
         raise NotImplementedError
 
     def run_layer(self, layer: Any, state: Any) -> Any:
-        """Return the input of the next layer."""
+        """Run one layer: return the input of the next one."""
         raise NotImplementedError
 
     def to_map(self, state: Any, x: Tensor, norm: bool) -> Tensor:
-        """Return the map (B, D, H, W) in a layer's output for the images x."""
+        """Convert a layer's output for the images x to a map (B, D, H, W)."""
         raise NotImplementedError
 
     def last_tokens(self, state: Any, unfinished: bool) -> Tensor:
-        """Return what the head reads; ``unfinished``: some layers were skipped."""
+        """Return the input of the head; ``unfinished``: some layers were skipped."""
         raise NotImplementedError
 
     def keep_layers(self, count: int) -> None:
@@ -110,5 +110,5 @@ class Intermediates(nn.Module):
         raise NotImplementedError
 
     def one_width(self) -> bool:
-        """Whether the last norm fits every layer."""
+        """Whether all layers have the width of the final norm."""
         return False

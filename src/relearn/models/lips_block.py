@@ -1,4 +1,4 @@
-"""The LipsFormer block: convolutions, attention and feed-forward, each followed by a weighted residual."""
+"""The LipsFormer block: convolutions, attention and feed-forward, each with a weighted residual connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONVOLUTIONS: dict[str, tuple[bool, ...]] = {"A": (), "B": (False,), "C": (True,
 def norm(
     kind: Norm, dim: int, device: torch.device | None = None, dtype: torch.dtype | None = None
 ) -> nn.Module:
-    """Build CenterNorm, LayerNorm or the identity over the last axis; timm's parts pass ``device`` and ``dtype``."""
+    """Build CenterNorm, LayerNorm or the identity over the last axis; ``device`` and ``dtype`` are passed by timm's parts."""
     if kind not in get_args(Norm):
         raise ValueError(f"norm: {kind!r} (allowed: {', '.join(get_args(Norm))})")
     if kind == "none":
@@ -32,12 +32,12 @@ def convolutions(dim: int, pointwise: bool) -> nn.Sequential:
     """A depth-wise 7 x 7 convolution and GELU, optionally followed by a 1 x 1 convolution and GELU."""
     if not pointwise:
         return nn.Sequential(DepthwiseConv2d(dim, 7), nn.GELU())
-    # The GELU between the two convolutions is part of the second one; the identity keeps the released code's indices.
+    # The second convolution includes the GELU between the two; the identity preserves the released code's parameter indices.
     return nn.Sequential(DepthwiseConv2d(dim, 7), nn.Identity(), GeluPointwiseConv2d(dim), nn.GELU())
 
 
 class FeedForward(nn.Module):
-    """Linear, GELU, linear: timm's ``Mlp`` with the same parameter names, without dropout, and with less saved for backward."""
+    """Linear, GELU, linear: timm's ``Mlp`` with the same parameter names, but without dropout and with less memory for backward."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -57,9 +57,9 @@ class LipsBlock(nn.Module):
         x \leftarrow \mathrm{CN}(x + \alpha_m \odot \mathrm{Mlp}(x))
 
     with DropPath on every branch. The paper states "two depth-wise and one point-wise convolutions" (section 5.3, its
-    configuration D), but neither their order nor what is between them. The two branches (7 x 7, GELU, 1 x 1, GELU) and
-    (7 x 7, GELU) are those of the released code; only with them do the parameter counts of LipsFormer-Swin-B and LipsFormer-CSwin-S
-    round to the printed ones (docs of :mod:`relearn.measures.model_counts`).
+    configuration D), but neither their order nor what is between them. The two branches (7 x 7, GELU, 1 x 1, GELU) and (7 x 7,
+    GELU) are those of the released code. Only with these branches do the parameter counts of LipsFormer-Swin-B and
+    LipsFormer-CSwin-S round to the printed ones (docs of :mod:`relearn.measures.model_counts`).
 
     Shapes: x (B, H, W, D); the output has the same shape.
 

@@ -23,7 +23,7 @@ RANDOM = (
 
 
 class Part(NamedTuple):
-    """A factor of the bound: L of a layer, or 1 + |α| L of a residual branch.
+    """A factor of the bound: L for a layer, or 1 + |α| L for a residual branch.
 
     ``name``: path of the module; ``kind``: its class; ``constant``: L; ``weight``: the largest \\|α\\|, None outside of branches.
     """
@@ -46,7 +46,7 @@ class NetworkBound:
     r"""The result of :func:`lipschitz_bound`.
 
     Attributes:
-        p, form: as asked.
+        p, form: the arguments of :func:`lipschitz_bound`.
         parts: the factors, in order.
 
     The bound is the product of the factors, except for "printed" with residual branches:
@@ -60,7 +60,7 @@ class NetworkBound:
 
     @property
     def log(self) -> float:
-        """The natural logarithm of the bound, which is finite where the bound itself exceeds a float."""
+        """The natural logarithm of the bound; finite even if the bound itself overflows a float."""
         branches = [part.constant for part in self.parts if part.weight is not None]
         if self.form == "printed" and branches:
             return max(branches)
@@ -68,7 +68,7 @@ class NetworkBound:
 
     @property
     def value(self) -> float:
-        """The bound; infinity if it exceeds a float."""
+        """The bound; infinity if it overflows a float."""
         try:
             return math.exp(self.log)
         except OverflowError:
@@ -77,7 +77,7 @@ class NetworkBound:
 
 @dataclass(frozen=True)
 class At:
-    """What is known of a layer's input: its shape without the batch, and a bound on the 2-norm of each token (last axis)."""
+    """Known facts about a layer's input: its shape without the batch, and a bound on the 2-norm of each token (last axis)."""
 
     shape: tuple[int, ...]
     radius: float = math.inf
@@ -85,7 +85,7 @@ class At:
 
 @dataclass
 class Walk:
-    """A walk through a network: collects the factors. Rules call its methods."""
+    """A traversal of a network that collects the factors; the rules call its methods."""
 
     p: str
     form: str
@@ -93,16 +93,16 @@ class Walk:
     parts: list[Part] = field(default_factory=list)
 
     def add(self, module: nn.Module, constant: Any) -> None:
-        """A layer in the stream with this Lipschitz constant."""
+        """Add a layer with this Lipschitz constant (outside of residual branches)."""
         self.parts.append(Part(self.path, type(module).__name__, float(constant), None))
 
     def visit(self, module: nn.Module, name: str, at: At) -> At:
-        """Walk through a part of the present module; return what is known of its output."""
+        """Visit a part of the current module; return what is known about the part's output."""
         with self._inside(name):
             return _rule(self, module)(self, module, at)
 
     def branch(self, names: str, parts: list[tuple[nn.Module, str]], at: At, weight: Any) -> None:
-        """A residual connection around these parts, in order, with the largest |α|."""
+        """Add a residual connection around these parts, applied in order, with ``weight`` = max |α|."""
         inner = Walk(self.p, self.form, self.path)
         shape, end = at.shape, at
         for module, name in parts:
@@ -117,7 +117,7 @@ class Walk:
         self.parts.append(Part(name, kind, constant, abs(float(weight))))
 
     def refuse(self, module: nn.Module, why: str) -> ValueError:
-        """Return the error that names the present module and says why it is not covered."""
+        """Return an error that names the current module and the reason why it is not covered."""
         return ValueError(f"{self.path or 'network'}: {type(module).__name__} is not covered: {why}")
 
     @contextmanager
@@ -138,8 +138,8 @@ One = TypeVar("One", bound=Rule)
 def lipschitz_rule(*kinds: type[nn.Module]) -> Callable[[One], One]:
     """Register a rule for modules of these classes, e.g. for a block of your own.
 
-    A rule gets the walk, the module and what is known of its input. It calls ``walk.add`` for each constant, ``walk.visit`` for
-    each part and ``walk.branch`` for each residual branch, and returns what is known of the output::
+    A rule is called with the walk, the module and what is known about its input. It calls ``walk.add`` for each constant, ``walk.visit``
+    for each part and ``walk.branch`` for each residual branch, and returns what is known about the output::
 
         @lipschitz_rule(MyBlock)
         def my_block(walk, block, at):
@@ -159,10 +159,10 @@ def lipschitz_rule(*kinds: type[nn.Module]) -> Callable[[One], One]:
 def lipschitz_bound(
     network: nn.Module, shape: tuple[int, ...], *, p: str = "two", form: str = "tight"
 ) -> NetworkBound:
-    r"""Bound the Lipschitz constant of a network from above, for its present weights, in evaluation mode.
+    r"""Upper bound on the Lipschitz constant of a network, for its current weights, in evaluation mode.
 
-    The norm is that of a whole sample, p = two or p = inf, on both sides. Layers multiply; a residual connection
-    x + α f(x) contributes 1 + max|α| Lip(f) (qi2023, theorem 2, corrected: errata, Q11 and Q13).
+    The norm is that of a whole sample, p = two or p = inf, for inputs and outputs. The factors of the layers are multiplied; a residual
+    connection x + α f(x) contributes 1 + max|α| Lip(f) (qi2023, theorem 2, corrected: errata, Q11 and Q13).
 
     ==========  ==================================================================================================
     ``form``    what is multiplied
@@ -172,23 +172,23 @@ def lipschitz_bound(
     tight       our tighter formulas (docs/errata.md), all factors
     ==========  ==================================================================================================
 
-    Layers with one formula only contribute it in every form.
+    Layers with a single formula use it in every form.
 
     Covered: linear layers and convolutions (:mod:`~relearn.maths.conv_bounds`), CenterNorm, LayerNorm, batch normalisation,
     activations, tied L2 attention, cosine attention in any windows (with relative tables, shifts and LePE), LRSA directly after a
     LayerNorm (p = two), the Gaussian-process head, invertible and other residual blocks of this package, whole LipsFormers and
-    LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. What has no Lipschitz constant, such as
-    dot-product attention, is refused by name.
+    LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. Modules without a Lipschitz constant, such as
+    dot-product attention, are rejected by name.
 
-    A lower bound of the same network is :func:`relearn.measures.lipschitz.jacobian_norm` at any input.
+    :func:`relearn.measures.lipschitz.jacobian_norm` at any input gives a lower bound for the same network.
 
     Args:
         network: a module.
-        shape: of one sample, without the batch: (C, H, W) for images, (N, D) for tokens.
+        shape: shape of one sample, without the batch: (C, H, W) for images, (N, D) for tokens.
         p, form: see above.
 
     Raises:
-        ValueError: an unknown p or form, a part that is not covered, weights that are not finite, a random part in training mode.
+        ValueError: an unknown p or form, a part that is not covered, weights that are not finite, or a stochastic part in training mode.
     """
     for name, word, allowed in (("p", p, NORMS), ("form", form, FORMS)):
         if word not in allowed:
@@ -198,7 +198,7 @@ def lipschitz_bound(
             raise ValueError(
                 f"{name or 'network'}: {type(module).__name__} draws in training mode (allowed: eval())"
             )
-    import_module("relearn.models.lipschitz_rules")  # the rules register themselves, and import this module
+    import_module("relearn.models.lipschitz_rules")  # registers the rules, which import this module
 
     walk = Walk(p, form)
     walk.visit(network, "", At(tuple(shape)))
@@ -217,5 +217,5 @@ def _positive(value: object) -> bool:
 
 
 def without_radius(at: At, *shape: int) -> At:
-    """Return what is known after a layer that may move tokens anywhere: the shape."""
+    """Return what is known after a layer that may change token norms arbitrarily: only the shape."""
     return replace(at, shape=shape or at.shape, radius=math.inf)

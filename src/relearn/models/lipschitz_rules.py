@@ -1,4 +1,4 @@
-"""The rules of `relearn.models.lipschitz_bound`: how each layer enters the bound of a network."""
+"""The rules of `relearn.models.lipschitz_bound`: the contribution of each layer to the bound of a network."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SLOPES: dict[type[nn.Module], float] = {
     nn.ReLU: 1.0,
     nn.Tanh: 1.0,
     nn.Sigmoid: 0.25,
-    nn.SiLU: gelu_constant("sigmoid"),  # a change of scale keeps the largest slope
+    nn.SiLU: gelu_constant("sigmoid"),  # rescaling input and output inversely preserves the largest slope
 }
 
 
@@ -196,7 +196,7 @@ def _l2(walk: Walk, module: L2Attention, at: At) -> At:
 
 
 def _masked(module: L2Attention) -> dict[str, Any]:
-    """The divisor of a call without a mask is the smallest one, so that the quotient is the largest."""
+    """Keyword arguments for the divisor: without a mask the divisor is the smallest, so the quotient is the largest."""
     return {"masked": bool(module.masked)} if module.contractive == "two" else {}
 
 
@@ -211,7 +211,7 @@ def _cosine(walk: Walk, module: CosineAttention, at: At) -> At:
 
 @lipschitz_rule(ShiftedWindowAttention)
 def _windows(walk: Walk, module: ShiftedWindowAttention, at: At) -> At:
-    # windows are independent, and cutting, shifting and joining them moves entries: the constant is that of one window
+    # Windows are independent, and cutting, shifting and joining them only permutes entries, so the constant is that of one window.
     walk.visit(module.attention, "attention", At((math.prod(module.window), at.shape[-1])))
     return without_radius(at)
 
@@ -248,7 +248,7 @@ def _lrsa(walk: Walk, module: LRSA, at: At) -> At:
             module,
             "it has no Lipschitz constant on all inputs (errata, Y5; allowed: p = two, directly after a LayerNorm, eps > 0)",
         )
-    # The bound at given inputs grows with m/q; m is at most that of the longest token, and q at least eps.
+    # The bound at given inputs grows with m/q. m is at most that of the longest token, and q is at least eps.
     wq, wk, wv = (
         _wide(one.weight).unflatten(0, (module.heads, -1)).mT for one in (module.q, module.k, module.v)
     )

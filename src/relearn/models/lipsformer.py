@@ -31,8 +31,8 @@ STARTS: dict[str, Callable[[Tensor], object]] = {
 class LipsFormer(Pyramid):
     r"""LipsFormer-Swin (``windows="square"``) and LipsFormer-CSwin (``windows="cross"``).
 
-    Qi et al. 2023, section 4.2 and appendix B. Non-overlapping convolutions embed the patches and halve the grid between
-    stages; blocks are :class:`~relearn.models.lips_block.LipsBlock`. The defaults follow the paper:
+    Qi et al. 2023, section 4.2 and appendix B. Non-overlapping convolutions embed the patches and halve the grid between stages.
+    The blocks are :class:`~relearn.models.lips_block.LipsBlock`. The defaults follow the paper:
 
     ====================  ==================================  =====================================
     \                     here, from the paper                ``as_released`` (their code, Swin)
@@ -46,8 +46,8 @@ class LipsFormer(Pyramid):
     ====================  ==================================  =====================================
 
     The paper states neither ν nor ε. It says that it follows Swin, which shifts its windows, but does not mention shifts. Both
-    variants have the same number of parameters. For L, table 6 says "residual blocks" and the released code counts whole blocks;
-    theorem 2 needs the number of branches, which is four times as large (errata, Q13): pass ``alpha`` to use it.
+    variants have the same number of parameters. For L, table 6 says "residual blocks", and the released code counts whole blocks.
+    Theorem 2 needs the number of branches, which is four times as large (errata, Q13); pass ``alpha`` to use it.
 
     The last norm is Swin's; section 4.2 does not mention one.
 
@@ -59,7 +59,7 @@ class LipsFormer(Pyramid):
         window: side of the square windows, or width of the stripes; one number, or one per stage.
         similarity: logits, only for cross-shaped windows, see
             :class:`~relearn.models.cross_windows.CrossShapedAttention`; all but "cosine" are ablations.
-        tau, nu, eps: of the attention; None: the value in the table.
+        tau, nu, eps: parameters of the attention; None: the value in the table.
         alpha: initial value of every α; None: 1/L.
         conv: configuration of the convolutions in table 3, A to D.
         norm_kind: "center"; "layer" and "none" are ablations.
@@ -69,8 +69,8 @@ class LipsFormer(Pyramid):
         **size: image, patch, widths, depths, heads and drop rates: see :class:`~relearn.models.pyramid.Pyramid`.
 
     Raises:
-        ValueError: arguments that the parts reject; an unknown ``windows`` or ``start``; a wrong number of windows;
-            ``as_released`` or another similarity where it does not exist.
+        ValueError: arguments that the parts reject; an unknown ``windows`` or ``start``; a wrong number of windows; ``as_released``
+            with cross-shaped windows; a similarity other than "cosine" with square windows.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 
 class LongShortBlock(nn.Module):
-    """Causal attention with a cache, then feed-forward, (B, n, D) → (B, n, D): x + f(LN(x)); as released, LN(x) + f(LN(x))."""
+    """Causal attention with a cache, then feed-forward, (B, n, D) → (B, n, D): x + f(LN(x)), or LN(x) + f(LN(x)) if ``as_released``."""
 
     def __init__(self, attention: nn.Module, dim: int, ffn: int, dropout: float, as_released: bool) -> None:
         super().__init__()
@@ -54,27 +54,27 @@ class LongShortLM(nn.Module):
         x^l = y + \mathrm{FFN}(\mathrm{LN}(y)), \qquad \mathrm{logits}_t = E\, \mathrm{LN}(x^L_t)
 
     A is :class:`~relearn.layers.long_short_causal.CausalLongShortAttention`, or, for ``full``,
-    :class:`~relearn.layers.relative_attention.RelativeAttention`. Positions are relative, so a sequence may have any length. The
-    cache holds :math:`x^{l-1}` at the preceding positions for each layer; it is normalised with the current weights and receives no
-    gradients.
+    :class:`~relearn.layers.relative_attention.RelativeAttention`. Positions are relative, so a sequence may have any length. For
+    each layer the cache stores :math:`x^{l-1}` at the preceding positions. It is normalised with the current weights and receives
+    no gradients.
 
     Number of parameters of ``long_short`` in the default form, with d = D/H:
 
     .. math:: VD + 2D + L\,(6 D^2 + 2 D f + f + 5 D + D H r + 4 d)
 
-    44,253,184 for the published 12 layers and V = 204, 110,474,752 for 30: 44M and 110M. ``full`` has :math:`D^2 + DHr + 4d - 2D` fewer
-    per layer.
+    This is 44,253,184 for the published 12 layers and V = 204, and 110,474,752 for 30: 44M and 110M. ``full`` has
+    :math:`D^2 + DHr + 4d - 2D` fewer per layer.
 
-    The dissertation leaves the following open; we use our own or Transformer-XL's choices: ReLU, tied embedding without an output bias,
-    biases only in the feed-forward, the initialisation (weights N(0, 0.02²), norms 1, biases 0), and dropout on the embedding, after the
-    activation and on each branch. The released code (``as_released``) adds each branch to the normalised input, has no last norm and draws
-    the norms' weights from N(1, 0.02²); its layer has more biases and wider norms, which gives 110.57M.
+    The dissertation leaves some choices open; we use our own or Transformer-XL's: ReLU, tied embedding without an output bias,
+    biases only in the feed-forward, the initialisation (weights N(0, 0.02²), norms 1, biases 0), and dropout on the embedding,
+    after the activation and on each branch. The released code (``as_released``) adds each branch to the normalised input, has no
+    final norm and draws the norms' weights from N(1, 0.02²). Its layer has more biases and wider norms, which gives 110.57M.
 
     Args:
         vocabulary: V.
         attention: one of :data:`KINDS`.
         layers, dim, heads, ffn: L, D, H, f.
-        window, segment, rank, dual_norm, relative, as_released: of the attention; ``full`` ignores them except ``as_released``.
+        window, segment, rank, dual_norm, relative, as_released: options of the attention; ``full`` ignores them except ``as_released``.
         dropout: probability in [0, 1).
         attention_dropout: probability of dropping an attention weight.
 
@@ -165,8 +165,8 @@ class LongShortLM(nn.Module):
         Args:
             tokens: (B, n), int64.
             cache: the cache returned by the previous call; None at the start.
-            keep: maximum number of positions in the new cache, the last ones; None: n, the number of tokens, as in the
-                dissertation. A multiple of ``window`` and ``segment`` keeps the window and segment boundaries in place.
+            keep: maximum number of positions in the new cache, counted from the end; None: n, the number of tokens, as in the
+                dissertation. A multiple of ``window`` and ``segment`` preserves the window and segment boundaries.
 
         Returns:
             The logits, and a detached tensor (B, min(keep, m + n), D) per layer.

@@ -1,9 +1,10 @@
 r"""Conversion of a RoBERTa checkpoint to long-short attention (zhu2022, section 5.3.1, table 5.4).
 
-The method is that of Longformer (Beltagy et al., 2020, section 5): all weights of the checkpoint are kept, its position embeddings are
+The method is that of Longformer (Beltagy et al., 2020, section 5): all weights of the checkpoint are reused, its position embeddings are
 repeated up to the new length, and masked language modelling is continued.
 
-This module needs ``transformers``, which may be missing on an offline GPU machine; it is imported only when a function is called.
+This module needs ``transformers``, which may be missing on an offline GPU machine. It is therefore imported only when a function
+is called.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ SIZES = ("window", "rank", "dual_norm")
 
 
 class LongShortSelf(nn.Module):
-    """Replacement of ``RobertaSelfAttention``: long-short attention with the checkpoint's queries, keys and values, and no output map.
+    """Replacement for ``RobertaSelfAttention``: long-short attention with the checkpoint's queries, keys and values, and no output map.
 
-    The first token, <s>, is the class token: it sees all tokens and is seen by all. The dropout of the weights is the checkpoint's.
+    The first token, <s>, is the class token: it attends to all tokens, and all tokens attend to it. The dropout rate of the attention
+    weights is the checkpoint's.
     """
 
     def __init__(self, config: Any) -> None:
@@ -52,7 +54,8 @@ class LongShortSelf(nn.Module):
 
     @torch.no_grad()
     def start_norms(self, hidden: Tensor, mask: Tensor | None) -> None:
-        """Set LN_L and LN_G such that they change the keys and values of ``hidden`` (B, n, D) least; see :func:`closest`."""
+        """Set LN_L and LN_G so that they change the keys and values of ``hidden`` (B, n, D) as little as possible; see
+        :func:`closest`."""
         one = self.attention
         if one.local_norm is None:
             return
@@ -68,7 +71,7 @@ class LongShortSelf(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, **others: Any
     ) -> tuple[Tensor, None]:
-        """Return the mixtures of values (B, n, D) and None for the weights; ``attention_mask``: (B, n), nonzero = real."""
+        """Return the attention output (B, n, D), and None in place of the weights; ``attention_mask``: (B, n), nonzero = real token."""
         if others.get("past_key_values") is not None:
             raise ValueError("past_key_values: not None (allowed: None; this is not a decoder)")
         if attention_mask is not None and attention_mask.dim() != 2:
@@ -82,11 +85,11 @@ class LongShortSelf(nn.Module):
 
 @torch.no_grad()
 def closest(norm: nn.LayerNorm, rows: Tensor) -> None:
-    r"""Set weight and bias such that the norm is as close to the identity on ``rows`` (..., d) as possible.
+    r"""Set weight and bias so that the norm is as close to the identity on ``rows`` (..., d) as possible.
 
     .. math:: \min_{g, b}\ \sum_i \| g \odot z_i + b - u_i \|^2, \qquad z_i = \frac{u_i - \bar u_i}{\sqrt{\sigma_i^2 + \epsilon}}
 
-    This is least squares in every channel c: :math:`g_c = \mathrm{cov}(z_c, u_c) / \mathrm{var}(z_c)`,
+    This is a least-squares problem in every channel c: :math:`g_c = \mathrm{cov}(z_c, u_c) / \mathrm{var}(z_c)`,
     :math:`b_c = \bar u_c - g_c \bar z_c`; a channel in which z is constant keeps g = 1.
     """
     u = rows.reshape(-1, rows.shape[-1]).double()
@@ -109,12 +112,13 @@ def convert(
 ) -> Any:
     """Replace every self-attention of a RoBERTa model by long-short attention, in place.
 
-    Query, key, value and output maps are kept bit for bit, and so is everything outside the attention. For p = 1, 2, … up to
+    Query, key, value and output maps and everything outside the attention stay bit for bit the same. For p = 1, 2, … up to
     ``max_length``, position p uses the embedding of position 1 + (p - 1) mod N, where N is the number of positions of the checkpoint.
-    New parameters are the scores of the dynamic projection and the norms LN_L and LN_G. The scores are N(0, σ²) with the checkpoint's
-    ``initializer_range`` σ, like all of its maps initially (with σ = 0 all r vectors of a head would have the same gradient and remain
-    equal). The norms have torch's initialisation, 1 and 0; with ``sample`` they are set, layer by layer, to change the keys and values
-    of these sequences least (:func:`closest`), given the hidden states of the unconverted checkpoint.
+    New parameters are the scores of the dynamic projection and the norms LN_L and LN_G. The scores are initialised with N(0, σ²), where σ
+    is the checkpoint's ``initializer_range``, like all of its maps (with σ = 0 all r vectors of a head would have the same gradient and
+    remain equal). The norms have torch's initialisation, 1 and 0. With ``sample`` they are instead set, layer by layer, so that they
+    change the keys and values of these sequences as little as possible (:func:`closest`), given the hidden states of the unconverted
+    checkpoint.
 
     With ``rank=0``, ``dual_norm=False`` and a window that covers the sequence, the outputs equal the checkpoint's. Masked tokens
     affect no other token. Masks are (B, n); no n x n mask is built.
@@ -131,7 +135,7 @@ def convert(
         The model, with its configuration updated.
 
     Raises:
-        ValueError: not a RoBERTa encoder, an already converted one, a length below N, or sizes that the layer rejects.
+        ValueError: not a RoBERTa encoder, an already converted model, a length below N, or sizes that the layer rejects.
         ModuleNotFoundError: without ``transformers``.
     """
     library = transformers()
@@ -188,12 +192,12 @@ def attention_inputs(model: Any, tokens: Tensor, mask: Tensor) -> list[Tensor]:
 
 
 def positions(encoder: Any) -> int:
-    """Return N, the positions of a RobertaModel; its table has ``pad_token_id + 1`` further rows that no token uses."""
+    """Return N, the number of positions of a RobertaModel; its table has ``pad_token_id + 1`` further rows that no token uses."""
     return int(encoder.config.max_position_embeddings - encoder.config.pad_token_id - 1)
 
 
 def lengthen(encoder: Any, length: int) -> None:
-    """Repeat the position embeddings of a RobertaModel cyclically until there are ``length``."""
+    """Extend the position embeddings of a RobertaModel to ``length`` by repeating them cyclically."""
     before, embeddings = positions(encoder), encoder.embeddings
     if length == before:
         return
@@ -210,7 +214,7 @@ def lengthen(encoder: Any, length: int) -> None:
 
 
 def use_masks(model: Any) -> None:
-    """Make the model pass masks to its attentions unchanged, as (B, n)."""
+    """Make the model pass masks to its attention layers unchanged, as (B, n)."""
     from transformers.masking_utils import AttentionMaskInterface
 
     AttentionMaskInterface.register(NAME, unchanged_mask)
@@ -240,7 +244,7 @@ def classifier(model: Any, classes: int) -> Any:
 
 
 def build(architecture: str, config: dict[str, Any]) -> Any:
-    """Build a newly initialised ``transformers`` model from class name and configuration, converted if the configuration says so.
+    """Build a newly initialised ``transformers`` model, given its class name and configuration; converted if the configuration says so.
 
     Raises:
         ValueError: the class is not a RoBERTa model.
@@ -259,10 +263,12 @@ def build(architecture: str, config: dict[str, Any]) -> Any:
 
 
 def load(folder: Path | str) -> Any:
-    """Load a converted model from a folder written by its ``save_pretrained``, in eval mode; ``AutoModel`` would build RoBERTa's attention.
+    """Load a converted model from a folder written by its ``save_pretrained``, in eval mode.
+
+    ``AutoModel`` cannot do this, because it would build RoBERTa's own attention.
 
     Raises:
-        ValueError: the folder lacks a file or holds no converted model, or the weights do not fit.
+        ValueError: the folder lacks a file or contains no converted model, or the weights do not fit.
         ModuleNotFoundError: without ``transformers``.
     """
     from safetensors import SafetensorError

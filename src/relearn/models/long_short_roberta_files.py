@@ -14,14 +14,14 @@ from relearn.models.files import ModelFile
 from relearn.models.long_short_roberta import build
 
 FILE = ModelFile("roberta", "a RoBERTa network", build)
-LEFT_OUT = ("_name_or_path", "transformers_version")  # fields about the origin of the model
+LEFT_OUT = ("_name_or_path", "transformers_version")  # fields that describe the model's origin
 
 
 def save(model: Any, path: Path) -> None:
     """Write the model's state and its description, the arguments of :func:`relearn.models.long_short_roberta.build`.
 
     Raises:
-        ValueError: a model with tied weights, such as one with a masked language modelling head.
+        ValueError: the model has tied weights, as with a masked language modelling head.
     """
     if model.config.tie_word_embeddings and model.get_output_embeddings() is not None:
         raise ValueError(

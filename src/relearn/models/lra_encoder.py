@@ -53,13 +53,14 @@ class LRAEncoder(nn.Module):
     W       classifier, hidden width ``ffn``        ``hidden``, ``out``
     ======  ======================================  ===================  ===============================
 
-    The pooling ``class`` prepends a learned vector to the tokens before the first layer and reads it after the last (zhu2022:
+    The pooling ``class`` prepends a learned vector to the tokens before the first layer and uses its output after the last (zhu2022:
     "CLS"; its released code inserts it before the last layer). ``mean`` averages over the tokens that are not padding (the code
-    of Xiong et al., from which the paper took the baselines). None means ``class`` if the attention can have a token that sees all
-    and is seen by all (:data:`relearn.layers.efficient.GLOBAL_FIRST`), otherwise ``mean``.
+    of Xiong et al., from which the paper took the baselines). None means ``class`` if the attention supports a token that attends to all
+    tokens and to which all attend (:data:`relearn.layers.efficient.GLOBAL_FIRST`), otherwise ``mean``.
 
-    Initialisation: embedding, positions and class vector N(0, 0.02²) as in the released code; linear maps of blocks and classifier as
-    in torch; the attention layers initialise themselves. Padding at the end has no effect, so a batch may be cut to its longest sequence.
+    Initialisation: embedding, positions and class vector N(0, 0.02²) as in the released code; linear maps of blocks and classifier as in
+    torch; the attention layers initialise themselves. Padding at the end has no effect, so a batch may be truncated to its
+    longest sequence.
 
     Args:
         attention: one of :data:`relearn.layers.efficient.KINDS`.
@@ -68,8 +69,8 @@ class LRAEncoder(nn.Module):
         max_length: maximum number of tokens in a sequence.
         layers, dim, heads, ffn: L, D, H, width of feed-forward and classifier.
         pairs: whether an example is two sequences (retrieval).
-        dropout: of embeddings, branches and activations.
-        attention_dropout: of attention weights; None: ``dropout``.
+        dropout: rate for embeddings, branches and activations.
+        attention_dropout: rate for attention weights; None: ``dropout``.
         attention_arguments: arguments specific to the attention; see :func:`relearn.layers.efficient.make`.
         pooling: ``class``, ``mean`` or None.
         padding: id of the padding token; None if every token counts, as in images.

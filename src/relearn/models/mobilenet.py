@@ -1,8 +1,7 @@
 """MobileNetV2 in CIFAR form: inverted residuals with linear bottlenecks (Sandler et al., CVPR 2018).
 
-Implemented here instead of using timm: the published CIFAR network has ReLU instead of ReLU6, a 1 × 1 convolution
-also before the first block's filter, a (projected) shortcut in every block of stride 1, and full resolution in
-the stem and the first two groups.
+timm's network is not used here: the published CIFAR network has ReLU instead of ReLU6, a 1 × 1 convolution also before the first
+block's filter, a (projected) shortcut in every block of stride 1, and full resolution in the stem and the first two groups.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ SHARES = ("all", "decoder", "none")
 def sinusoids(length: int, dim: int, *, start: int = 0, like: Tensor) -> Tensor:
     r"""Return positions (length, dim): the columns :math:`\sin(t\,\omega_i)`, then :math:`\cos(t\,\omega_i)`, t = start, start + 1, ...
 
-    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. Unlike in Vaswani et al., sines and cosines are not interleaved (a fixed
-    permutation of the columns) and the slowest frequency is exactly 1/10000, both as in the toolkit of the published experiments.
+    :math:`\omega_i = 10000^{-i/(d/2-1)}`, i = 0 ... d/2 - 1. There are two differences from Vaswani et al.: sines and cosines are not
+    interleaved (a fixed permutation of the columns), and the slowest frequency is exactly 1/10000. Both are as in the toolkit of the
+    published experiments.
     """
     half = dim // 2
     steps = torch.arange(half, device=like.device, dtype=torch.float32)
@@ -37,7 +38,7 @@ def sinusoids(length: int, dim: int, *, start: int = 0, like: Tensor) -> Tensor:
 
 
 class PostLNTransformer(nn.Module):
-    r"""Translate: map the source sentence and the target tokens so far to logits of the next target token.
+    r"""Translation model: maps the source sentence and the target tokens so far to logits of the next target token.
 
     .. math::
         e(t)_i = \sqrt d\, E_{t_i} + p_i, \quad m = \mathrm{encoder}(e_s(\mathrm{source})), \quad
@@ -58,10 +59,11 @@ class PostLNTransformer(nn.Module):
 
     .. math:: nV d + N_e (4(d^2+d) + F + 4d) + N_d (8(d^2+d) + F + 6d), \quad F = 2 d f + d + f
 
-    with n = 2 tables for ``share="decoder"`` (1 for "all", 3 for "none"); the last term in each bracket counts the LayerNorms.
+    with n = 2 embedding tables for ``share="decoder"`` (1 for "all", 3 for "none"); the last term in each bracket counts the LayerNorms.
 
-    Initialisation, as in the toolkit of the published experiments: maps Xavier-uniform (queries, keys and values with gain 1/√2: the
-    Xavier bound of the three stacked into one matrix), biases 0, embeddings N(0, 1/d), padding 0; drawn from torch's global generator.
+    Initialisation, as in the toolkit of the published experiments: maps Xavier-uniform (queries, keys and values with gain 1/√2,
+    which is the Xavier bound of the three stacked into one matrix), biases 0, embeddings N(0, 1/d), padding 0; drawn from torch's
+    global generator.
 
     Padding (id 0) must be on the right. In training mode, dropout acts on the sum of embedding and position, on each branch, on attention
     weights, and after the activation.
@@ -72,7 +74,7 @@ class PostLNTransformer(nn.Module):
         dropout, attention_dropout, activation_dropout: probabilities in [0, 1).
         residual: one of :data:`relearn.layers.residual.KINDS`; ``no_norm`` and ``rezero`` have no LayerNorm at all.
         fixed_w_skip: with ``residual="w_skip"``, freeze these vectors.
-        share: ``"decoder"``: target embedding and output weights share one tensor, the source has its own (the published runs);
+        share: ``"decoder"``: target embedding and output weights share one tensor, and the source has its own (the published setting);
             ``"all"``: one tensor for all three; ``"none"``: three tensors.
 
     Raises:
@@ -179,7 +181,7 @@ class PostLNTransformer(nn.Module):
         return self._logits(x)
 
     def encode(self, source: Tensor) -> Tensor:
-        """Return the encoder's output (B, S, d); rows of padding are present but meaningless."""
+        """Return the encoder's output (B, S, d); its rows for padding are meaningless."""
         mask = self.memory_mask(source)
         x = self._embed(source, getattr(self, "source_embedding", self.embedding))
         for layer in self.encoder:
@@ -198,7 +200,7 @@ class PostLNTransformer(nn.Module):
         return Cache(0, self.memory_mask(source), layers)
 
     def decode_step(self, tokens: Tensor, cache: Cache) -> Tensor:
-        """Return the logits (B, V) after one more token per row, ``tokens`` (B,), and add that position to ``cache``."""
+        """Return the logits (B, V) after one more token per row, ``tokens`` (B,), and append that position to ``cache``."""
         x = self._embed(tokens[:, None], self.embedding, cache.position)
         for layer, kept in zip(self._decoder(), cache.layers, strict=True):
             x = layer.step(x, kept, cache.mask)

@@ -1,7 +1,7 @@
 """Networks whose constructor initialises the weights as their published code does, instead of with torch's default.
 
-The chapter on initialisation (zhu2022, chapter 4) begins with each network's own "Kaiming" initialisation;
-:meth:`PublishedStart.draw_start` is that initialisation and can be called again.
+The chapter on initialisation (zhu2022, chapter 4) starts from each network's own "Kaiming" initialisation. This is
+:meth:`PublishedStart.draw_start`, which can be called again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PublishedStart(Classifier):
 
 @torch.no_grad()
 def _draw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
-    """Fill a parameter through a CPU tensor of at least single precision; do nothing on the meta device."""
+    """Fill a parameter via a temporary CPU tensor of at least single precision; do nothing on the meta device."""
     if not parameter.is_meta:
         dtype = torch.promote_types(parameter.dtype, torch.float32)
         parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))

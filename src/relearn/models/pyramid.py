@@ -1,4 +1,4 @@
-"""A vision Transformer of stages; each stage has half the resolution and twice the width of the previous one."""
+"""A vision Transformer with stages; each stage has half the resolution and twice the width of the previous one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pyramid(Bounded, Intermediates):
     head           timm's ``ClassifierHead``         (B, ``num_classes``)
     =============  ================================  ===========================
 
-    With ``features_only`` timm returns the outputs of the stages as they are, channels last (``output_fmt``);
+    With ``features_only`` timm returns the stages' outputs unchanged, channels last (``output_fmt``);
     :meth:`~relearn.models.intermediates.Intermediates.forward_intermediates` returns them channels first.
 
     Args:
@@ -46,8 +46,8 @@ class Pyramid(Bounded, Intermediates):
         drop_path_rate: drop probability of the last block; it grows linearly from 0 in the first one.
 
     Raises:
-        ValueError: an image size that is not a multiple of the patch (with the nearest valid ones), a stage without blocks or
-            without heads, a probability outside [0, 1); in a call, images of another size.
+        ValueError: an image size that is not a multiple of the patch (the message gives the nearest valid ones), a stage without
+            blocks or without heads, a probability outside [0, 1); in a forward pass, images of another size.
     """
 
     output_fmt = "NHWC"
@@ -106,7 +106,7 @@ class Pyramid(Bounded, Intermediates):
         return self.norm(tokens)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Return the logits of tokens; with ``pre_logits``, the input of the linear layer."""
+        """Return the logits for the given tokens; with ``pre_logits``, the input of the linear layer."""
         return self.head(x, pre_logits=pre_logits)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -123,17 +123,17 @@ class Pyramid(Bounded, Intermediates):
     def set_input_size(
         self, img_size: int | Sequence[int] | None = None, window_size: int | Sequence[int] | None = None
     ) -> None:
-        """Take images of another size from now on; the weights stay.
+        """Switch to images of another size; the weights are kept.
 
-        The windows keep their sides (as far as the grids allow) unless ``window_size`` gives others; a table of positions whose
-        window changes is resampled (bicubic).
+        The windows keep their sides (as far as the grids allow) unless ``window_size`` is given. If a window changes, its position table
+        is resampled (bicubic).
 
         Args:
-            img_size: side length or (H, W); None: the present one.
+            img_size: side length or (H, W); None: the current one.
             window_size: one number, or one per stage.
 
         Raises:
-            ValueError: a size that does not fit; a block that cannot take another grid.
+            ValueError: a size that does not fit, or a block that does not support another grid.
         """
         sides = self.img_size if img_size is None else image_sides(img_size, self.patch_size)
         windows: list[int | None] = [None] * len(self.layers)
@@ -149,7 +149,7 @@ class Pyramid(Bounded, Intermediates):
             if plan:
                 grid = ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
             plan += [(block.attention, grid, window) for block in list(stage.children())[1:]]
-        for step in ("check_input_size", "set_input_size"):  # nothing is changed if something does not fit
+        for step in ("check_input_size", "set_input_size"):  # change nothing if any check fails
             for attention, where, side in plan:
                 getattr(attention, step)(where, side)
         stem: Any = self.patch_embed
@@ -159,7 +159,7 @@ class Pyramid(Bounded, Intermediates):
 
     @torch.jit.ignore
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """Return the patterns by which timm assigns parameters to layers, e.g. for rates that fall from layer to layer."""
+        """Return the patterns by which timm assigns parameters to layers, e.g. for layer-wise learning-rate decay."""
         blocks = [(r"^layers\.(\d+)\.0\.", (0,)), (r"^layers\.(\d+)\.(\d+)\.", None), (r"^norm", (99999,))]
         return {"stem": r"^patch_embed", "blocks": r"^layers\.(\d+)" if coarse else blocks}
 
@@ -197,12 +197,12 @@ class Pyramid(Bounded, Intermediates):
 
 
 class Downsample(nn.Module):
-    """A convolution of stride 2 that rounds odd sides up, then a norm; tokens (B, H, W, D) on both sides.
+    """A convolution of stride 2 that rounds odd sides up, then a norm; input and output are tokens (B, H, W, D).
 
     Args:
-        dim: D, doubled by the layer.
+        dim: width D of the input; the layer doubles it.
         norm: normalisation over the channels.
-        kernel: 2: without overlap, odd sides are padded with zeros; 3: with one row of zeros on each side.
+        kernel: 2 (no overlap; odd sides are padded with zeros) or 3 (one row of zeros on each side).
     """
 
     def __init__(self, dim: int, norm: nn.Module, kernel: int) -> None:
@@ -218,7 +218,7 @@ class Downsample(nn.Module):
 
 
 def image_sides(img_size: int | Sequence[int], patch: int) -> Grid:
-    """Return (H, W) and check that both are multiples of the patch; the error names the nearest valid sizes."""
+    """Return (H, W) and check that both are multiples of the patch; the error message gives the nearest valid sizes."""
     sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
     if patch < 1:
         raise ValueError(f"patch_size: {patch} (allowed: at least 1)")

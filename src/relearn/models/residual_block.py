@@ -14,14 +14,14 @@ class ResidualBlock(nn.Module):
               x \leftarrow \eta(x + f(x)) \quad\text{(after)}, \qquad
               x \leftarrow x + a\, f(x) \quad\text{(none)}
 
-    η is LayerNorm, and a the weight of the scheme. ``join1`` and ``join2`` are called with the stream and the branch, in this
-    order, at every residual connection of the block. Parameter names are those of timm's ``Block``, except that timm's
-    ``ls*.gamma`` is ``join*.alpha``.
+    η is LayerNorm, and a is the weight of the scheme. ``join1`` and ``join2`` are called as (stream, branch output), in this order, at
+    every residual connection of the block. Parameter names are those of timm's ``Block``, except that timm's ``ls*.gamma`` is called
+    ``join*.alpha``.
 
     Shapes: x (B, N, D); the output has the same shape.
 
     Args:
-        attention, mlp: the branches, timm's or those of this package.
+        attention, mlp: the branches, from timm or from this package.
         joint: the residual scheme.
         drop_path: probability of dropping a branch.
     """

@@ -44,11 +44,11 @@ class Joint:
         residual: a key of :data:`SCHEMES`.
         dim: width D.
         depth: number of blocks.
-        epsilon: initial value of the weights, for schemes that allow a choice; None: see :data:`SCHEMES`.
-        norm: whether LayerNorm precedes the branches; None: as in :data:`SCHEMES`. Only schemes without norms accept True.
+        epsilon: initial value of the weights, for schemes that allow a choice; None: the value in :data:`SCHEMES`.
+        norm: whether LayerNorm precedes the branches; None: as in :data:`SCHEMES`. True is allowed only for schemes without norms.
 
     Raises:
-        ValueError: an unknown scheme, an epsilon or a norm where the scheme allows no choice, or a negative epsilon.
+        ValueError: an unknown scheme, an epsilon or a norm for a scheme that allows no choice, or a negative epsilon.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Joint:
         return ScaledResidual(self.start, drop_path=drop_path)
 
     def layer_norm(self) -> nn.Module:
-        """Return the layer before a branch, or after the sum: LayerNorm, the identity, and Fixup's first shift."""
+        """Return the layer before a branch, or after the sum: LayerNorm or the identity, plus Fixup's first shift."""
         parts: list[nn.Module] = [] if self.norm == "none" else [nn.LayerNorm(self.dim, eps=EPS)]
         if self.residual == "fixup":
             parts.append(Shift())
@@ -89,7 +89,7 @@ class Joint:
     def shift(self, attention: nn.Module, mlp: nn.Module) -> None:
         """Insert Fixup's other shifts: before the last map of both branches and before the activation.
 
-        timm's parts have a slot for a norm before their last map, which is otherwise the identity.
+        timm's parts have a slot for a norm before their last map, which is the identity by default.
         """
         if self.residual == "fixup":
             attention.norm, mlp.norm = Shift(), Shift()

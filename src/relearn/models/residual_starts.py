@@ -14,17 +14,16 @@ t_fixup               Xavier-uniform; values, output, fc1, fc2               pat
                                                                              :math:`(9N)^{-1/4}`
 ====================  =====================================================  ==============================
 
-N is the number of blocks and L = 2N the number of branches. Fixup (Zhang, Dauphin, Ma 2019) scales all but the last of a branch's
-m maps by :math:`L^{-1/(2m-2)}`. Here m = 2: queries and keys only produce probabilities, do not count, and stay Xavier.
-T-Fixup (Huang, Pérez, Ba, Volkovs 2020) assumes embedding tables, N(0, 1/D) before its factor; here
-the position table and the class token are treated as such, and the patch map is Xavier-uniform before the factor. The same rules are
-implemented in :mod:`relearn.methods.t_fixup` for translation networks.
+N is the number of blocks and L = 2N the number of branches. Fixup (Zhang, Dauphin, Ma 2019) scales all but the last of a branch's m maps
+by :math:`L^{-1/(2m-2)}`. Here m = 2: queries and keys only produce the attention weights, so they do not count and stay Xavier. T-Fixup
+(Huang, Pérez, Ba, Volkovs 2020) assumes embedding tables with N(0, 1/D) before its factor. Here the position table and the class token
+are treated as such, and the patch map is Xavier-uniform before the factor. :mod:`relearn.methods.t_fixup` implements the same rules for
+translation networks.
 
-0.02 is the value for the published widths (``start_std``). Biases are 0, the position table is N(0, 0.02²) (``position_std``) and the
-patch map has torch's initialisation, all as in timm's DeiT, except for t_fixup.
-Layers of class attention are initialised as in DeiT under every scheme. LRSA and a Gaussian-process head are
-Xavier-uniform wherever the table says DeiT; :func:`start_attention` draws the maps of either attention in the same way, so that a
-comparison of the two is not one of their starts.
+0.02 is the value for the published widths (``start_std``). Biases are 0, the position table is N(0, 0.02²) (``position_std``), and the
+patch map has torch's initialisation, all as in timm's DeiT, except for t_fixup. Layers of class attention are initialised as in DeiT
+under every scheme. LRSA and a Gaussian-process head are Xavier-uniform wherever the table says DeiT. :func:`start_attention` draws the
+maps of either attention from the same distribution, so that a comparison of the two is not affected by their initialisation.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ STD = 0.02
 
 
 def deit(net: nn.Module, std: float = STD) -> None:
-    """Initialise every linear map with N(0, std²) truncated at ±2, biases with 0; skip LRSA and a Gaussian-process head."""
+    """Initialise every linear map with N(0, std²) truncated at ±2 and every bias with 0, except in LRSA and a Gaussian-process head."""
     ours = [layer for layer in net.modules() if isinstance(layer, LRSA | RandomFeatureGP)]
     own = {id(part) for layer in ours for part in layer.modules()}
     for module in net.modules():
@@ -55,11 +54,11 @@ def deit(net: nn.Module, std: float = STD) -> None:
 
 
 def start(residual: str, net: Any) -> None:
-    """Redraw in place what this scheme initialises differently from :func:`deit`, in a network whose ``blocks`` are the body.
+    """Redraw in place the parameters that this scheme initialises differently from :func:`deit`; the body is ``net.blocks``.
 
     Args:
         residual: the scheme.
-        net: has ``blocks``, ``patch_embed``, ``pos_embed``, ``cls_token`` or None, and ``last`` (the weight of the last
+        net: a network with ``blocks``, ``patch_embed``, ``pos_embed``, ``cls_token`` (or None) and ``last`` (the weight of the last
             layer, or None).
     """
     maps = [_maps(block) for block in net.blocks]
@@ -76,12 +75,12 @@ def start(residual: str, net: Any) -> None:
 
 
 def start_attention(blocks: Any, kind: str, std: float = STD) -> None:
-    """Redraw the four D x D maps of every block's attention, LRSA or dot product, so that both start alike.
+    """Redraw the four D x D maps of every block's attention, LRSA or dot product, so that both have the same initial distribution.
 
     Args:
-        blocks: of the body.
+        blocks: the blocks of the body.
         kind: "xavier" (uniform) or "deit" (N(0, std²) truncated at ±2).
-        std: of "deit".
+        std: standard deviation for "deit".
     """
     for block in blocks:
         for name, weight in _maps(block).items():

@@ -39,7 +39,7 @@ GP = ("features", "length_scale", "ridge")
 
 
 class ResidualViT(Bounded, Intermediates):
-    r"""ViT, DeiT, CaiT's body with class attention, and LRFormer as one network whose residual scheme is an argument.
+    r"""ViT, DeiT, CaiT's body with class attention, and LRFormer in one network; the residual scheme is an argument.
 
     touvron2021 (sections 2 and 3, as summarised in our notes) compares the schemes:
 
@@ -56,11 +56,11 @@ class ResidualViT(Bounded, Intermediates):
     ============  ============  ===============  =================  ==================================================
 
     \* with ``norm=True`` LayerNorm precedes the branch, as in touvron2021, where these schemes did not converge without it (and
-    without warm-up). Otherwise nothing replaces it: the maps of attention and feed-forward have biases. The initialisations are
-    documented in :mod:`relearn.models.residual_starts`. As functions, ``rezero`` at 0 and ``skip_init`` are the same scheme. ReZero's
-    released Transformer shares one number between both branches of a block; touvron2021 and this class use one each.
+    without warm-up). Otherwise there is no substitute for the norm; the maps of attention and feed-forward have biases. The
+    initialisations are documented in :mod:`relearn.models.residual_starts`. As functions, ``rezero`` at 0 and ``skip_init`` are the same
+    scheme. ReZero's released Transformer shares one number between both branches of a block; touvron2021 and this class use one each.
     Fixup's shifts are scalars, initially 0, before every linear map and activation of a branch and before the last layer.
-    The norm after the last block follows the scheme: none for schemes without norms, none in addition to ``post_norm``, and
+    The norm after the last block follows the scheme: none for schemes without norms, no further norm for ``post_norm``, and
     LayerNorm with class attention.
 
     ===================  ==========================================================================================
@@ -73,10 +73,10 @@ class ResidualViT(Bounded, Intermediates):
     ===================  ==========================================================================================
 
     With the same weights, ``pre_norm`` with ``from_start`` equals timm's ``VisionTransformer``, and ``layer_scale`` with
-    ``class_attention`` equals timm's ``Cait`` except for its talking heads (two maps over the heads around the softmax). timm's
-    parts are used wherever they are the same.
+    ``class_attention`` equals timm's ``Cait`` except for its talking heads (two maps over the heads, before and after the
+    softmax). timm's parts are used wherever they are identical.
 
-    LRFormer (ye2023, whose text only specifies the attention, the head, and depths 6 and 12) is ``attention="lrsa"``, ``head="gp"``
+    LRFormer (ye2023, whose text specifies only the attention, the head, and depths 6 and 12) is ``attention="lrsa"``, ``head="gp"``
     on the body of DeiT III (LayerScale); its training recipe is in the paper's table 1.
 
     Args:
@@ -91,30 +91,30 @@ class ResidualViT(Bounded, Intermediates):
         epsilon: initial a, for ``layer_scale`` (None: 0.1 up to 18 blocks, 1e-5 up to 24, 1e-6 beyond) and ``rezero``.
         norm: see above; None: as in the table.
         attention: "dot_product" (timm's), or "lrsa" (:class:`~relearn.layers.lrsa.LRSA`, maps without biases).
-        lrsa_alpha: LRSA's α; None: √(number of tokens), the order at which its scores do not depend on that number.
+        lrsa_alpha: LRSA's α; None: √(number of tokens), for which the size of its scores does not depend on that number.
         drop_path_rate: drop probability of the last block.
-        drop_path: "uniform": the same in all blocks (CaiT); "linear": growing from 0 in the first one (DeiT).
+        drop_path: "uniform": the same probability in all blocks (CaiT); "linear": growing from 0 in the first one (DeiT).
         class_token, class_layers: see above.
-        global_pool: what the last layer reads, as in timm: "token" (the class token), "avg" (the mean of the patches after the last
+        global_pool: input of the last layer, as in timm: "token" (the class token), "avg" (the mean of the patches after the last
             norm, timm's ``fc_norm=False``), "" (every token). None: the class token if there is one, otherwise the mean.
-        dynamic_img_size: accept images of any size that is a multiple of the patch, with the position table resampled at every
-            call. LRSA's α stays that of ``img_size``.
+        dynamic_img_size: accept images of any size that is a multiple of the patch; the position table is resampled at every call.
+            LRSA's α stays that of ``img_size``.
         head: "dense", or "gp": :class:`~relearn.layers.random_feature_gp.RandomFeatureGP`, whose variance is available
             after its ``fit``.
         gp: its ``features``, ``length_scale`` and ``ridge``; the default length scale is √D, for which two normalised
             uncorrelated tokens have kernel value e^{-1}.
-        maps: initialisation of the body's maps: "scheme": as by the residual scheme's authors; "deit": as in DeiT, for
+        maps: initialisation of the body's maps. "scheme": that of the residual scheme's authors; "deit": as in DeiT, for
             ``rezero`` and ``skip_init``, which only specify the residual connection.
-        attention_maps: the start of the attention's maps, whichever attention it is: "xavier" or "deit"; None: LRSA Xavier, dot
-            product as ``maps`` says.
+        attention_maps: initialisation of the attention's maps for either kind of attention: "xavier" or "deit"; None: Xavier for
+            LRSA, and as given by ``maps`` for the dot product.
         start_std: standard deviation of maps initialised as in DeiT. 0.02 is for 192 to 768 channels; a map of D channels has the
             same gain with 0.02 √(384 / D).
         position_std: standard deviation of the position table (T-Fixup has its own). 0.02 assumes hundreds of epochs to learn the
-            positions of the patches; short runs need a larger value.
+            positions of the patches; shorter training needs a larger value.
 
     Raises:
-        ValueError: an unknown option, a size that does not fit, a number out of range, an argument that the chosen option
-            does not have; in a call, images of another size.
+        ValueError: an unknown option, a size that does not fit, a number out of range, an argument that the chosen option does not
+            support; in a forward pass, images of another size.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class ResidualViT(Bounded, Intermediates):
         return self.last_tokens(tokens, False)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Return the logits of tokens; with ``pre_logits``, the input of the last layer."""
+        """Return the logits for the given tokens; with ``pre_logits``, the input of the last layer."""
         if self.global_pool:
             x = x[:, 0] if self.global_pool == "token" else x[:, self.num_prefix_tokens :].mean(1)
         x = self.shift(x)
@@ -253,7 +253,7 @@ class ResidualViT(Bounded, Intermediates):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Replace the last layer by a newly initialised one of the same kind; ``global_pool`` None keeps the pooling."""
+        """Replace the last layer by a newly initialised one of the same kind; with ``global_pool`` None the pooling is unchanged."""
         if global_pool is not None:
             self._pool(global_pool)
         self.num_classes = num_classes
@@ -262,9 +262,9 @@ class ResidualViT(Bounded, Intermediates):
     def set_input_size(
         self, img_size: int | Sequence[int] | None = None, patch_size: int | None = None
     ) -> None:
-        """Take images, or patches, of another size from now on: position table and patch map are resampled, as in timm.
+        """Switch to images or patches of another size; position table and patch map are resampled, as in timm.
 
-        LRSA's α stays.
+        LRSA's α does not change.
 
         Raises:
             ValueError: an image size that is not a multiple of the patch.
@@ -282,7 +282,7 @@ class ResidualViT(Bounded, Intermediates):
 
     @torch.jit.ignore
     def group_matcher(self, coarse: bool = False) -> Any:
-        """Return the patterns by which timm assigns parameters to layers, e.g. for rates that fall from layer to layer."""
+        """Return a function by which timm assigns parameters to layers, e.g. for layer-wise learning-rate decay."""
         depth = len(self.blocks)
 
         def number(name: str) -> int:
@@ -358,7 +358,7 @@ class ResidualViT(Bounded, Intermediates):
 
     @property
     def last(self) -> Tensor | None:
-        """The weight of the last learned layer."""
+        """The weight of the last linear layer, or None if there is none."""
         layer = self.head.out if isinstance(self.head, RandomFeatureGP) else self.head
         return layer.weight if isinstance(layer, nn.Linear) else None
 

@@ -1,10 +1,10 @@
 """Residual networks ResNet18 and ResNet50 in CIFAR form (He, Zhang, Ren, Sun, CVPR 2016).
 
-CIFAR form: a 3 × 3 stem of stride 1 and no max-pooling, so that the stages have 32, 16, 8 and 4 pixels.
+CIFAR form: a 3 × 3 stem of stride 1 and no max-pooling, so the stages have 32, 16, 8 and 4 pixels.
 
-Implemented here instead of using timm: timm's blocks are mathematically the same (tests/models/test_resnet.py compares
-them with ours), but its network has a fixed 7 × 7 stem and another initialisation. Importing timm
-would also cost every job of the workflow more CPU time than importing torch.
+timm's network is not used here. Its blocks are mathematically the same (tests/models/test_resnet.py compares them with ours), but the
+network has a fixed 7 × 7 stem and another initialisation. Importing timm would also cost every job of the workflow more CPU time than
+importing torch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """ResNeXt29-2x64d in CIFAR form: bottlenecks with grouped convolutions (Xie et al., CVPR 2017).
 
-Three stages of three bottlenecks with two groups of 64, 128, 256 channels; outputs are twice as wide as the grouped
-convolution. The published CIFAR network must have a 1 × 1 stem, given its 9,128,778 parameters (a 3 × 3
-stem has 1,536 more). timm's bottleneck is mathematically the same, its network is not: see
-:mod:`relearn.models.resnet`.
+Three stages of three bottlenecks with two groups of 64, 128, 256 channels; outputs are twice as wide as the grouped convolution. The
+published CIFAR network must have a 1 × 1 stem, because it has 9,128,778 parameters (a 3 × 3 stem has 1,536 more). timm's bottleneck is
+mathematically the same, but its network is not: see :mod:`relearn.models.resnet`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class GroupedBottleneck(Bottleneck):
 
 
 class ResNeXt29(Classifier):
-    """Stages at 32, 16 and 8 pixels; ``width`` scales the 64 channels per group and keeps the two groups."""
+    """Stages at 32, 16 and 8 pixels; ``width`` scales the 64 channels per group, and there are always two groups."""
 
     def trunk(self, in_channels: int, width: float, depth: float, dropout: float) -> Trunk:
         channels = scaled(64, width)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Guesses(nn.Module):
-    """Logits (K, V) of only the K masked tokens; the map to the vocabulary is most of a small model's work."""
+    """Logits (K, V) of the K masked tokens only; the map to the vocabulary is most of a small model's computation."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()

@@ -1,8 +1,7 @@
 """SENet18 in CIFAR form: pre-activation residual blocks with squeeze and excitation (Hu et al., CVPR 2018).
 
-Implemented here instead of using timm, whose SE-ResNet18 has post-activation blocks. The published CIFAR network
-(18 layers, 11,260,354 parameters) has no normalisation after the last block either: the block's output is pooled
-directly, so features may be negative.
+timm's network is not used here, because its SE-ResNet18 has post-activation blocks. Also, the published CIFAR network (18 layers,
+11,260,354 parameters) has no normalisation after the last block: the block's output is pooled directly, so features may be negative.
 """
 
 from __future__ import annotations

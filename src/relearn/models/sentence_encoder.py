@@ -1,8 +1,8 @@
 r"""RoBERTa, BERT and ALBERT with a head for single texts, text pairs, or several candidates (zhu2022, section 3.3).
 
-The **kind** of a head is ``classification`` (logits of C classes), ``regression`` (one value) or ``ranking``: every candidate is
-encoded separately and gets one score, and the softmax runs over the candidates of a sample (Liu et al., 2019, section 5.1, for QNLI and
-WNLI).
+The **kind** of a head is ``classification`` (logits of C classes), ``regression`` (one value) or ``ranking``. In ranking every candidate
+is encoded separately and gets one score, and the softmax is taken over the candidates of a sample (Liu et al., 2019, section 5.1, for
+QNLI and WNLI).
 
 This module uses ``transformers``, imported only when a function is called. Configurations are plain dicts with its own keys.
 """
@@ -34,7 +34,7 @@ class SentenceClassifier(nn.Module):
         kind: one of :data:`KINDS`.
 
     Attributes:
-        net, kind: as given; classes: number of outputs of the net.
+        net, kind: the arguments; classes: number of outputs of the net.
 
     Raises:
         ValueError: an unknown kind, a wrong number of outputs, or input embeddings that are not a table of tokens.
@@ -71,14 +71,14 @@ class SentenceClassifier(nn.Module):
     def forward(self, tokens: Tensor, real: Tensor, types: Tensor | None = None) -> Tensor:
         """Return logits (B, C), values (B,), or scores (B, C) of candidates.
 
-        A candidate without any real token only fills the batch: its score is the dtype's minimum, its softmax probability
-        is 0, and it receives no gradient.
+        A candidate without any real token only pads the batch: its score is the dtype's minimum, its softmax probability is 0, and it
+        receives no gradient.
 
         Args:
             tokens: (B, n), or (B, C, n) for ranking, int64; all B C rows are encoded in one pass. Ranking also accepts
                 (B, n): one candidate per sample.
-            real: of the same shape, bool; False = padding.
-            types: of the same shape, 0 for the first and 1 for the second text; None if the net has only one type.
+            real: bool, same shape; False = padding.
+            types: same shape, 0 for the first and 1 for the second text; None if the net has only one type.
         """
         shape = tokens.shape[:-1]
         if not 1 <= len(shape) <= (2 if self.kind == "ranking" else 1):
@@ -104,7 +104,7 @@ class SentenceClassifier(nn.Module):
 
 
 class SentenceGuesses(nn.Module):
-    """Logits (K, V) of only the K masked tokens, for masked language modelling; this map is most of a small model's work."""
+    """Logits (K, V) of the K masked tokens only, for masked language modelling; this map is most of a small model's computation."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
@@ -131,16 +131,16 @@ def configuration(
     vocabulary: int,
     special: Mapping[str, int],
 ) -> dict[str, Any]:
-    r"""Return the configuration of an encoder with these sizes; all else is as in the family's published checkpoints.
+    r"""Return the configuration of an encoder with these sizes; everything else is as in the family's published checkpoints.
 
     Weights are initialised with :math:`\mathcal N(0, \sigma^2)`, :math:`\sigma = 0.02\,\sqrt{768/D}` at width D; at 768 this is the
     published 0.02.
 
     Args:
         family: one of :data:`FAMILIES`.
-        embedding_dim: width of ALBERT's word embeddings, which a linear map takes to ``dim``; the other families use ``dim``.
-        dropout: of hidden states, and before the head's map.
-        attention_dropout: of attention probabilities.
+        embedding_dim: width of ALBERT's word embeddings, which a linear map expands to ``dim``; the other families use ``dim``.
+        dropout: dropout rate of the hidden states, and before the head's map.
+        attention_dropout: dropout rate of the attention probabilities.
         max_length: maximum number of tokens in a sequence.
         vocabulary, special: from the tokenizer; ``special`` has the ids ``bos``, ``pad`` and ``eos``.
 
@@ -179,7 +179,7 @@ def configuration(
 
 
 def with_dropout(config: Mapping[str, Any], dropout: float | None, attention: float | None) -> dict[str, Any]:
-    """Return the configuration with these rates; None keeps its own. ``dropout`` also applies before the head's map.
+    """Return the configuration with these rates; None leaves a rate unchanged. ``dropout`` also applies before the head's map.
 
     Raises:
         ValueError: a rate outside [0, 1).
@@ -197,7 +197,7 @@ def with_dropout(config: Mapping[str, Any], dropout: float | None, attention: fl
 
 
 def positions(config: Any) -> int:
-    """Return the maximum number of tokens in a sequence; RoBERTa's first positions are never used by tokens."""
+    """Return the maximum number of tokens in a sequence; the first rows of RoBERTa's position table are never used by tokens."""
     lost = config.pad_token_id + 1 if config.model_type == "roberta" else 0
     return int(config.max_position_embeddings - lost)
 
@@ -242,14 +242,14 @@ def from_checkpoint(
     dropout: float | None = None,
     attention_dropout: float | None = None,
 ) -> SentenceClassifier:
-    """Load the encoder of a checkpoint through the Auto classes of ``transformers``; a missing head is drawn.
+    """Load the encoder of a checkpoint through the Auto classes of ``transformers``; a missing head is newly initialised.
 
     Args:
         name: a name on the hub (subject to its cache and ``HF_HUB_OFFLINE``), or a folder written by ``save_pretrained``.
         kind, classes, dropout, attention_dropout: see :class:`SentenceClassifier` and :func:`with_dropout`.
 
     Raises:
-        ValueError: the checkpoint is unavailable, of an unknown family, or lacks weights of the encoder (one line).
+        ValueError: the checkpoint is unavailable, of an unknown family, or lacks weights of the encoder; a one-line message.
         ModuleNotFoundError: without ``transformers``.
     """
     library = transformers()
@@ -266,7 +266,7 @@ def from_checkpoint(
             name,
             config=config,
             dtype=torch.float32,
-            ignore_mismatched_sizes=True,  # allow the head of another task; the encoder's sizes are the configuration's
+            ignore_mismatched_sizes=True,  # allow the head of another task; the encoder's sizes match the configuration
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as fault:
@@ -282,10 +282,10 @@ def from_checkpoint(
 
 
 def take_encoder(model: SentenceClassifier, state: Mapping[str, Tensor]) -> None:
-    """Load an encoder's state (names as in ``net.base_model``) into the model; a pooler missing in it is left unchanged.
+    """Load an encoder's state (names as in ``net.base_model``) into the model; the pooler is unchanged if missing in the state.
 
     Raises:
-        ValueError: tensors that do not fit (one line).
+        ValueError: tensors that do not fit; a one-line message.
     """
     base = model.net.base_model
     try:

@@ -1,8 +1,8 @@
 """Files of sentence encoders and classifiers with their tokenizers; see :mod:`relearn.models.files`.
 
-A tokenizer is stored as its JSON text, because the code that parses it is not part of a model.
-``relearn.studies.freelb.steps.sentence_files`` returns both ready to use.
-To exchange models with other programs, use ``net.save_pretrained``.
+A tokenizer is stored as its JSON text, because the code that parses it is not part of a model;
+``relearn.studies.freelb.steps.sentence_files`` returns the model and the tokenizer ready to use. To exchange models with other programs,
+use ``net.save_pretrained``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relearn.models.files import ModelFile
 from relearn.models.sentence_encoder import SentenceClassifier, classifier, config_dict
 
 FILE: ModelFile[nn.Module] = ModelFile("sentence_model", "a sentence model", classifier)
-ENCODER = "encoder"  # the kind of a file without a head
+ENCODER = "encoder"  # the kind of a file that has no head
 
 
 def save(model: SentenceClassifier, path: Path, tokenizer: str) -> None:
@@ -29,7 +29,7 @@ def save(model: SentenceClassifier, path: Path, tokenizer: str) -> None:
 
 
 def save_encoder(net: Any, path: Path, tokenizer: str) -> None:
-    """Write only the encoder of a ``transformers`` model, whatever its head."""
+    """Write only the encoder of a ``transformers`` model, with any head."""
     description = {"config": config_dict(net.config), "kind": ENCODER, "classes": 0, "tokenizer": tokenizer}
     FILE.save(net.base_model, path, description)
 
@@ -38,7 +38,7 @@ def load(path: Path, device: str | torch.device = "cpu") -> tuple[SentenceClassi
     """Load the model of a file written by :func:`save`, in eval mode on ``device``, and its tokenizer's JSON.
 
     Raises:
-        ValueError: see :meth:`relearn.models.files.ModelFile.load`; an encoder without a head.
+        ValueError: see :meth:`relearn.models.files.ModelFile.load`; the file contains an encoder without a head.
         ModuleNotFoundError: without ``transformers``.
     """
     found: dict[str, Any] = {}
@@ -53,14 +53,14 @@ def load(path: Path, device: str | torch.device = "cpu") -> tuple[SentenceClassi
 
 
 def load_encoder(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Any]]:
-    """Read from a file of :func:`save` or :func:`save_encoder` what another model can reuse, on the CPU.
+    """Read the parts of a file of :func:`save` or :func:`save_encoder` that another model can reuse, on the CPU.
 
     Returns:
         The configuration; the encoder's state, names as in ``net.base_model``; and ``{kind, classes, tokenizer, head}``, where head
         is the state of the layers after the encoder, names as in ``net``.
 
     Raises:
-        ValueError: the file is not such a file.
+        ValueError: the file was not written by either function.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -23,12 +23,12 @@ class ShiftedWindowAttention(nn.Module):
 
     .. math:: P^h = \mathrm{softmax}(\tau\, \hat Q^h \hat K^{h\top} + T^h_{\Delta})
 
-    T is ``relative_position_bias_table``, learned, with one number per head for every difference Δ of two positions in a
-    window; the rest is :class:`~relearn.layers.cosine_attention.CosineAttention`. On an axis where the grid is not
-    larger than the window, the window is the grid and nothing is shifted.
+    T is ``relative_position_bias_table``, a learned table with one number per head for every difference Δ of two positions in a
+    window. Everything else is :class:`~relearn.layers.cosine_attention.CosineAttention`. On an axis where the grid is not larger than
+    the window, the window is the grid and nothing is shifted.
 
-    A grid that is not a multiple of the window is padded with zeros at its lower and right edge before the shift.
-    Unlike in timm's Swin, no token sees the padding; on other grids the masks of the two agree.
+    A grid that is not a multiple of the window is padded with zeros at its lower and right edge before the shift. Unlike in timm's
+    Swin, no token attends to the padding; on other grids the masks of the two agree.
 
     Shapes: x (B, H, W, D); the output has the same shape.
 
@@ -37,11 +37,11 @@ class ShiftedWindowAttention(nn.Module):
         heads: number of heads, a divisor of D.
         grid: (H, W).
         window: side length(s) of the window.
-        shifted: shift the windows cyclically by half their side; tokens from opposite edges do not see each other.
+        shifted: shift the windows cyclically by half their side; tokens from opposite edges do not attend to each other.
         **cosine: arguments of :class:`~relearn.layers.cosine_attention.CosineAttention`.
 
     Raises:
-        ValueError: a window below 1; arguments that the attention rejects; in a call, another grid.
+        ValueError: a window below 1; arguments that the attention rejects; in a forward pass, another grid.
     """
 
     relative: Tensor
@@ -77,13 +77,13 @@ class ShiftedWindowAttention(nn.Module):
         self.shift = (half[0], half[1])
 
     def check_input_size(self, grid: tuple[int, int], window: int | None = None) -> None:
-        """Raise ValueError if :meth:`set_input_size` cannot take these arguments."""
+        """Raise ValueError if :meth:`set_input_size` would not accept these arguments."""
         if window is not None and window < 1:
             raise ValueError(f"window_size: {window} (allowed: a side >= 1)")
 
     @torch.no_grad()
     def set_input_size(self, grid: tuple[int, int], window: int | None = None) -> None:
-        """Attend on another grid, in windows of the same side or of ``window``; a table of other differences is resampled."""
+        """Switch to another grid, with windows of the same side or of side ``window``; if the window changes, the table is resampled."""
         self.check_input_size(grid, window)
         old = self.window
         self._place(grid, self.wanted if window is None else window)
@@ -118,7 +118,7 @@ class ShiftedWindowAttention(nn.Module):
         return self.relative_position_bias_table[self.relative].permute(2, 0, 1)
 
     def mask(self, device: torch.device | None = None) -> Tensor | None:
-        """Return which token of a window sees which, (windows, N, N), True = visible; None if all see all."""
+        """Return which tokens of a window attend to which, (windows, N, N), True = visible; None if there is no restriction."""
         if not any(self.shift) and not any(length % side for length, side in zip(self.grid, self.window)):
             return None
         rows, columns = (
@@ -134,7 +134,7 @@ class ShiftedWindowAttention(nn.Module):
 
 
 def _pieces(length: int, side: int, shift: int, device: torch.device | None) -> Tensor:
-    """Label the positions of a padded and shifted axis: 1 wrapped around the edge, 2 padding, 0 the rest."""
+    """Label the positions of a padded and shifted axis: 1 = wrapped around the edge, 2 = padding, 0 = the rest."""
     place = torch.arange(length + -length % side, device=device)
     piece = (place < shift).long() + 2 * (place >= length).long()
     return piece.roll(-shift)

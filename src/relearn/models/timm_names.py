@@ -5,9 +5,9 @@
 
     timm.create_model("lipsformer_swin_tiny", img_size=32, num_classes=10)
 
-Importing this file, before or after timm, imports neither timm nor torch. The names are registered when timm is imported,
-or at once if it already is, and the files of networks are imported when one is built. The package's ``__init__`` does not
-import this file, because it would then be part of the code version of every run with a network.
+Importing this file, before or after timm, imports neither timm nor torch. The names are registered when timm is imported (at once if it
+already is), and the files of networks are imported when one is built. The package's ``__init__`` does not import this file; otherwise
+it would be part of the code version of every run with a network.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def register() -> None:
 
 
 class _WhenTimmComes(MetaPathFinder):
-    """Import hook that acts before timm's import (because timm imports torchvision) and after it, and then removes itself.
+    """Import hook that runs code before timm's import (because timm imports torchvision) and after it, and then removes itself.
 
-    A mere search for timm, as transformers does to see whether it is installed, does not use up the hook.
+    A mere search for timm, which transformers performs to see whether it is installed, does not remove the hook.
     """
 
     asking = False
@@ -151,7 +151,7 @@ def _enter() -> None:
         CVT: tokens,
         VIL: tokens,
     }
-    # timm looks for them in the modules of its entry points
+    # timm looks for default_cfgs in the module that defines the entry points
     globals()["default_cfgs"] = registry.generate_default_cfgs(
         {name: cfg | other.get(place, {}) for name, (place, _) in NAMES.items()}
     )
@@ -172,7 +172,7 @@ def _entry(name: str) -> Callable[..., Any]:
                     f"window_size, {window}: both given (allowed: one; they are the same argument)"
                 )
             arguments[window] = arguments.pop("window_size")
-        # timm's own choice: the outputs of the modules for networks of stages, forward_intermediates where there are other tokens
+        # timm's choice for feature extraction: module outputs for networks with stages, forward_intermediates for those with other tokens
         stages = len(arguments["depths"]) if "depths" in arguments else None
         usual = min(3, arguments.get("depth", 12)) if stages is None else tuple(range(stages))
         kind = dict(flatten_sequential=True) if place in (SWIN, CSWIN) else dict(feature_cls="getter")

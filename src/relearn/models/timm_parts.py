@@ -1,4 +1,4 @@
-"""The timm components used by our vision Transformers, importable with a CPU-only torch as well.
+"""The timm components used by our vision Transformers; they can also be imported with a CPU-only torch.
 
 Importing this file imports timm, which takes longer than importing torch; files that need it are imported only when one of
 their networks is built.

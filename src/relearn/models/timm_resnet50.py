@@ -1,7 +1,7 @@
 """ResNet-50 for ImageNet from timm's bottlenecks: with batch normalisation, and as FixUp without it.
 
-Unlike in :mod:`relearn.models.resnet`, the stem is He et al.'s for 224 × 224: a 7 × 7 convolution of stride 2 and
-a 3 × 3 maximum of stride 2. The stages have 56, 28, 14 and 7 pixels.
+Unlike in :mod:`relearn.models.resnet`, the stem is He et al.'s for 224 × 224: a 7 × 7 convolution of stride 2 and a 3 × 3 max-pooling of
+stride 2. The stages have 56, 28, 14 and 7 pixels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from relearn.models.scaling import repeats, scaled
 def bottleneck(*args: Any, **keywords: Any) -> nn.Module:
     """timm's ``Bottleneck``: 1 × 1, 3 × 3 with the stride, 1 × 1 to four times the planes.
 
-    timm is imported at the first call: the import takes longer than torch's, and most runs need no bottleneck.
+    timm is imported at the first call, because the import takes longer than torch's and most runs need no bottleneck.
     """
     torchvision_schema.declare()
     from timm.models.resnet import Bottleneck
@@ -31,7 +31,7 @@ def bottleneck(*args: Any, **keywords: Any) -> nn.Module:
 
 
 class FixUpBottleneck(nn.Module):
-    """timm's three convolutions with scalars instead of normalisations (Zhang, Dauphin, Ma, ICLR 2019).
+    """timm's three convolutions, with scalars instead of normalisations (Zhang, Dauphin, Ma, ICLR 2019).
 
     y = relu(s · conv₃(h₂ + b₅) + b₆ + shortcut(x)),  h₂ = dropout(relu(conv₂(h₁ + b₃) + b₄)),
     h₁ = relu(conv₁(x + b₁) + b₂)
@@ -61,9 +61,9 @@ class FixUpBottleneck(nn.Module):
 class TimmResNet50(PublishedStart):
     """timm's resnet50 with batch normalisation; 25,557,032 parameters for 1,000 classes of RGB images.
 
-    Initialised with Kaiming and the scale of every normalisation at 1, as the text of zhu2022 says (4.2.1); timm's own
-    default sets the last scale of each branch to 0. Dropout, which the published network does not have, is in timm's slot
-    for DropBlock, before a bottleneck's second ReLU.
+    Initialised with Kaiming, and with the scale of every normalisation at 1, as the text of zhu2022 says (4.2.1); timm's default sets the
+    last scale of each branch to 0. Dropout, which the published network does not have, uses timm's slot for DropBlock, before a
+    bottleneck's second ReLU.
     """
 
     def block(self, inputs: int, planes: int, stride: int, dropout: float) -> nn.Module:
@@ -94,10 +94,10 @@ class TimmResNet50(PublishedStart):
 
 
 class FixUpResNet50(TimmResNet50):
-    """FixUp's architecture, no normalisation; 25,504,026 parameters for 1,000 classes, 114 of them scalars.
+    """FixUp's architecture without normalisation; 25,504,026 parameters for 1,000 classes, 114 of them scalars.
 
-    Initialised with plain Kaiming; FixUp's own initialisation is :func:`relearn.methods.fixup.fixup`. Dropout is
-    after a block's second ReLU.
+    Initialised with plain Kaiming; FixUp's own initialisation is :func:`relearn.methods.fixup.fixup`. Dropout follows a block's second
+    ReLU.
     """
 
     def block(self, inputs: int, planes: int, stride: int, dropout: float) -> nn.Module:

@@ -1,4 +1,4 @@
-"""A vision Transformer of stages whose attention also takes class tokens; base class of CvT and ViL."""
+"""A vision Transformer with stages whose attention also handles class tokens; base class of CvT and ViL."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Stage(nn.Module):
         self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x: Tensor, run: Callable[..., Tensor] | None = None) -> tuple[Tensor, Grid]:
-        """``run`` calls a block on its arguments; None: as usual."""
+        """``run(block, *arguments)`` replaces the call of each block, if given."""
         x = self.embed(x)
         grid = x.shape[1], x.shape[2]
         x = x.flatten(1, 2)
@@ -58,7 +58,7 @@ class Stage(nn.Module):
 
 
 class Embed(nn.Module):
-    """A convolution, then LayerNorm; (B, H, W, C) → (B, H', W', D). Without overlap, odd sides are padded with zeros."""
+    """A convolution, then LayerNorm; (B, H, W, C) → (B, H', W', D). If kernel and stride are equal, odd sides are padded with zeros."""
 
     def __init__(self, channels: int, dim: int, kernel: int, stride: int, padding: int) -> None:
         super().__init__()
@@ -99,14 +99,15 @@ class TokenStages(Intermediates):
         global_pool: "token" (the last stage's first class token) or "avg".
         embed_dim: D of the first stage.
         ratios: ratios of the widths of the stages; None: the ratios of their numbers of heads.
-        depths, num_heads: per stage.
+        depths, num_heads: number of blocks and of heads, per stage.
         mlp_ratio: width of the hidden layer divided by the token width.
         drop_rate: dropout in the blocks, after both layers of an MLP, and before the head.
         drop_path_rate: drop probability of the last block; it grows linearly from 0 in the first one.
 
     Raises:
-        ValueError: an image size that is not a multiple of the patch (with the nearest valid ones), a wrong number of per-stage values, a
-            width that is not a multiple of the heads, a probability outside [0, 1), an unknown pooling; in a call, images of another size.
+        ValueError: an image size that is not a multiple of the patch (the message gives the nearest valid ones), a wrong number of
+            per-stage values, a width that is not a multiple of the heads, a probability outside [0, 1), an unknown pooling; in a forward
+            pass, images of another size.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class TokenStages(Intermediates):
         return self.last_tokens(state, False)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Return the logits of tokens; with ``pre_logits``, the input of the linear layer."""
+        """Return the logits for the given tokens; with ``pre_logits``, the input of the linear layer."""
         x = x[:, 0] if self.global_pool == "token" else x[:, self.class_tokens[-1] :].mean(1)
         x = self.head_drop(x)
         return x if pre_logits else self.head(x)
@@ -199,11 +200,10 @@ class TokenStages(Intermediates):
         self.head.to(where.device, where.dtype)
 
     def set_input_size(self, img_size: int | Sequence[int]) -> None:
-        """Take images of another size from now on; the weights stay.
+        """Switch to images of another size; the weights are kept.
 
         Raises:
-            ValueError: a size that does not fit; a stage in which all tokens see each other has no table of positions for
-                the larger grid.
+            ValueError: a size that does not fit; a stage with full attention whose position table is too small for the larger grid.
         """
         sides = image_sides(img_size, self.patch_size)
         grid = sides
@@ -221,7 +221,7 @@ class TokenStages(Intermediates):
 
     @torch.jit.ignore
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """Return the patterns by which timm assigns parameters to layers, e.g. for rates that fall from layer to layer."""
+        """Return the patterns by which timm assigns parameters to layers, e.g. for layer-wise learning-rate decay."""
         blocks = [
             (r"^stages\.(\d+)\.(?:embed|cls_token)", (0,)),
             (r"^stages\.(\d+)\.blocks\.(\d+)", None),

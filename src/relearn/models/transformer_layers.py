@@ -53,7 +53,7 @@ class Size:
 
 @dataclass
 class LayerCache:
-    """Cached keys and values (B, H, length, d/H) of one decoder layer, for the memory and for the positions so far."""
+    """Cached keys and values (B, H, length, d/H) of one decoder layer, for the encoder's output and for the positions so far."""
 
     cross_keys: Tensor
     cross_values: Tensor
@@ -63,14 +63,15 @@ class LayerCache:
 
 @dataclass
 class Cache:
-    """State of decoding: the number of positions so far, the memory's mask (B, 1, 1, S), and one cache per decoder layer."""
+    """State of decoding: the number of positions so far, the mask of the encoder's output (B, 1, 1, S), and one cache per decoder
+    layer."""
 
     position: int
     mask: Tensor
     layers: list[LayerCache]
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order (int64, repetition allowed), for beam search."""
+        """Select these rows of the batch, in this order (int64, repetition allowed), for beam search."""
         self.mask = self.mask[rows]
         for layer in self.layers:
             layer.cross_keys, layer.cross_values = layer.cross_keys[rows], layer.cross_values[rows]

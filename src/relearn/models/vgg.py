@@ -19,9 +19,9 @@ def layer(inputs: int, outputs: int, norm: bool, dropout: float) -> list[nn.Modu
 
 
 def pool() -> nn.MaxPool2d:
-    """Maximum over 2 × 2 pixels: H → ceil(H / 2), so that a map of one pixel passes unchanged.
+    """Max-pooling over 2 × 2 pixels: H → ceil(H / 2), so a map of one pixel passes unchanged.
 
-    The published network rounds down, which is the same for 32 × 32 but leaves nothing of 8 × 8.
+    The published network rounds down, which gives the same for 32 × 32 but reduces 8 × 8 to nothing.
     """
     return nn.MaxPool2d(2, ceil_mode=True)
 
@@ -29,9 +29,9 @@ def pool() -> nn.MaxPool2d:
 class VGG19(PublishedStart):
     """Sixteen convolutions, one linear layer; 20,029,514 parameters for 10 classes of RGB images.
 
-    Five stages of 2, 2, 4, 4, 4 convolutions with 64, 128, 256, 512, 512 channels. A maximum over 2 × 2 pixels
-    begins stages 2 to 5 and ends the fifth, so that 32 × 32 pixels become one. The head is initialised with N(0, 0.01²).
-    Dropout, which the published network does not have, is after each ReLU.
+    Five stages of 2, 2, 4, 4, 4 convolutions with 64, 128, 256, 512, 512 channels. Stages 2 to 5 begin, and the fifth also ends, with
+    max-pooling over 2 × 2 pixels, so 32 × 32 pixels become one. The head is initialised with N(0, 0.01²). Dropout, which the published
+    network does not have, follows each ReLU.
     """
 
     norm: ClassVar[bool] = False

@@ -13,10 +13,10 @@ from relearn.models.token_stages import Embed, TokenStages
 
 
 class ViL(TokenStages):
-    """Four stages: the first ones use windowed attention with class tokens, the others full attention; learned position tables.
+    """Four stages: the first ones use windowed attention with class tokens, the others full attention; position tables are learned.
 
-    Embeddings are non-overlapping convolutions with LayerNorm. Every stage but the last has its own class tokens, and the head
-    reads the mean over the last grid. All attention is :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`:
+    Embeddings are non-overlapping convolutions with LayerNorm. Every stage but the last has its own class tokens, and the input of the
+    head is the mean over the last grid. All attention is :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`:
 
     ==============  ==================================================  =======================================================
     stage           ``attention="local"`` (ViL)                         ``attention="long_short"`` (ViL-LS)
@@ -26,17 +26,17 @@ class ViL(TokenStages):
     others          all tokens, tables also for class tokens            the same as on the left
     ==============  ==================================================  =======================================================
 
-    The released settings of both have f = 7, r = 8, one class token, position tables in every stage, and full attention from
-    the third stage on. zhu2022 states only the rank, which agrees. There are two differences from the released code of ViL-LS: here
-    class tokens see keys and values unless ``as_released``, and no two relative positions share a table entry.
+    The released settings of both have f = 7, r = 8, one class token, position tables in every stage, and full attention from the
+    third stage on. zhu2022 states only the rank, which agrees. There are two differences from the released code of ViL-LS: here class
+    tokens attend to keys and values unless ``as_released``, and no two relative positions share a table entry.
 
     Args:
         attention: "local" or "long_short".
         window: f.
         rank: r of long-short attention.
         local: number of stages with windows.
-        class_tokens: of every stage but the last.
-        dual_norm, as_released: of long-short attention.
+        class_tokens: number of class tokens of every stage but the last.
+        dual_norm, as_released: options of long-short attention.
         **size: see :class:`~relearn.models.token_stages.TokenStages`; the default is ViL-Medium.
 
     Raises:

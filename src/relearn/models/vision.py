@@ -33,16 +33,16 @@ def create(
         name: such as ``lipsformer_cswin_tiny`` or ``swin_tiny_patch4_window7_224``.
         classes: number of classes C.
         in_channels: channels of the images.
-        size: side length of the images in pixels; not passed to networks that work at any size.
+        size: side length of the images in pixels; not passed to networks that accept any size.
         mean, std: per-channel normalisation in pixel units, applied inside the network; None: mean 0, std 1.
         resize: images of another size are resized to ``size`` inside the network (bicubic).
-        **arguments: of the network, as timm takes them (``embed_dim``, ``depths``, ``drop_path_rate``, …); JSON-serialisable.
+        **arguments: arguments of the network, as in timm (``embed_dim``, ``depths``, ``drop_path_rate``, …); JSON-serialisable.
 
     Returns:
         A :class:`~relearn.models.vision_classifier.VisionClassifier`: images (B, in_channels, size, size) → logits (B, C).
 
     Raises:
-        ValueError: an unknown name (with the nearest known one), an unknown argument, or arguments that the network
+        ValueError: an unknown name (the message gives the nearest known one), an unknown argument, or arguments that the network
             rejects.
     """
     from relearn.models import timm_names
@@ -77,7 +77,7 @@ def create(
 
 
 def modules_of(name: str) -> list[str]:
-    """Return the modules of this package that define a network, beyond this file's imports; none for timm's own networks."""
+    """Return the modules of this package that define a network, in addition to this file's imports; empty for timm's own networks."""
     from relearn.models.timm_names import NAMES
 
     return [NAMES[name][0].partition(":")[0]] if name in NAMES else []

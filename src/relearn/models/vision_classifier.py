@@ -1,4 +1,4 @@
-"""Adapter from a timm network to the interface of this package's classifiers: normalisation inside, features, head."""
+"""Adapter from a timm network to the interface of this package's classifiers: input normalisation, features, head."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class VisionClassifier(nn.Module):
         in_channels: channels of the images.
         mean, std: one number per channel; None: 0 and 1.
         description: keyword arguments of :func:`relearn.models.vision.create` that build this network.
-        resize: side in pixels to which images of another size are enlarged or reduced first (bicubic, within [0, 1]); None: never.
+        resize: side in pixels to which images of another size are resized first (bicubic, clamped to [0, 1]); None: never.
 
     Raises:
         ValueError: mean or std of a wrong length, a std that is not positive, a network with several heads.
@@ -73,8 +73,8 @@ class VisionClassifier(nn.Module):
         """Return the input of the head, (B, D).
 
         Raises:
-            TypeError: the images are not floating point (and thus not in [0, 1]).
-            ValueError: a wrong number of channels (which would broadcast) or no batch axis.
+            TypeError: the images are not floating point, so they cannot be in [0, 1].
+            ValueError: a wrong number of channels (which would broadcast), or no batch axis.
         """
         if not x.is_floating_point():
             raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")

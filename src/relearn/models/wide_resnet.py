@@ -1,4 +1,4 @@
-"""Wide residual network WRN-28-10 (Zagoruyko, Komodakis, BMVC 2016), as zhu2022's released code builds it."""
+"""Wide residual network WRN-28-10 (Zagoruyko, Komodakis, BMVC 2016), as built by zhu2022's released code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from relearn.models.scaling import repeats, scaled
 class WideBlock(nn.Module):
     """y = conv(relu(norm(dropout(conv(relu(norm(x))))))) + shortcut(x), both convolutions 3 × 3, with biases.
 
-    The second convolution has the stride, and the shortcut reads x itself, as in the released code. In Zagoruyko
-    and Komodakis the first one has the stride, there are no biases, and the shortcut reads relu(norm(x)).
+    The second convolution has the stride, and the input of the shortcut is x itself, as in the released code. In Zagoruyko and Komodakis
+    the first convolution has the stride, there are no biases, and the input of the shortcut is relu(norm(x)).
     """
 
     def __init__(self, inputs: int, planes: int, stride: int, dropout: float) -> None:
@@ -36,8 +36,8 @@ class WideBlock(nn.Module):
 class WideResNet28(PublishedStart):
     """Three stages of 4 blocks, 160, 320, 640 channels; 36,489,290 parameters for 10 classes of RGB images.
 
-    Initialised with torch's default, as released: biases are not zero. The last normalisation's momentum is 0.9.
-    Dropout is after a block's first convolution, as in the paper.
+    Initialised with torch's default, as in the released code, so biases are not zero. The last normalisation's momentum is 0.9. Dropout
+    follows a block's first convolution, as in the paper.
     """
 
     conv_start = "torch"

@@ -49,6 +49,6 @@ def evaluate(
 
 
 def usable(poisons: Reading, target: Reading) -> bool:
-    """Whether squares can be summed; a single number reveals NaN, infinity and overflow in any entry."""
+    """Whether the sum of squares of the readings is finite; this one number reveals NaN, infinity or overflow in any entry."""
     with torch.no_grad():
         return math.isfinite(sum(torch.linalg.vector_norm(one).square() for one in (*poisons, *target)))

@@ -197,7 +197,7 @@ def _gradient(
     parts: Sequence[slice],
     precision: str,
 ) -> tuple[float, Tensor, str | None]:
-    """Loss (sum over substitutes, mean over targets), its gradient w.r.t. the poisons, and what was not finite."""
+    """Loss (sum over substitutes, mean over targets), its gradient w.r.t. the poisons, and the reason if either is not finite."""
     gradient = torch.zeros_like(state.poisons)
     total = state.poisons.new_zeros(())
     for i, net in enumerate(substitutes):

@@ -1,4 +1,4 @@
-"""Interface of an attack for the crafting loop: what it reads from a network, and its loss."""
+"""Interface of an attack for the crafting loop: the quantities that it reads from a network, and its loss."""
 
 from __future__ import annotations
 

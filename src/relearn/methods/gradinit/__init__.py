@@ -18,16 +18,16 @@ p_A                2 (SGD) or 1 (Adam), over all elements of all tensors        
 η, γ, τ, λ         learning rate, bound, rate of the factors, penalty              ``eta gamma tau penalty``
 =================  ==============================================================  ==========================
 
-An iteration computes g on S. If its norm exceeds γ, the factors take a step that reduces the norm; otherwise one that reduces the loss
-on S̃ after the step. There A[g] is treated as constant (algorithm 4), so no derivative of g is needed:
+An iteration computes g on S. If its norm exceeds γ, the factors take a step that reduces the norm; otherwise they take one that reduces
+the loss on S̃ after the training step. In the latter, A[g] is treated as constant (algorithm 4), so no derivative of g is needed:
 
 .. math:: \frac{\partial \tilde L}{\partial \alpha_i} = \Bigl\langle \nabla_{\theta_i} L\bigl(\tilde S; \theta_m - \eta A[g]\bigr),
           W_i \Bigr\rangle, \qquad
           \frac{\partial \|g\|_{p_A}}{\partial \alpha_i} = \bigl\langle (H v)_i, W_i \bigr\rangle, \quad
           v = \frac{g}{\|g\|_2} \text{ or } \operatorname{sign} g
 
-with the Hessian H of L(S; ·) at θ_m. The branch is known before anything is differentiated twice, so a second-order graph is built in
-constraint iterations only (and in all iterations of ``form="penalty"``, section 4.2.6, which minimises L̃ + λ‖g‖ instead).
+with the Hessian H of L(S; ·) at θ_m. The kind of step is known before anything is differentiated twice, so a second-order graph is
+built only in constraint iterations (and in all iterations of ``form="penalty"``, section 4.2.6, which minimises L̃ + λ‖g‖ instead).
 
 Facts (tests/methods/test_gradinit.py): both derivatives equal finite differences of the formulas in double precision; three
 iterations equal a slow re-implementation; γ = ∞ gives objective iterations only; nothing but the parameters changes.
@@ -43,8 +43,9 @@ Choices where the text is incomplete, and differences from the released code:
 5. S and S̃ are the first and the last ⌊n/(2-r)⌋ of a pool of n samples (r = 1/2: two thirds), as released for translation;
    for images the released loader gives halves. For independent samples the distribution is the same.
 6. θ_m is computed from W in each iteration; in the released code the weights are rescaled in place, which accumulates rounding errors.
-7. Tensors of norm zero (such as new biases) have no factor in either; here they are reported.
-8. Batch normalisation uses batch statistics without updating the running ones, and dropout is off: as released; not in the text.
+7. Tensors of norm zero (such as new biases) get no factor in either implementation; here they are reported.
+8. Batch normalisation uses batch statistics without updating the running ones, and dropout is off, as in the released code; the text
+   does not say.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ def gradinit(
     """Rescale the trainable parameters of ``model`` in place.
 
     Args:
-        model: any module of floating point parameters; batches are moved to its device; called as ``model(input)``, or ``model(*input)`` if
-            a batch's first member is a tuple. Tied parameters have one factor.
+        model: any module of floating point parameters; batches are moved to its device. It is called as ``model(input)``, or as
+            ``model(*input)`` if a batch's first item is a tuple. Tied parameters share one factor.
         loss: ``loss(output, *rest)`` → scalar, a mean over the samples.
-        batches: one pool of samples per iteration, ``(input, *rest)``, from which S and S̃ are taken: any batch that
-            :func:`relearn.methods.fit.fit` takes, uint8 images too. Use 1.5 times the training batch size for ``overlap`` 1/2. A list
+        batches: one pool of samples per iteration, ``(input, *rest)``, from which S and S̃ are taken; any batch accepted by
+            :func:`relearn.methods.fit.fit`, including uint8 images. Use 1.5 times the training batch size for ``overlap`` 1/2. A list
             or a loader that is shorter than ``iterations`` is repeated.
         optimizer: A, the optimiser of the subsequent training: ``sgd``, or ``adam``, ``adamw``, ``radam``, which have the
             same first direction.

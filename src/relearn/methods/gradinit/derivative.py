@@ -58,7 +58,7 @@ class Derivative:
         self.expected = OBJECTIVE
 
     def expect(self, constraint: bool) -> None:
-        """Tell which branch the next iteration will probably take; this only saves time."""
+        """Set which branch the next iteration will probably take. This affects speed only, not the result."""
         self.expected = CONSTRAINT if constraint else OBJECTIVE
 
     def constrained(
@@ -66,8 +66,8 @@ class Derivative:
     ) -> tuple[int, Tensor, Row]:
         """One iteration of algorithm 4: its kind, the derivative (M,), and a history row."""
         theta = self.weights.at(scales)
-        # Constraint iterations come in sequences, so after one the first-order graph is kept for a second pass. If the guess is wrong,
-        # the forward pass is repeated or the graph was kept unnecessarily; the numbers are the same.
+        # Constraint iterations come in sequences, so after one of them the graph is built for second derivatives in advance. If the guess
+        # is wrong, the forward pass is repeated, or the graph was built needlessly; the numbers are the same.
         twice = SecondOrder(theta) if self.expected == CONSTRAINT else None
         value = self._loss(theta, first, twice)
         if twice is not None:
@@ -125,11 +125,11 @@ class Derivative:
     def _look_ahead(
         self, theta: Sequence[Tensor], gradient: list[Tensor], second: Sequence[Any]
     ) -> tuple[Tensor, float]:
-        """⟨∇_θ_i L(S̃; θ - ηA[g]), W_i⟩ and the loss there; ``theta`` and ``gradient`` are consumed."""
+        """⟨∇_θ_i L(S̃; θ - ηA[g]), W_i⟩ and the loss at θ - ηA[g]; overwrites ``theta`` and empties ``gradient``."""
         with torch.no_grad():
             step = direction(gradient, self.optimizer, self.normalised)
             ahead = [one.detach().sub_(along, alpha=self.eta) for one, along in zip(theta, step)]
-        # Also empties the caller's list, so a second set of weights and the gradient are not held at the same time.
+        # This also empties the caller's list, so the second set of weights and the gradient are not in memory at the same time.
         gradient.clear()
         del step
         for one in ahead:

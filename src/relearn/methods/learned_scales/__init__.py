@@ -1,6 +1,6 @@
 """Scale factors for the weight tensors of any network, shared by GradInit and MetaInit.
 
-- ``binding``: evaluates the network at rescaled weights without changing it, and the derivative with respect to the factors.
+- ``binding``: the network evaluated at rescaled weights without changing it, and the derivative with respect to the factors.
 - ``adam`` and ``sign``: optimisers of the factors.
 - ``preserve_state``: evaluation without dropout that preserves buffers, modes and random state.
 - ``pools``: splitting of batches.

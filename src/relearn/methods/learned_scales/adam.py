@@ -23,8 +23,8 @@ class ScaleAdam:
     Args:
         count: number of factors; all start at 1.
         tau: learning rate of the factors.
-        low, high: bounds after each step; ``None``: none.
-        clip: each factor's derivative is first clamped to [-clip, clip]; ``None``: it is not.
+        low, high: bounds after each step; ``None`` for no bound.
+        clip: each factor's derivative is first clamped to [-clip, clip]; ``None`` for no clamping.
         moments: ``shared`` or ``split``.
     """
 
@@ -73,10 +73,10 @@ class ScaleAdam:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state` returned.
+        """Restore the state from :meth:`state`.
 
         Raises:
-            ValueError: the state has another number of factors.
+            ValueError: the state has a different number of factors.
         """
         if len(state["scales"]) != len(self.scales):
             raise ValueError(

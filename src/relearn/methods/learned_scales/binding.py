@@ -1,4 +1,4 @@
-"""The network at rescaled weights: θ_m = (α_1 W_1, …, α_M W_M)."""
+"""Evaluate a network at rescaled weights: θ_m = (α_1 W_1, …, α_M W_M)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 class ScaledWeights:
     r"""The trainable tensors W of a network, with a factor α for each tensor that scaling can change.
 
-    The network's W do not change until :meth:`write`; it is evaluated at other tensors by ``torch.func.functional_call``, which works
+    The network's W do not change until :meth:`write`. ``torch.func.functional_call`` evaluates the network at other tensors and works
     for any module. A tensor shared by several modules counts once. Tensors without a factor (norm zero, or outside ``scope``) stay in
     θ with their own value: they still have a gradient and take part in an optimiser's step.
 
@@ -29,13 +29,13 @@ class ScaledWeights:
 
     Args:
         model: the network; its parameters with ``requires_grad`` are W.
-        scope: ``all``; ``fix_norm`` gives no factor to the parameters of normalisation layers, ``only_norm`` to no others
+        scope: ``all``; ``fix_norm``: parameters of normalisation layers get no factor; ``only_norm``: only those parameters do
             (zhu2022, table 4.6).
         least_dims: tensors of fewer dimensions get no factor.
 
     Attributes:
-        names: names of W. factors: positions of those with a factor; norms: their ‖W‖, (M,). skipped: names in scope with norm
-            zero.
+        names: names of W. factors: positions of the tensors with a factor. norms: their ‖W‖, (M,). skipped: names of the tensors
+            in scope whose norm is zero.
 
     Raises:
         ValueError: an unknown scope; a model with nothing to scale; a parameter that is not finite.
@@ -50,7 +50,7 @@ class ScaledWeights:
         self.model = model
         self.names = list(trainable)
         self.tensors = [one.detach() for one in trainable.values()]
-        # functional_call uses these too, so a module that updates its buffers updates copies.
+        # functional_call also uses these, so a module that updates its buffers updates copies.
         self.buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         norms = [torch.linalg.vector_norm(one) for one in self.tensors]
         sizes = torch.stack([norm.double().cpu() for norm in norms])
@@ -79,7 +79,8 @@ class ScaledWeights:
     ) -> Tensor:
         """``loss(model(input), *rest)`` of the batch ``(input, *rest)`` at the tensors ``theta``.
 
-        As in :func:`relearn.methods.fit.fit`, the batch is moved to the model's device, and a uint8 input becomes floats in [0, 1].
+        As in :func:`relearn.methods.fit.fit`, the batch is moved to the model's device, and a uint8 input is converted to floats
+        in [0, 1].
 
         Raises:
             ValueError: the loss is not a scalar.
@@ -99,7 +100,7 @@ class ScaledWeights:
         return [theta[i] for i in self.factors]
 
     def by_scale(self, gradients: Sequence[Tensor]) -> Tensor:
-        """⟨∂F/∂θ_i, W_i⟩ for the tensors with a factor, from their ∂F/∂θ_i: float64 on the host, (M,)."""
+        """⟨∂F/∂θ_i, W_i⟩ for the tensors with a factor, given their ∂F/∂θ_i: float64 on the host, (M,)."""
         products = [
             torch.dot(gradient.reshape(-1), self.tensors[i].reshape(-1))
             for i, gradient in zip(self.factors, gradients)

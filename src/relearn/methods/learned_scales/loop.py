@@ -1,4 +1,4 @@
-"""The optimisation loop for the factors, given any derivative: batches, resuming, divergence, history."""
+"""The optimisation loop for the factors with any derivative: batches, resuming, divergence, history."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def learn(
     checkpoint_every: int = 0,
     resumed: Callable[[Sequence[Row]], None] | None = None,
 ) -> Initialised:
-    """Update the factors ``iterations`` times, with one batch each, and rescale the network.
+    """Update the factors ``iterations`` times, with one batch each, then rescale the network.
 
     Args:
         derivative: (factors (M,), batch) → (kind for the mover, derivative (M,), row of the history).
@@ -65,7 +65,7 @@ def learn(
         resumed: called with the history of a resumed run.
 
     Raises:
-        ValueError: too few batches of an iterator; a non-finite number in the first iteration. The network is then unchanged.
+        ValueError: an iterator has too few batches, or a number is not finite in the first iteration. The network is then unchanged.
     """
     result, done = Initialised(skipped=weights.skipped), 0
     state = checkpoint.load() if checkpoint else None
@@ -101,10 +101,10 @@ def learn(
 
 
 def repeated(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
-    """``count`` batches; a collection or a loader is gone through again and again, as often as it takes.
+    """Yield ``count`` batches; a collection or a loader is repeated as often as needed.
 
     Raises:
-        ValueError: an iterator, which can be gone through once, has fewer; or there is no batch at all; or a batch is no sequence.
+        ValueError: an iterator, which cannot be repeated, has fewer batches; there is no batch at all; or a batch is not a sequence.
     """
     drawn = 0
     while drawn < count:

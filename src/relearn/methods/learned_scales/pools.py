@@ -1,4 +1,4 @@
-"""Splitting batches (a tensor, or nested tuples of tensors) along the samples."""
+"""Split batches (a tensor, or nested tuples of tensors) along the samples."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def samples(value: Any) -> int:
 def halves(pool: Batch, overlap: float) -> tuple[list[Any], list[Any]]:
     r"""S and S̃, the first and the last m samples of a pool of n: :math:`m = \lfloor n / (2 - r) \rfloor`.
 
-    They share 2m - n samples, the fraction r = |S ∩ S̃| / |S| of m (zhu2022, section 4.2.3): n = 192 and r = 1/2 give m = 128 and 64
-    shared samples.
+    They share 2m - n samples, which is the fraction r = |S ∩ S̃| / |S| (zhu2022, section 4.2.3): n = 192 and r = 1/2 give m = 128
+    and 64 shared samples.
 
     Raises:
-        ValueError: the pool is too small for the overlap: no sample would be shared although r > 0, or all would be although r < 1.
+        ValueError: the pool is too small for the overlap: no sample would be shared although r > 0, or all samples although r < 1.
     """
     count = samples(pool)
     # A pool of exactly the right size, n = (2 - r) m, must not lose a sample to rounding.

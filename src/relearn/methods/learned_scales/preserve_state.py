@@ -14,8 +14,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 @contextlib.contextmanager
 def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
-    """Context in which every module is in eval mode (so dropout is off) except batch normalisation, which uses batch statistics without
-    updating its running ones. torch's global generators are seeded by ``seed``, for networks that draw random numbers in ``forward``.
+    """Context in which every module is in eval mode (so dropout is off), except batch normalisation, which uses batch statistics without
+    updating its running ones. torch's global generators are seeded with ``seed``, for networks that draw random numbers in ``forward``.
     Modes and random states are restored afterwards, even after an error.
     """
     modes = [(module, module.training) for module in model.modules()]
@@ -27,7 +27,7 @@ def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
         try:
             model.eval()
             for norm in norms:
-                # torch passes the running statistics only if they are tracked or used.
+                # torch passes running statistics to the layer only if they are tracked or used.
                 norm.training, norm.track_running_stats = True, False
             yield
         finally:
@@ -38,5 +38,5 @@ def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
 
 
 def double_backward() -> contextlib.AbstractContextManager[None]:
-    """Context in which attention uses plain matrix products: torch's fused kernels cannot be differentiated twice."""
+    """Context in which attention uses plain matrix products, because torch's fused kernels cannot be differentiated twice."""
     return sdpa_kernel(SDPBackend.MATH)

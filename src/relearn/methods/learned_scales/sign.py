@@ -1,4 +1,4 @@
-"""SignSGD with momentum for the norms of weight tensors."""
+"""SignSGD with momentum, applied to the norms of weight tensors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ScaleSign:
 
     Args:
         norms: ‖W‖ of the tensors, (M,).
-        tau: step of a norm, in units of the norm.
+        tau: step size, in units of the norm.
         momentum: μ.
-        low: lower bound of α; ``None``: none.
+        low: lower bound of α; ``None`` for no bound.
     """
 
     def __init__(self, norms: Tensor, tau: float, momentum: float, low: float | None = None) -> None:
@@ -37,7 +37,7 @@ class ScaleSign:
         return {"scales": self.scales, "velocity": self.velocity}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; raises ValueError if it has another number of factors."""
+        """Restore a saved state; raises ValueError if it has a different number of factors."""
         if len(state["scales"]) != len(self.scales):
             raise ValueError(
                 f"checkpoint: {len(state['scales'])} scale factors, the network has {len(self.scales)}"

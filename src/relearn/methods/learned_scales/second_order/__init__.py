@@ -2,19 +2,18 @@ r"""Efficient second derivatives of convolutions, linear maps and batch normalis
 
 Autograd computes second derivatives of these layers correctly but slowly: for one convolution the Hessian-vector product takes, in
 addition to the forward pass (1) and the gradient (2), another gradient with a graph (2) and six more products. GradInit's constraint
-needs less: only the inner products of H v with the weights W, and v is known when the graph is built. With :math:`y = w * x` bilinear,
-its adjoints :math:`x^\top(\cdot)` and :math:`w^\top(\cdot)`, the cotangent c of y in the last pass, and u, v those of the gradients of
-x and w:
+needs less: it needs only the inner products of H v with the weights W, and v is known when the graph is built. Let :math:`y = w * x` be
+bilinear with adjoints :math:`x^\top(\cdot)` and :math:`w^\top(\cdot)`, c the cotangent of y in the last pass, and u and v the cotangents
+of the gradients of x and w:
 
 .. math:: \langle \nabla_w, w \rangle = \langle w^\top(c), x \rangle + \langle g_y, w * u \rangle
 
-Both w^⊤(c) and w * u are computed anyway, which saves two of the six products; and the gradient of the
-first pass is kept, so the one with a graph is free. The cost drops from 11 units to 7; a training step takes 3. A convolution
-or linear map is replaced only if its weight is itself one of the tensors θ = αW; anything else, and everything under autocast, is
-left to autograd.
+Both w^⊤(c) and w * u are computed anyway, which saves two of the six products. The gradient of the first pass is stored, so the
+gradient with a graph is free. The cost drops from 11 units to 7; a training step takes 3. A convolution or linear map is replaced only
+if its weight is itself one of the tensors θ = αW; everything else, and everything under autocast, is left to autograd.
 
-Batch normalisation, with :math:`\hat x = (x - \mu) r`, means m(·) over a channel's N numbers,
-:math:`P(z) = z - m(z) - \hat x\, m(z \hat x)` and the gradient :math:`g_x = a r P(g_y)` (zhu2022, eq. 4.5): for cotangents u of g_x,
+For batch normalisation let :math:`\hat x = (x - \mu) r`, let m(·) be the mean over a channel's N numbers, and
+:math:`P(z) = z - m(z) - \hat x\, m(z \hat x)`. The gradient is :math:`g_x = a r P(g_y)` (zhu2022, eq. 4.5). With cotangents u of g_x,
 v_a and v_b of the gradients of a and b,
 
 .. math:: g_y:\; a r P(u) + v_a \hat x + v_b, \qquad a:\; \langle u, g_x \rangle / a, \qquad
@@ -40,11 +39,11 @@ from relearn.methods.learned_scales.second_order.stage import CURVATURE, GRADIEN
 
 
 class SecondOrder(TorchFunctionMode):
-    """Context for the forward pass of a network at ``theta``. After it, call in this order:
-    :meth:`gradient` (the plain gradient, as autograd's), then :meth:`along`, which for v shaped like θ returns tensors whose inner
-    products with θ are those of H v.
+    """Context for the forward pass of a network at ``theta``. Afterwards, call in this order:
+    :meth:`gradient` (the plain gradient, as computed by autograd), then :meth:`along`. For v shaped like θ, ``along`` returns tensors
+    whose inner products with θ equal those of H v.
 
-    ``along`` may also be called alone. The forward pass must have run inside ``with``.
+    ``along`` may also be called alone. The forward pass must have run inside the context.
     """
 
     def __init__(self, theta: Sequence[Tensor]) -> None:
@@ -53,16 +52,16 @@ class SecondOrder(TorchFunctionMode):
         self.stage = Stage(frozenset(id(one) for one in theta))
 
     def gradient(self, value: Tensor) -> list[Tensor]:
-        """∇_θ of the value, of first order; the graph is kept."""
+        """First-order gradient ∇_θ of the value; the graph is retained."""
         self.stage.now = GRADIENT
         return list(torch.autograd.grad(value, self.theta, retain_graph=True, materialize_grads=True))
 
     def along(self, value: Tensor, v: Sequence[Tensor], wanted: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """For each of ``wanted``, which are among θ, a tensor h with ⟨h, θ_i⟩ = ⟨(H v)_i, θ_i⟩."""
+        """For each θ_i in ``wanted``, a tensor h with ⟨h, θ_i⟩ = ⟨(H v)_i, θ_i⟩."""
         self.stage.now = GRAPH
         graph = torch.autograd.grad(value, self.theta, create_graph=True, materialize_grads=True)
         self.stage.now = CURVATURE
-        # A gradient without a graph is constant (a bias under a linear loss) and contributes nothing.
+        # A gradient without a graph (of a bias under a linear loss) is constant and contributes nothing.
         pairs = [(one, along) for one, along in zip(graph, v) if one.requires_grad]
         if not pairs:
             return tuple(torch.zeros_like(one) for one in wanted)

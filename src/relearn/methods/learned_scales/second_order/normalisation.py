@@ -75,7 +75,7 @@ class _NormaliseBackward(torch.autograd.Function):
             product = factors[0] if len(factors) == 1 else factors[0] * factors[1]
             return product.sum(over) / count
 
-        # x̂ = r x - r μ, so means with x̂ follow from means with x, and x̂ is not stored.
+        # x̂ = r x - r μ, so means with x̂ follow from means with x, and x̂ need not be stored.
         u1, g1, ug = average(u), average(gy), average(u, gy)
         ux, gx = r * (average(u, x) - mean * u1), r * (average(gy, x) - mean * g1)
         projected = ug - u1 * g1 - ux * gx  # m(P(u) gy)
@@ -98,7 +98,7 @@ class _NormaliseBackward(torch.autograd.Function):
 def _affine(
     shape: tuple[int, ...], one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], shift: Tensor
 ) -> Tensor:
-    """one·k + other·l + shift, with numbers k, l and shift per channel."""
+    """one·k + other·l + shift, where k, l and shift have one number per channel."""
     found = torch.addcmul(shift.view(shape), one[0], one[1].view(shape))
     return found.addcmul_(other[0], other[1].view(shape))
 

@@ -40,7 +40,7 @@ def _ours(stage: Stage, x: Tensor, w: Tensor) -> bool:
 
 
 class _Bilinear:
-    """w * x and its adjoints, which are not differentiated by autograd."""
+    """w * x and its adjoints; autograd does not differentiate through them."""
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         raise NotImplementedError
@@ -113,7 +113,7 @@ class _Product(torch.autograd.Function):
         x, w = ctx.saved_tensors
         to_x, _, to_b = ctx.needs_input_grad[:3]
         if ctx.stage.now == GRAPH:
-            kept, ctx.kept = ctx.kept, None  # passed on, and freed as soon as the layer below has read it
+            kept, ctx.kept = ctx.kept, None  # passed on, and freed as soon as the layer below has used it
             return (*_ProductBackward.apply(x, w, gy, to_x, to_b, ctx.op, kept), None, None)
         gb = ctx.op.to_bias(gy) if to_b else None
         if ctx.stage.now == CURVATURE and to_x:
@@ -125,7 +125,8 @@ class _Product(torch.autograd.Function):
 
 
 class _ProductBackward(torch.autograd.Function):
-    """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no values, because they are never read."""
+    """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no values, because the values are
+    never used."""
 
     @staticmethod
     def forward(
@@ -135,7 +136,7 @@ class _ProductBackward(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         gx = None
         if to_x:
-            # A new tensor object, because autograd attaches a graph to the returned one.
+            # This must be a new tensor object, because autograd attaches a graph to the returned one.
             gx = kept.detach() if kept is not None else op.adjoints(gy, x, w, True, False)[0]
         ctx.save_for_backward(x, w, gy)
         nothing = gy.new_zeros(())

@@ -1,4 +1,4 @@
-"""The current pass through a graph, and the tensors θ."""
+"""The current pass through a graph, and the identities of the tensors θ."""
 
 from __future__ import annotations
 
