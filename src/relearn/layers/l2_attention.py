@@ -60,7 +60,7 @@ class L2Attention(SelfAttention):
         scale: upper bound on the Lipschitz constant of a contractive layer.
         max_length: N in that bound. With None, N is the length of the input, which then influences every output; a
             language model must set it.
-        masked: whether the p = two bound must hold under a mask. None: if the call has a mask or is causal.
+        masked: whether the p = two bound must hold under a mask. None: yes if the call has a mask or is causal.
         dropout: probability of dropping an attention weight, in training mode.
         fused: see :class:`~relearn.layers.self_attention.SelfAttention`, which also documents masks, errors and return
             values.
@@ -132,7 +132,7 @@ class L2Attention(SelfAttention):
             v, rest = self.split(self.v(near)), self.split(self.v(centre))
         wide = k.float() if k.dtype in (torch.float16, torch.bfloat16) else k
         bias = (wide * wide).sum(-1).unsqueeze(-2) / -2
-        if self.training and self.dropout:  # after dropout the weights of a row do not sum to 1
+        if self.training and self.dropout:  # with dropout, the weights of a row do not sum to 1
             return q, k, bias, v + rest, None
         return q, k, bias, v, rest
 

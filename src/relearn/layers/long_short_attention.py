@@ -152,7 +152,7 @@ class LongShortAttention(nn.Module):
         if mask.shape != x.shape[:2]:
             raise ValueError(f"mask: shape {tuple(mask.shape)} (allowed: {tuple(x.shape[:2])})")
         empty = ~mask[:, self.class_token :].any(1)
-        if torch.compiler.is_compiling():  # an assertion of the graph, without the place
+        if torch.compiler.is_compiling():  # a graph can only assert, without naming the sequence
             torch._assert_async(
                 ~empty.any(), "mask: a sequence is all padding (allowed: a real token in each)"
             )
