@@ -13,8 +13,7 @@ N       tokens                       ``length``
 ======= ============================ =============================================================================
 
 None of these is a Lipschitz constant: S and P are the same for X and tX, so their derivatives are unbounded near
-X = 0 (errata, Y5). With eps in both roots P has a Lipschitz constant, bounded by :func:`global_probability_bound`; S and P X still have
-none.
+X = 0 (errata, Y5). With eps in both roots P has a Lipschitz constant (:func:`global_probability_bound`); S and P X still have none.
 If two rows share the largest norm, m is not differentiable; one-sided derivatives satisfy the same bounds.
 """
 

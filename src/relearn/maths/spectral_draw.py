@@ -7,9 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-TOLERANCE = (
-    3e-5  # relative residual of the squared value; with 3e-3 the iteration sometimes stops at the second singular value
-)
+TOLERANCE = 3e-5  # relative residual of the squared value; with 3e-3 the iteration sometimes stops at the second singular value
 SMALL = 32  # matrices with up to this many rows or columns use a full decomposition
 FIRST_CHECK, CHECK_EVERY = 16, 4
 START_SEED = 0
