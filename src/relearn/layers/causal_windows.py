@@ -57,7 +57,7 @@ class Spans(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """First position that a window of a new row can see; negative if it lies before the first position."""
+        """First position that a window of a new row can see; negative if there is no such position."""
         return (self.first - 1) * self.window
 
     @property

@@ -56,9 +56,9 @@ def attend(
     Args:
         queries: scaled, (B, H, c + n, d).
         raw: keys and values, (2, B, H, c + n, d).
-        scores: of the projection, (B, n, H r), or None.
+        scores: scores of the dynamic projection, (B, n, H r), or None.
         mask: (B, c + n), True = real; None: all are real.
-        norms: of keys and values.
+        norms: parameters of the LayerNorms of keys and values.
         form: see :class:`Form`.
         attention_dropout: probability of dropping a weight; disables ``fused``.
         fused: use :class:`~relearn.layers.window_mix.WindowMix`.

@@ -52,7 +52,7 @@ def along_rays(
         points: (n, ...), the starts of the rays.
         scale: σ, broadcastable to one point.
         distances: t, ascending, not negative.
-        seed: of the directions, which are the same for all distances.
+        seed: seed of the directions, which are the same for all distances.
 
     Raises:
         ValueError: no points or distances, distances that are not ascending or negative, or a scale that is not positive.

@@ -149,7 +149,7 @@ def check_proposition(
 
 
 def _separates(w: Tensor, b: Tensor, poisons: Tensor, target: Tensor) -> bool:
-    rounding = 1e-9 * (w @ w)  # for the printed classifier some poisons are at 0 up to rounding
+    rounding = 1e-9 * (w @ w)  # the printed classifier gives some poisons 0 up to rounding
     return bool((poisons @ w + b > rounding).all() and target @ w + b <= 0)
 
 

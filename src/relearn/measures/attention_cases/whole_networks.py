@@ -32,7 +32,7 @@ from relearn.measures.lipschitz.jacobian import jacobian_norm
 ROUNDING = 1e-4  # relative; the networks are in single precision
 FINE = 1e-6  # tolerance of the norms of the weights
 CASE = "network"
-ITERATIONS = 30  # of the norm of a convolution
+ITERATIONS = 30  # maximum for the norm of a convolution
 
 
 def prepared(net: nn.Module) -> Any:

@@ -92,7 +92,7 @@ def jacobian_norm(
         block: number of rows computed at a time.
         start: initial guess of the right singular vector, with the shape of x.
         mode: how products are computed, see :mod:`~relearn.measures.lipschitz.products`.
-        seed: of the random start.
+        seed: seed of the random start.
 
     Raises:
         ValueError: an unknown p, method or mode; a number out of range; products that are not finite.
