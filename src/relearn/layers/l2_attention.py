@@ -198,8 +198,8 @@ class L2Attention(SelfAttention):
 def central_token(x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Return a point (B, 1, D) near the tokens (B, N, D) that leaks no token to a row that must not see it.
 
-    This is the mean without a mask, and the first token if causal. With a mask it is the first token visible to all rows; if
-    there is none, the first visible to any row (rows that do not see that token then depend on it through rounding).
+    Without a mask this is the mean of the tokens, or the first token if causal. With a mask it is the first token visible to all
+    rows or, if there is none, the first one visible to any row (other rows then depend on it through rounding).
     """
     if mask is None:
         return x[:, :1] if causal else x.mean(1, keepdim=True)

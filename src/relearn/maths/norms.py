@@ -246,9 +246,7 @@ def _power(
 
 
 def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    generator = torch.Generator().manual_seed(
-        START_SEED
-    )  # on the CPU, so that every device gets the same vector
+    generator = torch.Generator().manual_seed(START_SEED)  # on the CPU: same vector on every device
     b = torch.randn(shape, generator=generator, dtype=torch.float64).to(like)
     return b / torch.linalg.vector_norm(b, dim=-1, keepdim=True)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 ENUMERATED = 6  # with up to this many vertices, every face of the simplex is solved directly (63 faces)
 CHECK_EVERY = 32  # iterations between checks of the certificate, each of which waits for the device
-CPU_BLOCK_BYTES, GPU_BLOCK_BYTES = 2**22, 2**28  # memory for float64 differences per block
+CPU_BLOCK_BYTES, GPU_BLOCK_BYTES = 2**22, 2**28  # float64 differences per block
 TARGET_FLOOR = 1e-6  # lower limit of the optimum, as a fraction of ½‖target‖², in the relative gap
 
 

@@ -1,7 +1,7 @@
 r"""Norm of every residual branch relative to the stream it is added to, and the weights in front of the branches.
 
-touvron2021 (LayerScale makes this ratio more uniform over layers). With the stream x, the branch f(x) and its weight a (1, a number,
-or one number per channel), for layer l and branch b
+touvron2021 reports that LayerScale makes this ratio more uniform over layers. With the stream x, the branch f(x) and its weight a (1,
+a number, or one number per channel), for layer l and branch b
 
 .. math:: r_{l,b} = \frac1{BN} \sum_{i=1}^{B} \sum_{t=1}^{N} \frac{\|a \odot f(x)_{it}\|_2}{\|x_{it}\|_2}
 
@@ -191,7 +191,7 @@ def _plain(block: Any) -> _Found:
 
 
 def _between(norm: nn.Module, branch: nn.Module) -> Callable[..., list[Any]]:
-    """Observe a pre-norm branch: the stream is the input of ``norm``, and the output of ``branch`` belongs to its first tokens."""
+    """Observe a pre-norm branch: the stream is the input of ``norm``, and ``branch`` returns outputs for its first tokens."""
 
     def watch(look: Callable[[Tensor, Tensor], None]) -> list[Any]:
         stream: list[Tensor] = []

@@ -9,14 +9,14 @@ A *separator* contradicts the first statement: w·p_j + b > 0 for all j, but w·
 
 .. math:: \exists w: \quad w \cdot (p_j - t) > 0 \quad \text{for all } j .
 
-(Given such a w with least margin s > 0, the offset b = -w·t - s/2 gives the poisons ≥ s/2 and the target
--s/2, so it does not matter whether the target's side includes the boundary.) By Gordan's theorem no such w exists
+(Given such a w with smallest margin s > 0, the offset b = -w·t - s/2 gives the poisons scores of at least s/2 and
+the target -s/2, so it does not matter whether the target's side includes the boundary.) By Gordan's theorem no such w exists
 iff some c ≥ 0, Σ c = 1 satisfies Σ c_j (p_j - t) = 0, which is the second statement.
 
 Errata. The proof uses f(z) = (u - t)·(z - u), where u is the point of the hull nearest to t. It states that a derivative
 *is* zero where only ≥ 0 holds (Z1, harmless), and that f classifies the poisons strictly, although f = 0 for
-those on the face that contains u (Z2). Shifting by ‖u - t‖²/2 repairs this: poisons ≥ ‖u - t‖²/2 > 0, target
--‖u - t‖²/2 < 0.
+those on the face that contains u (Z2). Shifting f by ‖u - t‖²/2 repairs this: the poisons get at least ‖u - t‖²/2 > 0 and
+the target -‖u - t‖²/2 < 0.
 """
 
 from __future__ import annotations

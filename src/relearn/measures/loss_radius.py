@@ -21,7 +21,7 @@ starts, including X and the last point. This costs nothing extra and is at least
 without such a radius is excluded and reported.
 
 Every sample proceeds through radii, starts and steps at its own pace, all in one batch: after a wrong answer it restarts at once in the
-next smaller ball, and it leaves the batch once it is decided. The result equals that of plain loops
+next smaller ball, and a decided sample is attacked no further. The result equals that of plain loops
 (tests/measures/test_loss_radius.py).
 """
 

@@ -40,7 +40,7 @@ def patch_similarity(
         precision: "fp32", or "bf16" for the forward pass under autocast.
 
     Raises:
-        ValueError: no images, no such blocks, a block that the forward pass does not reach, or a layer with one patch.
+        ValueError: no images, no such blocks, a block that the forward pass does not reach exactly once, or a layer with a single patch.
     """
     if len(images) == 0:
         raise ValueError("images: none (allowed: at least one)")

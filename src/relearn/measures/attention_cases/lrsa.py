@@ -1,4 +1,4 @@
-r"""Derivatives of Lipschitz-regularised self-attention compared with the bounds printed in ye2023, appendix B, and corrected ones.
+r"""Derivatives of Lipschitz-regularised self-attention compared with the printed (ye2023, appendix B) and corrected bounds.
 
 There is one head; value and output maps are the identity; eps = 0 except in the last case:
 

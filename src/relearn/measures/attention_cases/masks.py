@@ -1,4 +1,4 @@
-r"""Masks for which the bound of tied L2 attention holds (kim2020, appendix G, where the condition has the wrong sign: erratum K6).
+r"""Masks for which the bound of tied L2 attention holds (kim2020, appendix G prints the condition with the wrong sign: K6).
 
 Let M be the set of hidden pairs (i, j). Theorem 3.2 still holds if every token sees itself, (i, i) not in M; the paper
 prints (i, i) in M. For row i, N may be replaced by the number of tokens that it sees. If a token half-way between

@@ -130,7 +130,8 @@ def stack(name: str, net: Any, *, iterations: int, seed: int) -> dict[str, Any]:
 def affine(name: str, net: nn.Module, *, size: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of equation 5 for every linear layer and convolution of ``net``.
 
-    ``size``: image side length at which convolutions with overlapping windows are measured."""
+    ``size``: image side length at which convolutions with overlapping windows are measured.
+    """
     for layer in net.modules():
         if not isinstance(layer, nn.Linear | nn.Conv2d):
             continue
