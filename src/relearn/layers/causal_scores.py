@@ -12,7 +12,7 @@ from relearn.layers.causal_windows import Piece, Spans
 
 
 class Side(NamedTuple):
-    """The arguments with B and H merged into a leading axis of size G = B H, padded to whole windows and segments."""
+    """Tensors of one call, with B and H merged into a leading axis G = B H, padded to whole windows and segments."""
 
     q: Tensor
     k: Tensor
@@ -42,7 +42,7 @@ def attention_weights(
     if piece.seen:
         added = piece.segment_mask(rows)[..., None]
         if side.rc is not None:
-            # one column a segment, or, as released, one for each of its r vectors
+            # one column per segment or, as released, one per compressed vector
             each = r if banded else 1
             by_distance = (side.q[:, piece.whole] @ distances_of(piece, side.rc, each).mT).unflatten(
                 2, (-1, each)
@@ -102,7 +102,7 @@ def heads_last(x: Tensor, like: Tensor) -> Tensor:
 
 
 def real_rows(piece: Piece) -> tuple[slice, slice]:
-    """Return the slice of a piece's rows that are new positions, and the slice of new positions that they are."""
+    """Return two slices: the piece's rows that are new positions, and the indices of these rows among the new positions."""
     spans = piece.spans
     first, last = max(piece.start, spans.past), min(piece.start + piece.rows, spans.end)
     return slice(first - piece.start, last - piece.start), slice(first - spans.past, last - spans.past)
@@ -116,7 +116,7 @@ def windows(piece: Piece, x: Tensor) -> Tensor:
 
 
 def add_to_windows(piece: Piece, to: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add left^T right of every window, (G blocks, w, 2w) and (G blocks, w, d), to the rows that the window covers."""
+    """For every window, add left^T right to the rows it covers; left (G blocks, w, 2w), right (G blocks, w, d)."""
     w, start = piece.spans.window, (piece.block - piece.spans.first) * piece.spans.window
     if piece.blocks == 1:
         to[:, start : start + 2 * w].baddbmm_(left.mT, right)
@@ -128,7 +128,7 @@ def add_to_windows(piece: Piece, to: Tensor, left: Tensor, right: Tensor) -> Non
 
 
 def distances_of(piece: Piece, table: Tensor, each: int = 1) -> Tensor:
-    """Return the rows of a table for the segment distances C ... 0, ``each`` rows a distance."""
+    """Return the rows of a table for the segment distances C ... 0, ``each`` rows per distance."""
     return table[:, table.shape[1] - (piece.seen + 1) * each :]
 
 

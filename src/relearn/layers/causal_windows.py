@@ -57,7 +57,7 @@ class Spans(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """First position that a window of a new row can see; negative if it lies before the first position."""
+        """First position that a window of a new row can see; negative if there is no such position."""
         return (self.first - 1) * self.window
 
     @property
@@ -74,7 +74,7 @@ class Spans(NamedTuple):
 
 
 def _offset(found: Tensor) -> int:
-    """Where a tensor begins in its storage; a compiled graph has no storage, and its products begin at 0."""
+    """Return a tensor's storage offset; in a compiled graph, where there is no storage, products start at offset 0."""
     return 0 if torch.compiler.is_compiling() else int(found.storage_offset())
 
 
@@ -177,7 +177,7 @@ class Piece(NamedTuple):
         to.view(len(to), self.blocks, w, 2 * w)[:, :, -1, -1].copy_(found[:, :, -1, -1])
 
     def by_segment_distance(self, found: Tensor) -> Tensor:
-        r"""View segment scores indexed by distance as scores by segment, (G, segments, l, C), of ``found`` (G, rows, C + 1).
+        r"""View segment scores indexed by distance, ``found`` (G, rows, C + 1), as scores by segment, (G, segments, l, C).
 
         ``found`` covers the rows of whole segments. Row i of segment a is a - s segments from segment s; columns are the distances
         C ... 0. All rows of a segment have the same shift.

@@ -88,7 +88,7 @@ class CosineAttention(nn.Module):
 
     @property
     def form(self) -> Form:
-        """The constants, as :mod:`relearn.layers.cosine_core` takes them."""
+        """The layer's constants in the form expected by :mod:`relearn.layers.cosine_core`."""
         return Form(self.heads, self.tau, self.eps, self.gain, self.normalise_values)
 
     @property

@@ -49,7 +49,7 @@ class CrossAttention(nn.Module):
         bias: whether the four maps have biases.
 
     Raises:
-        ValueError: sizes, a probability or a word out of range; in a call, wrong shapes, or a mask that is not boolean, does not
+        ValueError: an invalid size, probability or ``logits``; in a call, wrong shapes, or a mask that is not boolean, does not
             broadcast to (B, H, T, S), or hides everything from a query.
     """
 

@@ -12,10 +12,10 @@ from relearn.layers.own_backward import own_backward
 
 IMAGE_ENTRIES = (
     2**17
-)  # the weight's gradient takes images in groups of at most this many entries, at least one image
+)  # the weight gradient is computed for groups of images with at most this many entries, or for one image
 
 
-ONE_DNN = torch.backends.mkldnn.is_available()  # asked once: a compiler cannot trace the question
+ONE_DNN = torch.backends.mkldnn.is_available()  # evaluated once, because torch.compile cannot trace the call
 
 
 class DepthwiseConv2d(nn.Conv2d):
@@ -24,9 +24,9 @@ class DepthwiseConv2d(nn.Conv2d):
     .. math:: y_c = w_c \star x_c + \beta_c, \qquad
               \bar x_c = \tilde w_c \star \bar y_c, \qquad \bar w_c = \sum_b x_{bc} \star \bar y_{bc}
 
-    where :math:`\star` is what ``torch.nn.functional.conv2d`` computes, bars denote gradients, and the tilde rotates a
-    kernel by 180 degrees. Both gradients are depth-wise convolutions themselves; for the weight, the gradient of an image
-    is the kernel. oneDNN's forward kernel computes them at full speed, whereas its own kernel for the gradient of a
+    where :math:`\star` is the operation of ``torch.nn.functional.conv2d``, bars denote gradients, and the tilde rotates a
+    kernel by 180 degrees. Both gradients are depth-wise convolutions themselves; for the weight, the output
+    gradient is the kernel. oneDNN's forward kernel computes them at full speed, whereas its own kernel for the gradient of a
     depth-wise weight is 3 to 50 times slower on channels-last images. This path is used for float32 on a CPU
     outside autocast and outside a compiler; otherwise the layer is an ordinary ``nn.Conv2d``.
 
@@ -56,7 +56,7 @@ class DepthwiseConv2d(nn.Conv2d):
 
 
 class Depthwise(torch.autograd.Function):
-    """The formulas of :class:`DepthwiseConv2d`; its backward pass is differentiable."""
+    """Autograd function of :class:`DepthwiseConv2d`; its backward pass is differentiable."""
 
     generate_vmap_rule = True
 

@@ -31,7 +31,7 @@ def project_dynamically(scores: Tensor, pairs: Tensor, mask: Tensor | None, *, f
 
 
 def compress(weights: Tensor, pairs: Tensor) -> Tensor:
-    """Return P^T K and P^T V, (2, B, H, r, d), of P^T (B, H, r, n) and keys and values (2, B, H, n, d)."""
+    """Return P^T K and P^T V, (2, B, H, r, d), for P^T (B, H, r, n) and keys and values (2, B, H, n, d)."""
     keys, values = pairs.unbind()
     return torch.stack([weights @ keys, weights @ values])
 
@@ -60,7 +60,7 @@ class Compression(torch.autograd.Function):
 
 
 def layer_norm_heads(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """LayerNorm of x (..., H, n, d) over each head's d numbers, or over all heads' if ``weight`` has that length; None: x."""
+    """Apply LayerNorm to x (..., H, n, d) over d, or over H d if ``weight`` has that length; None: return x."""
     if weight is None:
         return x
     if len(weight) == x.shape[-1]:

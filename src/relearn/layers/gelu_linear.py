@@ -41,14 +41,14 @@ class GeluPointwiseConv2d(nn.Conv2d):
 
 
 def gelu_product(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the formula of :class:`GeluLinear`; in a compiled graph, which decides itself what it stores, in two steps."""
+    """Apply the formula of :class:`GeluLinear`; under a compiler, which decides what to store, as two operations."""
     if torch.compiler.is_compiling():
         return linear(gelu(z), weight, bias)
     return GeluProduct.apply(z, weight, bias)
 
 
 class GeluProduct(torch.autograd.Function):
-    """The formula of :class:`GeluLinear`."""
+    """Autograd function of :class:`GeluLinear`."""
 
     generate_vmap_rule = True
 

@@ -16,7 +16,7 @@ Constant = float | Callable[[Tensor], "Tensor | float"]
 DUAL = {"inf": "one", "two": "two", "one": "inf"}
 ROUNDINGS = 64  # default tolerance of an inverse, in machine epsilons
 MARGIN = 2  # updates beyond the number that exact arithmetic needs
-SMALL = 256  # numbers of a sample up to which the log-determinant is exact by default
+SMALL = 256  # up to this many entries per sample, the log-determinant is exact by default
 FREE = 100  # maximum number of updates if no rate is known
 
 
@@ -28,15 +28,15 @@ class InvertibleResidual(nn.Module):
     ============  =======================================================  ======================================
     f             the branch, any module that preserves the shape          ``branch``
     L             a Lipschitz constant of f in ``norm``                    ``lipschitz``
-    :math:`\rho`  rate, :math:`|c| L`; invertible for sure if below 1      :meth:`rate`
+    :math:`\rho`  rate, :math:`|c| L`; guaranteed invertible if below 1    :meth:`rate`
     ============  =======================================================  ======================================
 
     For L2 attention, L is the bound of kim2020, theorem 3.2 (or ``scale``, if the layer divides by that bound itself). The guarantee
     is only as good as L: the bound printed there for p = 2 is wrong (erratum K1). A layer normalisation or feed-forward branch needs
     a constant of its own.
 
-    Source: kim2020, sections 4.1 and 4.2; Behrmann et al. 2019. They iterate a fixed number of times; here the number follows from
-    the rate, and a result that misses the tolerance raises an error.
+    Source: kim2020, sections 4.1 and 4.2; Behrmann et al. 2019. Both iterate a fixed number of times; here the number follows
+    from the rate, and a result that misses the tolerance raises an error.
 
     Pass the same masks to forward and inverse. If a mask hides a token from itself, theorem 3.2's constant does not hold (erratum K6).
     In training mode with dropout the branch is a different map at every call and cannot be inverted; call ``eval()`` first.
@@ -157,7 +157,7 @@ class InvertibleResidual(nn.Module):
                 value = f(point)
 
             def adjoint(gradient: Tensor | None) -> Tensor | None:
-                if gradient is None:  # torch's way to say zero
+                if gradient is None:  # torch passes None for a zero gradient
                     return None
                 if not bool(gradient.isfinite().all()):
                     return gradient
@@ -191,7 +191,7 @@ class InvertibleResidual(nn.Module):
         ============  ============================================  ================================================
         ``method``    value                                         products with the Jacobian
         ============  ============================================  ================================================
-        exact         from the Jacobian                             n, the numbers of a sample
+        exact         from the Jacobian                             n, the number of entries per sample
         estimate      unbiased, with its estimated variance         about (``always`` + q/(1 - q)) ``draws``
         auto          exact up to n = 256, otherwise estimate
         ============  ============================================  ================================================
@@ -202,7 +202,7 @@ class InvertibleResidual(nn.Module):
         Args:
             draws, always: see :func:`relearn.maths.log_determinant.estimate`.
             keep: q; None: the rate (at least 0.1), for which the variance is finite.
-            generator: of the draws, on the CPU; None: torch's global one.
+            generator: CPU generator of the draws; None: torch's global one.
             guaranteed: refuse a rate of 1 or more, at which the series may diverge. If False, ``keep`` has to be given for an estimate.
             more: keyword arguments of the branch.
 

@@ -60,7 +60,7 @@ class L2Attention(SelfAttention):
         scale: upper bound on the Lipschitz constant of a contractive layer.
         max_length: N in that bound. With None, N is the length of the input, which then influences every output; a
             language model must set it.
-        masked: whether the p = two bound must hold under a mask. None: if the call has a mask or is causal.
+        masked: whether the p = two bound must hold under a mask. None: yes if the call has a mask or is causal.
         dropout: probability of dropping an attention weight, in training mode.
         fused: see :class:`~relearn.layers.self_attention.SelfAttention`, which also documents masks, errors and return
             values.
@@ -132,7 +132,7 @@ class L2Attention(SelfAttention):
             v, rest = self.split(self.v(near)), self.split(self.v(centre))
         wide = k.float() if k.dtype in (torch.float16, torch.bfloat16) else k
         bias = (wide * wide).sum(-1).unsqueeze(-2) / -2
-        if self.training and self.dropout:  # after dropout the weights of a row do not sum to 1
+        if self.training and self.dropout:  # with dropout, the weights of a row do not sum to 1
             return q, k, bias, v + rest, None
         return q, k, bias, v, rest
 
@@ -198,8 +198,8 @@ class L2Attention(SelfAttention):
 def central_token(x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Return a point (B, 1, D) near the tokens (B, N, D) that leaks no token to a row that must not see it.
 
-    This is the mean without a mask, and the first token if causal. With a mask it is the first token visible to all rows; if
-    there is none, the first visible to any row (rows that do not see that token then depend on it through rounding).
+    Without a mask this is the mean of the tokens, or the first token if causal. With a mask it is the first token visible to all
+    rows or, if there is none, the first one visible to any row (other rows then depend on it through rounding).
     """
     if mask is None:
         return x[:, :1] if causal else x.mean(1, keepdim=True)

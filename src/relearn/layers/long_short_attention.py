@@ -54,8 +54,8 @@ class LongShortAttention(nn.Module):
         dual_norm: apply LN_L and LN_G.
         norm_per_head: see above; None: True, or False if ``as_released``.
         class_token: 1 if the first token is a class token, otherwise 0.
-        dropout: of the output, in training mode.
-        attention_dropout: of the weights, in training mode.
+        dropout: dropout probability of the output, in training mode.
+        attention_dropout: probability of dropping an attention weight, in training mode.
         as_released: the released code's variant: norms over all of D, and the class token as described above.
         bias: biases of Q, K, V and the output. The scores have none, because it would cancel.
         eps: ε of the norms.
@@ -152,7 +152,7 @@ class LongShortAttention(nn.Module):
         if mask.shape != x.shape[:2]:
             raise ValueError(f"mask: shape {tuple(mask.shape)} (allowed: {tuple(x.shape[:2])})")
         empty = ~mask[:, self.class_token :].any(1)
-        if torch.compiler.is_compiling():  # an assertion of the graph, without the place
+        if torch.compiler.is_compiling():  # a graph can only assert, without naming the sequence
             torch._assert_async(
                 ~empty.any(), "mask: a sequence is all padding (allowed: a real token in each)"
             )

@@ -57,7 +57,7 @@ class LongShortAttention2d(nn.Module):
         conv: kernel size of depth-wise convolutions before all four maps (CvT), odd; 0: none. Class tokens skip them.
         conv_norm, conv_bias: batch normalisation after these convolutions, and their bias (None: a bias only without normalisation).
         relative_bias: whether to use T.
-        class_bias: one further learned number for each pair of a class token with the tokens, with itself, and back, as in ViL.
+        class_bias: learned logit biases from tokens to class tokens, from class tokens to tokens, and among class tokens (ViL).
         class_tokens: G.
         dropout, attention_dropout: dropout probabilities after the last map and of attention weights, in training mode.
         bias: whether the maps of queries, keys and values have biases.
@@ -147,7 +147,7 @@ class LongShortAttention2d(nn.Module):
         return summed(k), summed(v)
 
     def bias(self, tiling: Tiling, device: torch.device) -> Tensor | None:
-        """Return T for a segment's tokens and its window's, (heads, tokens per segment, tokens per window)."""
+        """Return T for each segment token and window token, (heads, tokens per segment, tokens per window)."""
         if self.relative_position_bias_table is None:
             return None
         furthest = self.window + self.reach - 1

@@ -55,12 +55,11 @@ class CausalLongShortAttention(nn.Module):
     projection: positions of segment 0 see nothing, and their mixture is 0. With r = 0 there is only the window.
 
     ``as_released`` is the variant of the released code: a window of exactly w keys that ends at the query (hence w ≥ l is required);
-    Transformer-XL's two biases in the window scores; biases of W^P and of the map of σ; σ at the number of compressed vectors between
-    the query's segment and a vector, 0 for the last one before it, instead of the distance of the segments; LN over the full width, (D,);
-    the compressed
-    vectors of ``x`` are made of keys and values before LN_L, those of the cache of its hidden states, each head's part with its own
-    weights, and the maps are applied afterwards. In this variant, processing a sequence in parts changes the outputs, and the cache
-    must consist of whole segments.
+    Transformer-XL's two biases in the window scores; biases of W^P and of the map of σ; LN over the full width, (D,).
+    σ is evaluated at the number of compressed vectors between a vector and the query's segment (0 for the last vector before it)
+    instead of at the segment distance. The compressed vectors of ``x`` are computed from keys and values before LN_L. Those of the
+    cache are computed from its hidden states: each head's slice is compressed with that head's weights, and the maps are applied
+    afterwards. In this variant, processing a sequence in parts changes the outputs, and the cache must consist of whole segments.
 
     Args:
         dim: D, a multiple of ``heads``.
@@ -138,7 +137,7 @@ class CausalLongShortAttention(nn.Module):
         """
         spans = self.spans(x, cache)
         held = None if cache is None or not cache.shape[1] else cache.to(x.dtype)
-        # separately, so that a cache that requires no gradient costs none
+        # mapped separately, so that a cache without gradients adds nothing to the backward pass
         parts = [x] if held is None else [held, x]
         plain_rows = _concatenate([self.kv(one) for one in parts])
         near = self._normalise(plain_rows, self.local_norm)
@@ -180,7 +179,7 @@ class CausalLongShortAttention(nn.Module):
     def _positions(self, spans: Spans, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return ρ at distances 2w - 1 ... 0, (2w, H, d), and σ at C ... 0, (C + 1, H, d), or None where unused.
 
-        As released, σ has r rows a segment: at δ r - 1 - i for vector i of the segment at distance δ = C ... 0, where no query sees δ = 0.
+        As released, σ has r rows per segment: vector i at segment distance δ = C ... 0 uses δ r - 1 - i. No query sees δ = 0.
         """
         tables: list[Tensor | None] = []
         for map_, last in (
@@ -209,7 +208,7 @@ class CausalLongShortAttention(nn.Module):
 
 
 def check_coverage(window: int, segment: int, rank: int, *, banded: bool = False) -> None:
-    r"""Reject sizes out of range or that leave some position unseen: :math:`w + \gcd(w, l) < l`, or w < l if ``banded``.
+    r"""Reject sizes that are out of range or leave some position unseen: :math:`w + \gcd(w, l) < l`, or w < l if ``banded``.
 
     The relation of w to l does not matter if there is no window (w = 0) or no compressed part (r = 0).
 

@@ -40,7 +40,7 @@ class CausalCore(torch.autograd.Function):
               \bar V = P^\top G, \quad \bar K = \bar S^\top Q, \quad \bar R = \bar T^\top Q, \quad
               \bar Q = \bar S K + \bar T R
 
-    At most :data:`KEPT` weights are stored between the passes. Longer calls store none and recompute them in the backward pass, so
+    At most :data:`KEPT` weights are stored between the passes. Calls with more weights recompute them in the backward pass, so
     that the stored memory is linear in the number of positions. Higher derivatives are taken through :func:`mix_values`.
 
     ==========  ======================================================  ====================

@@ -33,7 +33,7 @@ class Norms(NamedTuple):
 
 
 def heads_first(rows: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """Return scaled queries (B, H, n, d), and keys and values (2, B, H, n, d), of rows (B, n, 3D), as copies."""
+    """Split rows (B, n, 3D) into copies: scaled queries (B, H, n, d), and keys and values (2, B, H, n, d)."""
     width = rows.shape[2] // 3
     queries, pairs = wide(rows).split([width, 2 * width], 2)
     queries = queries.unflatten(2, (heads, -1)).transpose(1, 2).contiguous() * (width // heads) ** -0.5
@@ -56,9 +56,9 @@ def attend(
     Args:
         queries: scaled, (B, H, c + n, d).
         raw: keys and values, (2, B, H, c + n, d).
-        scores: of the projection, (B, n, H r), or None.
-        mask: (B, c + n), True = real; None: all are.
-        norms: of keys and values.
+        scores: scores of the dynamic projection, (B, n, H r), or None.
+        mask: (B, c + n), True = real; None: all are real.
+        norms: parameters of the LayerNorms of keys and values.
         form: see :class:`Form`.
         attention_dropout: probability of dropping a weight; disables ``fused``.
         fused: use :class:`~relearn.layers.window_mix.WindowMix`.

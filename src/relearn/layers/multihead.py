@@ -20,8 +20,8 @@ class AsMultiheadAttention(nn.Module):
     Masks have torch's meaning: True = hidden. (In a direct call of the wrapped layer True = visible, as in torch's
     ``scaled_dot_product_attention``.)
 
-    In a contractive layer every token must see itself, so rows that are padding open their own diagonal: nothing else sees
-    them, no output of a real token changes, and the layer keeps its constant.
+    In a contractive layer every token must see itself, so each padded token is made visible to itself. No other token sees it,
+    no output of a real token changes, and the layer keeps its constant.
 
     Differences: a self-attention needs the same tensor as query, key and value
     (:class:`~relearn.layers.cross_attention.CrossAttention` takes others, with ``kdim`` and ``vdim``); numeric masks may contain
@@ -72,7 +72,7 @@ class AsMultiheadAttention(nn.Module):
             is_causal: hide later tokens, whether or not ``attn_mask`` hides them too.
 
         Raises:
-            ValueError: key or value is another tensor where the layer is a self-attention; a mask has a wrong shape, other
+            ValueError: the layer is a self-attention, and key or value is not the same tensor as query; a mask has a wrong shape, other
                 numbers, or a row that sees nothing.
         """
         cross = isinstance(self.layer, CrossAttention)

@@ -1,4 +1,4 @@
-"""When a layer uses a backward pass of its own instead of torch's."""
+"""Condition under which a layer uses its own backward pass instead of torch's."""
 
 import torch
 from torch import Tensor

@@ -119,7 +119,7 @@ class SelfAttention(nn.Module):
 
     @property
     def must_see_itself(self) -> bool:
-        """Whether a mask may hide no token from itself: in a contractive layer, whose bound does not hold otherwise."""
+        """Whether every token must see itself: True for a contractive layer, whose bound holds only then."""
         return False
 
     def _add_batch_axis(self, x: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ def check_mask(
 
 
 def refuse_where(wrong: Tensor, who: str, why: str) -> None:
-    """Raise where a row of ``wrong`` (B, H, N) is True; in a compiled graph when it runs, without the row's place.
+    """Raise if an entry of ``wrong`` (B, H, N) is True; a compiled graph raises when it runs, without the row's index.
 
     Raises:
         ValueError: some entry is True.

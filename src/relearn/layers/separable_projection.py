@@ -13,7 +13,7 @@ class SeparableProjection(nn.Module):
     .. math:: y = \mathrm{BN}(w \star x)\, A + b
 
     Wu et al., "CvT: Introducing Convolutions to Vision Transformers" (2021), section 3.2. The convolution has a bias
-    if there is no BN or if ``conv_bias`` asks for it. Before BN, as in some implementations by others, the bias has no effect but
+    if there is no BN or if ``conv_bias`` asks for it. A bias before BN, as in some third-party implementations, has no effect but
     counts as a parameter.
 
     Shapes: x (B, H, W, D) → (B, ⌈H/s⌉, ⌈W/s⌉, M) with stride s and M = ``out``.

@@ -20,7 +20,7 @@ ELSEWHERE = 2**25  # the same on an accelerator
 
 
 class WindowMix(torch.autograd.Function):
-    """:func:`mix_windows` without dropout, which saves only its arguments and holds few logits at a time.
+    """:func:`mix_windows` without dropout, which saves only its arguments and holds only a few logits at a time.
 
     Higher derivatives are taken through :func:`mix_windows`.
     """

@@ -1,1 +1,1 @@
-"""Mathematical operators shared by several packages, one idea per file; any leading shape, on the tensor's device."""
+"""Mathematical operators shared by several packages, one per file; they accept any leading shape and run on the tensor's device."""

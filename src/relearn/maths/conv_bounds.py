@@ -1,4 +1,4 @@
-"""Upper bounds on the norm of a zero-padded convolution; the power iteration of `relearn.maths.norms` only gives lower ones."""
+"""Upper bounds on the norm of a zero-padded convolution; power iteration (`relearn.maths.norms`) gives only lower bounds."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def conv_bound(
 
     * p = inf: the largest absolute sum of an output channel's kernel. Exact if one output sees its whole kernel inside the image.
     * p = two, windows that neither overlap nor reach into padding: the norm of the flattened kernel, exact.
-    * p = two otherwise: the image with its padding lies on a torus of the same size, where no output wraps around. The
-      convolution is a part of the circular one, so its norm is at most the largest singular value over the frequencies of
-      the torus. A stride s is removed first: blocks of s pixels on each axis become channels, which changes no norm.
+    * p = two otherwise: the padded image is treated as a torus, on which none of the convolution's windows wraps around. The
+      convolution is then a part of the circular one, so its norm is at most the largest singular value over the frequencies
+      of the torus. A stride s is removed first: blocks of s pixels on each axis become channels, which changes no norm.
 
     Args:
         weight: (out, in/groups, *kernel).
-        size: of the input, along the axes of the kernel.
-        stride, padding: along these axes.
+        size: input size along the kernel's axes.
+        stride, padding: one number per kernel axis.
 
     Raises:
         ValueError: shapes that do not fit, or an unknown p.
@@ -64,7 +64,7 @@ def conv_bound(
 
 
 def window_bound(weight: Tensor, size: Sequence[int]) -> Tensor:
-    """Return :func:`conv_bound`, p = two, of a depth-wise convolution (D, 1, *kernel) that preserves the size."""
+    """Return :func:`conv_bound` with p = two for a depth-wise convolution (D, 1, *kernel) that preserves the size."""
     sides = [k // 2 for k in weight.shape[2:]]
     ones = [1] * len(sides)
     return conv_bound(weight, size, stride=ones, padding=sides, groups=weight.shape[0])

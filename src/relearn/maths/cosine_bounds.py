@@ -43,11 +43,11 @@ def cosine_bound(
                   :math:`m = \min(\sqrt D \|W\|_2, \sqrt d \|W^\top\|_\infty)`
     ============  =================================================================================================
 
-    with c_d from :func:`unit_factor`. For p = 2, "corrected" equals "printed". The tight forms are ours (docs/errata.md, Q5 and
-    Q9, derives them); they have no τ terms for a single token, whose weight is 1. All valid forms hold for any bias
-    of the logits, any mask, and any bias of the maps.
+    with c_d from :func:`unit_factor`. For p = 2, "corrected" equals "printed". The tight forms are ours (derived in
+    docs/errata.md, Q5 and Q9); for a single token, whose attention weight is always 1, their τ terms vanish. All valid
+    forms hold for any bias of the logits, any mask, and any bias of the maps.
 
-    Several heads are combined by the root of the sum of squares for p = 2 and by the maximum for p = ∞; "printed" adds them
+    Heads are combined by the root of the sum of squares for p = 2 and by the maximum for p = ∞; "printed" sums them
     (appendix A.2). W^O multiplies by :math:`\|W^O\|_2` or :math:`\|W^{O\top}\|_\infty`.
 
     Args:
@@ -97,7 +97,7 @@ def unit_factor(width: int) -> float:
 
     .. math:: c_d = \tfrac23 (B + 1)^{3/2} (3 B)^{-1/2}, \quad B = (\sqrt d - 1) / 2; \qquad c_d = 1 \text{ for } d \le 4
 
-    The paper's equation 17 has 2, which c_d exceeds from d = 68 on (errata, Q6); for p = 2 the constant is 1.
+    The paper's equation 17 has 2 instead, which c_d exceeds for d ≥ 68 (errata, Q6); for p = 2 the constant is 1.
 
     Raises:
         ValueError: d is not an integer of at least 1.

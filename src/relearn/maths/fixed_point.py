@@ -53,7 +53,7 @@ def solve(
     norm: str = "inf",
     batched: bool = True,
 ) -> FixedPoint:
-    """Iterate x <- y - c f(x) without gradients. f gets all samples at every call and must not mix them.
+    """Iterate x <- y - c f(x) without gradients. Every call of f receives all samples and must treat them independently.
 
     Args:
         f: maps a tensor of the shape of y to one of the same shape.
@@ -98,7 +98,7 @@ def solve(
 
 
 def updates_for(rate: float, tolerance: float, first: float = 1.0) -> int:
-    r"""Return how many updates surely suffice: the least k with :math:`\rho^k\, r_0 / (1 - \rho) \le` tolerance.
+    r"""Return a guaranteed sufficient number of updates: the least k with :math:`\rho^k\, r_0 / (1 - \rho) \le` tolerance.
 
     Args:
         rate: ρ = c L, below 1.

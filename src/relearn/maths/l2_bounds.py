@@ -80,7 +80,7 @@ def bound_two(
     .. math:: \frac{g(N)}{s} \Big(\sum_h \|W^{Q,h}\|_2^4\, \|W^{V,h}\|_2^2\Big)^{1/2} \|W^O\|_2
 
     with g from :func:`growth`. The paper (kim2020, theorem 3.2) prints the square of ‖W^{Q,h}‖_2 instead of the fourth
-    power; that is not a bound if some ‖W^{Q,h}‖_2 > 1 (errata, K1), and "printed" exists to show it.
+    power; that is not a bound if some ‖W^{Q,h}‖_2 > 1 (errata, K1), and the form "printed" demonstrates this.
     The bound does not depend on the width of W^{Q,h}.
 
     Args:
@@ -156,6 +156,6 @@ def _check(wq: Tensor, wv: Tensor, wo: Tensor, length: int, scale: float | None)
     return s
 
 
-@torch.compiler.assume_constant_result  # a number of the length alone, by scipy, which a compiler cannot trace
+@torch.compiler.assume_constant_result  # depends only on the length; a compiler cannot trace scipy
 def _covariance_bound(length: int) -> float:
     return covariance_bound(length)

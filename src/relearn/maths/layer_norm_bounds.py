@@ -77,7 +77,7 @@ def bound_two(gamma: Tensor, eps: float, *, form: str = "exact") -> Tensor:
 
 
 def row_sum_constant(n: int) -> float:
-    """Return k(N), exact: the least upper bound of √ε ‖J‖_∞ over all inputs of N numbers for γ = 1.
+    """Return the exact k(N): the least upper bound of √ε ‖J‖_∞ over all inputs of N numbers for γ = 1.
 
     Row i has the absolute sum 2 √(1-t) max over sets K with i in K, |K| = s, of [1 - s/N + t wᵀMw]; the largest
     eigenvalue of the symmetric M on vectors of sum 0 is (√((1-1/N) s r) - r)/2.

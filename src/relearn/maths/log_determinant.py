@@ -8,7 +8,7 @@ The series converges if :math:`c\,\mathrm{Lip}(f) < 1`; then I + c J has a posit
 symbol   meaning                         code, shape
 =======  ==============================  =========================
 f        treats samples independently    ``f``: (B, ...) → (B, ...)
-n        numbers of a sample             ``x[0].numel()``
+n        entries per sample              ``x[0].numel()``
 =======  ==============================  =========================
 
 Behrmann et al. 2019 (i-ResNet), section 3.2; Chen et al. 2019 (residual flows), section 3.1, whose estimator of the infinite series
@@ -35,8 +35,8 @@ class LogDeterminant:
         value: (B,); the mean of the draws if estimated.
         variance: (B,), the estimated variance of ``value``: the draws' sample variance divided by their number. 0 if exact, NaN
             with a single draw.
-        draws: their number; 0 if exact.
-        terms: products with the Jacobian, altogether.
+        draws: number of draws; 0 if exact.
+        terms: total number of products with the Jacobian.
     """
 
     value: Tensor
@@ -46,12 +46,12 @@ class LogDeterminant:
 
 
 def exact(f: Function, x: Tensor, c: float = 1.0) -> LogDeterminant:
-    """Write out the Jacobian, n backward passes for the whole batch, and decompose it.
+    """Return the exact value from the full Jacobian, computed by n backward passes for the whole batch.
 
     Differentiable in x and in the weights of f if gradients are enabled and f is twice differentiable.
 
     Raises:
-        ValueError: a determinant that is not positive, or not finite numbers.
+        ValueError: a determinant that is not positive or not finite.
     """
     size = x[0].numel()
     pulled = _pulled(f, x)
@@ -77,20 +77,20 @@ def estimate(
     always: int = 4,
     generator: torch.Generator | None = None,
 ) -> LogDeterminant:
-    r"""Return an unbiased estimate: Hutchinson's trace with a series that ends at random.
+    r"""Return an unbiased estimate: Hutchinson's trace estimator and a series truncated at a random term.
 
     .. math:: \sum_{k=1}^{K} \frac{(-1)^{k+1}}{k}\, \frac{v^\top (cJ)^k v}{P(K \ge k)}, \qquad
               P(K \ge k) = q^{\max(0,\, k - m)}
 
-    with independent signs v = ±1. The variance is finite if :math:`q > (c\,\mathrm{Lip} f)^2`.
+    with independent random signs v = ±1. The variance is finite if :math:`q > (c\,\mathrm{Lip} f)^2`.
 
-    Differentiable as :func:`exact` is; the gradient is then unbiased as well.
+    Differentiable under the same conditions as :func:`exact`; the gradient is unbiased, too.
 
     Args:
         draws: number of pairs (v, K); each K serves the whole batch.
-        keep: q, the probability that the series goes on after a term.
-        always: m, terms that are always computed.
-        generator: of v and K, on the CPU.
+        keep: q, the probability that the series continues after a term.
+        always: m, number of terms that are always computed.
+        generator: CPU generator of v and K.
 
     Raises:
         ValueError: numbers out of range.

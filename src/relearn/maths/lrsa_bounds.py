@@ -13,8 +13,8 @@ N       tokens                       ``length``
 ======= ============================ =============================================================================
 
 None of these is a Lipschitz constant: S and P are the same for X and tX, so their derivatives are unbounded near
-X = 0 (errata, Y5). With eps in both roots P has a Lipschitz constant, :func:`global_probability_bound`; S and P X have none even then.
-Where two rows share the largest norm, m is not differentiable; one-sided derivatives satisfy the same bounds.
+X = 0 (errata, Y5). With eps in both roots P has a Lipschitz constant (:func:`global_probability_bound`); S and P X still have none.
+If two rows share the largest norm, m is not differentiable; one-sided derivatives satisfy the same bounds.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def centre_norm_constant(dim: int, weight: Tensor | None = None, p: str = "two")
 
     .. math:: \tfrac{D}{D-1}\, \|\mathrm{diag}(\gamma) (I - \tfrac1D \mathbf 1 \mathbf 1^\top)\|_p
 
-    For γ = 1 it is D/(D-1) for p = 2, which the paper prints and then treats as 1, and 2 for p = ∞ and every D (errata, Q4).
+    For γ = 1 and p = 2 it is D/(D-1), which the paper prints and then treats as 1. For γ = 1 and p = ∞ it is 2 (errata, Q4).
     For other γ it is at most max|γ| times as large for p = 2, and equals 2 max|γ| for p = ∞.
 
     Args:

@@ -13,7 +13,7 @@ from torch.nn import functional
 ITERATIONS, TOLERANCE = 1_000, 1e-6
 # singular values of a convolution are close together, so a smaller residual would take many steps
 CONV_TOLERANCE = 1e-3
-CHECK_EVERY = 16  # iterations between two transfers of the residual to the host
+CHECK_EVERY = 16  # iterations between convergence checks, each of which transfers the residual to the host
 DENSE_ENTRIES = (
     2**18
 )  # convolutions with up to this many matrix entries per group are written out as matrices
@@ -216,7 +216,7 @@ def _power(
     iterations: int,
     tolerance: float,
 ) -> Tensor:
-    """Power iteration for a batch of linear maps from b (..., n): ‖A b‖ (...), with the graph of the last forward pass."""
+    """Run power iteration for a batch of linear maps from b (..., n); return ‖A b‖ (...), with the last forward pass's graph."""
     if iterations < 0 or tolerance < 0:
         raise ValueError(f"iterations is {iterations}, tolerance {tolerance}: neither may be negative")
     attainable = max(tolerance, 16 * torch.finfo(b.dtype).eps) if tolerance else 0.0
@@ -246,7 +246,7 @@ def _power(
 
 
 def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    generator = torch.Generator().manual_seed(START_SEED)  # on the CPU, for the same vector on every device
+    generator = torch.Generator().manual_seed(START_SEED)  # on the CPU: same vector on every device
     b = torch.randn(shape, generator=generator, dtype=torch.float64).to(like)
     return b / torch.linalg.vector_norm(b, dim=-1, keepdim=True)
 

@@ -1,4 +1,4 @@
-"""The 2-norm of a linear or convolutional layer as a map, and whether its weight matrix has the same norm."""
+"""The 2-norm of a linear or convolutional layer as a map, and whether the flattened weight has the same norm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def operator_norm(layer: Affine, size: int | Sequence[int] = 1) -> Tensor:
         A scalar in at least single precision; for its accuracy see :func:`~relearn.maths.norms.conv_operator_norm`.
 
     Raises:
-        ValueError: arguments that that function rejects.
+        ValueError: arguments that this function rejects.
     """
     weight = layer.weight
     if weight.dtype in (torch.float16, torch.bfloat16):
@@ -42,7 +42,7 @@ def operator_norm(layer: Affine, size: int | Sequence[int] = 1) -> Tensor:
 
 
 def flattened_is_exact(layer: Affine) -> bool:
-    """Return whether the weights as a matrix (outputs, the rest) have the layer's norm for every input size.
+    """Return whether the weight flattened to (outputs, rest) has the layer's norm for every input size.
 
     This holds for linear layers, and for ungrouped convolutions whose windows neither overlap nor reach into padding: each
     window is then multiplied by that matrix, and no input is in two windows.

@@ -1,4 +1,4 @@
-"""Projection onto the probability simplex, and nearest convex combinations; any leading shape, on the tensor's device."""
+"""Projection onto the probability simplex, and nearest convex combinations, for any leading shape and on the tensor's device."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 ENUMERATED = 6  # with up to this many vertices, every face of the simplex is solved directly (63 faces)
-CHECK_EVERY = 32  # iterations between two transfers of the iterative solver's certificate to the host
-CPU_BLOCK_BYTES, GPU_BLOCK_BYTES = 2**22, 2**28  # float64 differences held at a time
+CHECK_EVERY = 32  # iterations between checks of the certificate, each of which waits for the device
+CPU_BLOCK_BYTES, GPU_BLOCK_BYTES = 2**22, 2**28  # float64 differences per block
 TARGET_FLOOR = 1e-6  # lower limit of the optimum, as a fraction of ½‖target‖², in the relative gap
 
 
@@ -62,8 +62,8 @@ def simplex_least_squares(
 
     * k ≤ 6: the optimum lies in the interior of one of the 2^k - 1 faces. All are solved in one batched call, and the best
       feasible solution is taken. There is no iteration, so a warm start only matters if the minimiser is not unique.
-    * k > 6, or if the certificate below fails: accelerated projected gradient with restarts; every 32
-      iterations the face found so far is solved directly.
+    * k > 6, or if the certificate below fails: accelerated projected gradient with restarts. Every 32
+      iterations, the problem on the current face is solved directly.
 
     Certificate: the Frank-Wolfe gap :math:`\langle g, c\rangle - \min_j g_j` is an upper bound on the distance to the
     optimum (:func:`simplex_gap`). A problem is solved if gap ≤ tolerance · max(objective, 1e-6 · ½‖t‖²), or
@@ -75,8 +75,8 @@ def simplex_least_squares(
         target: t, (..., d); its leading axes broadcast against those of features.
         start: initial coefficients, (..., k); kept if nothing better is found. Default: 1/k each.
         tolerance: relative tolerance of the certificate.
-        max_iterations: of the iterative solver; if it does not suffice, a RuntimeWarning states the largest
-            gap.
+        max_iterations: limit of the iterative solver; if it does not suffice, a RuntimeWarning states the
+            largest gap.
 
     Returns:
         (..., k) in the dtype of features, without a graph: non-negative, and each row sums to EXACTLY one.
@@ -101,7 +101,7 @@ def simplex_least_squares(
         )
     k = features.shape[-2]
     gram, floor = _gram_about_target(features, target)
-    if not torch.isfinite(gram).all():  # k × k numbers reveal what k × d contain
+    if not torch.isfinite(gram).all():  # cheaper than checking the k × d features
         _require_finite("features", features, 2)
         _require_finite("target", target, 1)
         raise ValueError(
@@ -179,7 +179,7 @@ def _certified(gram: Tensor, c: Tensor, floor: Tensor, tolerance: float) -> Tens
     return gap <= torch.maximum(tolerance * torch.maximum(objective, floor), rounding)
 
 
-@functools.lru_cache(maxsize=32)  # copying it to the device at every call would cost more than using it
+@functools.lru_cache(maxsize=32)  # cached, because copying it to the device would cost more than using it
 def _all_faces(k: int, device: torch.device) -> Tensor:
     """Return the membership of the k vertices in every non-empty face: (2^k - 1, k), bool."""
     rows = [row for row in itertools.product((False, True), repeat=k) if any(row)]
@@ -210,8 +210,8 @@ def _solve_faces(gram: Tensor, faces: Tensor) -> Tensor:
 def _best(gram: Tensor, c: Tensor, candidates: Tensor) -> Tensor:
     """Return the candidate (B, F, k) with the smallest gap, or c (B, k) if none is better beyond rounding.
 
-    The gap is compared instead of the objective, because near an optimum of 0 the objective is lost in rounding and the gap is
-    not.
+    The gap is compared instead of the objective, because near an optimum of 0 rounding swamps the objective but not
+    the gap.
     """
     _, gaps = _objective_and_gap(gram.unsqueeze(1), torch.cat([c.unsqueeze(1), candidates], dim=1))
     least, index = gaps[:, 1:].min(-1)

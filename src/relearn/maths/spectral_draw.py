@@ -1,4 +1,4 @@
-"""Random weights with largest singular value 1, at little more than the cost of drawing the numbers."""
+"""Random weights with largest singular value 1, for little more than the cost of drawing the numbers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-TOLERANCE = (
-    3e-5  # residual of the squared value; one of 3e-3 is met by the second singular value now and then
-)
-SMALL = 32  # matrices with up to this many rows or columns use all singular values
+TOLERANCE = 3e-5  # relative residual of the squared value; with 3e-3 the iteration sometimes stops at the second singular value
+SMALL = 32  # matrices with up to this many rows or columns use a full decomposition
 FIRST_CHECK, CHECK_EVERY = 16, 4
 START_SEED = 0
 
@@ -19,7 +17,7 @@ START_SEED = 0
 def spectral_normal_(tensor: Tensor, generator: torch.Generator | None = None) -> Tensor:
     r"""Fill a weight with :math:`W / \sigma_{\max}(W)`, W normal (qi2023, equation 5), like an initialiser of ``torch.nn.init``.
 
-    The paper's W is Xavier-normal; its standard deviation cancels. A kernel is flattened to (outputs, the rest), as in the authors'
+    The paper's W is Xavier-normal; its standard deviation cancels. A kernel is flattened to (outputs, rest), as in the authors'
     code. For a convolution with overlapping windows this is not the norm of the convolution, which can be
     :math:`\sqrt{k_h k_w}` times larger (errata, Q12; :func:`~relearn.maths.norms.conv_operator_norm` computes it).
 
@@ -38,7 +36,7 @@ def spectral_normal_(tensor: Tensor, generator: torch.Generator | None = None) -
     drawn = (tensor if here else torch.empty(tensor.shape, dtype=dtype)).normal_(generator=generator)
     with torch.autocast(
         "cpu", enabled=False
-    ):  # networks may be built under autocast; a norm needs the precision of the draw
+    ):  # networks may be built under autocast, but the norm needs full precision
         drawn.div_(largest_singular_value(drawn.flatten(1)))
     return tensor if here else tensor.copy_(drawn)
 
@@ -49,12 +47,12 @@ def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> f
 
     Unit vectors :math:`v_1, v_2, \ldots` come from products with :math:`A = W^\top W` (W is transposed if it is wide; A is
     never formed), each orthogonalised against the previous ones. The largest eigenvalue θ of :math:`T = V A V^\top` increases to
-    :math:`\sigma_1^2`. The iteration ends when :math:`\|A x - \theta x\| \le \text{tolerance} \cdot \theta` for θ's vector x. The
-    result is a lower estimate: some singular value lies within half the tolerance of it, relatively. That this is the largest one, no
-    residual can tell. With 3e-3 the second one was taken for it in 5 of the 89 maps of LipsFormer-Swin-T, which then started up to
-    0.4% above 1 (of small maps up to 2.3%); with 3e-5 all maps of six networks are within 3e-7. Random matrices need 20 to 50
-    products; plain power iteration
-    (:func:`~relearn.maths.norms.spectral_norm`) needs hundreds.
+    :math:`\sigma_1^2`. The iteration ends when :math:`\|A x - \theta x\| \le \text{tolerance} \cdot \theta` for the eigenvector x of θ.
+    The result is a lower estimate: some singular value is within half the tolerance of it (relative error), but the residual cannot
+    tell whether this is the largest one. With a tolerance of 3e-3, the second one was returned for 5 of the 89 maps of
+    LipsFormer-Swin-T, whose initial norms were then up to 0.4% above 1 (small maps: up to 2.3%). With 3e-5, all maps of six networks
+    are within 3e-7. Random matrices need 20 to 50 products; plain power iteration (:func:`~relearn.maths.norms.spectral_norm`) needs
+    hundreds.
 
     Raises:
         ValueError: not a matrix with entries.
@@ -74,11 +72,11 @@ def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> f
         past = basis[:k]
         image = tall.T @ (tall @ past[-1])
         parts = past @ image
-        projected[k - 1, :k] = parts  # the lower triangle is all that eigh reads
+        projected[k - 1, :k] = parts  # eigh reads only the lower triangle
         rest = torch.addmv(image, past.T, parts, alpha=-1)
         rest = torch.addmv(
             rest, past.T, past @ rest, alpha=-1
-        )  # orthogonalise twice, because cancellation leaves rounding errors
+        )  # orthogonalise twice, because of rounding errors from cancellation
         length = rest.norm()
         closed = bool(length <= rounding * parts.norm())  # A maps the span of the basis into itself
         if closed or k == most or (k >= FIRST_CHECK and k % CHECK_EVERY == 0):

@@ -1,1 +1,1 @@
-"""Measurements: each file takes a network, features or poisons, modifies nothing, and returns numbers."""
+"""Measurements: each takes a network, features or poisons, modifies nothing, and returns numbers."""

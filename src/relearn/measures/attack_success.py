@@ -1,7 +1,7 @@
 """Success of a poisoning attack, and the threat model that limits the attacker.
 
-Zhu 2022, section 2.2: targeted, clean-label. The threat model is checked on the very images used for training,
-before anything is scored.
+Zhu 2022, section 2.2: targeted, clean-label attacks. The threat model is checked on the images used for training,
+before any attack is scored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def succeeded(predicted: Tensor | ArrayLike, poison_class: int) -> NDArray[np.bo
     """Return whether the victim assigns the target to the poisons' class; any other class counts as a failure.
 
     Args:
-        predicted: predicted class of the target after fine-tuning, any shape (one victim and target each).
+        predicted: predicted class of the target after fine-tuning, any shape; one entry per victim and target.
         poison_class: the class that the attacker wants.
 
     Raises:

@@ -1,4 +1,4 @@
-r"""Effect of batch normalisation on the variance of a gradient: the exact law, and where the printed bound fails.
+r"""Effect of batch normalisation on the variance of a gradient: the exact law, and the failure of the printed bound.
 
 zhu2022, section 4.4.1, equations 4.3 to 4.7. Consider one feature over a batch of n samples, with a weight rescaled by s > 0:
 
@@ -32,7 +32,7 @@ At ε = 0 (r = 1) these are n(n-1-y_i²)/(n² v) and n(n-2)/(n² v). The layer a
 **The printed form.** Equation 4.6 ends with n(n-1)/(n² v) as a lower bound (the relation sign is lost; 4.7 needs ≥), and 4.7 claims
 amplification for s²σ² < n(n-1)/n². Since n-1-(2-r)ŷ_i² ≤ n-1, that value is in fact an upper bound, for every sample and for the mean.
 The mean attains it only in the limit r → 0, where ε dominates the variance. The derivation fails at the auxiliary inequality below 4.6
-(erratum Z7): the sum of the dropped terms is negative here.
+(erratum Z7): the sum of the terms dropped there is negative.
 
 Facts (tests/measures/test_batch_norm_gradient.py): 4.5 agrees with autograd; both laws are the exact second moments of autograd's
 Jacobian for every ε; at n = 2 and ε = 0 the gradient vanishes; a lone outlier (y_i² = n-1) receives no gradient at ε = 0.
@@ -70,7 +70,7 @@ ROUNDING = 1e-9
 def input_gradient(
     x: Tensor, upstream: Tensor, *, gamma: float = 1.0, scale: float = 1.0, eps: float = 0.0
 ) -> Tensor:
-    """Equation 4.5, with its garbled fraction corrected: dL/d(s x), of the shape (n, d) of ``x``.
+    """Return dL/d(s x), (n, d), by equation 4.5 with its garbled fraction corrected.
 
     Raises:
         ValueError: shapes that differ, fewer than 2 samples, a scale that is not positive, a negative ``eps``, or a feature that is
@@ -114,7 +114,7 @@ def exact_ratio(n: int, variance: float, *, eps: float = 0.0) -> float:
 
 
 def printed_ratio(n: int, variance: float, *, eps: float = 0.0) -> float:
-    """Return the value printed in equation 4.6: n(n - 1) / (n² v). It is an upper bound of :func:`exact_ratio`, printed as a lower one."""
+    """Return n(n - 1) / (n² v), the value of equation 4.6, printed as a lower bound; it is an upper bound of :func:`exact_ratio`."""
     return (n - 1) / (n * _scaled_variance(n, variance, eps))
 
 

@@ -2,15 +2,15 @@ r"""Bits per character of a language model on a stream, by overlapping windows o
 
 .. math:: \mathrm{BPC} = -\frac{1}{n - 1} \sum_{t=2}^{n} \log_2 p(c_t \mid c_{s_t}, \dots, c_{t-1})
 
-Characters :math:`2 \dots n` are predicted once each; the two methods differ in the beginning :math:`s_t` of the context.
+Characters :math:`2 \dots n` are predicted once each; the two methods differ in the start :math:`s_t` of the context.
 
-**Windows**, context C and step S. The first window reads the first C characters and scores all its predictions. Each further window
-begins S characters later and scores its last S predictions, each given at least :math:`C - S + 1` and at most C characters. The last
-window ends with the stream and scores the remaining ones. zhu2022 (section 5.3.2) uses C = 32K and S = 512, "the next 512 tokens given
-the previous 10 32K"; the text does not specify what happens before 32K characters have been read. For a causal network, the one first
-window gives the same predictions as windows that grow by S.
+**Windows**, context C and step S. The first window contains the first C characters, and all its predictions are scored. Each further window
+starts S characters later, and its last S predictions are scored, each given at least :math:`C - S + 1` and at most C characters.
+The last window ends with the stream, and the remaining predictions are scored. zhu2022 (section 5.3.2) uses C = 32K and S = 512, "the
+next 512 tokens given the previous 10 32K"; the text does not specify what happens before 32K characters have been read. For a causal
+network, the single first window gives the same predictions as windows growing by S characters.
 
-**Cached**, context C and step S. The stream is read in segments of S characters, each with the network's cache of the C previous ones,
+**Cached**, context C and step S. The stream is processed in segments of S characters, each with the network's cache of the C previous ones,
 as in the released code (S = 256, C = 32768). This takes n/S passes over S characters instead of n/S over C.
 
 ======  ====================================  =======================
@@ -40,7 +40,7 @@ Kept = Any
 
 @dataclass(frozen=True)
 class Window:
-    """Inputs ``start`` .. ``end``-1 (0-based); the last ``scored`` predictions count, for characters up to ``end``."""
+    """Inputs ``start`` .. ``end``-1 (0-based), predicting characters up to ``end``; the last ``scored`` predictions count."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class Window:
 
 
 def windows(characters: int, *, context: int, step: int) -> list[Window]:
-    """Return the windows of a stream of this length; see the module.
+    """Return the windows for a stream of this length; see the module docstring.
 
     Raises:
         ValueError: fewer than 2 characters, a context below 1, or a step outside 1 .. context.
@@ -109,14 +109,14 @@ def cached(read: Callable[[Tensor, Kept | None], tuple[Tensor, Kept]], ids: Tens
 
 
 def _bits(logits: Tensor, targets: Tensor) -> float:
-    """Return the sum over all targets, in at least single precision."""
+    """Return the sum of -log2 p over all targets, computed in at least single precision."""
     wide = logits.float() if logits.element_size() < 4 else logits
     nats = cross_entropy(wide.flatten(0, 1), targets.flatten(), reduction="sum")
     return float(nats) / math.log(2)
 
 
 def _groups(found: list[Window], size: int) -> Iterator[list[Window]]:
-    """Group windows of equal length and equal score, at most ``size`` per group, in order."""
+    """Group consecutive windows of equal length and equal number of scored predictions, at most ``size`` per group."""
     for _, alike in itertools.groupby(found, key=lambda one: (one.end - one.start, one.scored)):
         same = list(alike)
         yield from (same[start : start + size] for start in range(0, len(same), size))

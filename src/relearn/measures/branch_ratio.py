@@ -1,14 +1,14 @@
 r"""Norm of every residual branch relative to the stream it is added to, and the weights in front of the branches.
 
-touvron2021 (LayerScale makes this ratio more uniform over layers). With the stream x, the branch f(x) and its weight a (1, a number,
-or one number per channel), for layer l and branch b
+touvron2021 reports that LayerScale makes this ratio more uniform over layers. With the stream x, the branch f(x) and its weight a (1,
+a number, or one number per channel), for layer l and branch b
 
 .. math:: r_{l,b} = \frac1{BN} \sum_{i=1}^{B} \sum_{t=1}^{N} \frac{\|a \odot f(x)_{it}\|_2}{\|x_{it}\|_2}
 
 averaged over the images i and the tokens t that the branch changes; for class attention, this is only the class token. x is the stream
 before the addition, and hence before the norm of a post-norm block. DropPath is off.
 
-Networks are recognised by the parts of their blocks, wherever these are, also inside a wrapper:
+Residual blocks are recognised by their attributes, anywhere in the network and also inside wrappers:
 
 ===================================  ========================================================  ==================================
 blocks                               parts                                                     ``branch``
@@ -94,9 +94,9 @@ def branch_ratios(net: nn.Module, images: Tensor) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def residual_weights(net: nn.Module) -> list[dict[str, Any]]:
-    r"""Return rows ``layer``, ``stage``, ``branch``, ``mean``, ``std`` of the moduli of a branch's weights, \|α\| or \|λ\|.
+    r"""Return rows ``layer``, ``stage``, ``branch``, ``mean``, ``std`` of the absolute values of a branch's weights, \|α\| or \|λ\|.
 
-    The standard deviation is over these numbers (divisor D; 0 for a single number). A branch without weights has no row.
+    The standard deviation is over the channels (divisor D; 0 for a single number). A branch without weights has no row.
 
     Raises:
         ValueError: no residual branch was found.
@@ -111,7 +111,7 @@ def residual_weights(net: nn.Module) -> list[dict[str, Any]]:
 
 
 def has_branches(net: nn.Module) -> bool:
-    """Return whether this file recognises residual branches in the network; convolutional ones have none."""
+    """Return whether the network has residual branches recognised by this module; convolutional networks have none."""
     return any(_reader(one) is not None for one in net.modules())
 
 
@@ -169,7 +169,7 @@ def _joins(block: Any) -> _Found:
 
 
 def _gammas(block: Any) -> _Found:
-    """Observe blocks of timm's CaiT; those of class attention are called with patches and class token."""
+    """Observe blocks of timm's CaiT; class-attention blocks are called with two arguments, patches and class token."""
     of = "class_" if len(inspect.signature(block.forward).parameters) == 2 else ""
     yield f"{of}attention", block.gamma_1, -1, _between(block.norm1, block.attn)
     yield f"{of}mlp", block.gamma_2, -1, _between(block.norm2, block.mlp)
@@ -191,7 +191,7 @@ def _plain(block: Any) -> _Found:
 
 
 def _between(norm: nn.Module, branch: nn.Module) -> Callable[..., list[Any]]:
-    """Observe a pre-norm branch: the stream is the input of ``norm``, and the output of ``branch`` belongs to its first tokens."""
+    """Observe a pre-norm branch: the stream is the input of ``norm``, and ``branch`` returns outputs for its first tokens."""
 
     def watch(look: Callable[[Tensor, Tensor], None]) -> list[Any]:
         stream: list[Tensor] = []

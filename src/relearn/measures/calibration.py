@@ -44,7 +44,7 @@ def reliability(logits: Tensor, labels: Tensor, *, bins: int) -> Reliability:
         raise ValueError(f"bins is {bins}; allowed: at least 1")
     logits, labels = _check(logits, labels)
     confidence, predicted = logits.softmax(dim=1).max(dim=1)
-    # ceil assigns an edge to the lower bin; the softmax of equal logits can round to slightly above its edge
+    # ceil assigns an edge to the lower bin; 1e-9, because the softmax of equal logits can round to just above an edge
     member = ((confidence * bins - 1e-9).ceil().long() - 1).clamp(0, bins - 1)
     count = torch.bincount(member, minlength=bins)
     right = (predicted == labels).double()

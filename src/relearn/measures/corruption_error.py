@@ -8,8 +8,8 @@ Hendrycks & Dietterich 2019 (arXiv 1903.12261, section 4), with :math:`E_{c,s}` 
     \mathrm{relative\ mCE} = \frac1{|C|} \sum_c
         \frac{\sum_s (E_{c,s} - E_{\mathrm{clean}})}{\sum_s (E^{\mathrm{ref}}_{c,s} - E^{\mathrm{ref}}_{\mathrm{clean}})}
 
-mCE is meaningless without its reference (AlexNet for ImageNet-C), and CIFAR-10-C has no agreed reference. Here the caller must name the
-reference network; there is no default.
+mCE is meaningless without its reference (AlexNet for ImageNet-C), and CIFAR-10-C has no agreed reference. Therefore the caller must
+pass the reference's errors; there is no default.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Result of a defence: fraction of poisons removed, of clean points removed, and the Matthews correlation.
 
-Zhu 2022, section 2.3.5 (figure 2.11). The dissertation's definition of MCC is on pages missing from our text; this is the
-usual one.
+Zhu 2022, section 2.3.5 (figure 2.11). The dissertation's definition of MCC is on pages missing from our text; we use the
+standard one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Detection:
 
 
 def detection(dropped: ArrayLike, is_poison: ArrayLike) -> Detection:
-    """Count the points that a defence dropped.
+    """Count poisons and clean points that a defence dropped or kept.
 
     Args:
         dropped: bool (n,), True = dropped (``fit_predict(X, y) == -1``).

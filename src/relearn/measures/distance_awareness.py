@@ -1,7 +1,7 @@
-r"""Distance awareness: does a classifier's uncertainty grow with the distance from the data?
+r"""Distance awareness: whether a classifier's uncertainty grows with the distance from the data.
 
 Liu et al. 2020 (SNGP, arXiv 2006.10108, definition 1) require a measure of predictive uncertainty to grow with the distance of a
-point from the training data. Here each image is the start of a ray, in one of two spaces:
+point from the training data. Here a ray starts at each image, in one of two spaces:
 
 .. math:: x_n(t) = x_n + t\, \sigma \odot u_n, \qquad u_n \sim N(0, I), \text{ scaled to } \|u_n\|_2 = \sqrt{d}
 
@@ -52,7 +52,7 @@ def along_rays(
         points: (n, ...), the starts of the rays.
         scale: σ, broadcastable to one point.
         distances: t, ascending, not negative.
-        seed: of the directions, which are the same for all distances.
+        seed: seed of the directions, which are the same for all distances.
 
     Raises:
         ValueError: no points or distances, distances that are not ascending or negative, or a scale that is not positive.

@@ -9,9 +9,9 @@ For N samples with true answers y and predicted answers a:
     r = \frac{\sum_i (a_i - \bar a)(y_i - \bar y)}{\sqrt{\sum_i (a_i - \bar a)^2}\,\sqrt{\sum_i (y_i - \bar y)^2}}
 
 TP, FP, FN refer to class 1; c is the number of correct answers, p_k and t_k how often class k is predicted and true (for two classes
-this is Matthews' formula). Spearman's coefficient is r of the ranks; ties share their mean rank. Like the benchmark's evaluation, we
-call scikit-learn and scipy. Undefined cases are fixed here: F1 without any true positive is 0, and the three
-coefficients are 0 if one side is constant (such an answer carries no information; scipy returns NaN).
+this is Matthews' formula). Spearman's coefficient is r of the ranks; ties get their mean rank. Like the benchmark's evaluation, we
+call scikit-learn and scipy. Undefined cases are defined here: F1 without any true positive is 0, and the three
+coefficients are 0 if answers or labels are constant (scipy returns NaN).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORD_NAMES = {
     "pearson": "pearson",
     "spearman": "spearman",
 }
-# The benchmark's average: first over the scores of a line, then over lines; mnli's line contains both of its test sets.
+# The benchmark averages over the scores of each row, then over rows; MNLI's row contains both of its test sets.
 OVERALL = (
     (("cola", "mcc"),),
     (("sst2", "accuracy"),),
@@ -55,7 +55,7 @@ def scores(kind: str, metrics: Sequence[str], predicted: Tensor, labels: Tensor)
         kind: ``classification`` (accuracy, f1, mcc), ``regression`` (pearson, spearman) or ``ranking`` (accuracy).
         metrics: names that are defined for the kind.
         predicted: (N,) classes, values, or indices of the chosen candidates: answers, not logits.
-        labels: (N,) the true ones.
+        labels: (N,) true classes, values or indices.
 
     Raises:
         ValueError: an unknown kind or metric, shapes that differ, no sample (a correlation needs two), f1 of classes other
@@ -139,7 +139,7 @@ def _score(metric: str, given: Tensor, true: Tensor) -> float:
         return 0.0
     with (
         warnings.catch_warnings()
-    ):  # for a class that is never predicted and nearly constant values, handled above
+    ):  # warnings about classes that are never predicted and about nearly constant values
         warnings.simplefilter("ignore")
         if metric in ("pearson", "spearman"):
             from scipy import stats

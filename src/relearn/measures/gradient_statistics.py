@@ -1,4 +1,4 @@
-r"""Size of a network's weights, per tensor, and variation of their gradients over minibatches.
+r"""Size of each weight tensor of a network, and variation of its gradient over minibatches.
 
 zhu2022, figures 4.1 and 4.4 to 4.10. Let :math:`g^{(b)}` be the gradient of the mean loss on minibatch b = 1 … B with respect to a
 parameter tensor W of d elements:
@@ -18,12 +18,12 @@ column                 formula                                       remark
 ``relative_std``       :math:`\sigma(g) / |E\,g|`                    figure 4.1; None if every mean is exactly 0
 =====================  ============================================  ==================================================
 
-The text leaves the following open. The standard deviation is the sample's (divisor B - 1), so that σ² is unbiased. ``relative_std`` is
-the ratio of the two means over elements, not the mean of ratios: a mean :math:`\bar g_e` near 0 makes a ratio arbitrarily large, and
-the mean of such ratios does not converge. Since :math:`\bar g` is itself an estimate, ``relative_std`` is bounded: for normal gradients
+The text leaves the following open. We use the sample standard deviation (divisor B - 1), so σ² is unbiased. ``relative_std`` is the
+ratio of the two means over elements, not the mean of ratios: a mean :math:`\bar g_e` near 0 makes a ratio arbitrarily large, and the
+mean of such ratios does not converge. Since :math:`\bar g` is itself an estimate, ``relative_std`` is bounded: for normal gradients
 with mean 0 it is about :math:`\sqrt{\pi B / 2}`, so only values with the same B are comparable.
 
-Batch normalisation uses the statistics of the batch, as in training, without updating its running ones; dropout is off; modes are
+Batch normalisation uses the statistics of the batch, as in training, without updating its running statistics; dropout is off; modes are
 restored. There is one pass with Welford's recurrence, which needs two extra tensors per parameter for any number of minibatches.
 """
 
@@ -76,7 +76,7 @@ def gradient_statistics(
     A tensor shared by several modules counts once, under its first name. A tensor that does not require a gradient has no row; one that
     does not affect the loss has gradient 0. ``kind`` is one of :data:`KINDS`: the weight of a normalisation, of a linear map or
     convolution, a bias of any of them, an embedding, or another multiplier or shift (FixUp's scalars, a vector on a skip
-    connection). ``group`` is its place in the network: q, k, v, out, fc1, fc2, head, conv, linear, batch_norm, layer_norm, norm,
+    connection). ``group`` is its role in the network: q, k, v, out, fc1, fc2, head, conv, linear, batch_norm, layer_norm, norm,
     embedding, scalar; a bias is in the group of its module. Non-finite numbers are kept (an overflowing gradient is a result).
 
     Args:
@@ -151,7 +151,7 @@ def moments(
 
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Context in which everything is in eval mode except batch normalisation, which uses batch statistics and keeps its running ones."""
+    """Put all modules in eval mode, except that batch normalisation uses batch statistics; running statistics do not change."""
     modules = list(model.modules())
     norms = [one for one in modules if isinstance(one, _BatchNorm)]
     modes, tracking = [one.training for one in modules], [one.track_running_stats for one in norms]

@@ -9,14 +9,14 @@ A *separator* contradicts the first statement: w·p_j + b > 0 for all j, but w·
 
 .. math:: \exists w: \quad w \cdot (p_j - t) > 0 \quad \text{for all } j .
 
-(Given such a w with least margin s > 0, the offset b = -w·t - s/2 gives the poisons ≥ s/2 and the target
--s/2, so it does not matter whether the target's side includes the boundary.) By Gordan's theorem no such w exists
+(Given such a w with smallest margin s > 0, the offset b = -w·t - s/2 gives the poisons scores of at least s/2 and
+the target -s/2, so it does not matter whether the target's side includes the boundary.) By Gordan's theorem no such w exists
 iff some c ≥ 0, Σ c = 1 satisfies Σ c_j (p_j - t) = 0, which is the second statement.
 
-Errata. The proof uses f(z) = (u - t)·(z - u), where u is the point of the hull nearest to t. It says that a derivative
-*is* zero where only ≥ 0 holds (Z1, harmless), and that f classifies the poisons strictly, whereas those on
-the face that contains u have f = 0 (Z2). Shifting by ‖u - t‖²/2 repairs this: poisons ≥ ‖u - t‖²/2 > 0, target
--‖u - t‖²/2 < 0.
+Errata. The proof uses f(z) = (u - t)·(z - u), where u is the point of the hull nearest to t. It states that a derivative
+*is* zero where only ≥ 0 holds (Z1, harmless), and that f classifies the poisons strictly, although f = 0 for
+those on the face that contains u (Z2). Shifting f by ‖u - t‖²/2 repairs this: the poisons get at least ‖u - t‖²/2 > 0 and
+the target -‖u - t‖²/2 < 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOLERANCE = 1e-7
 def separator_exists(
     poisons: Tensor, target: Tensor, *, tolerance: float = TOLERANCE, reduce: bool = True
 ) -> bool:
-    r"""Return whether some linear classifier has all poisons strictly on one side and the target not on it.
+    r"""Return whether some linear classifier has all poisons strictly on one side and the target not on that side.
 
     Solves the linear program max s subject to w·(p_j - t) ≥ s, |w_i| ≤ 1, with points scaled to a largest
     distance ‖p_j - t‖ of 1. Its optimum is the distance of t from the hull (dual norm), 0 inside.
@@ -101,17 +101,17 @@ def check_proposition(
 ) -> dict[str, int]:
     """Count separators for random targets inside and outside the hull of random poison features.
 
-    Poison features are standard normal. Inside: a random convex combination. Outside: beyond the poison that
-    is extreme in a random direction, as seen from the mean; every second target is moved further along that
-    direction. The unmoved targets lie in the poisons' affine hull, so no extra coordinate gives
-    them away. The proposition holds if inside_separators_count is 0 and outside_separators_count is
+    Poison features are standard normal. A target inside is a random convex combination. A target outside is on the ray from
+    the mean through the poison that is extreme in a random direction, beyond that poison; every second one is moved
+    further in the random direction. The others are in the poisons' affine hull, so no extra coordinate separates
+    them. The proposition holds if inside_separators_count is 0 and outside_separators_count is
     outside_count.
 
     Args:
         dimension: dimension of the features.
         poisons: number of poisons.
         problems: number of targets on each side.
-        seed: of the features.
+        seed: seed of poisons and targets.
 
     Returns:
         inside_count, inside_separators_count, outside_count, outside_separators_count (by linear program),
@@ -149,7 +149,7 @@ def check_proposition(
 
 
 def _separates(w: Tensor, b: Tensor, poisons: Tensor, target: Tensor) -> bool:
-    rounding = 1e-9 * (w @ w)  # for the printed classifier some poisons are at 0 up to rounding
+    rounding = 1e-9 * (w @ w)  # the printed classifier gives some poisons 0 up to rounding
     return bool((poisons @ w + b > rounding).all() and target @ w + b <= 0)
 
 

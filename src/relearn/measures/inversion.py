@@ -19,7 +19,7 @@ injective, and the x found may differ from the true one.
 
 **An invalid constant.** The value printed in theorem 3.2 for p = 2 is not a Lipschitz constant if some :math:`\|W^{Q,h}\|_2 > 1` (erratum
 K1). Example: one token, D = H = 1, W^Q = 2, W^V = W^O = 1. L2 attention is F(x) = 4x and the printed value is 2, so the map
-"normalised" by it is 2x, and the iteration for y = 1 gives 1, -1, 3, -5, 11, -21, diverging from the inverse 1/3. With the corrected
+divided by it is 2x, and the iteration for y = 1 gives 1, -1, 3, -5, 11, -21, diverging from the inverse 1/3. With the corrected
 value 4 the map is x, the boundary case; any c < 1 then contracts.
 
 The result carries no gradient; :class:`relearn.layers.invertible_residual.InvertibleResidual` has a differentiable inverse.

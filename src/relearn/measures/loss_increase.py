@@ -6,7 +6,7 @@ r"""The largest increase of a sample's loss in a ball around its word embeddings
     \delta_{t+1} = \Pi_{\|\delta\|_F \le \varepsilon}\Big(\delta_t + \alpha\,\frac{g(\delta_t)}{\|g(\delta_t)\|_F}\Big)
     \quad (3.2)
 
-with :math:`g(\delta) = \nabla_\delta L(f_\theta(X + \delta), y)`. An ascent gives a lower bound of the maximum.
+with :math:`g(\delta) = \nabla_\delta L(f_\theta(X + \delta), y)`. Gradient ascent gives a lower bound of the maximum.
 
 =======  =======================================  ====================  ===================================================
 symbol   meaning                                  code                  shape, unit
@@ -17,15 +17,15 @@ X        word embeddings of S samples             ``embeds``            (S, n, d
 ε        radius, one per sample                   ``eps``               (S,) or a number
 α        step size                                ``step_size``         as ε
 L        loss of each sample                      ``losses(embeds)``    (S,), nats of cross entropy
-\-       whether each answer is right             second of a pair      (S,) bool
+\-       whether each answer is right             second result         (S,) bool
 =======  =======================================  ====================  ===================================================
 
 :math:`\|\cdot\|_F` is over a whole sample; in a ranking task, over the concatenation of all its candidate pairs.
 
 Differences from the paper: the worst of all visited points (including X) is kept, not the last one. A gradient is normalised to length 1
-however small it is (its norm has no lower limit), and a sample whose gradient is 0 or not finite does not move in that step. A loss that
-is not finite is never the largest, and its answer is never right; such evaluations are counted. The text does not say how "100 random
-initialisations" were drawn; ours are those of algorithm 3, uniform in (-1, 1) times :math:`\varepsilon / \sqrt{N_\delta}`, with one
+however small it is (its norm has no lower limit), and a sample whose gradient is 0 or not finite does not move in that step. A non-finite
+loss is never the largest, and its answer never counts as right; such evaluations are counted. The text does not specify how the "100 random
+initialisations" were drawn; we use those of algorithm 3, uniform in (-1, 1) times :math:`\varepsilon / \sqrt{N_\delta}`, with one
 generator per sample, so that neither padding nor the other samples of a batch affect them.
 
 A step costs one forward and one backward pass to the embeddings (inside :func:`probed`, which excludes the parameters), and the
@@ -71,7 +71,7 @@ def sample_losses(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | Ten
     """
     if labels.is_floating_point():
         return (scores.double() - labels.double()).square()
-    wide = scores.double()  # in single precision a small loss would be lost in the difference to 0
+    wide = scores.double()  # in single precision a small loss would be lost to cancellation
     own = wide.gather(1, labels[:, None])
     others = wide.scatter(1, labels[:, None], -torch.inf).amax(1)
     return cross_entropy(wide, labels, reduction="none"), own.squeeze(1) > others
@@ -95,11 +95,11 @@ def largest_increase(
     Args:
         losses: embeddings of all samples → their losses (S,), or (losses, whether each answer is right); samples must not influence
             each other, as in eval mode.
-        embeds, real, eps: see the module.
-        steps: per start; 0 only evaluates the starts. More steps from the same start never give less.
+        embeds, real, eps: see the module docstring.
+        steps: number of steps per start; 0 only evaluates the starts. More steps never decrease the result.
         step_size: size of each step.
         starts: number of starts; the first is δ = 0, the others are random.
-        seed, numbers: of the random starts; a number identifies a sample across batches (default: its index).
+        seed, numbers: determine the random starts; a number identifies a sample across batches (default: its index).
         progress: called as ``progress(done, all)`` after each step.
 
     Raises:
@@ -186,13 +186,13 @@ def _answers(losses: Losses, point: Tensor, needed: bool = False) -> tuple[Tenso
 
 
 def uphill(delta: Tensor, gradient: Tensor, padding: Tensor, eps: Tensor, step_size: float) -> Tensor:
-    """One step of eq. 3.2."""
+    """Return δ after one step of eq. 3.2."""
     slope = gradient.masked_fill(padding, 0.0)
     largest = torch.linalg.vector_norm(slope.flatten(1), ord=torch.inf, dim=1)
     able = (largest > 0) & largest.isfinite()
     slope = slope / like(
         torch.where(able, largest, 1.0), slope
-    )  # so that its square neither underflows nor overflows
+    )  # avoids underflow and overflow of the square
     length = torch.linalg.vector_norm(slope.flatten(1), dim=1)
     moved = torch.addcmul(delta, slope, like(step_size / torch.where(able, length, 1.0), slope))
     moved = torch.where(like(able, moved), moved, delta)

@@ -1,7 +1,7 @@
-r"""A radius for each sample within which a reference model answers correctly (zhu2022, section 3.5.3 and its footnote 11).
+r"""For each sample, a radius within which a reference model answers correctly (zhu2022, section 3.5.3 and its footnote 11).
 
 The largest increase of the loss, :func:`relearn.measures.loss_increase.largest_increase`, is not comparable across samples in balls of
-the same size, because near a decision boundary it is huge for any model. So each sample tries the radii
+the same size, because near a decision boundary it is huge for any model. So each sample is tried with the radii
 
 .. math:: \varepsilon_j = (1 - j s)\,\varepsilon_0 > 0, \qquad j = 0, 1, \ldots
 
@@ -13,15 +13,15 @@ symbol     meaning                             code            unit
 =========  ==================================  ==============  =========
 ε_0        the first radius, one per sample    ``first``       as X
 s          linear decrement, relative to ε_0   ``shrink``      fraction
-ε_j        the first radius that holds         ``Radii.eps``   as X
+ε_j        the first successful radius         ``Radii.eps``   as X
 =========  ==================================  ==============  =========
 
 The text does not define "correctly under the attack". Here every point visited by the attack must be classified correctly, from all
-starts, including X and the last point. That costs nothing extra and is at least as strict as checking only the last point. A sample
-without such a radius is dropped and reported.
+starts, including X and the last point. This costs nothing extra and is at least as strict as checking only the last point. A sample
+without such a radius is excluded and reported.
 
-Every sample proceeds through radii, starts and steps at its own pace, all in one batch: at a wrong answer it restarts at once in the
-next smaller ball, and it is attacked no further once it is decided. The result equals that of plain loops
+Every sample proceeds through radii, starts and steps at its own pace, all in one batch: after a wrong answer it restarts at once in the
+next smaller ball, and a decided sample is attacked no further. The result equals that of plain loops
 (tests/measures/test_loss_radius.py).
 """
 
@@ -72,11 +72,11 @@ def search_eps(
     """Find each sample's radius, and the reference's Δ L_max at it. Call it inside ``loss_increase.probed``.
 
     Args:
-        losses_of: indices of samples (R,) int64 → the ``losses`` of only these, in this order; they must return answers.
+        losses_of: indices of samples (R,) int64 → the function ``losses`` for these samples, in this order, with answers.
         first: the first radius, a number or (S,).
-        shrink: decrement of the radius as a fraction of the first; above 0, at most 1 (then there is one radius).
+        shrink: decrement of the radius as a fraction of the first; above 0, at most 1 (1: a single radius).
         embeds, real, steps, step_size, starts, seed, numbers: see :func:`relearn.measures.loss_increase.largest_increase`.
-        progress: called as ``progress(decided, all)`` from time to time.
+        progress: called as ``progress(decided, all)`` after every ``CHECK`` steps.
 
     Raises:
         ValueError: as ``largest_increase``; a ``shrink`` out of range; losses without answers (regression).
@@ -134,7 +134,7 @@ class _Search:
             step_size,
         )
         self.x, self.padding, self.first = x, padding, first
-        self.noise = noise  # of all starts but the first, which is at 0
+        self.noise = noise  # offsets of all starts but the first, which is at 0
         self.rows = torch.arange(len(x), device=x.device)
         self.level, self.start, self.taken, self.nonfinite = (torch.zeros_like(self.rows) for _ in range(4))
         self.eps, self.delta = first * self.factors[0], torch.zeros_like(x)

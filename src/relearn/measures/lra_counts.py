@@ -1,13 +1,13 @@
 """Parameters and FLOPs of the Long Range Arena encoders at their published lengths, compared with zhu2022's table 5.1.
 
 Nothing is computed or stored: the tensors of networks and tokens have shapes but no data, so the counts are the same on
-every machine and at every scale. One multiply-add is one FLOP, as in the paper (whose counter is fvcore's). Counted are linear maps,
-convolutions and every product of two tensors in an attention layer, for one example of full length (two sequences for
-retrieval). Norms, softmax, exponentials, additions, sorting and lookups are not counted. fvcore also counts norms, which is most of
-the difference of up to six percent by which our counts are below the printed ones.
+every machine and at every scale. One multiply-add is one FLOP, as in the paper (which uses fvcore's counter). Linear maps,
+convolutions and every product of two tensors in an attention layer are counted, for one example of full length (two sequences for
+retrieval). Norms, softmax, exponentials, additions, sorting and lookups are not counted. fvcore also counts norms, which
+explains most of the difference: our counts are up to six percent below the printed ones.
 
-The lengths are 2,048 for ListOps and 4,096 for the two others, as the released code pads the task's 2,000 and 4,000. With 2,000, full
-attention would need 1.15 G, whereas 1.21 is printed.
+The lengths are 2,048 for ListOps and 4,096 for the two others, because the released code pads the tasks' 2,000 and 4,000. With 2,000, full
+attention would need 1.15 G, but 1.21 is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relearn.measures.model_counts import multiply_adds
 
 
 class Task(NamedTuple):
-    """Tokens per sequence, number of classes, and whether an example is two sequences."""
+    """Tokens per sequence, number of classes, and whether an example consists of two sequences."""
 
     length: int
     classes: int
@@ -36,7 +36,7 @@ VOCABULARY = 512
 
 
 class Published(NamedTuple):
-    """A row of table 5.1: its name, giga FLOPs as printed, per task, and arguments of the attention."""
+    """A row of table 5.1: its name, and per task the printed giga FLOPs and the arguments of the attention."""
 
     row: str
     giga: tuple[str, str, str]
@@ -89,7 +89,7 @@ def lra_counts(
 ) -> list[dict[str, Any]]:
     """Return one row (:data:`COLUMNS`) per attention and task; None where nothing is printed (table 5.1 prints no parameters).
 
-    ``flops_difference``: FLOPs divided by the printed ones, minus 1; ``flops_agree``: whether its modulus is at most :data:`TOLERANCE`.
+    ``flops_difference``: FLOPs divided by the printed ones, minus 1; ``flops_agree``: within :data:`TOLERANCE`.
 
     Args:
         create: builds the encoder, like :func:`relearn.models.lra_encoder.create`: called with the attention and, by

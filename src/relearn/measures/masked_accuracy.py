@@ -11,8 +11,8 @@ from torch import Tensor
 def masked_argmax(logits: Tensor, allowed: Sequence[int]) -> Tensor:
     r"""Return the allowed class with the largest logit, :math:`\hat y_i = \arg\max_{c \in A} z_{ic}`, as an index among all classes.
 
-    With all classes allowed it is ``logits.argmax(1)``. If the label is an allowed class, restricting the classes cannot make a
-    right answer wrong.
+    With all classes allowed it is ``logits.argmax(1)``. If the label is allowed, the restriction cannot make a correct prediction
+    wrong.
 
     Shapes: logits (n, C) → (n,) int64.
 

@@ -7,18 +7,18 @@ calls the same number FLOPs.
 
 Results of the comparison:
 
-* All LipsFormers of the tables but one have the printed number of parameters after rounding, and the three released Swin ones
+* All LipsFormers of the tables but one have the printed number of parameters after rounding, and the three released Swin variants
   match exactly (30,908,578, 54,479,794, 96,011,168). Among the convolutions A to D of table 3 this holds only for D:
   without its second depth-wise convolution LipsFormer-Swin-B has 95.4 M instead of the printed 96.
-* LipsFormer-CSwin-S has 37,506,856 and so rounds to the printed 38 by a margin of 6,856 parameters. With one α per block less (9,856)
-  or one norm per block less (19,712) it would be 37.
+* LipsFormer-CSwin-S has 37,506,856 and rounds to the printed 38 by a margin of only 6,856 parameters. With one α less per block
+  (9,856) or one norm less per block (19,712) it would round to 37.
 * Swin-T, CSwin-T and CSwin-B are printed as in their own papers, rounded up: 28.3, 22.3 and 77.4 as 29, 23
   and 78.
-* LipsFormer-Swin-L++ is printed with 526 M and not determined by the text, which names no number of classes for it. With a linear
-  layer for the 21,841 classes of ImageNet-22K, for which its released settings are, it has 526.95 M in configuration D of the
-  convolutions, which all other rows have and which rounds to 527, and 525.57 M in configuration C, which section 4.2.1 describes
-  and which rounds to 526. With 1,000 classes it has 478.9 M.
-* Swin-L is printed with 190.7 M. The network has 196.5 M; its multiply-adds agree. We found no explanation of 190.7.
+* LipsFormer-Swin-L++ is printed with 526 M. The text does not determine it, because it states no number of classes. The released
+  settings are for the 21,841 classes of ImageNet-22K. With a linear layer of that size, the network has 526.95 M (527) in convolution
+  configuration D, which all other rows use, and 525.57 M (526) in configuration C, which section 4.2.1 describes. With 1,000 classes
+  it has 478.9 M.
+* Swin-L is printed with 190.7 M. The network has 196.5 M; its multiply-adds agree. We found no explanation for 190.7.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def model_counts(
     """Return one row (:data:`COLUMNS`) per network; None where nothing is published or released.
 
     ``equal``: parameters agree after rounding to the printed digits; ``relative_difference``: multiply-adds divided by the printed
-    ones, minus 1; ``within``: whether its modulus is at most :data:`TOLERANCE`; ``reason``: why ``equal`` is False.
+    ones, minus 1; ``within``: whether its absolute value is at most :data:`TOLERANCE`; ``reason``: why ``equal`` is False.
 
     Args:
         networks: name → constructor, e.g. ``partial(timm.create_model, "lipsformer_swin_tiny")``.

@@ -1,13 +1,13 @@
-r"""Out-of-distribution detection: scores of how unfamiliar an image is to a network, and how well a score separates two sets.
+r"""Out-of-distribution detection: scores for single images, and how well a score separates two sets of images.
 
-**Scores**, greater = more unfamiliar, from logits z (for a Gaussian-process head the mean-field logits) with p = softmax(z), for C
-classes, and from the head's variances v:
+**Scores**, greater = more likely out of distribution, from logits z (for a Gaussian-process head the mean-field logits) with
+p = softmax(z), for C classes, and from the head's variances v:
 
 ==================  =====================================  ==========================================================
 name                score                                  source
 ==================  =====================================  ==========================================================
 ``max_softmax``     :math:`1 - \max_c p_c`                 Hendrycks and Gimpel 2017 (arXiv 1610.02136)
-``entropy``         :math:`-\sum_c p_c \log p_c`, in nats  the same
+``entropy``         :math:`-\sum_c p_c \log p_c`, in nats  as above
 ``dempster_shafer``  :math:`C / (C + \sum_c e^{z_c})`      Liu et al. 2020 (SNGP, arXiv 2006.10108, equation 13)
 ``gp_variance``     :math:`\mathrm{mean}_c\, v_c`          the head alone (``relearn.layers.random_feature_gp``)
 ==================  =====================================  ==========================================================
@@ -21,8 +21,8 @@ i_1 … i_n as negatives:
     \mathrm{FPR}_{95} = \min_t \{\mathrm{FPR}(t) : \mathrm{TPR}(t) \ge 0.95\}
 
 with precision P_t and recall R_t at the thresholds t in descending order and t' the previous threshold (average precision, without
-interpolation). A random score has AUROC 1/2 and AUPR m/(m + n), so AUPR is comparable only at equal sizes. Papers that treat the
-in-distribution images as positives report another AUPR and another FPR; AUROC is the same.
+interpolation). A random score has AUROC 1/2 and AUPR m/(m + n), so AUPR is comparable only for equal sizes. Papers that treat the
+in-distribution images as positives report different AUPR and FPR values; AUROC is the same.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ COLUMNS = ("network", "count", "published_millions", "equal", "released", "equal
 
 
 def count_parameters(build: Callable[[], nn.Module]) -> int:
-    """Count the elements of all parameters of ``build()``, shared tensors once; it is built on the meta device, without memory."""
+    """Count the parameters of ``build()``, shared tensors once; the network is built on the meta device, without memory."""
     with torch.device("meta"):
         model = build()
     return sum(one.numel() for one in model.parameters())

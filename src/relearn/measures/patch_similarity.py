@@ -7,9 +7,9 @@ zhu2022, figure 5.6, after Gong et al., "Vision Transformers with Patch Diversif
                = \frac{\|\sum_i u_i\|^2 - \sum_i \|u_i\|^2}{N(N-1)}, \qquad u_i = \frac{x_i}{\|x_i\|},
 
 and its mean over images. 1 means that all patches point in the same direction (over-smoothing), 0 that they are unrelated on average.
-The paper's figure says cosine similarity; Gong et al. take the modulus for each pair, which is ``absolute`` here.
+The paper's figure shows cosine similarity; Gong et al. take each pair's absolute value (``absolute`` here).
 
-Networks are recognised by the parts of their blocks: ``norm1``, ``mlp`` and ``attention`` or ``attn``. These are CvT, ViL, LipsFormer,
+Blocks are recognised by their attributes ``norm1``, ``mlp`` and ``attention`` or ``attn``. This covers CvT, ViL, LipsFormer,
 CSwin and the residual DeiTs of this package, and timm's ViT, DeiT, CaiT (without class attention) and Swin.
 """
 
@@ -36,11 +36,11 @@ def patch_similarity(
         net: see the module.
         images: (B, C, H, W), pixels in [0, 1] or ``uint8``.
         batch_size: number of images processed at once.
-        absolute: use the modulus of every pair's cosine.
+        absolute: use the absolute value of every pair's cosine.
         precision: "fp32", or "bf16" for the forward pass under autocast.
 
     Raises:
-        ValueError: no images, no such blocks, a block that the forward pass does not reach, or a layer with one patch.
+        ValueError: no images, no such blocks, a block that the forward pass does not reach exactly once, or a layer with a single patch.
     """
     if len(images) == 0:
         raise ValueError("images: none (allowed: at least one)")
@@ -87,9 +87,9 @@ def patch_similarity(
 
 @torch.no_grad()
 def last_grid(net: nn.Module, image: Tensor) -> tuple[int, int | None]:
-    """Number of patches in the last block, and the most of them that a window of its attention can hold; None without windows.
+    """Return the number of patches in the last block, and the size in patches of its largest window; None without windows.
 
-    A network whose last window covers all patches cannot keep them apart by locality. Windows are those of
+    If the last window covers all patches, locality cannot keep the patches different. Windows are those of
     :class:`~relearn.layers.long_short_attention_2d.LongShortAttention2d`: (f + 2 reach)² patches for segments of f by f.
 
     Args:

@@ -1,4 +1,4 @@
-"""Accuracy for images with several right classes, or none (Beyer et al., 2020)."""
+"""Accuracy for images with several correct classes, or none (Beyer et al., 2020)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def real_accuracy(predicted: Tensor, allowed: Sequence[Collection[int]]) -> tuple[float, int]:
-    r"""Return the fraction of images whose prediction is one of their classes, and the number of images that count.
+    r"""Return the fraction of images whose prediction is one of their correct classes, and the number of images with any.
 
     .. math:: \frac{1}{|S|} \sum_{i \in S} [\hat y_i \in A_i], \quad S = \{i : A_i \neq \emptyset\}
 

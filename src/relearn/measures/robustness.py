@@ -2,7 +2,7 @@ r"""Robust accuracy of a classifier for several ε, with checks that distinguish
 
 Robust accuracy at ε is the fraction of images that the network classifies correctly and for which the attack finds no misclassified
 point in the ε-ball. It is an upper bound of the true value, and only as good as the attack. A network with masked gradients (rounded,
-saturated, random) makes a gradient attack look weak. So each number comes with checks, after Athalye et al. 2018 (arXiv 1802.00420,
+saturated, random) makes a gradient attack look weak. So each number is reported with checks, after Athalye et al. 2018 (arXiv 1802.00420,
 section 3), Carlini et al. 2019 (arXiv 1902.06705, section 5) and the flags of AutoAttack (Croce & Hein 2020):
 
 ===================  =====================================================================  ==================
@@ -15,14 +15,14 @@ loss_converged       fraction of the rise in the last quarter of the steps      
 stronger_attack      accuracy lost to twice the steps from new starts                       ≤ 0.02
 noise_is_weaker      fraction of images broken by random noise but not by the attack        ≤ 0.01
 monotone_in_eps      largest fraction of images broken at one ε but not at the next larger  ≤ 0.02
-unbounded_wins       accuracy at ε = 1, where every image may become any other              ≤ 0.02
+unbounded_wins       accuracy at ε = 1, where every image can become any other              ≤ 0.02
 ===================  =====================================================================  ==================
 
-loss_converged, stronger_attack and noise_is_weaker are checked at one ε: the one whose robust accuracy is closest to half of the
-clean one, where a weak attack shows most (the smallest such ε). Passing is no proof of robustness; failing means
+loss_converged, stronger_attack and noise_is_weaker are computed at a single ε: the one whose robust accuracy is closest to half of the
+clean accuracy (the smallest in case of ties), where a weak attack is most visible. Passing is no proof of robustness; failing means
 that the number cannot be trusted. The attack's step is 2.5 ε / steps (Madry et al. 2018), which is enough to cross the ball.
 
-The attack is an argument (:func:`relearn.methods.pgd.pgd` with everything but these keywords filled in), so other
+The attack is an argument (:func:`relearn.methods.pgd.pgd` with all arguments bound except those of :class:`Attack`), so other
 attacks can be measured in the same way.
 """
 
@@ -123,7 +123,7 @@ def robustness(
     seed: int = 0,
     batch: int | None = None,
 ) -> Robustness:
-    """Return the robust accuracy at every ε, and the checks.
+    """Return the robust accuracy at every ε and the results of the checks.
 
     Args:
         attack: attacks these images, see :class:`Attack`.
@@ -131,8 +131,8 @@ def robustness(
         images: (n, C, H, W) float in [0, 1], on the network's device.
         labels: (n,).
         eps: radii in [0,1] pixel scale, ascending.
-        steps, restarts: of the attack.
-        seed: of starts and noise.
+        steps, restarts: parameters of the attack.
+        seed: seed of attack starts and noise.
         batch: number of images processed at once outside the attack.
 
     Raises:
@@ -200,7 +200,7 @@ def _clean(
         with torch.enable_grad():
             found = logits(x)
             loss = cross_entropy(found, y, reduction="sum")
-            # A network that rounds may detach the graph, and then has no gradient at all.
+            # A network that rounds may detach the graph, so that there is no gradient at all.
             gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
             again = logits(x.detach()).argmax(1)
         predicted = found.detach().argmax(1)

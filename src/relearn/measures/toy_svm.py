@@ -3,8 +3,8 @@ r"""A linear SVM in the plane with two poisons that do or do not mislead it: fig
 Both panels have the same two classes and the same target. In the first, the two poisons are close to the target
 (a small collision loss, eq. 2.2) on the side of their class; an SVM trained with them can still separate the target from them.
 In the second they are further away, but the target is between them: every linear classifier
-that assigns both to their class also assigns the target to it (proposition 1). The side of the target is computed
-by training, not stated.
+that assigns both to their class also assigns the target to it (proposition 1). The boundaries are computed by
+training.
 """
 
 from __future__ import annotations

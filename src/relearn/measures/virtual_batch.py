@@ -1,4 +1,4 @@
-r"""Check that a K-pass gradient equals the gradient of one K times larger batch, the "free" of FreeLB, in float64.
+r"""Check that a K-pass gradient equals that of one K times larger batch (the "free" in FreeLB), in float64.
 
 zhu2022, section 3.3: with the recorded perturbations δ_t and dropout masks m_t of the passes t = 0 … K-1,
 
@@ -6,11 +6,11 @@ zhu2022, section 3.3: with the recorded perturbations δ_t and dropout masks m_t
     g = \frac1K \sum_{t} \nabla_\theta L(f_{\theta(m_t)}(X + \delta_t), y) \quad = \quad
     \nabla_\theta L(f_{\theta(m)}(\mathcal X), \mathcal Y), \qquad \mathcal X = [X + \delta_0; \ldots; X + \delta_{K-1}]
 
-where L is a mean over the batch. The right side is one forward and one backward pass of ordinary autograd; it runs none of the strategy's
+where L is a mean over the batch. The right side is one forward and one backward pass of ordinary autograd; it uses none of the strategy's
 code.
 
-The masks are recorded and replayed where torch draws them, below every module and function (a dispatch mode intercepts ``bernoulli_``),
-on the CPU. The equality does not hold for networks in which samples interact (batch normalisation).
+The masks are recorded and replayed on the CPU by a dispatch mode that intercepts ``bernoulli_``, below every module and function.
+The equality does not hold for networks in which samples interact (batch normalisation).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def compare(
     """Run ``strategy(model, loss, batch)``, then the equivalent virtual batch.
 
     Args:
-        strategy: leaves its gradient in the parameters and appends a copy of δ_t to ``deltas`` before every pass.
-        deltas: that list, empty.
+        strategy: stores its gradient in the parameters' ``grad`` and appends a copy of δ_t to ``deltas`` before every pass.
+        deltas: the list to which the strategy appends, initially empty.
         model, loss, batch: arguments of the strategy; the model is on the CPU.
         table: the module to whose output δ is added; None: the first input itself.
 

@@ -1,25 +1,25 @@
 """Parameters and multiply-adds of vision networks compared with zhu2022, table 5.8.
 
-Counted as in :mod:`relearn.measures.model_counts`: nothing is computed, and a multiply-add, which fvcore and the table call one
-FLOP, is one product and its addition; norms, softmax and activations are not counted. 1,000 classes, one image.
+The counts are made as in :mod:`relearn.measures.model_counts`, without running the networks. A multiply-add is one product and its
+addition; fvcore and the table call it one FLOP. Norms, softmax and activations are not counted. 1,000 classes, one image.
 
 Results of the comparison:
 
-* **CvT**: the table prints 6.7 G (CvT-13) and 10.1 G (CvT-21), CvT's own paper 4.5 and 7.1. The table's numbers are those of keys and
-  values without a stride (6.64, 10.10; at 384 pixels 31.0 and 44.9, printed 31.9 and 45.0), as in a third-party implementation, whose
-  projections have stride 1; those of CvT's authors have stride 2 (4.57, 7.18). The parameters are the same.
-* **CvT*-LS**: windows, ranks, depths and strides are not printed. The values behind the names were **found by search, not stated**:
-  windows of 4 and rank 8, with batch normalisation after convolutions that keep a bias (as in that implementation), give -13 and -21 both
-  their printed parameters and their printed multiply-adds after rounding. At 384 pixels this needs windows of 6, and at 448 pixels
+* **CvT**: the table prints 6.7 G (CvT-13) and 10.1 G (CvT-21); CvT's own paper prints 4.5 and 7.1. The table's numbers correspond to keys
+  and values without a stride (6.64, 10.10; at 384 pixels 31.0 and 44.9, printed 31.9 and 45.0). A third-party implementation has
+  projections of stride 1; those of CvT's authors have stride 2 (4.57, 7.18). The parameters are the same.
+* **CvT*-LS**: windows, ranks, depths and strides are not printed. Our values were **found by search, not stated**:
+  windows of 4 and rank 8, with batch normalisation after convolutions that keep a bias (as in that implementation), reproduce the
+  printed parameters and multiply-adds of -13 and -21 after rounding. At 384 pixels this needs windows of 6, and at 448 pixels
   windows of 8 come within 3%.
-* **CvT*-LS-17 and -21S** have "denser feature maps" with 17 and 21 blocks. Many shapes give the printed numbers. The ones here were
-  chosen because they form a family: the second stage keeps the first one's grid, so its embedding has stride 1 (and the third
+* **CvT*-LS-17 and -21S** have "denser feature maps" with 17 and 21 blocks. Many shapes give the printed numbers. We chose
+  shapes that form a family: the second stage keeps the first one's grid, so its embedding has stride 1 (and the third
   one's has stride 4); windows of 4, rank 8; a first stage of width 48; widths 48, 192, 384 and depths 4, 3, 10 for -17, widths 48, 144,
-  384 and depths 1, 6, 14 for -21S. Nothing shows that the published ones were built in this way.
+  384 and depths 1, 6, 14 for -21S. There is no evidence that the published networks have these shapes.
 * **ViL**: the printed 24.6, 39.7 and 55.7 M exclude the tables of relative positions (24.61, 39.70, 55.67), and the printed
-  multiply-adds are those of windows of 15 by 15 tokens, which its paper mentions; segments with all their neighbours have 21 by 21, 5%
-  more.
-* **ViL-LS** has the printed numbers in the released settings; at 384 pixels with windows of 8, as its settings say.
+  multiply-adds correspond to windows of 15 by 15 tokens, which its paper mentions. Segments with all their neighbours are 21 by 21
+  tokens and need 5% more.
+* **ViL-LS** has the printed numbers with the released settings, which use windows of 8 at 384 pixels.
 * **ResNet-50, ResNet-152, DeiT-B** are printed truncated, not rounded: 25.6, 11.5 and 86.6 as 25, 11 and 86.
 """
 

@@ -1,12 +1,12 @@
-r"""Ratio of the norms of window keys and values to those of the compressed ones, per layer.
+r"""Per layer, the ratio of the norms of window keys and values to those of the compressed keys and values.
 
 zhu2022, section 5.2.4 and figure 5.3 left. For every causal long-short attention of a network, over sequences b, positions t and
 segments s, with the heads of a key concatenated,
 
 .. math:: \frac{\mathrm{mean}_{b,t} \|k_{b,t}\|_2}{\mathrm{mean}_{b,s} \|\bar k_{b,s}\|_2}
 
-and likewise for the values. A weighted mean of vectors is shorter than the vectors, so the ratio is above 1; after DualLN all vectors
-initially have the same norm, and the ratio is 1.
+and likewise for the values. A weighted mean of vectors is shorter than the vectors, so without DualLN the ratio is above 1. After DualLN
+all vectors initially have the same norm, and the ratio is 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def norm_ratios(net: nn.Module, tokens: Tensor) -> list[dict[str, Any]]:
 
     Args:
         net: has ``attention_layers()``; layers with ``keys_and_values`` are measured, others skipped.
-        tokens: input of ``net``, with more positions than a segment has.
+        tokens: input of ``net``, with more positions than one segment.
 
     Raises:
         ValueError: no layer to measure, or one that compresses nothing because there are too few positions.

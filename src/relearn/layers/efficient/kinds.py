@@ -88,7 +88,7 @@ def make(
     Args:
         kind: one of ``KINDS``.
         dim, heads, max_length: D, H, and the maximum number of tokens, including a class token.
-        dropout: of attention weights, in layers that have them.
+        dropout: probability of dropping an attention weight, in layers that have such weights.
         class_token: whether the first token should see all tokens and be seen by all. Kinds outside ``GLOBAL_FIRST`` cannot do
             this and treat it like any other token.
         own: arguments of the layer itself; omitted ones take the defaults of its class.

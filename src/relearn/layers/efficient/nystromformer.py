@@ -109,7 +109,7 @@ def pseudo_inverse(matrix: Tensor, steps: int) -> Tensor:
               Z \leftarrow \tfrac14 Z\,(13 I - A Z\,(15 I - A Z\,(7 I - A Z)))
 
     The largest row sum is 1. The largest column sum is taken per matrix; the released code takes it over the whole batch, so
-    that there one sequence affects the output of another.
+    one sequence there affects the output of another.
     """
     z = matrix.mT / matrix.sum(-2).amax(-1)[..., None, None]
     one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)

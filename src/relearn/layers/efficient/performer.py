@@ -22,7 +22,7 @@ class PerformerAttention(TokenAttention):
         E_\omega[\phi(z) \cdot \phi(z')] = e^{z \cdot z' - c - c'} \quad (\epsilon = 0)
 
     with z = q/w^{1/4} or k/w^{1/4}, inserted into :func:`~relearn.layers.efficient.linear.feature_mean`, where c cancels
-    up to ε. c is the largest exponent of each query, and the largest over all keys of a sequence and head; it prevents overflow.
+    up to ε. c is the largest exponent of each query or, for keys, the largest over a sequence and head; it prevents overflow.
 
     ω has ``features`` rows, drawn in blocks of w orthogonal directions with the lengths of normal vectors, and is shared by all
     heads. It is a buffer that is saved with the state; only :meth:`redraw` changes it. (The benchmark code of Xiong et al. uses the

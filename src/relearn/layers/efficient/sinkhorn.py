@@ -79,7 +79,7 @@ class SinkhornAttention(TokenAttention):
         logits = logits.transpose(1, 2)[..., :count]
         if self.training:
             logits = logits - torch.empty_like(logits).exponential_().log()
-        # padding blocks only see each other, so that the part of the real blocks is doubly stochastic by itself
+        # padding blocks only see each other, so that the submatrix of the real blocks is doubly stochastic
         like = (live[:, None, :, None] == live[:, None, None]).expand_as(logits)
         return sinkhorn((logits / self.temperature).masked_fill(~like, -torch.inf), self.steps)
 

@@ -58,7 +58,7 @@ class SparseAttention(TokenAttention):
         far = torch.einsum("bhclw,bhdlw->bhcld", asked, wide(k))
         held = (tokens[:, chosen] & (table == chosen)[..., None]).flatten(2)[:, None, :, None]
         held = held & (distances(size, 1, x.device).abs() < size)
-        # in its column a token would see itself a second time; the near part has it already
+        # a token is excluded from its own column, because the near part already contains it
         other = ~torch.eye(count, dtype=torch.bool, device=x.device)[:, None]
         column = tokens.transpose(1, 2)[:, None, None] & other
         seen = torch.cat([held.expand(len(tokens), 1, count, size, -1), column], 4)

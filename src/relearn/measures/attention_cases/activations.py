@@ -1,7 +1,7 @@
 r"""Lipschitz constants of activation functions (qi2023, section 2, appendix A.1 and figure 2; erratum Q3).
 
 For a differentiable f on the real line, :math:`\mathrm{Lip}(f) = \sup_x |f'(x)|`. The supremum is searched on a grid and at every
-point where f'' changes sign, with derivatives by autograd; outside of [-10, 10] each of these slopes tends monotonically to its limit,
+point where f'' changes sign, with derivatives by autograd. Outside [-10, 10] each of these slopes tends monotonically to its limit,
 0 or 1.
 
 =============  ============================================================================================================
@@ -13,7 +13,7 @@ place          section 2 (all are 1-Lipschitz) | appendix A.1 (numbers)
 at, norm       where the largest \|f'\| was found, and its value
 secant         largest \|f(x) - f(y)\| / \|x - y\| over random pairs and a close pair around ``at``
 bound          Lip(f) by its formula, for GELU :func:`relearn.maths.network_bounds.gelu_constant`
-printed        the number at that place of the paper, as printed
+printed        the number printed at that place in the paper
 holds          norm = bound, and secant does not exceed it and reaches it up to finite-difference error
 printed_holds  section 2: norm <= 1; appendix A.1: norm, rounded to the printed digits, equals the printed number
 =============  ============================================================================================================
@@ -68,7 +68,7 @@ def cases(
 
     Args:
         pairs: number of random pairs, from N(0, 9).
-        functions: name, from :data:`FUNCTIONS`, → function to examine.
+        functions: name (a key of :data:`FUNCTIONS`) → function to examine.
 
     Raises:
         ValueError: no pairs, or an unknown activation.
@@ -111,7 +111,7 @@ def curves(
 
 
 def symmetric(reach: float, points: int) -> Tensor:
-    """Return evenly spaced numbers from -reach to reach; if their number is odd, the middle one is exactly 0."""
+    """Return ``points`` evenly spaced numbers from -reach to reach; for an odd count, the middle one is exactly 0."""
     return reach * torch.arange(1 - points, points, 2, dtype=torch.float64) / (points - 1)
 
 

@@ -1,4 +1,4 @@
-r"""Scaled cosine similarity attention against theorem 1 of qi2023, as printed, corrected and tight.
+r"""Scaled cosine similarity attention compared with theorem 1 of qi2023: printed, corrected and tight bounds.
 
 =============  ==========================================================================================================
 case           inputs
@@ -7,7 +7,7 @@ random         random tokens and maps; tokens are multiplied by spread √ε
 ascent         the same tokens after gradient ascent on the norm
 lone           one token at the origin: the value term is attained (p = two)
 values         all queries attend to one token whose value is at the origin: the value term √N ‖W^V‖ ε^(-1/2) is attained
-keys           two keys at the origin with different values, all others elsewhere: 1/√2 of the key term
+keys           two keys at the origin with different values, all others elsewhere: attains 1/√2 of the key term
 transposes     erratum Q9: W^K is a column of 36 ones, d = 1: the printed p = inf bound is exceeded
 width          Q10: one token, W^V the identity of size 81: the printed factor 2 is exceeded
 =============  ==========================================================================================================
@@ -18,7 +18,7 @@ Jacobians depend on the tokens only through x/√ε, so ε does not change any r
 column         meaning
 =============  ==========================================================================================================
 p              two | inf
-length ...     N, D, d (width of a head), H, τ, ε; spread: for random and ascent
+length ...     N, D, d (width of a head), H, τ, ε; spread: only for random and ascent
 norm           exact :math:`\|J_F\|_p`
 printed ...    bounds of :func:`~relearn.maths.cosine_bounds.cosine_bound`
 share          norm / tight
@@ -67,7 +67,7 @@ def cases(
     Args:
         make: (width, heads, τ, ε) → a layer whose output is the concatenated heads, with normalised values; ``maps()``
             returns W^Q, W^K, W^V (H, D, d), and ``qkv`` holds all three in one linear layer.
-        lengths, dims, heads, taus, spreads: for random and ascent; values and keys also use lengths and taus.
+        lengths, dims, heads, taus, spreads: grid of the cases random and ascent; values and keys use lengths and taus.
         steps: number of ascent steps.
 
     Raises:
@@ -140,7 +140,7 @@ def attained(name: str, length: int, unit: float) -> tuple[Tensor, Tensor, Tenso
 
 
 def transposes(unit: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return tokens (2, 36), in units of √ε, and maps of width 1 of erratum Q9."""
+    """Return erratum Q9's tokens (2, 36) and its maps of width 1; ``unit`` is √ε."""
     wk, wq, wv, x = (torch.zeros(shape, dtype=torch.float64) for shape in [(36, 1)] * 3 + [(2, 36)])
     wk += 1
     wq[0], wv[1] = 0.01, 0.01

@@ -1,4 +1,4 @@
-r"""Is dropout a contraction? kim2020, appendix H, assumes masks of 0 and 1, but frameworks compute a different map (erratum K7).
+r"""Check whether dropout is a contraction. kim2020, appendix H, assumes masks of 0 and 1; frameworks rescale (erratum K7).
 
 For a fixed mask dropout is a diagonal map, so its operator norm is its largest factor for every p:
 
@@ -51,7 +51,7 @@ def cases(*, keep: float, lengths: Sequence[int], dims: Sequence[int], seed: int
 def draw(
     form: str, mode: str, keep: float, length: int, dim: int, seed: int = 0
 ) -> Callable[[Tensor], Tensor]:
-    """Return dropout with a fixed mask as a linear map of inputs (length, dim); in training it keeps at least one entry."""
+    """Return dropout with a fixed mask as a linear map of inputs (length, dim); a training mask keeps at least one entry."""
     if form == "binary" and mode == "eval":
         return lambda x: keep * x
     if form == "binary":

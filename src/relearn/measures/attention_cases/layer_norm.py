@@ -1,12 +1,12 @@
-r"""Lipschitz constants of LayerNorm (ye2023, appendix A) compared with exact Jacobians, and the step of the proof that fails (Y1).
+r"""Lipschitz constants of LayerNorm (ye2023, appendix A) compared with exact Jacobians; check of the failing proof step (Y1).
 
 Inputs of N numbers:
 
 ==========  =============================================================================================================
 input       description
 ==========  =============================================================================================================
-constant    all entries equal, where the 2-norm is largest for every scale γ
-extremal    where the largest row sum attains its maximum for γ = 1
+constant    all entries equal; the 2-norm is largest here for every scale γ
+extremal    maximises the largest row sum for γ = 1
 normal      spread times a fixed normal draw
 lone        √eps times (N-1, -1, ..., -1): for N = 3 the counter-example of Y1
 ==========  =============================================================================================================

@@ -8,14 +8,14 @@ One head, :math:`y_j = W^{Q\top} x_i - W^{K\top} x_j`. The construction takes an
           \tilde K = -\frac{2}{N^2}\, y_i y_i^\top.
 
 The paper prints the coefficient :math:`-(2N - 2)/N^2`, which is correct only for N = 2. It also states that y_i can be any vector,
-since W^K ≠ W^Q. In fact :math:`y_i = (W^Q - W^K)^\top x_i`, so y_i is in the image of that matrix; rank 1 already
-makes the Jacobian unbounded (erratum K5). Control: the tied layer stays below its bound at the same tokens.
+since W^K ≠ W^Q. In fact :math:`y_i = (W^Q - W^K)^\top x_i`, so y_i is in the image of that matrix. A difference of
+rank 1 already makes the Jacobian unbounded (erratum K5). Control: the tied layer stays below its bound at the same tokens.
 
 =============  ===================================================================================================
 column         meaning
 =============  ===================================================================================================
 attention      l2 (untied), l2_tied (the control, W^K := W^Q and A_h)
-weights        random; rank_one: W^K = I, W^Q = I + e_1 e_1^T, omitted for D = 1, where it adds nothing
+weights        random; rank_one: W^K = I, W^Q = I + e_1 e_1^T (only for D > 1)
 length, dim    N, D (one head)
 spread         :math:`|y_i|_2`
 rank           of W^Q - W^K

@@ -1,4 +1,4 @@
-r"""Derivatives of Lipschitz-regularised self-attention compared with the bounds printed in ye2023, appendix B, and corrected ones.
+r"""Derivatives of Lipschitz-regularised self-attention compared with the printed (ye2023, appendix B) and corrected bounds.
 
 There is one head; value and output maps are the identity; eps = 0 except in the last case:
 
@@ -8,23 +8,23 @@ case                   inputs
 reversed               erratum Y2, the last expression of the proof; rows (0.01, 1), (0.01, -1), (0, 2), W_Q = e_1, W_K = e_2
 probability            Y3, the bound 6c/q on P; rows (0.001, 0), (0, 1), the same maps, α = 0.001
 score                  Y3, the bound 3c/q on S; rows (0.01, 0), (0, 1), α = 1
-row_sum                Y4, two parallel tokens of 900 numbers: the ∞-norm of a row is the sum of its moduli
+row_sum                Y4, two parallel tokens of 900 numbers: the ∞-norm of a row is the sum of its absolute values
 scale                  Y5, a fixed draw times t: P is unchanged, and its derivative is that at t = 1 divided by t
 output                 Y5, rows (t, 1), (2t, -1), (0, 2): the derivative of P X is scale-invariant and grows as q/m decreases
 random                 random X and maps over many orders of magnitude
-published              197 tokens of 384 numbers, as the published networks have them: the output alone
-eps                    the draw of ``scale`` with eps > 0: a derivative that is bounded for all X
+published              197 tokens of 384 numbers, the size in the published networks; only the quantity output
+eps                    the draw of ``scale`` with eps > 0, which bounds the derivative for all X
 =====================  ==================================================================================================
 
 =============  ==========================================================================================================
 column         meaning
 =============  ==========================================================================================================
 quantity       score (S), probability (P): largest ‖∂S_ij/∂x_k‖ or ‖∂P_ij/∂x_k‖; output: ‖J‖_2 of X ↦ P X
-norm_kind      two | one (sum of the moduli of the row, i.e. ‖·‖_∞ of a 1 x D matrix)
+norm_kind      two | one (sum of the row's absolute values, i.e. ‖·‖_∞ of a 1 x D matrix)
 length ...     N, D, α, eps; spread: t, or the number of the draw
-q, m           the denominators
+q, m           denominators of LRSA
 norm           exact
-printed        the printed bound that the case is about; empty for output and eps
+printed        the printed bound under test; empty for output and eps
 bound          the corrected bound: "tight" for probability (times √D for norm_kind one), the global bound for eps
 holds          norm <= bound; for scale also: t times norm equals the norm at t = 1, to 1e-6
 printed_holds  norm <= printed; empty if printed is empty
@@ -73,9 +73,9 @@ def cases(
 
     Args:
         make: (width, α, eps) → a layer with one head and with ``scores``, ``probabilities`` and ``denominators``.
-        lengths, dims: for scale, random and eps.
-        spreads: t for scale, output and eps; the first must be 1.
-        draws: number of draws for random, per size.
+        lengths, dims: sizes of the cases scale, random and eps.
+        spreads: values of t for scale, output and eps; the first must be 1.
+        draws: number of draws per size for random.
 
     Raises:
         ValueError: spreads that do not start with 1.
@@ -171,7 +171,7 @@ def _row(
     given: dict[str, Any] = {"alpha": alpha, "q": q, "m": m}
     printed: float | None = None
     if quantity == "output":
-        norm = jacobian_norm(layer, x, "two", iterations=ITERATIONS).value  # of large layers from below
+        norm = jacobian_norm(layer, x, "two", iterations=ITERATIONS).value  # a lower bound for large layers
         bound = float(output_bound(wq, wk, length=length, **given))
     else:
         look = layer.scores if quantity == "score" else layer.probabilities
@@ -200,7 +200,7 @@ def _row(
 
 
 def _set(layer: Any, wq: Tensor, wk: Tensor) -> None:
-    """Set the maps, padded with zero columns to (D, D), which do not affect distances; values and output are set to the identity."""
+    """Set query and key maps, zero-padded to (D, D) (distances are unchanged), and the identity as value and output map."""
     for one, matrix in ((layer.q, wq), (layer.k, wk)):
         one.weight.zero_()
         one.weight[: matrix.shape[1]] = matrix.T

@@ -1,4 +1,4 @@
-r"""Masks for which the bound of tied L2 attention holds (kim2020, appendix G, where the condition has the wrong sign: erratum K6).
+r"""Masks for which the bound of tied L2 attention holds (kim2020, appendix G prints the condition with the wrong sign: K6).
 
 Let M be the set of hidden pairs (i, j). Theorem 3.2 still holds if every token sees itself, (i, i) not in M; the paper
 prints (i, i) in M. For row i, N may be replaced by the number of tokens that it sees. If a token half-way between
@@ -6,11 +6,11 @@ two others does not see itself, then in closed form
 
 .. math:: \frac{\partial F_i}{\partial x_i} = 2 \sum_h (W^{V,h} W^{O,h})^\top A_h\, \mathrm{Cov}_i(x)\, A_h,
 
-with A_h = W^{Q,h} W^{Q,h\top}/s and the covariance Cov_i under the row's probabilities. This is unbounded in the distance R of the
+with A_h = W^{Q,h} W^{Q,h\top}/s and the covariance Cov_i under the row's probabilities. This grows without bound with the distance R of the
 others. For D = H = 1 with all weights 1 and three tokens 0, R, -R it is 2 R², and the largest row sum of the Jacobian tends to 4 R² - 1.
 
 Tokens: x_0 = 0, the others alternate between R u and -R u, where u is a fixed direction with largest entry 1. Masks: none; causal;
-neighbours (|i - j| at most 1); random (each pair visible with probability 1/2, the diagonal always); diagonal (each sees all but itself).
+neighbours (|i - j| at most 1); random (each pair visible with probability 1/2, the diagonal always); diagonal (all but itself).
 
 =============  =============================================================================================================
 column         meaning
@@ -21,11 +21,11 @@ length ...     N, D, H; spread: R
 self_visible   whether every token sees itself, the condition of the bound
 norm           exact :math:`\|J_F\|_\infty`
 bound          theorem 3.2 at p = inf for N tokens
-row_share      largest norm of a block row i divided by the bound for as many tokens as row i sees
-predicted      norm of the block (0, 0) by the formula above; this and the next column only for diagonal
+row_share      largest ratio of the norm of block row i to the bound for the number of tokens that row i sees
+predicted      norm of the block (0, 0) by the formula above; this column and the next are only filled for diagonal
 formula_error  largest difference between exact block and formula, divided by the formula's largest entry (absolute if that is 0)
 holds          self_visible: norm <= bound and row_share <= 1; otherwise formula_error at most 1e-9
-printed_holds  norm <= bound, for masks that hide every token from itself, for which the paper claims it; otherwise empty
+printed_holds  norm <= bound, which the paper claims for masks that hide every token from itself; empty for other masks
 =============  =============================================================================================================
 """
 
@@ -59,7 +59,7 @@ def cases(
     spreads: Sequence[float],
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return one row (:data:`COLUMNS`) for every mask, layer (unit, then random ones), length and spread.
+    """Return one row (:data:`COLUMNS`) for every mask, layer (unit, then random), length and spread.
 
     Args:
         make: (width, heads) → a tied L2 layer, initialised from torch's global generator.
@@ -135,7 +135,7 @@ def _layer(make: Callable[[int, int], nn.Module], weights: str, dim: int, heads:
 
 def _case(layer: Any, x: Tensor, visible: Tensor) -> dict[str, Any]:
     length, dim = x.shape
-    at_once = max(1, BLOCK // (x.numel() * dim))  # block rows
+    at_once = max(1, BLOCK // (x.numel() * dim))  # block rows per call
     parts = [
         jacobian(lambda z, own=own: layer(z, mask=visible)[own], x)  # type: ignore[misc]
         for own in torch.arange(length).split(at_once)

@@ -46,7 +46,7 @@ def _edges(low: float, high: float, bins: int) -> Tensor:
 
 
 def spread(inputs: Tensor, outputs: Tensor) -> dict[str, float]:
-    """Return standard deviation (divisor n) and range of all entries of each side, and the ratio of the ranges."""
+    """Return the standard deviation (divisor n) and range of each side's entries, and the ratio of the ranges."""
     found: dict[str, float] = {}
     for name, side in zip(SIDES, (inputs.double(), outputs.double())):
         found[f"{name}_std"] = float(side.std(correction=0))

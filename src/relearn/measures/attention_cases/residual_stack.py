@@ -5,9 +5,9 @@ case           stack
 =============  ==========================================================================================================
 lipsformer     blocks of an attention and a feed-forward branch, each followed by CenterNorm; weights with largest singular
                value 1; the largest norm over several draws of tokens
-constant       one block of two constant branches (κ = 0), each followed by CenterNorm: erratum Q13, D/(D-1) squared
-identity       blocks of three branches f(x) = x without norm, α one over the number of BLOCKS: (1 + α)^(3 blocks)
-negative       one branch f(x) = -x with α = -0.9: 1 + max(α) is 0.1 (Q11)
+constant       one block of two constant branches (κ = 0), each followed by CenterNorm: norm (D/(D-1))² (erratum Q13)
+identity       blocks of three branches f(x) = x without norm, α = 1 / number of BLOCKS: norm (1 + α)^(3 blocks)
+negative       one branch f(x) = -x with α = -0.9: the printed bound 1 + max(α) is 0.1 (Q11)
 =============  ==========================================================================================================
 
 =============  ==========================================================================================================
@@ -72,7 +72,7 @@ def cases(
     eps: Sequence[float],
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return one row (:data:`COLUMNS`) for every stack above; constant also uses ``dims``, and identity ``blocks``.
+    """Return one row (:data:`COLUMNS`) for every stack above; constant uses ``dims``, and identity uses ``blocks``.
 
     Raises:
         ValueError: fewer than one block.

@@ -12,17 +12,17 @@ dense          C to C, kernel 3, padding 1
 equal          depth-wise, one channel, kernels 3 and 7 with equal entries: the worst case, factor k on a large image
 =============  ==========================================================================================================
 
-With stride 1 an input is in at most :math:`k_h k_w` windows, so the norm of the convolution is at most
+With stride 1 a pixel is in at most :math:`k_h k_w` windows, so the norm of the convolution is at most
 :math:`\sqrt{k_h k_w}` times the largest singular value of its flattened kernel.
 
 =============  ==========================================================================================================
 column         meaning
 =============  ==========================================================================================================
-start          flattened | operator: the norm by which the weights were divided (equal: flattened)
+start          flattened | operator: the norm by which the weights were divided (case equal: flattened)
 channels ...   C, kernel, size of the image
-flattened      largest singular value of the weights as a matrix (outputs, the rest)
-norm           of the layer as a map of images, including borders
-limit          :math:`\sqrt{k_h k_w}` flattened; flattened if windows do not overlap
+flattened      largest singular value of the weights as a matrix (outputs, rest)
+norm           norm of the layer as a map of images, including borders
+limit          :math:`\sqrt{k_h k_w}` times flattened; flattened itself if windows do not overlap
 holds          norm <= limit; and norm = 1 for start operator (to 0.2 %) or if windows do not overlap (to 0.01 %)
 printed_holds  norm <= 1 (to 0.2 %)
 =============  ==========================================================================================================
@@ -52,8 +52,8 @@ def cases(start: Start, *, channels: Sequence[int], size: int, seed: int = 0) ->
     """Return one row (:data:`COLUMNS`) for every layer, number of channels and initialisation.
 
     Args:
-        start: ``start(layer, seed, image)`` draws the weights, normalised by the map's norm for such an image (1, C, size,
-            size), or by the norm of the flattened weights if it is None.
+        start: ``start(layer, seed, image)`` draws weights and divides them by the layer's norm as a map of images (1, C,
+            size, size) or, if ``image`` is None, by the norm of the flattened weights.
         size: side length of the images, at least 8.
 
     Raises:

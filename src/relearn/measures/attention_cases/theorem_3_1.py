@@ -1,4 +1,4 @@
-r"""Dot-product attention has no Lipschitz constant: its Jacobian if one token is zero (kim2020, theorem 3.1, appendices C and D).
+r"""Dot-product attention has no Lipschitz constant: its Jacobian at a zero token (kim2020, theorem 3.1, appendices C and D).
 
 At :math:`x_i = 0` row i attends uniformly, whatever the other tokens are, and with :math:`A_h = W^{K,h} W^{Q,h\top} / s`
 
@@ -61,7 +61,7 @@ def cases(
         spreads: in ascending order.
 
     Raises:
-        ValueError: fewer than two tokens, so that there are no others.
+        ValueError: fewer than two tokens.
     """
     rows = []
     for length in lengths:

@@ -1,16 +1,16 @@
-r"""What qi2023 states of layers, measured on whole networks of the published size, at their start.
+r"""Statements of qi2023 about layers, measured on whole networks of the published size at initialisation.
 
-The Jacobians are too large to write out, so their norms come from products alone (:func:`relearn.measures.lipschitz.jacobian_norm`)
-and are lower bounds: a bound that they exceed is refuted, and one that they do not exceed is supported at these inputs.
-Rows have the columns of the small cases; ``network`` names the network.
+The Jacobians are too large to write out, so their norms are computed from products (:func:`relearn.measures.lipschitz.jacobian_norm`).
+They are lower bounds: a bound that they exceed is refuted; a bound that they do not exceed is supported at these inputs.
+Rows have the columns of the small cases, plus ``network``, the name of the network.
 
 ==============  ==========================================================================================================
 function        rows
 ==============  ==========================================================================================================
-attention       theorem 1, case ``network``: every windowed attention with its weights, position bias and output map, for p = 2; the
+attention       theorem 1, case ``network``: every windowed attention layer with its weights, position bias and output map, for p = 2; the
                 first one also for p = inf. Inputs: one window of normal tokens, times spread √ε
-stack           theorem 2, case ``network``: the Jacobian of all blocks and merges at the tokens of one image, and the product of
-                the norms of the single ones; κ and the corrected bound from the weights
+stack           theorem 2, case ``network``: norm of the Jacobian of all blocks and merges together, at the tokens of one image, and the
+                product of their individual norms; κ and the corrected bound are computed from the weights
 affine          equation 5: every linear layer and convolution
 ==============  ==========================================================================================================
 """
@@ -32,11 +32,11 @@ from relearn.measures.lipschitz.jacobian import jacobian_norm
 ROUNDING = 1e-4  # relative; the networks are in single precision
 FINE = 1e-6  # tolerance of the norms of the weights
 CASE = "network"
-ITERATIONS = 30  # of the norm of a convolution
+ITERATIONS = 30  # maximum for the norm of a convolution
 
 
 def prepared(net: nn.Module) -> Any:
-    """The network in eval mode, without parameter gradients and fused kernels, whose derivatives ``torch.func`` cannot take."""
+    """Return the network in eval mode, without parameter gradients and without fused kernels, which ``torch.func`` rejects."""
     for module in net.modules():
         if hasattr(module, "fused"):
             module.fused = False  # type: ignore[assignment]
@@ -46,7 +46,7 @@ def prepared(net: nn.Module) -> Any:
 def attention(
     name: str, net: nn.Module, *, spreads: Sequence[float], iterations: int, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Rows of theorem 1 for every attention in windows of ``net``, which has ``attention``, ``bias()`` and ``window``."""
+    """Yield the rows of theorem 1 for every windowed attention of ``net``: modules with ``attention``, ``bias()`` and ``window``."""
     draw = torch.Generator().manual_seed(seed)
     first = True
     for layer in _windowed(prepared(net)):
@@ -88,7 +88,7 @@ def attention(
 
 
 def stack(name: str, net: Any, *, iterations: int, seed: int) -> dict[str, Any]:
-    """The row of theorem 2 for ``net``: ``layers`` of merges and ``blocks``, behind ``patch_embed``."""
+    """Return the row of theorem 2 for ``net``, which has ``patch_embed`` and then ``layers`` of merges and blocks."""
     net = prepared(net)
     image = torch.randn(1, net.in_chans, *net.img_size, generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
@@ -121,14 +121,17 @@ def stack(name: str, net: Any, *, iterations: int, seed: int) -> dict[str, Any]:
         "product": product,
         "printed": printed,
         "corrected": corrected,
-        # both norms are from below, so neither bounds the other here
+        # both norms are lower estimates, so norm <= product is not tested
         "holds": whole <= corrected * up and product <= corrected * up,
         "printed_holds": whole <= printed * up,
     }
 
 
 def affine(name: str, net: nn.Module, *, size: int) -> Iterator[dict[str, Any]]:
-    """Rows of the spectral start for every linear layer and convolution of ``net``; those that see overlapping windows at ``size``."""
+    """Yield the rows of equation 5 for every linear layer and convolution of ``net``.
+
+    ``size``: image side length at which convolutions with overlapping windows are measured.
+    """
     for layer in net.modules():
         if not isinstance(layer, nn.Linear | nn.Conv2d):
             continue
@@ -153,13 +156,13 @@ def affine(name: str, net: nn.Module, *, size: int) -> Iterator[dict[str, Any]]:
 
 
 def _map_norm(layer: nn.Linear | nn.Conv2d, size: int) -> float:
-    """The norm of a convolution as a map of images, from below."""
+    """Return a lower bound of the norm of a convolution as a map of images."""
     image = torch.zeros(1, layer.weight.shape[1] * getattr(layer, "groups", 1), size, size)
     return jacobian_norm(layer, image, "two", method="free", iterations=ITERATIONS).value
 
 
 def _kind(layer: nn.Linear | nn.Conv2d, exact: bool) -> str:
-    """The name that such a layer has among the small cases."""
+    """Return the layer's case name in :mod:`~relearn.measures.attention_cases.spectral_norms`."""
     if isinstance(layer, nn.Linear):
         return "linear"
     if exact:
@@ -174,7 +177,7 @@ def _windowed(net: nn.Module) -> Iterator[Any]:
 
 
 def _parts(net: Any) -> tuple[list[Any], list[float], list[float], list[float]]:
-    """The maps in order, the constant and the largest α of every branch, and the constants of everything else."""
+    """Return the maps in order, each branch's Lipschitz bound and largest absolute α, and the constants of everything else."""
     maps: list[Any] = []
     constants: list[float] = []
     alphas: list[float] = []
@@ -199,7 +202,7 @@ def _parts(net: Any) -> tuple[list[Any], list[float], list[float], list[float]]:
 
 
 def _maps_of(stage: nn.Module) -> Iterator[Any]:
-    """The merge of a stage, if it has one, and its blocks."""
+    """Yield the merge of a stage, if it has one, and its blocks."""
     for child in stage.children():
         if isinstance(child, nn.Sequential | nn.ModuleList):
             yield from _maps_of(child)
@@ -208,13 +211,13 @@ def _maps_of(stage: nn.Module) -> Iterator[Any]:
 
 
 def _norm_of(layer: Any) -> float:
-    """The constant of CenterNorm, or of an affine map."""
+    """Return the Lipschitz constant of a CenterNorm, or a bound for an affine map."""
     if isinstance(layer, nn.Linear | nn.Conv2d):
         return _bound_of(layer)
     return float(centre_norm_constant(len(layer.weight), layer.weight.detach().double()))
 
 
 def _bound_of(layer: nn.Linear | nn.Conv2d) -> float:
-    """The norm of an affine map, or with overlapping windows the kernel's side times that of its flattened weights."""
+    """Return the norm of an affine map, or for overlapping windows the bound: kernel side times the flattened norm."""
     flattened = largest_singular_value(layer.weight.detach().flatten(1), tolerance=FINE)
     return flattened if flattened_is_exact(layer) else layer.weight.shape[-1] * flattened

@@ -34,7 +34,7 @@ class Ascent:
     """Result of the ascent from each start.
 
     Attributes:
-        values: (S,) float64, the norm at ``inputs``, recomputed; never below ``first_values``.
+        values: (S,) float64, the norm at ``inputs``, recomputed; at least ``first_values``.
         inputs: (S, ...), the input with the largest value for each start; the start itself if none exceeded it.
         first_values: (S,) float64, the norm at the starts.
         curve: (steps, S), the running value before each step, a lower bound on the norm in the precision of the starts. Not monotone,
@@ -86,8 +86,8 @@ def ascend(
         lr, eps: Adam's. A start at which f is almost flat moves by less than lr once its gradient is below ``eps``.
         exact: f in float64 (with a copy of its layers), for the returned values. Default: a float64 copy if f is a module, else f.
         batch: number of starts processed at a time, to limit memory; affects results only through rounding. Default: all.
-        tolerance: of the returned values for p = two (see :func:`~relearn.measures.lipschitz.jacobian.jacobian_norm`).
-        seed: of the first u (p = two).
+        tolerance: relative tolerance of the returned values for p = two (see :func:`~relearn.measures.lipschitz.jacobian.jacobian_norm`).
+        seed: seed of the initial u (p = two).
         progress: called as ``progress(done, all)`` after each step of each batch.
 
     Raises:
@@ -128,7 +128,7 @@ def ascend(
 
 
 class _Search:
-    """Current inputs with their u, and the best inputs so far with their v = Jᵀu."""
+    """State of the ascent: current inputs with their u, and the best inputs so far with their v = Jᵀu."""
 
     def __init__(self, f: Function, starts: Tensor, p: str, seed: int) -> None:
         self.f, self.p = f, p
@@ -148,7 +148,7 @@ class _Search:
         self.u = _normalise(chance.to(y), chance.to(y))
 
     def gradient(self) -> Tensor:
-        """Return ‖Jᵀu‖ (S,) at the current inputs, with its gradient in ``x.grad``; for p = two, u takes a power iteration step."""
+        """Return ‖Jᵀu‖ (S,) at the current inputs, and store its gradient in ``x.grad``; for p = two, also improve u."""
         with torch.enable_grad():
             y = self.f(self.x)
             if self.p == "inf":

@@ -1,4 +1,4 @@
-r"""Jacobian of any function or module at a point, and its operator norm for p = 2 and p = ∞, a lower bound on a Lipschitz constant.
+r"""Jacobian of any function or module at a point, and its norm for p = 2 and p = ∞, a lower bound on a Lipschitz constant.
 
 .. math:: \mathrm{Lip}_p(f) = \sup_x \|J_f(x)\|_p, \qquad \|J\|_2 = \sigma_{\max}(J), \qquad
           \|J\|_\infty = \max_i \sum_j |J_{ij}|
@@ -30,7 +30,7 @@ class JacobianNorm:
 
     Attributes:
         value: exact, or for ``free`` and p = 2 a lower bound within ``residual`` (relative) of some singular value.
-        iterations: number of product pairs (p = 2, free), otherwise of computed rows of the Jacobian.
+        iterations: number of product pairs (p = 2, free), otherwise number of computed Jacobian rows.
         converged: whether the residual is within the tolerance; always true for exact values.
         residual: ‖Jv - σu‖₂/σ; 0 for exact values.
         direction: v with the shape of x, the right singular vector (p = 2, free), to warm-start the next search.
@@ -85,14 +85,14 @@ def jacobian_norm(
         x: any shape, floating point.
         p: "two" or "inf".
         method: "exact" (the whole Jacobian), "free" (never stored), or "auto": exact up to 2^16 entries.
-        tolerance: relative residual at which p = two has converged, see
+        tolerance: relative residual below which p = two counts as converged, see
             :mod:`~relearn.measures.lipschitz.singular_value`. In float32 not much less than 1e-5 is attainable.
         iterations: maximum number of product pairs. If they do not suffice, this is reported in the result, not raised.
         basis: number of pairs between two restarts; 1 is power iteration.
         block: number of rows computed at a time.
         start: initial guess of the right singular vector, with the shape of x.
         mode: how products are computed, see :mod:`~relearn.measures.lipschitz.products`.
-        seed: of the random start.
+        seed: seed of the random start.
 
     Raises:
         ValueError: an unknown p, method or mode; a number out of range; products that are not finite.
@@ -126,9 +126,7 @@ def jacobian_norm(
 
 
 def _exact(matrix: Tensor, p: str) -> JacobianNorm:
-    matrix = matrix.to(
-        torch.promote_types(matrix.dtype, torch.float32)
-    )  # torch has no half-precision decomposition
+    matrix = matrix.to(torch.promote_types(matrix.dtype, torch.float32))  # torch has no half-precision SVD
     _finite(float(matrix.abs().max()))
     norm = matrix.abs().sum(1).max() if p == "inf" else torch.linalg.matrix_norm(matrix, 2)
     return JacobianNorm(_finite(float(norm)), len(matrix), True, 0.0)

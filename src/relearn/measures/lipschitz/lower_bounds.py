@@ -10,8 +10,8 @@ Tokens at the same point have the same row, so the norm of J needs only one row 
 
 The construction: one token at 0 and all others at two points on either side, about half of them at each (kim2020, lemma F.2: the
 bound's maximum has :math:`x_j^2 = 1 + c(N)`). Its row sum is :math:`4c + 1 - 2c/(1+c)`, up to the rounding of (N - 1)/2 and the
-adjustment of the points, so the factor 4 of theorem 3.2 cannot be reduced (errata, K1). For p = two that token alone gives
-about :math:`2c`.
+adjustment of the points, so the factor 4 of theorem 3.2 cannot be reduced (errata, K1). For p = two, the token at 0 alone
+gives about :math:`2c`.
 
 Other weights at D = H = 1 scale the input by :math:`|w^Q|` and multiply the norm by :math:`(w^Q)^2 |w^V w^O|`.
 """
@@ -80,7 +80,7 @@ def clustered_norm(points: Sequence[float], counts: Sequence[int], p: str = "inf
 
 
 def two_point(length: int, p: str = "inf") -> Construction:
-    """Optimise one token at 0 and the others at two points, whose positions maximise the norm of J.
+    """Place one token at 0 and the others at two points, optimised to maximise the norm of J.
 
     Args:
         length: N, at least 2.

@@ -10,8 +10,8 @@ r"""The Jacobian of any function at one point as a linear map that is never stor
 ==============  ===============================================  ====================================================
 
 ``reverse`` evaluates the function once, so a pair of products costs two backward passes, about as much as one forward and one
-backward pass, and stores two graphs. ``forward`` stores nothing between calls. ``difference`` only needs a first derivative, which fused
-kernels provide, and thus the least memory, that of one forward and backward pass; its error is of order :math:`\epsilon^{2/3}` (1e-10
+backward pass, and stores two graphs. ``forward`` stores nothing between calls. ``difference`` needs only a first derivative, which fused
+kernels provide, and therefore the least memory, that of one forward and backward pass; its error is of order :math:`\epsilon^{2/3}` (1e-10
 in float64, 1e-5 in float32). ``auto`` is ``reverse``, or ``forward`` if the function is not twice differentiable.
 """
 
@@ -117,7 +117,7 @@ class Products:
         return product
 
     def _check(self, v: Tensor, product: Tensor) -> None:
-        """Check u·(Jv) = (Jᵀu)·v for some u. It fails if part of f is only once differentiable, which torch omits silently."""
+        """Check u·(Jv) = (Jᵀu)·v for a random u; torch silently omits parts of f that are only once differentiable."""
         u = torch.randn(product.shape, generator=torch.Generator().manual_seed(0)).to(product)
         pulled = self.pull(u)
         size = u.norm() * product.norm() + pulled.norm() * v.norm()

@@ -1,4 +1,4 @@
-r"""Largest singular value of a linear map that is given only by its products, with a certificate.
+r"""Largest singular value, with a certificate, of a linear map that is available only through products.
 
 Golub-Kahan bidiagonalisation with full reorthogonalisation, restarted from the best vector found. After k pairs of products
 there are orthonormal :math:`U_k, V_{k+1}` with :math:`J^\top U_k = V_{k+1} B^\top`, where B is k x (k + 1) and bidiagonal. With
@@ -59,7 +59,7 @@ def largest_singular_value(
         tolerance: target relative residual.
         iterations: maximum number of product pairs.
         basis: k, pairs between two restarts; 2k + 1 vectors are stored.
-        generator: of the random component, on the CPU.
+        generator: CPU generator of the random component.
 
     Raises:
         ValueError: products that are not finite.
