@@ -29,7 +29,7 @@ def test_the_tracked_tree_is_small() -> None:
     files = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
     assert len(files) <= FILES
     assert sum(file.stat().st_size for file in files) <= 16 * 2**20
-    assert len([file for file in files if file.is_relative_to(PUBLISHED)]) <= 90
+    assert len([file for file in files if file.is_relative_to(PUBLISHED)]) <= 110
 
 
 def test_every_set_is_one_of_few_files() -> None:
@@ -62,8 +62,10 @@ RENDERED = sorted(path.parent for path in PUBLISHED.glob("*/report.html"))
 
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda path: path.name)
 def test_points_of_every_figure_are_there(folder: Path) -> None:
+    """A set of all studies draws over 40 figures; one that is published study by study has those of its studies."""
     figures = {Path(name).stem for name in pandas.read_parquet(folder / "figures.parquet")["file"]}
-    assert {path.stem for path in (folder / "figures").iterdir()} <= figures and len(figures) > 40
+    pictures = {path.stem for path in (folder / "figures").iterdir()}
+    assert "claims_forest" in pictures <= figures and (folder.name != "mini" or len(figures) > 40)
 
 
 @pytest.mark.slow

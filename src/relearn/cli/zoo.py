@@ -17,8 +17,8 @@ TIMMS = {f"residual_deit_{size}": f"deit_{size}_patch16_224" for size in ("tiny"
 INTRODUCTION = """\
 # Model zoo
 
-Importing `relearn.models.timm_names` enters these networks into timm's registry, so that whatever trains, measures or exports a network
-of timm's takes them by name. All arguments of their classes can be given; there are no weights to download.
+Importing `relearn.models.timm_names` adds these networks to timm's registry, so any code that trains, measures or exports a timm network
+can create them by name. All arguments of their classes can be passed; there are no weights to download.
 
 ```python
 import relearn.models.timm_names
@@ -30,7 +30,7 @@ net = timm.create_model("lipsformer_cswin_tiny", **small)
 assert net(torch.rand(2, 3, 32, 32)).shape == (2, 10)
 ```
 
-For pixels in [0, 1], with the normalisation inside and a file that says what it holds:
+For pixels in [0, 1], with the normalisation inside the network:
 
 ```python
 import torch
@@ -41,7 +41,7 @@ images = torch.rand(2, 3, 32, 32)
 assert net(images).shape == (2, 10) and net.features(images).shape == (2, 192)
 ```
 
-What timm's own networks offer, these offer as well:
+They support the same features as timm's own networks:
 
 ```python
 import relearn.models.timm_names
@@ -66,14 +66,13 @@ deit = timm.create_model(
 assert deit(torch.rand(1, 3, 48, 32)).shape == (1, 1000)
 ```
 
-- `group_matcher` serves timm's layer-wise learning rates, `reset_classifier(classes, global_pool)` changes the head.
+- `group_matcher` supports timm's layer-wise learning rates; `reset_classifier(classes, global_pool)` replaces the head.
 - `torch.export.export(net, (images,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))` and `torch.compile(net, fullgraph=True)` trace each
   network as one graph. The networks with windowed long-short attention (`cvt_ls_*`, `vil_*`) export with a fixed batch only.
 - `torch.onnx.export(net, (images,), dynamo=True)` needs `pip install onnxscript`.
 - `net.lipschitz_bound()` bounds LipsFormers and LRFormers: [lipschitz.md](lipschitz.md).
-- Beside a CPU build of torch, pip's torchvision does not load, and `import timm` alone fails with `operator torchvision::nms does not
-  exist`. `import relearn.models.timm_names` or `import relearn.torchvision_ready` before it is enough; the latter also serves
-  `from transformers import ...`.
+- With a CPU build of torch, pip's torchvision does not load, and `import timm` alone fails with `operator torchvision::nms does not
+  exist`. Import `relearn.models.timm_names` or `relearn.torchvision_ready` first; the latter also helps `from transformers import ...`.
 
 Numbers below: 1,000 classes, images of 224 x 224; a multiply-add, which papers call FLOPs, is one product with its sum. This page is what
 `python -m relearn.cli.zoo` prints.
