@@ -86,6 +86,8 @@ Unique0 = Field(max_length=LONGEST_LIST, json_schema_extra={"uniqueItems": True}
 Ascending = Unique0
 Milestones = Annotated[list[EpochCount], Ascending, AfterValidator(ascending)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(unique)]
+OwnSeeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique0, AfterValidator(unique)]
+"""Seeds of one part of a study; an empty list means those of the study."""
 
 
 @dataclass(frozen=True)

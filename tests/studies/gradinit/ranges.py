@@ -82,6 +82,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{T}.beam.size": COUNTS,
     f"{T}.beam.length_penalty": ([0, 1.5], [-0.1]),
     f"{T}.beam.extra": COUNTS,
+    f"{T}.seeds": ([[], [0, 5]], [[1, 1], [-1], 3]),
+    f"{G}.extra_seeds.networks": ([[], ["VGG-19"]], [["VGG-16"], "VGG-19"]),
+    f"{G}.extra_seeds.initialisations": ([[], ["kaiming", "gradinit"]], [["zero"], ["kaiming", "kaiming"]]),
+    f"{G}.extra_seeds.seeds": ([[], [100, 7]], [[7, 7], [-1]]),
     f"{T}.beam.factor": ([0.5, 10], [0, 10.1, float("nan")]),
     f"{T}.runs": (
         [[], ["post_ln/xavier/adam", "post_ln/xavier/adam_short_warmup"]],

@@ -179,6 +179,12 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.probe.networks", {STATISTICS, "render"}, [f"{STATISTICS}/grid/ResNet-1202-BN/*", "render"]),
     (f"{G}.probe.variance_draws", {CHECK}, [f"{CHECK}/*", "render"]),
     (f"{G}.probe.*", {STATISTICS}, [*SEEN, "render"]),
+    (f"{G}.extra_seeds.*", {INIT, LEARN}, []),  # of no network
+    (
+        f"{G}.translation.seeds",
+        NEW_RUNS | {STATISTICS},
+        [*(f"{one}/seed1" for one in TRANSLATED[:3]), "render"],
+    ),
     (f"{G}.translation.network.*", {INIT}, TRANSLATED),
     (f"{G}.translation.initialise.max_tokens", {INIT, STATISTICS}, TRANSLATED),
     (f"{G}.translation.initialise.*", {INIT}, BY_GRADINIT),
@@ -214,6 +220,9 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
 
 FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{G}.seeds": lambda seeds: [*seeds, 1],
+    f"{G}.extra_seeds.initialisations": lambda names: ["kaiming"],
+    f"{G}.extra_seeds.seeds": lambda seeds: [7],
+    f"{G}.translation.seeds": lambda seeds: [0, 1],
     f"{G}.images.dataset": lambda name: "cifar10",
     f"{G}.corpus.dataset": lambda name: "multi30k",
     f"{G}.initialise.penalties": lambda values: values[:-1],

@@ -67,3 +67,26 @@ def test_gradinit_looks_ahead_with_the_rate_of_the_training(scale: str) -> None:
             rate = PLANS[scale][step].settings_of(**cell)["lr"]
             allowed = RATIO if in_grid else 1.0
             assert 1 / allowed - 1e-9 <= arguments["eta"] / rate <= allowed + 1e-9, cell
+
+
+def test_parts_of_the_study_have_seeds_of_their_own_at_small() -> None:
+    """Translations have more seeds than images; of the images, the network with the smallest gap has the most."""
+    own = parameters.load(ROOT / "params.yaml", scale="small")["gradinit"]
+    families = PLANS["small"]
+    seeds: dict[tuple[str, ...], set[str]] = {}
+    for step in ("train_from_init", "train_translation"):
+        for run in families[step].runs:
+            cell = tuple(run.get(key, "") for key in ("suite", "network", "initialisation", "recipe"))
+            seeds.setdefault(cell, set()).add(run["seed"])
+    for (suite, network, initialisation, recipe), found in seeds.items():
+        expected = own["seeds"] if suite else own["translation"]["seeds"]
+        if (suite, network, recipe) == ("grid", "VGG-19-BN", "sgd") and initialisation in (
+            "kaiming",
+            "gradinit",
+        ):
+            expected = [*own["seeds"], *own["extra_seeds"]["seeds"]]
+        assert found == set(map(str, expected))
+    made = {path for family in families.values() for path in family.everything()}
+    for family in families.values():
+        for run in family.runs:
+            assert {path for paths in family.inputs_of(**run).values() for path in paths} <= made

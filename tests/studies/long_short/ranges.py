@@ -94,6 +94,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.char_lm.large_dropout": SHARE,
     f"{S}.char_lm.segment": ([8, 16], [0, 8.0]),
     f"{S}.char_lm.rank": COUNT,
+    f"{S}.train_long_char_lm.seeds": ([[], [0, 5]], [[1, 1], [-1], 3]),
     f"{S}.train_long_char_lm.variants": (
         [["full"], ["large", "no_dual_norm"]],
         [[], ["small"], ["full", "full"], "full"],

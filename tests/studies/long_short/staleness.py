@@ -113,6 +113,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         for key in ("char_lm.layers", "char_lm.dropout", "train_long_char_lm.weight_decay")
     ),
     (f"{S}.char_lm.*", {PREDICT}, [f"{PREDICT}/*", "render"]),
+    (f"{S}.train_long_char_lm.seeds", {PREDICT, "render"}, [f"{PREDICT}/*/seed1", "render"]),
     (f"{S}.train_long_char_lm.variants", {PREDICT, "render"}, [f"{PREDICT}/*/full/*", "render"]),
     (f"{S}.train_long_char_lm.large_datasets", {PREDICT, "render"}, ["render"]),  # one less
     (f"{S}.train_long_char_lm.text8_lr", {PREDICT}, []),  # a stream that is not in the scratch checkout
@@ -211,6 +212,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.char_lm.window": lambda n: n // 2,
     f"{S}.char_lm.segment": lambda n: n // 2,
     f"{S}.char_lm.*dropout": lambda rate: 0.1,
+    f"{S}.train_long_char_lm.seeds": lambda seeds: [0, 1],
     f"{S}.train_long_char_lm.variants": lambda names: [*names, "full"],
     f"{S}.train_long_char_lm.large_datasets": lambda names: names[:-1],
     f"{S}.train_long_char_lm.text8_lr": lambda rate: 0.5,

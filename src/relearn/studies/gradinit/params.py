@@ -18,6 +18,7 @@ from relearn.params.types import (
     Milestones,
     Multiple,
     NotNegative,
+    OwnSeeds,
     Padding,
     Positive,
     SampleCount,
@@ -240,8 +241,17 @@ class Probe(Section):
     variance_draws: Annotated[Draws, Field(ge=100)]
 
 
+class ExtraSeeds(Section):
+    """Seeds in addition to those of the study for SGD trainings of some networks from some starts."""
+
+    networks: Networks
+    initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]
+    seeds: OwnSeeds
+
+
 class GradInit(Section):
     seeds: Seeds
+    extra_seeds: ExtraSeeds
     images: Images
     corpus: CorpusOf
     network: ImageNetwork
@@ -256,6 +266,12 @@ class GradInit(Section):
     imagenet: ImageNet
     probe: Probe
     translation: Translation
+
+    @check
+    def _extra_seeds(self) -> Iterator[Conflict]:
+        for index, seed in enumerate(self.extra_seeds.seeds):
+            if seed in self.seeds:
+                yield ("extra_seeds", "seeds", index), f"found {seed}, allowed: none of seeds"
 
     @check
     def _batches(self) -> Iterator[Conflict]:

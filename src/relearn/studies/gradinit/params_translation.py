@@ -14,6 +14,7 @@ from relearn.params.types import (
     Layers,
     Length,
     NotNegative,
+    OwnSeeds,
     Positive,
     SamplesOrAll,
     Section,
@@ -129,6 +130,7 @@ class ProbeTranslation(Section):
 
 
 class Translation(Section):
+    seeds: OwnSeeds
     network: Transformer
     initialise: InitialiseTranslation
     adam: Adam

@@ -19,6 +19,7 @@ from relearn.params.types import (
     Length,
     LengthOrNone,
     NotNegative,
+    OwnSeeds,
     Positive,
     SampleCount,
     SamplesOrAll,
@@ -109,8 +110,9 @@ class Evaluation(Section):
 
 
 class TrainCharLM(Section):
-    """``large_datasets``: streams of the variant large; ``text8_lr``: rate of all phases on text8, 0 for theirs."""
+    """``seeds``: those of these models, empty for the study's; ``large_datasets``: streams of the variant large; ``text8_lr``: rate of all phases on text8, 0 for theirs."""
 
+    seeds: OwnSeeds
     variants: Annotated[
         list[Literal["dual_norm", "no_dual_norm", "full", "large"]], Unique, AfterValidator(unique)
     ]

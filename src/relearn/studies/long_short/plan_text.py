@@ -43,7 +43,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             for variant in own["train_long_char_lm"]["variants"]
             if variant != "large" or name in own["train_long_char_lm"]["large_datasets"]
         ],
-        seeds=own["seeds"],
+        seeds=own["train_long_char_lm"]["seeds"] or own["seeds"],
         inputs={"stream": prepare.files["stream"].replace("{seed}", "0")},
         settings=lambda dataset, variant: character_settings(own, dataset, variant),
         outputs={"history": "history.csv", "norms": "norms.csv", "network": "model.safetensors"},

@@ -47,6 +47,13 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         method = method_of(initialisation)
         return [*modules(suite, network), *modules_of(method, own_start="kaiming")]
 
+    extra = own["extra_seeds"]
+
+    def seeds(suite: str, network: str, initialisation: str, recipe: str = "sgd") -> list[int]:
+        cell = (suite, recipe) == (GRID, "sgd")
+        more = cell and network in extra["networks"] and initialisation in extra["initialisations"]
+        return [*own["seeds"], *(extra["seeds"] if more else [])]
+
     initialise = Family(
         study="gradinit",
         step="initialise",
@@ -55,6 +62,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         cells=[_cell(GRID, start) for start in starts.grid]
         + [_cell(FIRST_STEPS, start) for start in starts.first_steps],
         seeds=own["seeds"],
+        cell_seeds=seeds,
         inputs={"data": data},
         settings=recipe.initialise,
         modules=started_modules,
@@ -86,6 +94,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     statistics = replace(
         initialise,
         step="gradient_statistics",
+        cell_seeds=None,
         cells=[_cell(suite, start) for suite, start in starts.measured() if suite != IMAGENET],
         inputs={"data": data, "network": initialise.files["weights"]},
         settings=recipe.gradient_statistics,

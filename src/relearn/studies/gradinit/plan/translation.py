@@ -35,7 +35,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         scale=scale,
         folder="translation/{network}/{initialisation}",
         cells=[_cell(name) for name in started],
-        seeds=own["seeds"],
+        seeds=translation["seeds"] or own["seeds"],
         inputs={"data": corpus},
         settings=lambda network, initialisation: _initialise(own, network, initialisation),
         modules=lambda network, initialisation: [TASK, *modules_of(_method(initialisation), "xavier")],
