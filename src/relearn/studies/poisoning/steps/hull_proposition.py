@@ -1,4 +1,4 @@
-"""hull_proposition: check on random problems that a target can be separated from the poisons iff it is outside their convex hull.
+"""hull_proposition: check on random problems that a target is separable from the poisons iff it is outside their convex hull.
 
 Settings: dimension, poisons, problems. No inputs.
 """
