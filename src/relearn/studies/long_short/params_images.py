@@ -1,4 +1,4 @@
-"""Sections of params.yaml for image networks: sizes, training, similarity of patches and throughput."""
+"""Sections of params.yaml for image networks: sizes, training, patch similarity and throughput."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class PatchSimilarity(Section):
 
 
 class Throughput(Section):
-    """``size`` is the side of the images, ``repeats`` the number of pairs of timed steps."""
+    """``size`` is the side length of the images, ``repeats`` the number of pairs of timed steps."""
 
     networks: Some
     against: Network

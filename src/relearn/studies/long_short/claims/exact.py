@@ -21,7 +21,7 @@ PUBLISHED = {
     "segment": 16,
     "rank": 1,
 }  # a layer of figure 5.5
-ALIGNED, APART = 0.01, 1.02  # with DualLN the ratio of norms is 1 +- ALIGNED, without it above APART
+ALIGNED, APART = 0.01, 1.02  # ratio of norms: 1 ± ALIGNED with DualLN, above APART without
 MILLIONS = (44, 110)  # parameters of the published character models
 WITHIN = 0.10  # relative distance to the printed multiply-adds
 OURS, FULL = "long_short", "full"

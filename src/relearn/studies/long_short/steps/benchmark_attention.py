@@ -1,4 +1,4 @@
-"""benchmark_attention: time and memory of long-short attention against length, or of every efficient attention at a task's length.
+"""benchmark_attention: measure time and memory of long-short attention against length, or the latency of all attentions on a task.
 
 Settings, protocol ``curve`` (zhu2022, figure 5.5): the character model's layers, dim, heads, ffn, window, segment, rank,
 vocabulary; attentions (full and long_short with a cache as long as the input, long_short_window_cache with a cache of one window,

@@ -7,7 +7,7 @@ import math
 from relearn.report.quantities import Evidence, Trial
 from relearn.report.runs import select
 
-PREFIX = "victim_loss_"  # of column names in craft's trials.csv, followed by the architecture
+PREFIX = "victim_loss_"  # prefix of column names in craft's trials.csv, followed by the architecture
 
 
 def victim_losses(evidence: Evidence, attack: str) -> list[Trial]:

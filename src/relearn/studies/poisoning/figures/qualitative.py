@@ -82,7 +82,7 @@ def _line(line: Any, point: dict[str, Any] | None) -> None:
     for axes, one in zip(line, point["pictures"][1]):
         image(axes, one)
     outcome = line[len(line) // 2].set_xlabel(_outcome(point), fontsize=SMALL)
-    outcome.set_in_layout(False)  # it is wider than a picture
+    outcome.set_in_layout(False)  # the text is wider than a picture
 
 
 def _side_text(axes: Any, x: float, words: str, align: str) -> None:

@@ -50,7 +50,9 @@ class Networks:
         self.seeds: list[int] = own["seeds"]
         self.victims: list[str] = own["pretrain"]["victims"]["architectures"]
         self.substitutes = substitute_names(own["pretrain"]["substitutes"])
-        self.fewer_substitutes = substitute_names(self.studies["end_to_end"]["substitutes"])  # S2 of the text
+        self.fewer_substitutes = substitute_names(
+            self.studies["end_to_end"]["substitutes"]
+        )  # the set S2 in the text
 
     def family(self, step: str, folder: str, cells: Iterable[Cell], **more: Any) -> Family:
         """A family of this study."""
@@ -131,7 +133,7 @@ class Networks:
             modules=network_modules,
             labels={"architecture": architecture_of},
             outputs={"weights": "weights.safetensors"},
-            needs=Needs(mem_mb=6000, minutes=1440),  # DPN92, 300 epochs
+            needs=Needs(mem_mb=6000, minutes=1440),  # enough for 300 epochs of DPN92
         )
 
     def weights(self, role: str, names: Iterable[str]) -> list[str]:

@@ -50,7 +50,7 @@ class Poisons:
         self.trials = {key: craft[key] for key in ("poison_class", "target_class", "poisons", "targets")}
 
     def crafting_run(self, setting: str, attack: str) -> str:
-        """The crafting run that an attack uses in a setting; a separate one if the setting has fewer substitutes."""
+        """Name of the crafting run that an attack uses in a setting; a separate one if the setting has fewer substitutes."""
         same = self.networks.fewer_substitutes == self.networks.substitutes
         own = setting == "end_to_end" and attack == "convex_polytope" and not same
         return attack + FEWER if own else attack

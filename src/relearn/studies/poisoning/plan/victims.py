@@ -31,7 +31,7 @@ class Victims:
         self.overlap, self.whole = self.studies["overlap"], self.studies["end_to_end"]
 
     def victim_of(self, setting: str, defence: str, victim: str, **_: str) -> str:
-        """The weights that a victim starts from."""
+        """Path of the weights from which a victim starts."""
         (network,) = victim_names([victim])
         if defence == "adversarial_training":
             return self.networks.adversarial_training.path("weights", network=network, seed="{seed}")

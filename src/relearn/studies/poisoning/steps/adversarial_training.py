@@ -1,4 +1,4 @@
-"""adversarial_training: adversarial training of a pre-trained network on the pre-training split, a defence (zhu2022, 2.3.3).
+"""adversarial_training: train a pre-trained network adversarially on the pre-training split, as a defence (zhu2022, 2.3.3).
 
 Settings: architecture, training (the recipe), adversarial {eps, steps, step_size}. Inputs: data, start (initial weights).
 Output: weights.safetensors. The text asks for "an adversarially trained feature extractor". We start from the trained victim

@@ -1,4 +1,4 @@
-"""evaluate_networks: clean accuracy, calibration and robustness of one trained network.
+"""evaluate_networks: measure clean accuracy, calibration and robustness of one trained network.
 
 Settings: calibration_bins, pgd {eps, steps, restarts, images}, corruptions {images, names}; names defaults to all corruptions.
 Inputs: data, network.

@@ -45,7 +45,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     is_poison[trials.base_positions_in_fine_tune.numpy()] = True
     names = {settings["target_class"]: "target_class", settings["poison_class"]: "poison_class"}
     kinds = ["poison" if p else names.get(c, "other") for c, p in zip(labels.tolist(), is_poison)]
-    # The clean classes define the plane: poisons and target are projected but do not affect the centroids.
+    # The class centroids are those of the clean points: poisons and target are projected but do not shift them.
     classes = np.append(np.where(is_poison, -1, labels.numpy()), -1)
     places = project(
         torch.cat([points, target]).numpy(), classes, settings["target_class"], settings["poison_class"]

@@ -20,7 +20,7 @@ from relearn.report.verdicts import Side, Within
 
 STEP = "evaluate_robustness"
 Z = 1.959964  # quantile for a two-sided 95% interval
-MARGIN = 0.003  # 0.3 points
+MARGIN = 0.003  # 0.3 percentage points
 #: set → display name; mCE is relative to AlexNet, on ImageNet-C's released files
 SETS = {
     "real": "ReaL",

@@ -232,7 +232,7 @@ def _part(
     from relearn.measures.real_accuracy import real_accuracy
 
     images = one.images
-    # before the pass over all images, so that file names without a ReaL label are reported at once
+    # before the pass over all images, so that file names that do not match ReaL are reported at once
     allowed = (
         imagenet_real.classes_of_files(images.files, imagenet_real.load(real_labels)) if one.real else ()
     )
