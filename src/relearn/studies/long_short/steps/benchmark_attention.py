@@ -1,4 +1,7 @@
-"""benchmark_attention: measure time and memory of long-short attention against length, or the latency of all attentions on a task.
+"""benchmark_attention: measure time and memory of attention against length, or its latency on tasks.
+
+Protocol ``curve`` measures long-short and full attention; ``latency`` measures attentions of
+relearn.layers.efficient at each task's length.
 
 Settings, protocol ``curve`` (zhu2022, figure 5.5): the character model's layers, dim, heads, ffn, window, segment, rank,
 vocabulary; attentions (full and long_short with a cache as long as the input, long_short_window_cache with a cache of one window,

@@ -1,4 +1,4 @@
-"""convert_roberta: convert a pretrained encoder to long-short attention, continue masked language modelling, fine-tune on texts.
+"""convert_roberta: convert a pretrained encoder to long-short attention and fine-tune it on texts.
 
 zhu2022, section 5.3.1 and table 5.4: "the pretraining procedure of Longformer", applied to RoBERTa. There are three stages, each with
 its own ``{steps, warmup_steps, batch_size, lr, weight_decay}``: ``pretrain`` trains an encoder by masked language modelling on the

@@ -1,6 +1,8 @@
-"""count_params_flops: count parameters and multiply-adds of the networks of chapter 5 at their published sizes, without training.
+"""count_params_flops: count parameters and multiply-adds of chapter 5's networks at published sizes.
 
-Settings: ``family``, a key of :data:`FAMILIES`. No inputs; vision networks and character models are built on torch's meta device.
+Nothing is trained; vision networks and character models are built on torch's meta device.
+
+Settings: ``family``, a key of :data:`FAMILIES`. No inputs.
 Output: counts.csv with :data:`COLUMNS`; booleans are 1 or 0, and a missing value is an empty cell.
 
 ======== ============================================== ================================================================

@@ -1,4 +1,6 @@
-"""initial_norms: measure norms of window and compressed keys in the published character model before training.
+"""initial_norms: measure norms of window and compressed keys in the untrained character model.
+
+The model has its published size; nothing is trained.
 
 Settings: size (a key of :data:`relearn.models.long_short_lm.PUBLISHED`), dual_norm (whether the model uses DualLN), characters
 (maximum length of the measured sequence). Input: stream (output of `prepare_char_stream`); the sequence is the beginning of its

@@ -1,4 +1,4 @@
-"""patch_similarity: measure the similarity of an image's patches, layer by layer, in a trained network and at its initialisation.
+"""patch_similarity: measure the similarity of patches by layer, trained and at initialisation.
 
 Settings: task (images | folder: the kind of data that the network was trained on), images (number of test images, evenly spaced; 0:
 all), batch_size, absolute (whether to use the absolute value of each pair's cosine). Inputs: data (as for train_vision), network (its

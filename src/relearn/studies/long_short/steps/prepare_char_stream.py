@@ -1,4 +1,4 @@
-"""prepare_char_stream: load a character stream (download it if needed), split it into three parts, store ids and count them.
+"""prepare_char_stream: load or download a character stream, split it into three parts, store ids and count.
 
 Settings: ``dataset`` (a name in ``relearn.data.streams.STREAMS``: enwik8, text8, warandpeace, pydoc_topics, own_text),
 ``characters`` (number of characters to use, from the beginning; 0 for all).

@@ -1,4 +1,6 @@
-"""prepare_lra: load or generate one task of the Long Range Arena, perturb its natural-language test texts, truncate, store and count.
+"""prepare_lra: load or generate a task of the Long Range Arena and perturb its test texts.
+
+Only natural-language test texts are perturbed. All sequences are truncated to ``max_length``, stored and counted.
 
 Settings: ``task`` (listops | text | retrieval | image | pathfinder), ``dataset`` (listops, pathfinder: generated | lra_release; text:
 imdb | python; retrieval: aan | lra_release | python_kinds | python_documents; image: cifar10 | digits), ``max_length`` (longer sequences

@@ -1,4 +1,4 @@
-"""train_long_char_lm: train a character model on long contexts in phases of growing length, and measure its bits per character.
+"""train_long_char_lm: train a character model in phases of growing length; measure bits per character.
 
 Settings, model: attention (long_short | full), dual_norm, as_released, layers, dim, heads, ffn, dropout, window, segment, rank.
 Settings, phases: a list of {length, steps, warmup_steps, batch_size, lr}. Each phase splits the training part into one lane per batch

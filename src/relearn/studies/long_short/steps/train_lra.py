@@ -1,4 +1,4 @@
-"""train_lra: train an encoder on one task of the Long Range Arena and test it on clean and, if available, perturbed texts.
+"""train_lra: train an encoder on a task of the Long Range Arena; test it, also on perturbed texts.
 
 Settings: ``attention`` (a kind of ``relearn.layers.efficient``) and its ``arguments`` ({} for its defaults); layers, dim, heads, ffn,
 dropout, attention_dropout, pooling (class | mean | null: the attention's default); the recipe: steps, batch_size, schedule, lr,

@@ -1,8 +1,10 @@
-"""adversarial_training: train a pre-trained network adversarially on the pre-training split, as a defence (zhu2022, 2.3.3).
+"""adversarial_training: train a pre-trained network adversarially, as a defence (zhu2022, 2.3.3).
 
 Settings: architecture, training (the recipe), adversarial {eps, steps, step_size}. Inputs: data, start (initial weights).
-Output: weights.safetensors. The text asks for "an adversarially trained feature extractor". We start from the trained victim
-rather than from scratch, so that both victims share their initial weights and a short training suffices.
+Output: weights.safetensors.
+
+The training images are those of the pre-training split. The text asks for "an adversarially trained feature extractor". We start from
+the trained victim rather than from scratch, so that both victims share their initial weights and a short training suffices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""feature_plane: project the fine-tuning set under one attack onto a plane of the features of two classes.
+"""feature_plane: project a poisoned fine-tuning set onto a plane of the features of two classes.
 
 Settings: poison_class, target_class, poisons, targets, target (index of the trial, from 0), attack; k, include_self
 and label_ties of Deep k-NN (the last two are optional). Inputs: data, victim, poisons.
