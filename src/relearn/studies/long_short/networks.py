@@ -1,4 +1,4 @@
-"""The image networks of tables 5.8 to 5.11 and figure 5.6, by the names used in params.yaml. Imports no torch."""
+"""The image networks of tables 5.8 to 5.11 and figure 5.6, by their names in params.yaml. Does not import torch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DEIT_BLOCKS = 12
 
 
 def scaled(network: str, sizes: Mapping[str, Any], *, published_windows: bool) -> dict[str, Any]:
-    """Name and arguments of a network, its published sizes multiplied by those of params.yaml.
+    """Name and arguments of a network, with its published sizes scaled by the factors in params.yaml.
 
     Args:
         network: a key of :data:`NAMES`.
-        sizes: ``width`` and ``depth``, factors of the published channels and blocks, both 1 for ImageNet;
+        sizes: ``width`` and ``depth``, factors for the published channels and blocks, both 1 for ImageNet;
             ``patch_size`` of the first embedding; ``window`` of CvT-LS.
-        published_windows: whether CvT-LS keeps its published windows instead of ``window``.
+        published_windows: whether CvT-LS uses its published windows instead of ``window``.
     """
     name = NAMES[network]
     width, depth = sizes["width"], sizes["depth"]
@@ -44,7 +44,7 @@ def scaled(network: str, sizes: Mapping[str, Any], *, published_windows: bool) -
             "num_heads": DEIT_HEADS,
             "patch_size": DEIT_PATCH * sizes["patch_size"],
         }
-    # timm's Swin-T has the sizes of LipsFormer's.
+    # timm's Swin-T has the same sizes as LipsFormer's.
     published = TIMM_NAMES["lipsformer_swin_tiny" if network == "Swin-T" else name][1]
     heads = published["num_heads"][0]
     arguments: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The section ``long_short`` of params.yaml (zhu2022, chapter 5): its parts, and checks that tie several parts together."""
+"""The section ``long_short`` of params.yaml (zhu2022, chapter 5): its subsections and checks across them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class LongShort(Section):
 
     @check
     def _windows(self) -> Iterator[Conflict]:
-        """An attention sees something, and no query sees more than there is; a shared key is named once."""
+        """Window and rank are not both 0 and do not exceed the sequence; each shared key is reported once."""
         shared, found = self.train_lra, dict[str, str]()
         for task, own in shared.tasks.items():
             longest, below = getattr(self.prepare_lra, task).max_length, f"train_lra.tasks.{task}"
@@ -102,7 +102,7 @@ class LongShort(Section):
 
     @check
     def _phase_lengths(self) -> Iterator[Conflict]:
-        """A phase's segments hold whole windows and segments, and fit into the lanes of a batch."""
+        """A phase's length is a multiple of window and segment, and fits into a lane of the batch."""
         window, segment = self.char_lm.window, self.char_lm.segment
         whole = math.lcm(window, segment)
         for index, phase in enumerate(self.train_long_char_lm.phases):
@@ -127,7 +127,7 @@ class LongShort(Section):
 
     @check
     def _deit_patches(self) -> Iterator[Conflict]:
-        """DeiT, too, cuts images into whole patches."""
+        """DeiT's patches, too, must divide the image."""
         size, side = self.network.patch_size, SIDE[self.images.dataset]
         if "DeiT-S" in self.grid.networks and side % (DEIT_PATCH * size):
             fit = ", ".join(str(n) for n in range(1, side + 1) if side % (DEIT_PATCH * n) == 0)
@@ -151,7 +151,7 @@ class LongShort(Section):
 
     @check
     def _similarity(self) -> Iterator[Conflict]:
-        """A network that is measured must be trained, and have at least two patches in every layer."""
+        """A network whose similarity is measured must be trained and have at least two patches in every layer."""
         known, side = self.grid.networks, SIDE[self.images.dataset]
         for index, name in enumerate(self.grid.similarity):
             key, stages = ("grid", "similarity", index), STAGES.get(name.partition("-")[0])
@@ -179,7 +179,7 @@ class LongShort(Section):
 
     @forecast
     def _char_lm_memory(self) -> Iterator[Need]:
-        """Each phase, and one layer of an evaluation; attention computes the scores in pieces."""
+        """Memory of each phase, and of one layer in evaluation; attention computes its scores in blocks."""
         own, recipe = self.char_lm, self.train_long_char_lm
         sizes = own.sizes()
         if "large" in recipe.variants:

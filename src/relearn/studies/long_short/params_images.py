@@ -1,4 +1,4 @@
-"""Sections of params.yaml for image networks: sizes, training, similarity of patches and throughput."""
+"""Sections of params.yaml for image networks: sizes, training, patch similarity and throughput."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Some = Annotated[list[Network], Unique0, AfterValidator(unique)]
 
 
 class Pyramids(Section):
-    """``window`` is that of CvT with long-short attention; networks for ImageNet keep their published windows."""
+    """``window`` is the window of CvT with long-short attention; networks for ImageNet use their published windows."""
 
     width: Multiple
     depth: Multiple
@@ -45,7 +45,7 @@ class Pyramids(Section):
 
 
 class Own(Section):
-    """What these networks have in place of the values for all."""
+    """Values that replace the common recipe for the listed networks."""
 
     networks: Networks
     optimizer: Optimizer
@@ -68,7 +68,7 @@ class TrainPyramids(Recipe):
 
     @check
     def _own(self) -> Iterator[Conflict]:
-        """A network has one recipe, and its warm-up is a part of it."""
+        """Each network has at most one recipe of its own, with at least as many epochs as the warm-up."""
         named: set[str] = set()
         for index, one in enumerate(self.own):
             if twice := named & set(one.networks):
@@ -96,7 +96,7 @@ class PatchSimilarity(Section):
 
 
 class Throughput(Section):
-    """``size`` is the side of the images, ``repeats`` the number of pairs of timed steps."""
+    """``size`` is the side length of the images, ``repeats`` the number of pairs of timed steps."""
 
     networks: Some
     against: Network

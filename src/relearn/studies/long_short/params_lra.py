@@ -1,4 +1,4 @@
-"""Sections of params.yaml for the Long Range Arena: its tasks, the training of encoders, and the latency of attention."""
+"""Sections of params.yaml for the Long Range Arena: tasks, training of the encoders, and latency of attention."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Schedules = Literal["linear", "cosine", "constant", "inverse_sqrt"]
 
 
 class Samples(Section):
-    """Numbers of samples of a task; 0: all there are, or as many as were published."""
+    """Number of samples of a task; 0: all available, or the published number."""
 
     max_length: Annotated[Length, Field(ge=8)]
     train_samples: SamplesOrAll
@@ -50,13 +50,13 @@ class Samples(Section):
 
 
 class Generated(Samples):
-    """A task whose samples are generated, or read from the arena's archive."""
+    """A task whose samples are generated or read from the arena's archive."""
 
     dataset: Literal["generated", "lra_release"]
 
     @forecast
     def _memory(self) -> Iterator[Need]:
-        """All sequences, one byte per value; other tasks have as many as there are."""
+        """Memory of all sequences, one byte per value; the data sets of the other tasks have a fixed size."""
         samples = self.train_samples + self.valid_samples + self.test_samples
         sizes = (("samples", samples), ("length", self.max_length))
         yield Need(("train_samples",), self.train_samples, (Tensor("sequences", sizes, 1),))
@@ -72,7 +72,7 @@ class Trees(Section):
 
     @check
     def _range(self) -> Iterator[Conflict]:
-        """At least one length must lie between the two bounds."""
+        """At least one length must be strictly between the two bounds."""
         least, most = self.min_length, self.max_length
         if least > most - 2:
             yield (
@@ -86,7 +86,7 @@ class ListOps(Generated):
 
     @check
     def _whole(self) -> Iterator[Conflict]:
-        """No tree may be cut, because a part of it has another result."""
+        """Trees must not be truncated, because a truncated tree has a different result."""
         most = self.form.max_length
         if most > self.max_length + 1:
             yield (
@@ -147,7 +147,7 @@ class PrepareLra(Section):
 
 
 class Sizes(Section):
-    """Sizes of a transformer without a check of its heads."""
+    """Sizes of a transformer."""
 
     layers: Layers
     dim: Width
@@ -165,7 +165,7 @@ class Sizes(Section):
 
 
 class WarmedUp(Section):
-    """A phase of a training: the warm-up is a part of its steps."""
+    """A training phase; the warm-up is part of its steps."""
 
     steps: StepsOrNone
     warmup_steps: StepsOrNone
@@ -179,7 +179,7 @@ class WarmedUp(Section):
 
 
 class TaskTraining(WarmedUp):
-    """Attentions and recipe of a task; window and rank of ``long_short_best``, rank of ``dynamic``."""
+    """Attentions and recipe for a task; also window and rank of ``long_short_best``, and rank of ``dynamic``."""
 
     steps: Steps
     attentions: Attentions
@@ -244,7 +244,7 @@ class Blocks(Block):
 
 
 class Baselines(Section):
-    """Sizes of the other attentions; those that have no size are not here."""
+    """Sizes of the other attentions; attentions without a size are omitted."""
 
     linformer: Rank
     linformer_window: RankAndWindow
@@ -257,7 +257,7 @@ class Baselines(Section):
 
 
 class TrainLra(Section):
-    """``pooling``: "class" is possible with every attention; in one without global tokens the class token is a token like any other."""
+    """``pooling``: "class" works with every attention; without global tokens, the class token is treated like any other token."""
 
     window: LengthOrNone
     rank: LengthOrNone

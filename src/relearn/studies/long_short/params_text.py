@@ -1,4 +1,4 @@
-"""Sections of params.yaml for texts: character models, the curve of their cost, and RoBERTa converted to long-short attention."""
+"""Sections of params.yaml for text: character models, their cost curve, and RoBERTa converted to long-short attention."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PrepareCharStream(Section):
 
     @check
     def _characters(self) -> Iterator[Conflict]:
-        """Each held-out part needs two characters, because the first one is not predicted."""
+        """Each held-out part needs two characters, because the first is not predicted."""
         found = self.characters
         if 0 < found < 2 * HELD_OUT:
             yield "characters", f"found {found}, allowed: 0 (all), or at least {2 * HELD_OUT}"
@@ -59,7 +59,7 @@ class PrepareCharStream(Section):
                 yield "characters", f"found {found}, allowed: at most the {most} characters of {name}"
 
     def lane(self, batch_size: int) -> int | None:
-        """Characters that each row of a training batch reads from its own part of the text; None if all are used."""
+        """Number of characters in each batch row's part of the training text; None if all characters are used."""
         found = self.characters
         return (found - 2 * (found // HELD_OUT) - 1) // batch_size if found else None
 
@@ -73,7 +73,7 @@ class Causal(Sizes):
 
     @check
     def _coverage(self) -> Iterator[Conflict]:
-        """Every earlier position must be in a window of the query or in a finished segment (erratum Z9)."""
+        """Every earlier position must be in the query's window or in a completed segment (erratum Z9)."""
         if self.window + math.gcd(self.window, self.segment) < self.segment:
             yield (
                 "window",
@@ -82,7 +82,7 @@ class Causal(Sizes):
 
 
 class CharLM(Causal):
-    """The character model; ``large_layers`` and ``large_dropout`` belong to its larger size."""
+    """The character model; ``large_layers`` and ``large_dropout`` apply to the larger model."""
 
     large_layers: Layers
     dropout: Share
@@ -110,7 +110,10 @@ class Evaluation(Section):
 
 
 class TrainCharLM(Section):
-    """``seeds``: those of these models, empty for the study's; ``large_datasets``: streams of the variant large; ``text8_lr``: rate of all phases on text8, 0 for theirs."""
+    """``seeds``: of these models, empty for the study's; ``large_datasets``: streams for the variant large.
+
+    ``text8_lr``: learning rate on text8, 0 for the phases' own rates.
+    """
 
     seeds: OwnSeeds
     variants: Annotated[
@@ -133,11 +136,13 @@ class TrainCharLM(Section):
 OneCost = Literal["full", "long_short", "long_short_window_cache", "long_short_no_cache"]
 
 
-CurveLength = Annotated[int, Field(ge=1, le=1_048_576)]  # linear_cost looks at lengths where the others end
+CurveLength = Annotated[
+    int, Field(ge=1, le=1_048_576)
+]  # linear_cost needs longer sequences than other settings
 
 
 class Curve(Causal):
-    """The cache of ``full`` and ``long_short`` is as long as the input; others say their own."""
+    """The cache of ``full`` and ``long_short`` is as long as the input; the other names state their cache."""
 
     vocabulary: Vocabulary
     attentions: Annotated[list[OneCost], Unique, AfterValidator(unique)]
@@ -170,7 +175,7 @@ class Curve(Causal):
 
 class EncoderSizes(Sizes):
     dropout: Share
-    vocabulary: Annotated[Vocabulary, Field(ge=261)]
+    vocabulary: Annotated[Vocabulary, Field(ge=261)]  # all bytes and the special tokens
     max_length: Annotated[Length, Field(ge=3)]
 
 
@@ -179,7 +184,7 @@ class Stage(WarmedUp):
 
 
 class ConvertRoberta(Section):
-    """``checkpoint`` is for all variants but ``*_large``; "" trains an encoder. 261: all bytes and the special tokens."""
+    """``checkpoint`` applies to all variants except ``*_large``; "" trains an encoder from scratch."""
 
     variants: Annotated[
         list[Literal["full", "long_short", "full_large", "long_short_large"]], Unique, AfterValidator(unique)
@@ -207,7 +212,7 @@ class ConvertRoberta(Section):
 
     @check
     def _length(self) -> Iterator[Conflict]:
-        """The converted encoder is no shorter than the one before."""
+        """The conversion must not reduce the maximum length."""
         least = self.config.max_length
         if not self.checkpoint and self.max_length < least:
             yield "max_length", f"found {self.max_length}, allowed: at least config.max_length = {least}"
@@ -234,7 +239,7 @@ class ConvertRoberta(Section):
 
     @forecast
     def _memory(self) -> Iterator[Need]:
-        """The encoder that is trained here, before and after its conversion; one of a checkpoint has its own sizes."""
+        """Memory of an encoder trained from scratch, before and after conversion; a checkpoint has its own sizes."""
         if self.checkpoint:
             return
         before, after = self.config.max_length, self.max_length

@@ -1,4 +1,4 @@
-"""The runs of the study: Long Range Arena, character models, a converted RoBERTa, image networks, their costs and counts."""
+"""The runs of the study: Long Range Arena, character models, a converted RoBERTa, image networks, costs and counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relearn.studies.long_short import plan_images, plan_sequences, plan_text
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs by step; a step with several protocols has a family for each."""
+    """Families of runs by step; a step with several protocols has one family per protocol."""
     return {
         **plan_sequences.families(params, scale),
         **plan_text.families(params, scale),

@@ -1,4 +1,4 @@
-"""Runs on images (zhu2022, section 5.3.3): networks, their similarity of patches, their throughput; and the counts of all networks."""
+"""Runs on images (zhu2022, section 5.3.3): training, patch similarity and throughput; and the counts for all networks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COUNTED = {
 
 
 def recipe_of(train: Mapping[str, Any], network: str) -> dict[str, Any]:
-    """The values for all networks, with those of this network in their place."""
+    """The common recipe, with this network's own values substituted."""
     mine: Mapping[str, Any] = next((one for one in train["own"] if network in one["networks"]), {})
     changed = {key: value for key, value in mine.items() if key != "networks"}
     return {**{key: value for key, value in train.items() if key != "own"}, **changed}
 
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """Images, training, similarity, throughput and counts."""
+    """Families for images, training, patch similarity, throughput and counts."""
     own, folder = params[STUDY], vision.from_folder(params, STUDY)
     data = vision.images_path(params, scale, STUDY)
 

@@ -1,4 +1,4 @@
-"""Runs on the Long Range Arena (zhu2022, section 5.3.1): its tasks, an encoder for each attention, and what attention costs."""
+"""Runs on the Long Range Arena (zhu2022, section 5.3.1): tasks, one encoder per attention, and the cost of attention."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TASK = {"task": "|".join(TASKS)}
 
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """Preparation of the tasks, training on them, and two benchmarks."""
+    """Families for preparing the tasks, training on them, and two benchmarks."""
     own = params[STUDY]
-    data_seed = own["seeds"][0]  # generated samples do not depend on the seed of a training
+    data_seed = own["seeds"][0]  # generated samples do not depend on the training seed
     prepare = Family(
         study=STUDY,
         step="prepare_lra",
@@ -58,7 +58,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
 
 def preparation_settings(own: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """Settings of `prepare_lra`; of a form, the released files need no more than whether brackets are closed."""
+    """Settings of `prepare_lra`; for the released files, ``closing`` is the only relevant entry of ``form``."""
     form = own.get("form", {})
     if own["dataset"] == "lra_release":
         form = {key: value for key, value in form.items() if key == "closing"}
@@ -66,7 +66,7 @@ def preparation_settings(own: Mapping[str, Any], task: str) -> dict[str, Any]:
 
 
 def training_settings(own: Mapping[str, Any], task: str, attention: str) -> dict[str, Any]:
-    """Settings of `train_lra`. In params.yaml 0 means no clipping and "" the pooling that the attention allows."""
+    """Settings of `train_lra`. In params.yaml, clip_norm 0 means no clipping and pooling "" the attention's default."""
     shared, recipe = own["train_lra"], own["train_lra"]["tasks"][task]
     return {
         "attention": attention,
@@ -81,7 +81,7 @@ def training_settings(own: Mapping[str, Any], task: str, attention: str) -> dict
 
 
 def attention_arguments(shared: Mapping[str, Any], task: str, attention: str) -> dict[str, Any]:
-    """Arguments of an attention; ``long_short_best`` and ``dynamic`` have their own for each task (table 5.2)."""
+    """Arguments of an attention; ``long_short_best`` and ``dynamic`` have separate ones for each task (table 5.2)."""
     own = shared["tasks"][task]
     if attention == "window":
         return {"window": shared["window"]}
@@ -95,7 +95,7 @@ def attention_arguments(shared: Mapping[str, Any], task: str, attention: str) ->
 
 
 def benchmarks(own: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """Time and memory against the length (figure 5.5), and seconds per batch of a task (table 5.6)."""
+    """Families for time and memory against length (figure 5.5) and for seconds per batch of a task (table 5.6)."""
     common: dict[str, Any] = {
         "study": STUDY,
         "step": "benchmark_attention",
@@ -126,14 +126,14 @@ def benchmarks(own: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
 
 def curve_settings(curve: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of protocol ``curve``."""
+    """Settings for protocol ``curve``."""
     settings = {key: value for key, value in curve.items() if key != "full_longest"}
     longest = {"full": curve["full_longest"]} if "full" in curve["attentions"] else {}
     return {"protocol": "curve", "longest": longest, **settings}
 
 
 def latency_settings(latency: Mapping[str, Any], encoder: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of protocol ``latency``; every attention has its published sizes, which are the defaults of the layers."""
+    """Settings for protocol ``latency``; every attention has its published sizes, which are the layers' defaults."""
     tasks = {
         task: {
             "length": length,

@@ -17,7 +17,7 @@ DATASET = {"dataset": "[a-z0-9_]+"}
 
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """Preparation of the texts, the character models on them, and the converted encoders."""
+    """Families for preparing the texts, training character models, measuring initial norms, and converting encoders."""
     own = params[STUDY]
     prepare = Family(
         study=STUDY,
@@ -95,7 +95,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
 
 def character_settings(own: Mapping[str, Any], dataset: str, variant: str) -> dict[str, Any]:
-    """Settings of `train_long_char_lm`. In params.yaml 0 means no clipping, no bound on the loss, and no rate of text8's own."""
+    """Settings of `train_long_char_lm`. In params.yaml, 0 means no clipping, no bound on the loss, no separate rate for text8."""
     recipe, model, large = own["train_long_char_lm"], own["char_lm"], variant == "large"
     rate = recipe["text8_lr"] if dataset == "text8" else 0.0
     phases = [{**phase, "lr": rate or phase["lr"]} for phase in recipe["phases"]]
@@ -116,7 +116,7 @@ def character_settings(own: Mapping[str, Any], dataset: str, variant: str) -> di
 
 
 def conversion_settings(own: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """Settings of `convert_roberta`; ``full`` is fine-tuned as it is, without conversion."""
+    """Settings of `convert_roberta`; ``full`` is fine-tuned without conversion."""
     attention = variant.removesuffix("_large")
     apart = ("variants", "large_checkpoint", "mlm_probability")
     settings = {key: value for key, value in own.items() if key not in apart}

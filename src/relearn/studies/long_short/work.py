@@ -1,4 +1,4 @@
-"""What the steps compute: encoders with twelve attentions, character models with a cache, vision networks."""
+"""Computational work of the steps: LRA encoders, character models with a cache, converted RoBERTa, vision networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about the study's runs that several claims and figures need."""
+"""Facts about the study's runs shared by several claims and figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relearn.report.runs import select
 
 
 def normalised_k(evidence: Evidence) -> dict[int, float]:
-    """k divided by the size of the largest class, for every k of the sweep."""
+    """Map every k of the sweep to k divided by the size of the largest class."""
     swept = {"step": "filter", "setting": "transfer", "defence": "deep_knn"}
     return {
         row["k"]: float(row["normalised_k"])
@@ -21,7 +21,7 @@ def normalised_k(evidence: Evidence) -> dict[int, float]:
 
 
 def victim_accuracies(evidence: Evidence, role: str = "victim") -> dict[str, float | None]:
-    """Test accuracy of each victim before any fine-tuning, the minimum over its seeds."""
+    """Test accuracy of each victim before any fine-tuning; the minimum over its seeds."""
     found: dict[str, list[float]] = defaultdict(list)
     for run in select(evidence.runs, {"step": "evaluate_networks", "role": role}):
         accuracy = run.metrics.get("test_accuracy_frac")
@@ -35,10 +35,10 @@ MIN_POISONS_FITTED = 0.95
 
 
 def unfitted(evidence: Evidence, folders: Iterable[str]) -> list[str]:
-    """Victims behind these runs that have not fitted their fine-tuning set or the poisons in it, as reasons.
+    """Report the victims of these runs that have not fitted their fine-tuning set or its poisons, one reason each.
 
-    The paper's victims overfit: its proposition speaks of classifiers that classify every poison as labelled. A victim
-    that does not says nothing about an attack or a defence. Runs of other steps have no victim and are passed over.
+    The paper's victims overfit: its proposition assumes classifiers that assign every poison its given label. A victim
+    that does not is no evidence about an attack or a defence. Runs of steps other than ``train`` are ignored.
     """
     wanted = set(folders)
     names = {
@@ -66,7 +66,7 @@ def unfitted(evidence: Evidence, folders: Iterable[str]) -> list[str]:
 
 
 def black_box_victims(evidence: Evidence, attack: str, setting: str = "transfer") -> set[str]:
-    """Victims whose architecture no substitute has, by the threat models in the records."""
+    """Victims whose architecture no substitute has, according to the threat models in the records."""
     where = {"step": "train", "setting": setting, "attack": attack, "defence": "none"}
     return {
         run.labels["victim"]

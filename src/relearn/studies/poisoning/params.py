@@ -1,4 +1,4 @@
-"""The section ``poisoning`` of params.yaml (zhu2022, chapter 2): types, ranges, and checks that tie keys together."""
+"""The section ``poisoning`` of params.yaml (zhu2022, chapter 2): types, ranges and cross-field checks."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ class Poisoning(Section):
 
     @check
     def _batches(self) -> Iterator[Conflict]:
-        """A batch has at most as many images as there are for training."""
+        """A batch cannot exceed the number of training images."""
         recipes: list[tuple[str, Sgd | FineTuning, str]] = [
             ("pretrain.training", self.pretrain.training, "pretrain_per_class"),
             ("adversarial_training.training", self.adversarial_training.training, "pretrain_per_class"),
@@ -280,7 +280,7 @@ class Poisoning(Section):
 
     @check
     def _victims(self) -> Iterator[Conflict]:
-        """Only networks that are pre-trained are attacked."""
+        """Only pre-trained networks can be attacked."""
         known = self.pretrain.victims.architectures
         allowed = f"one of pretrain.victims.architectures: {', '.join(known)}"
         for name in ("dropout", "overlap", "end_to_end", "imbalance"):

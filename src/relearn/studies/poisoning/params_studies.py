@@ -1,4 +1,4 @@
-"""Types and ranges of ``poisoning.studies``, and the networks and defences that it shares with the rest of the section."""
+"""Types and ranges of ``poisoning.studies``, and the network and defence types shared with the rest of the section."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identity of the study: its publication, steps and figures."""
+"""Definition of the study: its publication, steps and figures."""
 
 from relearn.studies.study import Study
 

@@ -1,4 +1,4 @@
-"""What the steps compute: passes through the attacked networks, and the linear heads that transfer learning trains."""
+"""Computational work of the steps: passes through the attacked networks, and the linear heads of transfer learning."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ CORRUPT = Counts(moved=4 * 60, calls=0.02)
 
 
 def network(job: Job) -> Net:
-    """The network that a run of `pretrain` or `adversarial_training` writes.
+    """The network written by a run of `pretrain` or `adversarial_training`.
 
     Raises:
-        Unknown: no such run.
+        Unknown: the run does not exist.
     """
     while job.step == "adversarial_training" and job.made("start"):
         (job,) = job.made("start")
@@ -63,14 +63,14 @@ def craft(job: Job) -> Work:
 
 
 def only(job: Job, name: str) -> Net:
-    """The network of an input of one file."""
+    """The network of an input that consists of one file."""
     for net in networks(job, name):
         return net
     raise Unknown(job.folder)
 
 
 def variants(job: Job) -> int:
-    """Filtered sets of one poisoned set: one, or one for each k of a sweep, or two for each size of a class."""
+    """Number of filtered sets per poisoned set: one, one per k of a sweep, or two per class size."""
     made = job.made("kept")
     given = made[0].settings if made else {}
     if "class_sizes" in given:
@@ -89,7 +89,7 @@ def train(job: Job) -> Work:
 
 
 def transfer(job: Job) -> Work:
-    """Features once, then one linear head for each target and filtered set, all in one stack."""
+    """Compute features once, then train one linear head per target and filtered set, all in one stack."""
     images, given, net = images_of(job), job.settings, only(job, "victim")
     poisoned = bool(job.made("poisons"))
     sets = 2 * given["targets"] if poisoned and job.made("kept") else given["targets"] + 1 if poisoned else 1

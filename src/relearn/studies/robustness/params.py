@@ -1,4 +1,4 @@
-"""The section ``robustness`` of params.yaml (zhu2022, section 5.3.4): types, ranges, and checks that tie keys together."""
+"""The section ``robustness`` of params.yaml (zhu2022, section 5.3.4): types, ranges and cross-field checks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Network = Annotated[str, OneOf(LONG_SHORT)]
 
 
 class Pgd(Section):
-    """0 images: without."""
+    """Settings of PGD; 0 images disables it."""
 
     eps: Annotated[
         list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(unique), AfterValidator(ascending)
@@ -67,7 +67,7 @@ class Protocol(Section):
 
 
 class Sets(Section):
-    """Folders of RELEARN_MIRROR, by the set that they hold; an empty name: without."""
+    """Folder below RELEARN_MIRROR for each set; an empty name skips the set."""
 
     val: str
     real: str
@@ -79,9 +79,10 @@ class Sets(Section):
 
 
 class Checkpoint(Section):
-    """A released checkpoint in the place of our own training of a network.
+    """A released checkpoint that replaces our own training of a network.
 
-    ``file``: below RELEARN_MIRROR; ``name``: of the network in timm's registry; ``average``: the moving average in the file.
+    ``file``: path below RELEARN_MIRROR; ``name``: the network's name in timm's registry; ``average``: whether to use the moving
+    average stored in the file.
     """
 
     network: Network
@@ -107,7 +108,7 @@ class RobustnessStudy(Section):
 
     @check
     def _networks(self, root: Any) -> Iterator[Conflict]:
-        """Every evaluated network is trained by ``long_short``."""
+        """Every evaluated network must be trained by ``long_short``."""
         known = root.long_short.grid.networks
         for index, name in enumerate(self.withstand.networks):
             if name not in known:
@@ -116,7 +117,7 @@ class RobustnessStudy(Section):
 
     @check
     def _checkpoints(self, root: Any) -> Iterator[Conflict]:
-        """A checkpoint is one of ImageNet's 1,000 classes, on sets of its images; a network has one at most."""
+        """Checkpoints require ImageNet (1,000 classes) and at least one set; each network has at most one checkpoint."""
         own = self.withstand
         folder, named = root.long_short.images.dataset == "imagenet", set[str]()
         for index, one in enumerate(own.checkpoints):
@@ -129,7 +130,7 @@ class RobustnessStudy(Section):
 
     @check
     def _reference(self) -> Iterator[Conflict]:
-        """Errors on our own corruptions are relative to those of a network that is evaluated, too."""
+        """The reference network for errors on generated corruptions must be evaluated, too."""
         tested, found = self.withstand.networks, self.withstand.reference
         if tested and self.withstand.corruptions and found not in tested:
             allowed = f"of robustness.withstand.networks: {', '.join(tested)}"
@@ -137,12 +138,12 @@ class RobustnessStudy(Section):
 
     @check
     def _images(self, root: Any) -> Iterator[Conflict]:
-        """The images are those that ``long_short`` keeps for testing."""
+        """The images are the test images of ``long_short``."""
         yield from root.long_short.images.test_conflicts({"withstand.images": self.withstand.images})
 
     @check
     def _attacked(self) -> Iterator[Conflict]:
-        """Attacked images are some of the tested ones."""
+        """The attacked images are a subset of the test images."""
         found, most = self.withstand.pgd.images, self.withstand.images
         if most and found > most:
             allowed = f"at most robustness.withstand.images = {most}"

@@ -1,4 +1,4 @@
-"""The runs of the study: every network of `long_short` that params.yaml names, on corrupted, attacked and other images."""
+"""The runs of the study: each network of `long_short` named in params.yaml, on corrupted, attacked and derived images."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STUDY, TRAINED_BY = "robustness", "long_short"
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs by step."""
+    """Families of runs by step."""
     own = params[STUDY]["withstand"]
     trained = load(TRAINED_BY).part("plan").plan(params, scale)["train_vision"]
     pattern = f"results/{scale}/runs/{STUDY}/evaluate_robustness/{{network}}/seed{{seed}}/sets.csv"
 
     def reference(network: str, seed: str) -> list[str]:
-        """Errors of the network that mCE is relative to; none for itself, nor where it is not evaluated."""
+        """Errors of mCE's reference network; empty for that network itself, or if it is not evaluated."""
         name = own["reference"]
         known = network != name and name in own["networks"]
         return [pattern.format(network=name, seed=seed)] if known else []
@@ -29,13 +29,13 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     checkpoints = {one["network"]: one for one in own["checkpoints"]}
 
     def weights(network: str, seed: str) -> str:
-        """The file of our own training, or a released checkpoint, which is the same for every seed."""
+        """The weights from our own training, or a released checkpoint, which is the same for every seed."""
         if network in checkpoints:
             return str(Path(os.environ.get("RELEARN_MIRROR", "")) / checkpoints[network]["file"])
         return trained.path("network", network=network, seed=seed)
 
     def described(network: str) -> dict[str, Any] | None:
-        """What a checkpoint holds; a file of our own says it itself."""
+        """Description of a checkpoint's network; None for our own files, which contain their description."""
         one = checkpoints.get(network)
         return one and {"name": one["name"], "classes": 1000, "average": one["average"]}
 

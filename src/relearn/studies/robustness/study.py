@@ -1,4 +1,4 @@
-"""Identity of the study: its publication, steps and figures."""
+"""Definition of the study: its publication and steps."""
 
 from relearn.studies.study import Study
 

@@ -1,4 +1,4 @@
-"""What its step computes: forward passes of corrupted and attacked images."""
+"""Computational work of the step: passes over corrupted and attacked images."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Predicates of the study's claims by their ids in claims.yaml; this module holds those that compare trained models.
+"""Predicates for the study's claims, keyed by claim id in claims.yaml; this module compares trained models.
 
-Differences are paired by seed. On Long Range Arena, long-short attention has window 8 and rank 32, the one setting that the paper
-uses for all tasks, so that no setting is chosen by its result. The best settings of table 5.2 are reported without deciding.
+Differences are paired by seed. On the Long Range Arena, long-short attention uses window 8 and rank 32, the setting that the paper
+uses for all tasks, so that no setting is selected by its result. The best settings of table 5.2 are reported but do not decide.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from relearn.report.verdicts import Above, Below, Side, Within
 from relearn.studies.long_short.claims import exact
 from relearn.studies.long_short.claims.perturbed import METHOD, fall_less, falls
 
-TASKS = {"listops": 0.1, "text": 0.5, "retrieval": 0.5}  # of table 5.1, with the accuracy of chance
+TASKS = {"listops": 0.1, "text": 0.5, "retrieval": 0.5}  # tasks of table 5.1, with chance accuracy
 OURS, BEST, FULL = "long_short", "long_short_best", "full"
-BASELINES = (FULL, "reformer", "linformer", "performer", "nystromformer")  # of table 5.1
+BASELINES = (FULL, "reformer", "linformer", "performer", "nystromformer")  # from table 5.1
 ALSO = (
     BEST,
     "dynamic",
@@ -37,25 +37,25 @@ ALSO = (
     "sinkhorn",
     "synthesizer",
 )
-UNIFORM = 8.0  # bits per character of a uniform guess of a byte; stands for a diverged model without a number
+UNIFORM = 8.0  # bits per character of a uniform guess over bytes; used for a diverged model without a value
 BPC, PRINTED_MILLIONS = 0.99 + 0.01, 44
-SIMILAR = {"CvT-LS-13": "CvT-13"}  # of figure 5.6
+SIMILAR = {"CvT-LS-13": "CvT-13"}  # pair compared in figure 5.6
 SIMILAR_ALSO = {"CvT-LS-21": "CvT-21", "ViL-LS-Medium": "ViL-Medium"}
 ALL = Above(1.0, strict=False)
 
 
 def on_lra(attention: str, task: str) -> Where:
-    """The trainings of an attention on a task of Long Range Arena."""
+    """Filter for the training runs of an attention on a task of the Long Range Arena."""
     return {"step": "train_lra", "attention": attention, "task": task}
 
 
 def character_models(variant: str, dataset: str) -> Where:
-    """The trainings of a character model."""
+    """Filter for the training runs of a character model."""
     return {"step": "train_long_char_lm", "variant": variant, "dataset": dataset}
 
 
 def dual_norm_helps(evidence: Evidence) -> Finding:
-    """Validation bits per character with DualLN minus without < 0, on every stream on which both were trained."""
+    """Validation bits per character, with DualLN minus without, < 0 on every stream on which both were trained."""
     parts: dict[str, Comparison | None] = {}
     for dataset in sorted(
         {run.labels["dataset"] for run in select(evidence.runs, {"step": "train_long_char_lm"})}
@@ -77,10 +77,10 @@ def dual_norm_helps(evidence: Evidence) -> Finding:
 
 
 def beats_full_on_lra(evidence: Evidence) -> Finding:
-    """Mean accuracy over tasks above that of every baseline of table 5.1, and fewer multiply-adds than full attention on every task.
+    """Mean accuracy above that of every baseline of table 5.1, and fewer multiply-adds than full attention on every task.
 
-    The mean is over the tasks that both attentions were trained on and at least one has learned (:func:`learned`), at the seeds that have
-    all of these tasks. A task at chance for both says nothing and enters no mean.
+    The mean is over the tasks on which both attentions were trained and which at least one has learned (:func:`learned`), at the seeds
+    that have all of these tasks. A task on which both are at chance is uninformative and left out of the mean.
     """
     parts: dict[str, Comparison | None] = {}
     short: list[str] = []
@@ -109,9 +109,9 @@ def beats_full_on_lra(evidence: Evidence) -> Finding:
 def _mean_apart(
     evidence: Evidence, name: str, left: str, right: str, *, decides: bool = True
 ) -> tuple[Comparison | None, Sequence[str]]:
-    """Difference of the mean accuracies over the tasks that both were trained on and one has learned, and these tasks.
+    """Difference of mean accuracies over the tasks on which both were trained and which one has learned, and the list of these tasks.
 
-    If none is learned, it is over all of them, and the comparison is underpowered.
+    If no task is learned, the means are over all common tasks, and the comparison is underpowered.
     """
     scores = {
         side: {task: _accuracy(evidence, side, task) for task in TASKS}
@@ -142,9 +142,10 @@ def _both(evidence: Evidence, task: str, left: str, right: str) -> bool:
 
 
 def learned(evidence: Evidence, attention: str, task: str) -> bool:
-    """Whether the mean test accuracy over seeds is above chance by two standard errors of a share of the test samples.
+    """Whether the mean test accuracy over seeds exceeds chance by two standard errors (binomial, over the test samples).
 
-    Chance is an even guess, or the most frequent class. A training whose loss fell on its own samples alone has not learned the task.
+    Chance is the accuracy of a uniform guess or of the most frequent class, whichever is greater. A run that only reduced its
+    training loss has not learned the task.
     """
     runs = select(evidence.runs, on_lra(attention, task))
     shares = _accuracy(evidence, attention, task).values
@@ -170,7 +171,7 @@ def _mean(name: str, samples: Sequence[Sample]) -> Sample:
 
 
 def _fewer(evidence: Evidence, name: str, decides: bool) -> Comparison | None:
-    """The share of tasks with fewer counted multiply-adds; it is exact, so its interval is a point."""
+    """The share of tasks with fewer multiply-adds; the counts are exact, so the interval is a point."""
     counted, runs = exact.flops_of(evidence)
     tasks = [task for task in TASKS if (OURS, task) in counted and (FULL, task) in counted]
     if not tasks:
@@ -181,10 +182,10 @@ def _fewer(evidence: Evidence, name: str, decides: bool) -> Comparison | None:
 
 
 def dynamic_is_robust(evidence: Evidence) -> Finding:
-    """Fall of accuracy of dynamic projection minus Linformer's < 0, for insertion and deletion, on Text and Retrieval.
+    """Drop in accuracy, dynamic projection minus Linformer, < 0 for insertion and deletion, on Text and Retrieval.
 
-    Differences are paired by test sample, each the mean over the shared seeds; the interval is Student's over samples. The seeds and
-    the accuracies on clean texts decide whether the claim is underpowered.
+    Differences are paired by test sample and averaged over the shared seeds; the interval is Student's over samples. The number of
+    seeds and the accuracies on clean texts determine whether the claim is underpowered.
     """
     parts: dict[str, Comparison | None] = {}
     for task in ("text", "retrieval"):
@@ -199,7 +200,7 @@ def dynamic_is_robust(evidence: Evidence) -> Finding:
 
 
 def enwik8_0_99_bpc(evidence: Evidence) -> Finding:
-    """Test bits per character of the published size on enwik8 below 1.00, and 44 million parameters after rounding."""
+    """At the published size, test bits per character on enwik8 below 1.00, and 44 million parameters after rounding."""
     where = character_models("dual_norm", "enwik8")
     whole = [
         run.folder
@@ -278,10 +279,11 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons why a comparison is underpowered: too few seeds, or a seed at which no compared training beats chance.
+    """Reasons why a comparison is underpowered: too few seeds, or a seed at which no compared run beats chance.
 
-    For falls of accuracy both trainings must beat chance, because an accuracy at chance cannot fall. On the Long Range Arena the test
-    accuracy decides that (:func:`learned`). Patches can only stay diverse where a window is smaller than the grid.
+    For drops in accuracy both runs must beat chance, because an accuracy at chance cannot drop. On the Long Range Arena this is
+    judged by the test accuracy (:func:`learned`). For patch similarity, windows must be smaller than the grid: otherwise long-short
+    attention cannot keep patches more diverse.
     """
     if comparison.role != classified.STEP:
         return []
@@ -311,7 +313,7 @@ def _idle(evidence: Evidence, names: Sequence[str]) -> list[str]:
 
 
 def _covered(evidence: Evidence, networks: Sequence[Any]) -> list[str]:
-    """A reason for each network whose windows cover the whole last grid."""
+    """One reason for each network whose windows cover the whole last grid."""
     reasons = []
     for network in networks:
         for run in select(evidence.runs, {"step": "patch_similarity", "network": network}):
@@ -324,7 +326,7 @@ def _covered(evidence: Evidence, networks: Sequence[Any]) -> list[str]:
 
 
 def _trainings(name: str) -> tuple[str, Where]:
-    """Description and filter of a comparison's key.
+    """Description and filter for a comparison's key.
 
     A key is ``train_lra/<attention>/<tasks>``, ``train_long_char_lm/<variant>/<stream>`` or ``train_vision/<network>/``.
     """
@@ -340,7 +342,7 @@ def _trainings(name: str) -> tuple[str, Where]:
 def _exact_comparison(
     name: str, value: float, side: Side, unit: str, runs: Sequence[str], notes: Sequence[str], decides: bool
 ) -> Comparison:
-    """An exact number among measured ones; its interval is a point."""
+    """An exact number presented as a comparison; its interval is a point."""
     return Comparison(
         name,
         Interval(value, value, value),

@@ -1,4 +1,4 @@
-"""Predicates without random variation: growth of the cost with the length, aligned norms, counted multiply-adds."""
+"""Predicates without random variation: growth of cost with length, aligned norms, counted multiply-adds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relearn.report.derived import rows_of
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
-LINEAR, QUADRATIC = 1.15, 1.7  # slopes in logarithmic axes: at most, at least
+LINEAR, QUADRATIC = 1.15, 1.7  # log-log slopes: at most, at least
 LONGEST = 8192  # length of the last published training phase
 PUBLISHED = {
     "dim": 512,
@@ -21,18 +21,18 @@ PUBLISHED = {
     "segment": 16,
     "rank": 1,
 }  # a layer of figure 5.5
-ALIGNED, APART = 0.01, 1.02  # with DualLN the ratio of norms is 1 +- ALIGNED, without it above APART
-MILLIONS = (44, 110)  # of the published character models
+ALIGNED, APART = 0.01, 1.02  # ratio of norms: 1 ± ALIGNED with DualLN, above APART without
+MILLIONS = (44, 110)  # parameters of the published character models
 WITHIN = 0.10  # relative distance to the printed multiply-adds
 OURS, FULL = "long_short", "full"
 CONVENTION = "one product with its sum counts one (fvcore's convention)"
 
 
 def linear_cost(evidence: Evidence) -> Finding:
-    """Slope of long-short attention in time and memory at most 1.15, of full attention in time at least 1.7.
+    """Log-log slope of long-short attention at most 1.15 in time and memory; of full attention at least 1.7 in time.
 
-    Long-short attention is judged with a cache as long as the input, as in training, with one of a window, and without one. A curve
-    counts as full size if its layers have the published sizes and it reaches the longest published length.
+    Long-short attention is judged with a cache as long as the input, as in training, with a cache of one window, and without a cache.
+    A curve counts as full size if its layers have the published sizes and it reaches the longest published length.
     """
     runs = [
         run
@@ -87,10 +87,10 @@ CLAIMED: tuple[tuple[str, str, tuple[str, ...], Any], ...] = (
 
 
 def dual_norm_aligns(evidence: Evidence) -> Finding:
-    """Before training, the ratio of norms is 1 within 0.01 at every layer with DualLN and above 1.02 without; keys and values.
+    """Before training, the ratio of norms of keys and of values is 1 ± 0.01 at every layer with DualLN, and above 1.02 without.
 
-    Judged on the published network itself, by `initial_norms`, which trains nothing; the size counts as full if it has the published 44
-    million parameters. The trained networks of the scale are in the notes.
+    Judged on the published architecture, measured by `initial_norms` without training. The size counts as full if the network has the
+    published 44 million parameters. The networks trained at this scale are reported in the notes.
     """
     sides: tuple[tuple[str, str, Any], ...] = (
         (
@@ -171,7 +171,7 @@ def lra_flops(evidence: Evidence) -> Finding:
 
 
 def flops_of(evidence: Evidence) -> tuple[Mapping[tuple[str, str], float], tuple[str, ...]]:
-    """Counted multiply-adds in 10^9 by attention and task, and the runs that counted."""
+    """Multiply-adds in 10^9 by attention and task, and the runs that counted them."""
     runs = _of(evidence, {"step": "count_params_flops", "family": "lra"})
     found = {
         (str(row["model"]), str(row["task_or_input"])): float(row["flops_count"]) / 1e9

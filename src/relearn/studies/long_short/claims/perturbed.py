@@ -1,4 +1,4 @@
-"""Fall of accuracy on perturbed test texts, sample by sample, from predictions.csv of `train_lra`."""
+"""Drop in accuracy on perturbed test texts, sample by sample, from predictions.csv of `train_lra`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLEAN = "none"
 
 @dataclass(frozen=True)
 class Falls:
-    """Correct on the clean text minus correct on the perturbed one (-1, 0 or 1), by seed and sample."""
+    """Correct on the clean text minus correct on the perturbed text (-1, 0 or 1), by seed and sample."""
 
     network: str
     values: Mapping[int, Mapping[int, float]]
@@ -27,7 +27,7 @@ class Falls:
 
 
 def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
-    """Falls of the trainings that have predictions for the perturbed texts; the last of several with one seed counts."""
+    """Drops for the runs that have predictions on the perturbed texts; of several runs with the same seed the last one counts."""
     values: dict[int, dict[int, float]] = {}
     runs: dict[int, str] = {}
     notes = []
@@ -47,7 +47,7 @@ def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
 
 
 def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
-    """Mean of ours minus theirs over the samples that both have at a seed; None if there are none."""
+    """Mean of ours minus theirs over the samples that both have at the same seed; None if there are none."""
     seeds = sorted(ours.values.keys() & theirs.values.keys())
     found: dict[int, list[float]] = {}
     for seed in seeds:

@@ -1,7 +1,7 @@
-"""zhu2022, figure 5.5: peak memory and time of a training step over the length of the sequence, in logarithmic axes.
+"""zhu2022, figure 5.5: peak memory and time of a training step against sequence length, in log-log axes.
 
-Dashed: full attention; solid: long-short attention; a colour a batch size. Each line has its slope, by least squares over the longer half
-of its lengths, which decides on ``linear_cost``.
+Dashed: full attention; solid: long-short attention; one colour per batch size. Each line is labelled with its slope, fitted by least
+squares over the longer half of its lengths, on which ``linear_cost`` is judged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LABEL = {"megabytes": "Megabytes", "seconds": "Seconds"}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, attention, batch and length; whatever batches were run, those of the paper or others."""
+    """One row per panel, attention, batch size and length, for all measured batch sizes."""
     runs = select(evidence.runs, artefact.common)
     return [point for column in artefact.columns for point in _panel(column, runs)]
 
@@ -50,7 +50,7 @@ def _panel(column: Column, runs: list[Run]) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Memory left, time right, as in the paper."""
+    """Draw memory on the left and time on the right, as in the paper."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -111,7 +111,7 @@ def _label(name: str, batches: list[int]) -> str:
 
 
 def _slope(axes: Any, points: list[dict[str, Any]]) -> None:
-    """Name the slope of a line in logarithmic axes at its last point."""
+    """Label a line with its log-log slope at the last point."""
     half = points[len(points) // 2 if len(points) > 3 else 0 :]
     if len(half) > 1:
         slope = log_slope({point["length"]: math.log(point["value"]) for point in half})

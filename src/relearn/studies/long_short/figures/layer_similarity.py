@@ -1,4 +1,4 @@
-"""zhu2022, figure 5.6: mean cosine similarity between patch embeddings by layer; dashed before training, solid after it."""
+"""zhu2022, figure 5.6: mean cosine similarity between patch embeddings by layer; dashed before training, solid after."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAPER, OURS = "As in the paper", "Other networks"
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a moment, network and layer: the mean over seeds and their range."""
+    """One row per moment, network and layer: mean and range over seeds."""
     return [
         point
         for row in artefact.rows
@@ -50,7 +50,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """The paper's networks left; those of ours that were run right, in the same axis."""
+    """Draw the paper's networks on the left, and other networks that were run on the right, with a shared y-axis."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

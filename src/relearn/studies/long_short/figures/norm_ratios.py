@@ -1,7 +1,7 @@
-"""zhu2022, figure 5.3: norms of the keys in the window over the compressed ones by layer, and validation loss along training.
+"""zhu2022, figure 5.3: ratio of the norms of window keys to compressed keys by layer, and validation loss during training.
 
-A stream has a colour; solid lines and filled marks are with DualLN, dashed lines and hollow marks without. Values are dotted, with squares
-in place of circles, filled and hollow alike.
+Each stream has one colour. Solid lines and filled markers: with DualLN; dashed lines and hollow markers: without. Ratios of the values
+are dotted with square markers, filled or hollow in the same way.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ COLOUR = dict(
     )
 )
 DASHED = (0, (4, 2))
-FEW = 20  # readings that are marked
+FEW = 20  # lines with at most this many points get markers
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a panel, model and layer or step: the mean over seeds and their range.
+    """One row per panel, model and layer or step: mean and range over seeds.
 
-    The steps of several phases follow each other. Trainings that diverged are lines of their own.
+    Steps are counted across phases. Each diverged run gets its own line.
     """
     found: list[dict[str, Any]] = []
     for row in artefact.rows:
@@ -64,7 +64,7 @@ def _rows(
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Ratios left, loss right; of the models that are ours those that were run stand in the legend."""
+    """Draw ratios on the left and the loss on the right; the legend lists the models that were run."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -89,7 +89,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             for row in rows:
                 _curves(axes, row, [point for point in here if point["series"] == row.id])
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=8)
-        # column by column: each model's keys beside its values
+        # the legend is filled column by column: each model's keys next to its values
         handles = [Line2D([], [], **_stroke(row), label=_label(row, points)) for row in rows]
         handles += [
             Line2D([], [], **_stroke(row, VALUES), label=f"{row.title}: values")
@@ -106,7 +106,7 @@ def _has_values(row: Row, points: list[dict[str, Any]]) -> bool:
 
 
 def _label(row: Row, points: list[dict[str, Any]]) -> str:
-    """What a line that is not dotted stands for: keys on the left, the loss on the right."""
+    """Legend label of a line that is not dotted: keys in the left panel, loss in the right one."""
     parts = [name for name, panel in (("keys", RATIOS), ("loss", LOSS)) if _in(row, panel, points)]
     return f"{row.title}: {', '.join(parts)}"
 

@@ -1,22 +1,25 @@
-"""benchmark_attention: time and memory of long-short attention against the length, or of every efficient attention at a task's length.
+"""benchmark_attention: measure time and memory of attention against length, or its latency on tasks.
+
+Protocol ``curve`` measures long-short and full attention; ``latency`` measures attentions of
+relearn.layers.efficient at each task's length.
 
 Settings, protocol ``curve`` (zhu2022, figure 5.5): the character model's layers, dim, heads, ffn, window, segment, rank,
-vocabulary; attentions (full and long_short with a cache as long as the input, long_short_window_cache with one of a window,
-long_short_no_cache), lengths and batches (batch sizes), of which every combination is measured; longest ({attention: its greatest
-measured length}; other attentions are measured at all lengths); repeats, memory (whether peaks are measured).
+vocabulary; attentions (full and long_short with a cache as long as the input, long_short_window_cache with a cache of one window,
+long_short_no_cache), lengths and batches (batch sizes), measured in every combination; longest ({attention: its greatest measured
+length}; other attentions are measured at all lengths); repeats, memory (whether peak memory is measured).
 Settings, protocol ``latency`` (table 5.6): the encoder's layers, dim, heads, ffn, vocabulary, classes; tasks, {name: {length, batch_size,
-pairs, arguments: {attention: own arguments}}}; attentions, of relearn.layers.efficient.KINDS; arguments ({attention: own arguments},
-for all tasks); repeats.
+pairs, arguments: {attention: arguments for this task}}}; attentions, from relearn.layers.efficient.KINDS; arguments ({attention:
+arguments for all tasks}); repeats.
 No input: tokens are random.
 Output: cost.csv (attention, length, batch, step_s, peak_memory_mb, repeats) or latency.csv (task, attention, length, batch,
 forward_s, train_s).
 
 A step of the curve is forward, loss and backward; ``forward_s`` is a forward pass in eval mode, ``train_s`` forward, loss and backward.
 There is no dropout and no optimiser, because the paper's caption says "forward-backprop". Times are medians over ``repeats`` rounds. A
-round takes every combination once, and every second round runs in the opposite order, so that a drift of the machine affects all alike.
-Times are CPU time of this process on a CPU (a shared machine distorts wall time) and synchronised wall time on a GPU. Memory is the
-allocator's peak on a GPU; on a CPU it is the growth of the resident memory of a separate process by network and step. A combination
-that does not fit into a GPU's memory has empty cells.
+round runs every combination once, and every second round runs in reverse order, so that a drift of the machine affects all alike. On a
+CPU, times are CPU time of this process (wall time is unreliable on a shared machine); on a GPU, synchronised wall time. Memory is the
+allocator's peak on a GPU; on a CPU it is the growth of a separate process's resident memory due to network and step. A combination
+that does not fit into GPU memory has empty cells.
 
 Metrics, ``curve``: {attention}_time_slope, {attention}_memory_slope: log-log slopes by least squares over the longer half of an
 attention's lengths, at the first of ``batches``; {attention}_longest_step_s and {attention}_longest_count.
@@ -69,10 +72,10 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of ``cost.csv``.
+    """Measure the rows of ``cost.csv``.
 
     Raises:
-        ValueError: nothing to measure, an unknown attention, an unmeasured attention in ``longest``, a size below 1.
+        ValueError: nothing to measure, an unknown attention, an unmeasured attention in ``longest``, or a size below 1.
     """
     from relearn.studies.long_short.steps.cost_cases import CURVES, CurveCase
     from relearn.studies.long_short.steps.peak_memory import peaks
@@ -118,10 +121,10 @@ def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[s
 
 
 def latency(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of ``latency.csv``.
+    """Measure the rows of ``latency.csv``.
 
     Raises:
-        ValueError: no task or attention, or settings that the encoder refuses.
+        ValueError: no task or attention, or settings that the encoder rejects.
     """
     from relearn.studies.long_short.steps.cost_cases import LatencyCase
 
@@ -165,9 +168,9 @@ def latency(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict
 
 
 def rounds(makers: Sequence[Callable[[], Call]], repeats: int, device: str, title: str) -> list[float | None]:
-    """Median time of each maker's call over ``repeats`` rounds; None if it does not fit into a GPU's memory.
+    """Median time of each maker's call over ``repeats`` rounds; None if it does not fit into GPU memory.
 
-    Several rounds are preceded by one that is not counted. Before a single round the first two cases are called once, which loads the
+    An uncounted warm-up round precedes several rounds. Before a single round, only the first two cases are called once, to load the
     libraries.
     """
     import torch
@@ -198,7 +201,7 @@ def rounds(makers: Sequence[Callable[[], Call]], repeats: int, device: str, titl
 
 
 def slopes(rows: Sequence[Mapping[str, Any]], batch: int) -> dict[str, float | None]:
-    """The metrics of a curve at one batch size; an attention with fewer than two lengths has no slope."""
+    """Metrics of a curve at one batch size; an attention with fewer than two lengths has no slope."""
     found: dict[str, float | None] = {}
     for attention in dict.fromkeys(row["attention"] for row in rows):
         own = [row for row in rows if row["attention"] == attention and row["batch"] == batch]

@@ -1,31 +1,32 @@
-"""convert_roberta: convert a pretrained encoder to long-short attention, continue masked language modelling, fine-tune on texts.
+"""convert_roberta: convert a pretrained encoder to long-short attention and fine-tune it on texts.
 
-zhu2022, section 5.3.1 and table 5.4: "the pretraining procedure of Longformer", applied to RoBERTa. Three stages, each with its own
-``{steps, warmup_steps, batch_size, lr, weight_decay}``: ``pretrain`` trains an encoder by masked language modelling on the training
-texts if there is no checkpoint; ``convert_pretrain`` continues after the conversion (null or 0 steps: left out); ``finetune``.
+zhu2022, section 5.3.1 and table 5.4: "the pretraining procedure of Longformer", applied to RoBERTa. There are three stages, each with
+its own ``{steps, warmup_steps, batch_size, lr, weight_decay}``: ``pretrain`` trains an encoder by masked language modelling on the
+training texts if there is no checkpoint; ``convert_pretrain`` continues after the conversion (null or 0 steps: left out); ``finetune``
+trains the classifier.
 
 Settings: attention (full | long_short); dataset (imdb | python, see relearn.data.lra.text), train_samples, valid_samples, test_samples
-(0: all), max_bytes (of a passage of python); checkpoint (null, or a RoBERTa model with masked language modelling: a name on the hub,
-whose cache and offline switch apply, or a folder; its own tokenizer is used); config {layers, dim, heads, ffn, dropout, vocabulary,
-max_length} (of the network and tokenizer that are trained if checkpoint is null); max_length (tokens after the conversion; before it,
-and for full attention, the checkpoint's own); window, rank; mask_frac (share of tokens to predict); the stages; betas, adam_eps,
-schedule, clip_norm of all stages; evaluations (their number in finetune, evenly spaced, the last one at the end).
+(0: all), max_bytes (maximum length of a python passage); checkpoint (null, or a RoBERTa model with masked language modelling: a name on
+the hub, subject to its cache and offline switch, or a folder; its tokenizer is used); config {layers, dim, heads, ffn, dropout,
+vocabulary, max_length} (of the network and tokenizer that are trained if checkpoint is null); max_length (tokens after the conversion;
+before it, and for full attention, the checkpoint's own); window, rank; mask_frac (share of tokens to predict); the stages; betas,
+adam_eps, schedule, clip_norm of all stages; evaluations (number of evaluations in finetune, evenly spaced, the last one at the end).
 Inputs: none. ``$RELEARN_MIRROR/imdb`` may hold the reviews.
 Output: history.csv (stage, step, loss, dev_accuracy_frac, lr), predictions.csv (sample, label, predicted), model.safetensors (the
 network with the best dev accuracy, the earliest of equals; see relearn.models.long_short_roberta_files).
 
 The loss is in nats: per masked token in the first two stages, per text in the last. ``step`` counts within a stage. The norms of
-long-short attention are initialised from one batch of valid texts (relearn.models.long_short_roberta.convert). Runs of one seed share
-initial weights, batches, masked tokens and the initial head, whatever the attention, if both read texts of the same length.
+long-short attention are initialised from one batch of valid texts (relearn.models.long_short_roberta.convert). Runs with the same seed
+share initial weights, batches, masked tokens and the initial head for every attention, provided that they read texts of equal length.
 
-Differences from the paper: a checkpoint is trained further on the training texts alone instead of texts "similar to RoBERTa's"; window,
+Differences from the paper: a checkpoint is trained further only on the training texts, not on texts "similar to RoBERTa's"; window,
 rank and the fine-tuning recipe are ours, because the paper does not state them. No optimiser state is carried between stages.
 
-Metrics: acc_frac, dev_acc_frac of the kept network, last_acc_frac of the last one, most_frequent_frac; mlm_loss_start_nats (before any
-training here), mlm_loss_pretrained_nats (before the conversion), mlm_loss_converted_nats (right after it; long_short only),
-mlm_loss_nats (before fine-tuning), all for the same masked tokens of the valid texts; train_loss_nats (of the history's last row),
-parameters_count, steps_count (of all stages), tokens_longest_count, cut_frac (share of test texts that were cut), step_s (of
-fine-tuning: CPU time on a CPU, wall time on a GPU, of this process alone).
+Metrics: acc_frac and dev_acc_frac of the selected network, last_acc_frac of the last one, most_frequent_frac; mlm_loss_start_nats
+(before any training here), mlm_loss_pretrained_nats (before the conversion), mlm_loss_converted_nats (right after it; long_short only),
+mlm_loss_nats (before fine-tuning), all on the same masked tokens of the valid texts; train_loss_nats (last row of the history),
+parameters_count, steps_count (of all stages), tokens_longest_count, cut_frac (share of truncated test texts), step_s (of
+fine-tuning: CPU time of this process on a CPU, wall time on a GPU).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 HISTORY = ("stage", "step", "loss", "dev_accuracy_frac", "lr")
-SAVED = 50  # fewest steps between two checkpoints
+SAVED = 50  # minimum number of steps between two checkpoints
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -72,7 +73,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     check(settings)
     texts, source = read(settings)
-    torch.manual_seed(run.seed)  # the same start, however often the run is killed
+    torch.manual_seed(run.seed)  # the same initial weights after every restart
     net, tokenizer = start(settings, texts["train"][0])
     before, long = length_of(net), settings["attention"] == "long_short"
     after = max(before, settings["max_length"]) if long else before
@@ -164,7 +165,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             whole.load_state_dict(head)
             right = predict(whole.eval(), valid, precision)
             best.keep(whole, math.nan if right is None else accuracy(right, valid.labels))
-    else:  # a broken encoder has nothing to fine-tune
+    else:  # a diverged encoder is not fine-tuned
         last = None
         best.keep(whole.eval(), 0.0)
     if outcome == "diverged" and reason is None:

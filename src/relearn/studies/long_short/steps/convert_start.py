@@ -18,10 +18,10 @@ ATTENTIONS = ("full", "long_short")
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that would fail later.
+    """Reject settings that would fail later.
 
     Raises:
-        ValueError: an unknown attention, an unknown or missing key of a stage, a missing stage.
+        ValueError: an unknown attention, an unknown or missing key of a stage, a missing stage, or a count below 1.
     """
     if settings["attention"] not in ATTENTIONS:
         raise ValueError(f"attention: {settings['attention']!r} (allowed: {', '.join(ATTENTIONS)})")
@@ -47,16 +47,16 @@ def read(settings: Mapping[str, Any]) -> tuple[dict[str, tuple[list[str], list[i
     parts: dict[str, tuple[list[str], list[int]]] = {}
     for part in PARTS:
         samples = getattr(task, part)
-        # A passage that was cut at a byte may end within a character.
+        # A passage that was truncated at a byte may end within a character.
         parts[part] = [row.decode(errors="ignore") for row in samples.rows], samples.labels
     return parts, task.source
 
 
 def start(settings: Mapping[str, Any], texts: list[str]) -> tuple[Any, RobertaTokenizer]:
-    """The encoder with a masked-language-modelling head and its tokenizer: the checkpoint's, or new ones.
+    """The encoder with a masked-language-modelling head, and its tokenizer: the checkpoint's, or new ones.
 
     Raises:
-        ValueError: a checkpoint that is unavailable or no RoBERTa; impossible sizes.
+        ValueError: the checkpoint is unavailable or not a RoBERTa model, or the sizes are invalid.
     """
     from relearn.data import roberta_tokens
     from relearn.models.long_short_roberta import transformers
@@ -83,7 +83,7 @@ def start(settings: Mapping[str, Any], texts: list[str]) -> tuple[Any, RobertaTo
         attention_probs_dropout_prob=own["dropout"],
         max_position_embeddings=own["max_length"] + tokenizer.pad + 1,
         type_vocab_size=1,
-        layer_norm_eps=1e-5,  # of the published checkpoints
+        layer_norm_eps=1e-5,  # as in the published checkpoints
         initializer_range=0.02 * math.sqrt(768 / own["dim"]),  # 0.02 at the width of RoBERTa-base
         bos_token_id=tokenizer.bos,
         pad_token_id=tokenizer.pad,
@@ -93,7 +93,7 @@ def start(settings: Mapping[str, Any], texts: list[str]) -> tuple[Any, RobertaTo
 
 
 def length_of(net: Any) -> int:
-    """Greatest number of tokens that the encoder reads."""
+    """Maximum number of tokens that the encoder reads."""
     from relearn.models.long_short_roberta import positions
 
     return positions(net.base_model)

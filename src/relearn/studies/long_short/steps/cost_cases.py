@@ -1,4 +1,4 @@
-"""Cases of `benchmark_attention`: each builds a network and random tokens, and returns the call to be timed."""
+"""Cases of `benchmark_attention`: each builds a network and random tokens and returns the call to be timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CURVES = {
 class CurveCase:
     """A character model that reads ``batch`` sequences of ``length`` characters.
 
-    ``attention`` is one of :data:`CURVES`: the kind of attention, and how many cached positions are before the sequence.
+    ``attention`` is a key of :data:`CURVES`, which determines the kind of attention and the number of cached positions.
     """
 
     SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "window", "segment", "rank", "vocabulary")
@@ -40,7 +40,7 @@ class CurveCase:
     precision: str = "fp32"
 
     def make(self) -> Call:
-        """A call that resets the gradients and runs forward, loss and backward."""
+        """Return a call that resets the gradients and runs forward, loss and backward."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -71,7 +71,7 @@ class CurveCase:
 
 @dataclass(frozen=True)
 class LatencyCase:
-    """An LRA encoder on a batch of full length: a forward pass, with ``train`` also loss and backward."""
+    """An LRA encoder on a batch of full length: a forward pass; with ``train`` also loss and backward."""
 
     SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "vocabulary", "classes")
     task: str
@@ -91,7 +91,7 @@ class LatencyCase:
     precision: str = "fp32"
 
     def make(self) -> Call:
-        """The call to be timed."""
+        """Return the call to be timed."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -125,7 +125,7 @@ class LatencyCase:
 
 
 def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """bf16 autocast if ``precision`` asks for it."""
+    """bf16 autocast if ``precision`` is bf16, else no autocast."""
     import torch
 
     if precision != "bf16":

@@ -1,7 +1,9 @@
-"""count_params_flops: parameters and multiply-adds of the networks of chapter 5 at their published sizes; nothing is trained.
+"""count_params_flops: count parameters and multiply-adds of chapter 5's networks at published sizes.
 
-Settings: ``family``, a key of :data:`FAMILIES`. No inputs; vision networks and character models are built on torch's meta device.
-Output: counts.csv with :data:`COLUMNS`; truth is 1 or 0, a missing value an empty cell.
+Nothing is trained; vision networks and character models are built on torch's meta device.
+
+Settings: ``family``, a key of :data:`FAMILIES`. No inputs.
+Output: counts.csv with :data:`COLUMNS`; booleans are 1 or 0, and a missing value is an empty cell.
 
 ======== ============================================== ================================================================
 family   rows of ``counts.csv``                         metrics
@@ -87,7 +89,7 @@ def language() -> list[Row]:
 
 
 def vision() -> list[Row]:
-    """Image networks of table 5.8, by the names that runs use: no asterisk, no reference behind the name."""
+    """Image networks of table 5.8, named as in the runs: without asterisk and without a citation after the name."""
     from importlib import import_module
 
     import relearn.models.timm_names  # noqa: F401  (registers the names)

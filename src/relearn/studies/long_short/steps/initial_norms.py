@@ -1,9 +1,11 @@
-"""initial_norms: norms of window and compressed keys in the published character model before training; nothing is trained.
+"""initial_norms: measure norms of window and compressed keys in the untrained character model.
 
-Settings: size (a key of :data:`relearn.models.long_short_lm.PUBLISHED`), dual_norm (whether it has DualLN), characters (of the
-measured sequence, at most). Input: stream (what `prepare_char_stream` wrote), whose validation part begins with the sequence.
-Output: norms.csv (moment: start; layer, ratio of the keys, value_ratio; see :mod:`relearn.measures.window_norms`).
-Metrics: parameters_count, norm_ratio_start_min, norm_ratio_start_max. The seed draws the weights.
+The model has its published size; nothing is trained.
+
+Settings: size (a key of :data:`relearn.models.long_short_lm.PUBLISHED`), dual_norm (whether the model uses DualLN), characters
+(maximum length of the measured sequence). Input: stream (output of `prepare_char_stream`); the sequence is the beginning of its
+validation part. Output: norms.csv (moment: start; layer, ratio of the keys, value_ratio; see :mod:`relearn.measures.window_norms`).
+Metrics: parameters_count, norm_ratio_start_min, norm_ratio_start_max. The seed determines the weights.
 """
 
 from __future__ import annotations

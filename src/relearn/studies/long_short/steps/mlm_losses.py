@@ -1,4 +1,4 @@
-"""Classification loss and predictions of `convert_roberta`, and whether they beat a constant answer."""
+"""Classification loss and predictions of `convert_roberta`, and a test whether they beat a constant prediction."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CLASSES = 2
 
 
 def class_error(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy in nats, (B, C) and (B,), in at least single precision."""
+    """Mean cross-entropy in nats of logits (B, C) and labels (B,), in at least single precision."""
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
 
 
 def predict(model: Any, batches: TokenBatches, precision: str) -> Tensor | None:
-    """The class of each text (N,) int64 on the CPU; None if a logit is not finite."""
+    """Predicted class of each text, (N,) int64 on the CPU; None if a logit is not finite."""
     import torch
 
     found = []
@@ -40,11 +40,11 @@ def predict(model: Any, batches: TokenBatches, precision: str) -> Tensor | None:
 
 
 def accuracy(found: Tensor, labels: Tensor) -> float:
-    """Share of correct answers."""
+    """Share of correct predictions."""
     return float((found == labels).double().mean())
 
 
 def better(metrics: Mapping[str, float], chance: float, tested: int) -> bool:
-    """Whether the loss is 2% below ln 2, or the test accuracy 2 standard errors above the most frequent class's."""
+    """Whether the loss is 2% below ln 2, or the test accuracy 2 standard errors above that of the most frequent class."""
     loss_learned = metrics["train_loss_nats"] < BELOW * math.log(CLASSES)
     return loss_learned or above_chance(metrics["acc_frac"], chance, tested)

@@ -1,14 +1,14 @@
-"""patch_similarity: similarity of the patches of an image, layer by layer, in a trained network and at its initialisation.
+"""patch_similarity: measure the similarity of patches by layer, trained and at initialisation.
 
-Settings: task (images | folder: the data that the network was trained on), images (number of test images, evenly spaced; 0: all),
-batch_size, absolute (modulus of each pair's cosine). Inputs: data (as for train_vision), network (its model.safetensors).
-Output: similarity.csv (moment: start | end, layer from 1, cosine; see :mod:`relearn.measures.patch_similarity`).
-Metrics: deep_cosine and start_deep_cosine, means over the deeper half of the layers (the last ⌊L/2⌋ of L), cosine_first,
-cosine_last, layers_count, images_count; last_patches_count, patches in the last layer, and last_window_count, those that a window of its
-long-short attention can hold.
+Settings: task (images | folder: the kind of data that the network was trained on), images (number of test images, evenly spaced; 0:
+all), batch_size, absolute (whether to use the absolute value of each pair's cosine). Inputs: data (as for train_vision), network (its
+model.safetensors). Output: similarity.csv (moment: start | end, layer from 1, cosine; see :mod:`relearn.measures.patch_similarity`).
+Metrics: deep_cosine and start_deep_cosine, means over the deeper half of the layers (the last ⌊L/2⌋ of L); cosine_first,
+cosine_last, layers_count, images_count; last_patches_count, the number of patches in the last layer, and last_window_count, the number
+that a window of its long-short attention covers.
 
-The initial weights are drawn again from the description in the file and the run's seed, with which `train_vision` of the same seed
-starts. A network with non-finite patches ends as diverged, with empty cells.
+The initial weights are re-drawn from the network's description in the file and the run's seed; they equal those from which
+`train_vision` starts with the same seed. A network with non-finite patches is recorded as diverged, with empty cells.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def started(net: VisionClassifier, seed: int) -> VisionClassifier:
-    """The network with the weights from which `train_vision` of this seed starts."""
+    """The network with the weights from which `train_vision` starts with this seed."""
     import torch
 
     from relearn.models import vision
@@ -94,7 +94,7 @@ def started(net: VisionClassifier, seed: int) -> VisionClassifier:
 
 
 def summary(found: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Means over the deeper half of the layers; a single layer counts as its deeper half."""
+    """Means over the deeper half of the layers; for a single layer, that layer."""
     deep = {moment: list(rows)[-max(len(rows) // 2, 1) :] for moment, rows in found.items()}
     mean = {moment: math.fsum(rows) / len(rows) for moment, rows in deep.items()}
     return {

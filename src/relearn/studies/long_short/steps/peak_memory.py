@@ -1,4 +1,4 @@
-"""Peak memory of a case's step: the allocator's peak on a GPU, resident bytes of a separate process on a CPU.
+"""Peak memory of a case's step: the allocator's peak on a GPU, resident memory of a separate process on a CPU.
 
 One process measures all cases in turn, because loading the libraries takes longer than most steps. malloc is configured to return
 blocks above 64 kB immediately; otherwise the peaks would reflect allocator caching.
@@ -23,7 +23,7 @@ SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALL
 
 
 def peaks(cases: Sequence[CurveCase]) -> list[int | None]:
-    """Peak bytes of each case's step with its network, tokens and cache; None if it does not fit into a GPU's memory."""
+    """Peak bytes of each case's step, including network, tokens and cache; None if it does not fit into GPU memory."""
     if cases[0].device.startswith("cuda"):
         return [allocated(case) for case in cases]
     import torch
@@ -54,7 +54,7 @@ def allocated(case: CurveCase) -> int | None:
 
 
 def resident(case: CurveCase) -> int:
-    """Growth of this process on a CPU by the case's network, data and first step."""
+    """Growth of this process's peak resident memory, in bytes, due to the case's network, data and first step on a CPU."""
     from relearn.runs.provenance import resident_peak
 
     gc.collect()
@@ -70,7 +70,7 @@ if __name__ == "__main__":
 
     from relearn.runs import orphan_guard
 
-    orphan_guard.watch()  # it ends with the engine, as the job does that waits for it
+    orphan_guard.watch()  # ends together with the engine, like the job that waits for this process
     torch.set_num_threads(int(sys.argv[1]))
     asked = [CurveCase(**one) for one in json.load(sys.stdin)]
     for one in {case.attention: case for case in reversed(asked)}.values():

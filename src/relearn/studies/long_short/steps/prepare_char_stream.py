@@ -1,13 +1,13 @@
-"""prepare_char_stream: load a character stream (download it if needed), cut it into three parts, store ids, count.
+"""prepare_char_stream: load or download a character stream, split it into three parts, store ids and count.
 
-Settings: ``dataset`` (a name of ``relearn.data.streams.STREAMS``: enwik8, text8, warandpeace, pydoc_topics, own_text),
-``characters`` (this many from the beginning; 0 for all).
+Settings: ``dataset`` (a name in ``relearn.data.streams.STREAMS``: enwik8, text8, warandpeace, pydoc_topics, own_text),
+``characters`` (number of characters to use, from the beginning; 0 for all).
 Inputs: none. The environment variable RELEARN_MIRROR may name a folder with one folder per stream (``$RELEARN_MIRROR/enwik8``).
 Output: ``stream.safetensors`` (see ``relearn.data.prepared_stream``).
 Metrics: ``train_characters_count``, ``valid_characters_count``, ``test_characters_count``, ``vocabulary_count``; ``unigram_bpc`` and
-``bigram_bpc``, baselines for a model: bits per test character of models that count in the training part.
+``bigram_bpc``, baselines: bits per test character of unigram and bigram models counted on the training part.
 
-This step needs no torch.
+This step does not need torch.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
-"""prepare_lra: prepare one task of the Long Range Arena: load or generate it, perturb written test texts, cut, store, count.
+"""prepare_lra: load or generate a task of the Long Range Arena and perturb its test texts.
+
+Only natural-language test texts are perturbed. All sequences are truncated to ``max_length``, stored and counted.
 
 Settings: ``task`` (listops | text | retrieval | image | pathfinder), ``dataset`` (listops, pathfinder: generated | lra_release; text:
 imdb | python; retrieval: aan | lra_release | python_kinds | python_documents; image: cifar10 | digits), ``max_length`` (longer sequences
-are cut), ``train_samples``, ``valid_samples``, ``test_samples`` (0: all there are, or as many as were published; fewer are evenly
-spaced), ``form`` (of generated samples, {} for the published one; listops: min_length, max_length, max_depth, max_args, operator_frac,
-and closing, also for lra_release; pathfinder: those of ``relearn.data.lra.pathfinder.Form``). The run's seed determines trees, images,
-partners and insertions.
+are truncated), ``train_samples``, ``valid_samples``, ``test_samples`` (0: all available, or the published number; a smaller number is
+evenly spaced), ``form`` (of generated samples, {} for the published one; listops: min_length, max_length, max_depth, max_args,
+operator_frac, and closing, which also applies to lra_release; pathfinder: fields of ``relearn.data.lra.pathfinder.Form``). The run's seed
+determines trees, images, partners and insertions.
 Inputs: none. The environment variable RELEARN_MIRROR may name a folder of data sets (``$RELEARN_MIRROR/imdb``).
 Output: ``data.safetensors`` (see ``relearn.data.lra.sequences``); its version is in the notes.
 Metrics: those of ``relearn.data.lra.sequences.prepare``: samples of each part, ``most_frequent_frac``, ``longest_count``,
 ``mean_length_count``, ``cut_frac``, ``vocabulary_count``, ``classes_count``.
 
-This step needs no torch.
+This step does not need torch.
 """
 
 from __future__ import annotations

@@ -1,24 +1,27 @@
-"""train_long_char_lm: train a character model on long contexts in phases of growing length, and measure its bits per character.
+"""train_long_char_lm: train a character model in phases of growing length; measure bits per character.
 
-Settings: the model: attention (long_short | full), dual_norm, as_released, layers, dim, heads, ffn, dropout, window, segment, rank;
-phases, a list of {length, steps, warmup_steps, batch_size, lr}: each phase reads lanes of the training part in segments of ``length``,
-with a cache of the same length, a rate that is constant after the warm-up, and a new optimiser; the recipe of all phases: optimizer,
-betas, adam_eps, weight_decay, clip_norm (null: no clipping), diverged_above (a loss in bits above it ends the run; null: only a
-non-finite loss does); evaluations (their number per phase, evenly spaced, the last one at its end) and history_characters, the part of
-the validation text that they read; evaluation: {form: windows | cached, context, step, batch_size (windows at once), characters (this
-many from the beginning of a part; 0 for all)}, see relearn.measures.bits_per_character.
+Settings, model: attention (long_short | full), dual_norm, as_released, layers, dim, heads, ffn, dropout, window, segment, rank.
+Settings, phases: a list of {length, steps, warmup_steps, batch_size, lr}. Each phase splits the training part into one lane per batch
+row and reads the lanes in segments of ``length``, with a cache of the same length, a learning rate that is constant after the warm-up,
+and a new optimiser.
+Settings, recipe of all phases: optimizer, betas, adam_eps, weight_decay, clip_norm (null: no clipping), diverged_above (the run ends if
+the loss in bits exceeds it; null: only if the loss is not finite).
+Settings, evaluation: evaluations (number per phase, evenly spaced, the last one at its end) and history_characters (length of the
+validation text that they use); evaluation: {form: windows | cached, context, step, batch_size (windows at once), characters (number
+from the beginning of a part; 0 for all)}, see relearn.measures.bits_per_character.
 Input: stream (from `relearn long_short prepare_char_stream`).
 Output: history.csv (phase, step, length, loss_bits, valid_bits, lr), norms.csv (moment, layer, ratio, value_ratio), model.safetensors
 (the network at the end, see relearn.models.files).
 
-``step`` continues over the phases. loss_bits is the mean over the training batches since the previous row, with dropout; valid_bits is
-the cached form with pieces and cache as long as the phase's segments. norms.csv (long_short only) holds the ratio of the mean l2 norms
-of window keys and compressed keys, and that of values, on the first validation batch, before and after training (zhu2022, figure 5.3).
+``step`` continues across phases. loss_bits is the mean over the training batches since the previous row, with dropout; valid_bits is
+computed in the cached form, with steps and cache as long as the phase's segments. norms.csv (long_short only) contains the ratio of the
+mean l2 norms of window keys and compressed keys, and the same ratio for values, on the first validation batch, before and after
+training (zhu2022, figure 5.3).
 
-Metrics: valid_bpc, test_bpc, train_bpc by ``evaluation`` (of train at most as many characters as valid has); valid_history_bpc, the last
-valid_bits; parameters_count, steps_count, tokens_count (characters trained on), step_s: the mean time of a training step without
-evaluations and without the process's first step (CPU time on a CPU, wall time on a GPU, of this process alone); norm_ratio_start_max
-and norm_ratio_start_min over layers, keys and values.
+Metrics: valid_bpc, test_bpc, train_bpc by ``evaluation`` (train_bpc on at most as many characters as the validation part has);
+valid_history_bpc, the last valid_bits; parameters_count, steps_count, tokens_count (characters trained on); step_s, the mean time of a
+training step without evaluations and without the process's first step (CPU time of this process on a CPU, wall time on a GPU);
+norm_ratio_start_max and norm_ratio_start_min over layers, keys and values.
 
 zhu2022 (section 5.3.2) does not state which weights are evaluated (here: the last ones) or whether an optimiser keeps its state between
 phases (here: it does not). A diverged run has no bits per character.
@@ -86,7 +89,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     }
     if start := [row[key] for row in norms for key in ("ratio", "value_ratio")]:
         metrics |= {"norm_ratio_start_max": max(start), "norm_ratio_start_min": min(start)}
-    if clock.steps:  # none where a finished training is only written down
+    if clock.steps:  # 0 if a resumed process only writes the results of finished phases
         metrics["step_s"] = clock.spent / clock.steps
     if outcome == "ok":
         norms += norm_rows("end", net, parts["valid"], settings)
@@ -111,10 +114,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def check(settings: Mapping[str, Any], stream: PreparedStream) -> None:
-    """Refuse settings before training that would fail after it.
+    """Reject settings before training that would only fail after it.
 
     Raises:
-        ValueError: no phase, an unknown or missing key of a phase, an impossible evaluation.
+        ValueError: no phase, an unknown or missing key of a phase, or an impossible evaluation.
     """
     from relearn.measures.bits_per_character import windows
 
@@ -210,7 +213,7 @@ def train(
 
 
 def but_the_first(clock: Clock, progress: Any) -> Any:
-    """``progress`` with a clock that leaves out the process's first step, in which the optimiser loads its code."""
+    """Wrap ``progress`` with a clock that excludes the process's first step, in which the optimiser loads its code."""
     counted, first = clock.counting(progress), clock.steps == 0
 
     def report_progress(done: int, total: int) -> None:
@@ -232,7 +235,7 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def rows(fitted: Fitted, phase: Mapping[str, Any], number: int, before: int) -> list[dict[str, Any]]:
-    """The history's rows of a phase."""
+    """Rows of the history for one phase."""
     return [
         {
             "phase": number,
@@ -247,7 +250,7 @@ def rows(fitted: Fitted, phase: Mapping[str, Any], number: int, before: int) -> 
 
 
 def tokens(phases: list[Mapping[str, Any]], steps: int) -> int:
-    """Number of characters that the first ``steps`` steps train on."""
+    """Number of characters used in the first ``steps`` training steps."""
     count = 0
     for phase in phases:
         here = min(steps, phase["steps"])
@@ -261,7 +264,7 @@ def scored(characters: int, way: Mapping[str, Any]) -> int:
 
 
 def bits(net: LongShortLM, ids: Tensor, settings: Mapping[str, Any], most: int) -> float:
-    """Bits per character of a part by the run's ``evaluation``, of at most ``most`` characters."""
+    """Bits per character of a part, measured by the run's ``evaluation`` on at most ``most`` characters."""
     import torch
 
     from relearn.measures.bits_per_character import cached, windowed
@@ -277,7 +280,7 @@ def bits(net: LongShortLM, ids: Tensor, settings: Mapping[str, Any], most: int) 
 
 
 def reader(net: LongShortLM, context: int) -> Any:
-    """``net`` as the function that ``cached`` takes, with a cache of ``context`` characters."""
+    """Wrap ``net`` as the function that ``cached`` expects, with a cache of ``context`` characters."""
 
     def read(tokens: Tensor, kept: Any) -> Any:
         return net(tokens, cache=kept, keep=context)
@@ -288,7 +291,7 @@ def reader(net: LongShortLM, context: int) -> Any:
 def norm_rows(
     moment: str, net: LongShortLM, ids: Tensor, settings: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Norm ratios layer by layer on the first batch of a part, shaped as in the first phase; none for full attention."""
+    """Norm ratios of each layer on the first batch of a part, shaped as in the first phase; empty for full attention."""
     from relearn.data.stream_batches import StreamBatches
     from relearn.measures.window_norms import norm_ratios
 

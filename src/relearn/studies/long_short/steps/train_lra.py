@@ -1,24 +1,25 @@
-"""train_lra: train an encoder on one task of the Long Range Arena and test it, also on perturbed texts.
+"""train_lra: train an encoder on a task of the Long Range Arena; test it, also on perturbed texts.
 
-Settings: ``attention`` (a kind of ``relearn.layers.efficient``) and ``arguments`` (its own; {} for its defaults); layers, dim, heads, ffn,
-dropout, attention_dropout, pooling (class | mean | null: what the attention allows); the recipe: steps, batch_size, schedule, lr,
-warmup_steps, betas, adam_eps, weight_decay, clip_norm (null: no clipping), evaluations (their number, evenly spaced, the last one at the
-end), ``trim`` (batches are cut to their longest sequence instead of ``max_length``; padding changes nothing in any kind, so trimming only
+Settings: ``attention`` (a kind of ``relearn.layers.efficient``) and its ``arguments`` ({} for its defaults); layers, dim, heads, ffn,
+dropout, attention_dropout, pooling (class | mean | null: the attention's default); the recipe: steps, batch_size, schedule, lr,
+warmup_steps, betas, adam_eps, weight_decay, clip_norm (null: no clipping), evaluations (number, evenly spaced, the last one at the
+end), ``trim`` (batches are cut to their longest sequence instead of ``max_length``; padding never affects the outputs, so trimming only
 saves time).
 Input: data (from `relearn long_short prepare_lra`). Labels: task, attention.
 Output: history.csv (step, loss, dev_accuracy_frac, lr); predictions.csv, one row per test sample: sample, label, and the predicted class of
-the clean sample (none) and of the perturbed ones (insertion, deletion; empty for tasks that are not written text); model.safetensors (the
-network with the best dev accuracy, the earliest of equals; see relearn.models.files).
+the clean sample (none) and of the perturbed ones (insertion, deletion; empty for tasks that are not natural-language text);
+model.safetensors (the network with the best dev accuracy, the earliest in case of ties; see relearn.models.files).
 
-AdamW decays all parameters. The schedule ``linear`` rises during the warm-up and then falls to 0. (The released code uses OneCycle, from
-lr/25 over lr to lr/250,000, both parts linear.) Runs of one task and seed see the same batches, whatever the attention. An epoch's last
-batch is dropped if it is smaller; in tests, unlike in the released code, it is kept.
+AdamW decays all parameters. The schedule ``linear`` rises during the warm-up and then falls to 0. (The released code uses OneCycle,
+which rises linearly from lr/25 to lr and then falls linearly to lr/250,000.) Runs with the same task and seed use the same batches for
+every attention. In training, an epoch's last batch is dropped if it is smaller; in evaluation, unlike in the released code, it is used.
 
-Metrics: acc_frac, insertion_acc_frac, deletion_acc_frac on the test part and dev_acc_frac on the valid part, of the kept network;
+Metrics: acc_frac, insertion_acc_frac, deletion_acc_frac on the test part and dev_acc_frac on the valid part, of the selected network;
 last_acc_frac of the last network; train_loss_nats, the mean loss since the previous row of the history; most_frequent_frac, the test
-accuracy of the best constant answer; parameters_count, steps_count; step_s, the mean time of a training step (CPU time on a CPU, wall
-time on a GPU, of this process alone); load_s, the mean time of making a batch, measured on its own; data_share_frac = load_s / step_s.
-A diverged run reports its best evaluation, or its start if it diverged before the first one. ``not_converged``: see :func:`learned`.
+accuracy of the best constant prediction; parameters_count, steps_count; step_s, the mean time of a training step (CPU time of this
+process on a CPU, wall time on a GPU); load_s, the mean time to make a batch, measured separately; data_share_frac = load_s / step_s.
+A diverged run reports its best evaluation, or its initial network if it diverged before the first one. ``not_converged``: see
+:func:`learned`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 NEEDS_TORCH = True
 HISTORY = ("step", "loss", "dev_accuracy_frac", "lr")
 TESTS = ("none", "insertion", "deletion")
-LOADED = 20  # batches whose making is timed
+LOADED = 20  # number of batches used to time batch creation
 
 
 def run(
@@ -58,7 +59,7 @@ def run(
     from relearn.steps.trained.train import train
 
     data = load(inputs["data"][0])
-    torch.manual_seed(run.seed)  # the same start, however often the run is killed
+    torch.manual_seed(run.seed)  # the same initial weights after every restart
     net = network(settings, data).to(device)
     batches = partial(
         SequenceBatches,
@@ -73,7 +74,7 @@ def run(
     best = Best(run.work, lra_encoder.FILE.save, least=-1.0)
 
     def evaluate(model: Any) -> dict[str, float]:
-        """No accuracy if the last step broke the network, which no loss shows yet."""
+        """Dev accuracy; empty if the last step made the outputs non-finite, which the loss does not show yet."""
         accuracy = share(predict(model, valid, precision), dev_labels)
         if accuracy is None:
             return {}
@@ -107,7 +108,7 @@ def run(
     found |= {kind: predict(chosen, batches(data.part(f"test_{kind}")), precision) for kind in data.perturbed}
     accuracy = {kind: share(one, labels) for kind, one in found.items()}
     clean = accuracy["none"]
-    assert clean is not None  # the kept network had finite outputs
+    assert clean is not None  # the selected network had finite outputs
     if ended.outcome == "ok" and not learned(history[-1]["loss"], clean, source.labels, labels):
         ended.not_converged("neither loss nor accuracy better than a constant answer")
     write(run, history, found, labels)
@@ -153,7 +154,7 @@ def write(
 
 
 def times(ended: Ended, load_s: float) -> dict[str, float | None]:
-    """Steps and times of a training; no step time in a process that only writes down a finished training."""
+    """Steps and times of the training; without step time if a resumed process only writes the results of finished training."""
     clock = ended.clock
     found: dict[str, float | None] = {"steps_count": float(ended.fitted.steps), "load_s": load_s}
     if clock.steps:
@@ -171,7 +172,7 @@ def network(settings: Mapping[str, Any], data: Sequences) -> LRAEncoder:
     """The encoder for a prepared task; its weights are drawn from torch's global generator.
 
     Raises:
-        ValueError: settings that the encoder or its attention refuses.
+        ValueError: settings that the encoder or its attention rejects.
     """
     from relearn.models.lra_encoder import create
 
@@ -189,14 +190,14 @@ def network(settings: Mapping[str, Any], data: Sequences) -> LRAEncoder:
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy in nats, in at least single precision."""
+    """Mean cross-entropy in nats, in at least single precision."""
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
 
 
 def predict(net: nn.Module, batches: SequenceBatches, precision: str) -> Tensor | None:
-    """The class of each sample (N,) int64 on the CPU, in eval mode; None if a logit is not finite."""
+    """Predicted class of each sample, (N,) int64 on the CPU, in eval mode; None if a logit is not finite."""
     import contextlib
 
     import torch
@@ -214,10 +215,10 @@ def predict(net: nn.Module, batches: SequenceBatches, precision: str) -> Tensor 
 
 
 def learned(train_loss: float, accuracy: float, trained: Tensor, tested: Tensor) -> bool:
-    """Whether a network is better than a constant answer.
+    """Whether a network is better than a constant prediction.
 
-    Either the training loss is 2% below the entropy of the training labels, which is the loss of the best constant answer, or the test
-    accuracy is 2 standard errors above that of the most frequent class.
+    True if the training loss is 2% below the entropy of the training labels, which is the loss of the best constant prediction, or if
+    the test accuracy is 2 standard errors above that of the most frequent class.
     """
     from relearn.steps.trained.chance import BELOW, above_chance
 
@@ -228,7 +229,7 @@ def learned(train_loss: float, accuracy: float, trained: Tensor, tested: Tensor)
 
 
 def load_time(batches: SequenceBatches, device: str | torch.device) -> float:
-    """Mean seconds of making a training batch, over ``LOADED`` of them after one warm-up batch."""
+    """Mean time in seconds to make a training batch, over ``LOADED`` batches after one warm-up batch."""
     import torch
 
     from relearn.steps.trained.step_time import timed

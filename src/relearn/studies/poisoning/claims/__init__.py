@@ -1,4 +1,4 @@
-"""The predicates of zhu2022, chapter 2, by the ids of claims.yaml."""
+"""Predicates for the claims of zhu2022, chapter 2, keyed by claim id in claims.yaml."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Too few targets, victims or pairs, victims of too low an accuracy, or victims that have not fitted their set."""
+    """Reasons why a comparison lacks power: too few targets, victims or pairs, inaccurate victims, or victims that underfit."""
     accuracies = victim_accuracies(evidence, comparison.role)
     found = shortcomings(comparison.pairs, accuracies, comparison.victims_needed)
     return found + unfitted(evidence, comparison.runs)

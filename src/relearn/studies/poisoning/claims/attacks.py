@@ -1,7 +1,7 @@
-"""The predicates of zhu2022, section 2.2, over records: what the attacks do to victims without a defence.
+"""Predicates for the claims of zhu2022, section 2.2: the effect of the attacks on undefended victims.
 
-Where a claim speaks of several attacks it needs all of them: each is compared by itself at 95%, and the claim
-is as good as its weakest comparison.
+A claim about several attacks needs all of them: each is compared separately at 95%, and the weakest comparison
+decides the claim.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ POINT = 0.01
 HULL_SIZE = {
     "dimension": 2048,
     "poisons": 5,
-}  # the widest penultimate layer but DPN92's, the published poisons
+}  # the widest penultimate layer apart from DPN92's, and the paper's number of poisons
 
 
 def undefended(evidence: Evidence, quantity: str, attack: str, setting: str = "transfer") -> list[Trial]:
-    """The trials of one attack on victims without a defence; ``clean`` is the same bases unperturbed."""
+    """Trials of one attack on undefended victims; attack ``clean`` uses the same bases unperturbed."""
     return evidence.trials(quantity, {"setting": setting, "attack": attack, "defence": "none"})
 
 
@@ -40,7 +40,7 @@ def cp_beats_fc(evidence: Evidence) -> Finding:
 
 
 def cp_black_box(evidence: Evidence) -> Finding:
-    """On victims that are no substitute, success(convex polytope) - success(unperturbed bases) is above 0."""
+    """On victims whose architecture no substitute has, success(convex polytope) - success(unperturbed bases) is above 0."""
     name = "convex polytope - unperturbed bases, black-box victims"
     victims = black_box_victims(evidence, "convex_polytope")
     part = paired_difference(
@@ -58,8 +58,8 @@ def cp_black_box(evidence: Evidence) -> Finding:
 def attack_is_invisible(evidence: Evidence) -> Finding:
     """|test accuracy(poisoned) - test accuracy(unperturbed bases)| is within one point, for both attacks.
 
-    Judged where the attack succeeds (and its control does not): an attack that does nothing is invisible in any case. All
-    attacks stand beside it.
+    Judged on attacks that succeed while their control does not, because an attack without effect is trivially invisible.
+    The comparison over all attacks is reported as well but does not decide.
     """
     clean = undefended(evidence, "test_accuracy", "clean")
     parts: dict[str, Comparison | None] = {}
@@ -79,10 +79,10 @@ def attack_is_invisible(evidence: Evidence) -> Finding:
 
 
 def dropout_transfers(evidence: Evidence) -> Finding:
-    """Loss in the victim at the final poisons, crafted with Dropout - without, is below 0, for both attacks.
+    """The victim's loss at the final poisons, crafted with Dropout - without, is below 0 for both attacks.
 
-    The loss is the attack's own objective, in victims that craft watched with their Dropout off; watching
-    does not guide the attack.
+    The loss is the attack's own objective. The step ``craft`` evaluates it on the watched victims with their Dropout off;
+    these evaluations do not influence the attack.
     """
     parts = {}
     for attack in ATTACKS:
@@ -99,7 +99,7 @@ def dropout_transfers(evidence: Evidence) -> Finding:
 
 
 def overlap_not_needed(evidence: Evidence) -> Finding:
-    """With no training image shared, success(convex polytope) - success(unperturbed bases) is above 0."""
+    """With disjoint training images, success(convex polytope) - success(unperturbed bases) is above 0."""
     name = "convex polytope - unperturbed bases, no training image shared"
     setting = "overlap_disjoint"
     attacked = undefended(evidence, "attack_success", "convex_polytope_half", setting)
@@ -111,8 +111,8 @@ def overlap_not_needed(evidence: Evidence) -> Finding:
 def multilayer_end_to_end(evidence: Evidence) -> Finding:
     """Against end-to-end victims, success(several layers) - success(last layer) is above 0.
 
-    Judged on the objective as the paper writes it. The released code computes another one (its pooled
-    features enter as feature collision); that form stands beside the claim and does not decide.
+    Judged on the objective as printed in the paper. The released code computes a different one (the pooled
+    features enter as feature collision); it is also reported but does not decide.
     """
     last = undefended(evidence, "attack_success", "convex_polytope", "end_to_end")
     parts = {}
@@ -128,7 +128,7 @@ def multilayer_end_to_end(evidence: Evidence) -> Finding:
 
 
 def hull_proposition(evidence: Evidence) -> Finding:
-    """No linear separator for a target inside the poisons' hull, one for every target outside."""
+    """A linear separator exists for every target outside the poisons' hull and for none inside."""
     runs = select(evidence.runs, {"step": "hull_proposition"})
     if not runs:
         return Finding(missing=["no runs of hull_proposition"])

@@ -1,9 +1,9 @@
-"""The predicates of zhu2022, section 2.3, over records: what Deep k-NN removes, keeps and beats.
+"""Predicates for the claims of zhu2022, section 2.3, about Deep k-NN: poisons removed, accuracy kept, baselines beaten.
 
-Where a claim speaks of several attacks or several baselines it needs all of them: each is compared by itself
-at 95%, and the claim is as good as its weakest comparison. Defence success counts every attack here, also one
-that fails without a defence, so that the pairs are not chosen by an outcome. It is net of the clean control: what the
-victim does behind the same defence with unperturbed bases is subtracted.
+A claim about several attacks or baselines needs all of them: each is compared separately at 95%, and the weakest
+comparison decides the claim. Defence success here counts every attack, including those that fail without a defence, so
+that pairs are not selected by outcome. It is net of the clean control: the outcome of the same victim and defence with
+unperturbed bases is subtracted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from relearn.report.verdicts import Above, Within
 from relearn.studies.poisoning.claims.attacks import ATTACKS, POINT, undefended
 from relearn.studies.poisoning.evidence import normalised_k
 
-NET = (-2.0, 2.0)  # of two outcomes that are net of a control
+NET = (-2.0, 2.0)  # range of the difference of two outcomes that are each net of a control
 BASELINES = ("l2_outliers", "one_class_svm", "random_eviction", "adversarial_training")
 RECOMMENDED_K = (1.0, 2.0)  # normalised k, prose of 2.3.5.1
 CAPTION_K = (0.4, 2.0)  # normalised k, caption of figure 2.11
-LEAST_REMOVED = 0.97  # "about 99%"; the defence's public code holds 98% at k = 50
+LEAST_REMOVED = 0.97  # the paper: "about 99%"; the defence's public code reports 98% at k = 50
 SUFFERS_BELOW = 0.7  # class balance n/N, prose of 2.3.5.2
 
 
@@ -36,12 +36,12 @@ def filtered(
     setting: str = "transfer",
     sweep: bool = False,
 ) -> list[Trial]:
-    """The trials of one attack against one defence."""
+    """Trials of one attack against one defence."""
     return evidence.trials(quantity, {"setting": setting, "attack": attack, "defence": defence}, sweep=sweep)
 
 
 def knn_removes_poisons(evidence: Evidence) -> Finding:
-    """Share of poisons removed is about 0.99, at least 0.97, averaged over the swept k with normalised k in [1, 2]."""
+    """The share of poisons removed, averaged over the swept k with normalised k in [1, 2], is at least 0.97 (about 0.99)."""
     normalised = normalised_k(evidence)
     inside = {k for k, ratio in normalised.items() if RECOMMENDED_K[0] <= ratio <= RECOMMENDED_K[1]}
     parts = {}
@@ -56,7 +56,7 @@ def knn_removes_poisons(evidence: Evidence) -> Finding:
 
 
 def knn_keeps_accuracy(evidence: Evidence) -> Finding:
-    """Test accuracy(filtered) - test accuracy(unfiltered) is not below minus one point at the chosen k: the cost is insignificant."""
+    """At the chosen k, test accuracy(filtered) - test accuracy(unfiltered) is at least minus one percentage point."""
     return finding(
         {
             f"{attack}, filtered - unfiltered": paired_difference(
@@ -71,7 +71,7 @@ def knn_keeps_accuracy(evidence: Evidence) -> Finding:
 
 
 def knn_beats_baselines(evidence: Evidence) -> Finding:
-    """Net defence success(Deep k-NN) - that of a baseline is above 0, each baseline and both attacks."""
+    """Net defence success(Deep k-NN) - net defence success(baseline) is above 0 for each baseline and both attacks."""
     parts = {}
     for attack in ATTACKS:
         ours = filtered(evidence, "defence_success_net", attack)
@@ -91,7 +91,7 @@ def knn_beats_baselines(evidence: Evidence) -> Finding:
 
 
 def best_k_is_1_to_2_class_sizes(evidence: Evidence) -> Finding:
-    """The normalised k of the greatest mean MCC lies in [1, 2]; also said of the caption's [0.4, 2]."""
+    """The normalised k with the greatest mean MCC lies in [1, 2]; the caption's range [0.4, 2] is reported as a note."""
     parts: dict[str, Comparison | None] = {}
     normalised = normalised_k(evidence)
     for attack in ATTACKS:
@@ -106,7 +106,7 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
     for trial in trials:
         if trial.k is not None:
             table[trial.key][trial.k] = trial
-    # a k that some trial lacks would be compared on other trials than the rest
+    # keep only the k that every trial has, so that all k are compared on the same trials
     ks = sorted(set.intersection(*(set(row) for row in table.values()))) if table else []
     if len(ks) < 2:
         return None
@@ -141,14 +141,14 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
 
 
 def replication_helps(evidence: Evidence) -> Finding:
-    """Net defence success with replication - without is above 0, averaged over the class sizes with n/N < 0.7.
+    """Net defence success, with replication - without, is above 0, averaged over the class sizes with n/N < 0.7.
 
-    Without replication the filter may delete a small class altogether; the victim then no longer knows it and takes half
-    of its images for the poison class without any attack. The control has that, too, so it does not count here.
+    Without replication the filter may delete a small class altogether. The victim then cannot predict that class and assigns
+    half of its images to the poison class even without an attack. The control does the same, so this effect cancels here.
 
-    The text does not say which attack its study used (the public code: convex polytope only), so every attack
-    that has runs is compared. Judged over all attacks; beside it stand the same difference over those that succeed
-    undefended on the balanced set, and without regard to the control.
+    The text does not say which attack the study used (the public code: convex polytope only), so every attack
+    with runs is compared. All attacks decide. Two more differences are reported: over the attacks that succeed
+    undefended on the balanced set, and without subtracting the control.
     """
     parts: dict[str, Comparison | None] = {}
     for attack in ATTACKS:

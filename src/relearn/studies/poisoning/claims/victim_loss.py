@@ -1,4 +1,4 @@
-"""The attack's objective in victims that it does not know: what craft wrote of the networks it watched."""
+"""The attack's objective on victims unknown to the attacker, as recorded by ``craft`` for the watched networks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import math
 from relearn.report.quantities import Evidence, Trial
 from relearn.report.runs import select
 
-PREFIX = "victim_loss_"  # of a column of craft's trials.csv; the architecture follows
+PREFIX = "victim_loss_"  # prefix of column names in craft's trials.csv, followed by the architecture
 
 
 def victim_losses(evidence: Evidence, attack: str) -> list[Trial]:
-    """The objective at the final poisons, a trial a target and watched victim.
+    """The objective at the final poisons: one trial per target and watched victim.
 
-    A rejected poison has no loss worth comparing and is left out, as are a loss that is not finite and a run
-    that diverged.
+    Rejected poisons, non-finite losses and diverged runs are left out.
 
     Raises:
-        ValueError: naming the run, where a loss is no number.
+        ValueError: a loss is not a number; the message names the run.
     """
     found = []
     for run in select(evidence.runs, {"step": "craft", "attack": attack}):

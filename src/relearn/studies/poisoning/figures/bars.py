@@ -1,4 +1,4 @@
-"""Bars of attack success, victim by victim: figures 2.5, 2.6 and 2.7 of zhu2022, told apart by their rows."""
+"""Bar charts of attack success by victim: figures 2.5, 2.6 and 2.7 of zhu2022, which differ only in their rows."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FIELDS = (
 )
 BARS = "whiskers: Wilson's 95% interval over the attacks on a victim"
 NAMES_NETWORKS = True
-GROUP = 0.78  # of the distance between two victims, filled with bars
-LEAST_TOP = 0.2  # of the axis, where nothing succeeds
+GROUP = 0.78  # share of the distance between two victims that is filled with bars
+LEAST_TOP = 0.2  # minimum upper limit of the axis, used if nothing succeeds
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a series and victim, in the paper's order, and the bounds that the paper states in prose."""
+    """One row per series and victim, in the paper's order, and the bounds that the paper states in prose."""
     found = [point for row in artefact.rows for point in _series(artefact, row, evidence)]
     source = artefact.published["paper"]
     for value in source.values():
@@ -74,7 +74,7 @@ def _series(artefact: Artefact, row: Row, evidence: Evidence) -> list[dict[str, 
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Bars with their intervals over the victims that were attacked, and short lines for the references."""
+    """Draw a bar with its interval for each attacked victim and a short line for each reference."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
     from seaborn import despine
@@ -123,7 +123,7 @@ def _bar(axes: Any, x: float, width: float, row: Row, point: dict[str, Any]) -> 
     axes.errorbar(x, point["success"], lengths, color=INK, lw=1, capsize=2.5, zorder=5)
     axes.plot(
         x, point["success"], "o", ms=4, mfc=COLOURS[point["series"]], mec=INK, mew=0.6, zorder=6
-    )  # seen at 0, too
+    )  # also visible at 0
     shown = number(point["success"], point["low"], point["high"], percent=True)
     says = f"{row.title}, {point['victim']}: {shown}, {plural(point['trials'], 'attack')}"
     if point["reference"] is not None:
@@ -133,7 +133,7 @@ def _bar(axes: Any, x: float, width: float, row: Row, point: dict[str, Any]) -> 
 
 
 def _stated(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
-    """The paper's own bounds as dashed lines, with the words that go with them."""
+    """Draw the paper's own bounds as dashed, labelled lines."""
     found = []
     for line in artefact.stated:
         for point in points:
@@ -145,6 +145,6 @@ def _stated(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> list
 
 
 def _label(victim: str, points: list[dict[str, Any]]) -> str:
-    """Where its series differ in what the attacker knows, the name stands without a mark."""
+    """The victim's name, marked "(black box)" if the attacker is a black-box attacker in all of its series."""
     knowledge = {p["knowledge"] for p in points if p["victim"] == victim and p["knowledge"]}
     return two_lines(victim) + ("\n(black box)" if knowledge == {"black_box"} else "")

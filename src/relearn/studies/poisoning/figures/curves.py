@@ -1,4 +1,4 @@
-"""zhu2022, figure 2.3: the attacks' loss along crafting, on the substitutes and on victims, with and without Dropout."""
+"""zhu2022, figure 2.3: attack loss during crafting on substitutes and on victims, with and without Dropout."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("attack", "dropout", "network", "iteration", "loss", "seeds", "runs")
-WITHOUT = "_no_dropout"  # ends the name of an attack that was crafted on substitutes without Dropout
-WATCH = "watch_"  # of a column of history.csv; the victim's architecture follows
-SUBSTITUTES, VICTIMS = "substitutes", "victims"  # the second is the mean over the watched ones
+WITHOUT = "_no_dropout"  # suffix of attacks crafted on substitutes without Dropout
+WATCH = "watch_"  # prefix of column names in history.csv, followed by the victim's architecture
+SUBSTITUTES, VICTIMS = "substitutes", "victims"  # the second is the mean over the watched victims
 DASHED = (0, (4, 2))
 COLOUR = {SUBSTITUTES: COLOURS["feature_collision"], VICTIMS: COLOURS["convex_polytope"]}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row an attack, network and iteration, the mean over seeds; per substitute for the substitutes."""
+    """One row per attack, network and iteration: the loss, averaged over seeds and, for substitutes, over networks."""
     found = []
     for row in artefact.rows:
         values: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -45,7 +45,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A panel an attack; solid with Dropout, dashed without."""
+    """Draw one panel per attack: solid lines with Dropout, dashed lines without."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

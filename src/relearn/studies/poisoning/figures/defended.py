@@ -1,4 +1,4 @@
-"""zhu2022, figure 2.9: Deep k-NN's defence success and the filtered victim's accuracy, by architecture."""
+"""zhu2022, figure 2.9: defence success of Deep k-NN and test accuracy of the filtered victim, by architecture."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GROUP = 0.78
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a series, panel and victim; of attacks that succeed undefended only, which may be none."""
+    """One row per series, panel and victim, over the attacks that succeed undefended; there may be none."""
     found = []
     for row in artefact.rows:
         for column in artefact.columns:
@@ -91,7 +91,7 @@ def _panel(
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Two panels of bars over the same victims; those that were not run have a published value at most."""
+    """Draw two panels of bars over the same victims; a victim without runs shows at most a published value."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
     from seaborn import despine
@@ -136,7 +136,7 @@ def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str,
         rank = ranks[point["series"]]
         x = victims.index(point["victim"]) + width * (rank - (len(rows) - 1) / 2)
         if point["source"] == "published code":
-            at = x - width / 2  # beside the whisker
+            at = x - width / 2  # next to the whisker
             axes.plot([at], [point["value"]], zorder=6, clip_on=False, **_look())
             said = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
             axes.figure.mark(axes, at, point["value"], point, f"{said}, {plural(point['trials'], 'attack')}")

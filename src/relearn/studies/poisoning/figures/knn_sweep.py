@@ -34,11 +34,11 @@ LABELS = {
     ("test_accuracy", "all"): "Test accuracy",
 }
 DASHED = (0, (4, 2))
-DOTTED = (0, (1, 1.5))  # what others published
+DOTTED = (0, (1, 1.5))  # published values
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Three lines of panels; only the population that is shown stands in its label."""
+    """Draw one row of panels per quantity; the label names the population of attacks shown."""
     import seaborn as sns
 
     population = {"defence_success": _population(points)}
@@ -84,7 +84,7 @@ def _axes(grid: Any) -> None:
 
 
 def _population(points: list[dict[str, Any]]) -> str:
-    """Attacks that work undefended, as in the published code; all attacks where none works."""
+    """Attacks that succeed undefended, as in the published code, or all attacks if none succeeds."""
     works = any(p["population"] == "effective" and p["source"] == "measured" for p in points)
     return "effective" if works else "all"
 
@@ -136,7 +136,7 @@ def _xy(points: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _stroke(series: str) -> dict[str, Any]:
-    """Feature collision has larger marks and is drawn first: where the lines coincide both are seen."""
+    """Feature collision gets larger markers and is drawn first, so that both lines are visible where they coincide."""
     first = series == "feature_collision"
     return {"lw": 1.8, "marker": "s" if first else "o", "markersize": 6.5 if first else 4}
 

@@ -1,4 +1,4 @@
-"""What figures of images share: the gallery beside a craft record, and panels without axes."""
+"""Helpers for figures of images: the gallery stored with a ``craft`` record, and panels without axes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ GALLERY = "gallery.safetensors"
 
 @dataclass(frozen=True)
 class Gallery:
-    """The first targets' images of one attack, of its lowest seed: uint8, channels last, as pictures want.
+    """Images of the first G targets of one attack, from its lowest seed; uint8, channels last.
 
-    ``target`` (G, H, W, C), ``base`` (k, H, W, C), ``poison`` (G, k, H, W, C); ``numbers`` are the targets'.
+    ``target`` (G, H, W, C), ``base`` (k, H, W, C), ``poison`` (G, k, H, W, C); ``numbers`` are the target numbers.
     """
 
     run: Run
@@ -30,10 +30,10 @@ class Gallery:
 
 
 def gallery(artefact: Artefact, row: Row, evidence: Evidence) -> Gallery | None:
-    """The images of a row's attack, None where nothing was crafted or crafting diverged.
+    """The images of a row's attack; None if nothing was crafted or crafting diverged.
 
     Raises:
-        RecordError: naming the file, if its bytes are not those that the record names.
+        RecordError: the file's bytes do not match the record; the message names the file.
     """
     from safetensors.numpy import load
 
@@ -48,7 +48,7 @@ def gallery(artefact: Artefact, row: Row, evidence: Evidence) -> Gallery | None:
 
 
 def image(axes: Any, pixels: NDArray[Any]) -> None:
-    """One picture, grey where it has one channel; no smoothing between pixels."""
+    """Show one image without interpolation; a single-channel image is shown in grey."""
     if pixels.shape[-1] == 1:
         axes.imshow(pixels[..., 0], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     else:

@@ -1,4 +1,4 @@
-"""zhu2022, figure 2.10: the feature space of one victim with one attack's poisons, and what Deep k-NN removes."""
+"""zhu2022, figure 2.10: one victim's feature space with the poisons of one attack, before and after Deep k-NN."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOKS: dict[str, dict[str, Any]] = {  # drawn in this order
     "target_class": {"marker": "o", "color": COLOURS["feature_collision"], "s": 26},
     "poison_class": {"marker": "s", "color": COLOURS["convex_polytope"], "s": 26},
     "target": {"marker": "*", "color": INK, "s": 330},
-    "poison": {"marker": "D", "color": "#B3440B", "s": 30},  # over the target that they surround
+    "poison": {"marker": "D", "color": "#B3440B", "s": 30},  # drawn over the target that they surround
 }
 GONE = ((False, MUTED, 4.7, "Removed: clean image"), (True, "#B3440B", 6.8, "Removed: poison"))
 """Crosses after the filter: whether of poisons, colour, size and name."""
@@ -29,7 +29,7 @@ WORDS = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """The points of one run: of a published victim where there is one, else of the first."""
+    """The points of one run, preferably of a victim that the paper shows."""
     runs = [run for run in select(evidence.runs, *artefact.where) if not run.diverged]
     runs.sort(key=lambda run: (run.labels[artefact.over] not in artefact.members, run.folder))
     return [
@@ -41,7 +41,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """All points on the left, those that Deep k-NN keeps on the right."""
+    """Draw all points on the left and the points kept by Deep k-NN on the right."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -84,7 +84,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _zoom(axes: Any, points: list[dict[str, Any]]) -> int:
-    """Few far points must not press all others together: limits around the middle 96%; how many lie outside."""
+    """Set the axis limits around the central 96% of the points, so that outliers do not compress the rest.
+
+    Returns the number of points outside.
+    """
     import numpy as np
 
     inside = np.ones(len(points), dtype=bool)

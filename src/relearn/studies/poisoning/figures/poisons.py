@@ -1,4 +1,4 @@
-"""zhu2022, figure 2.2: two poisons of one target, their perturbations, and how large those are."""
+"""zhu2022, figure 2.2: two poisons of one target, their perturbations, and the size of these perturbations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT = {"FC": "feature_collision", "CP": "convex_polytope"}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a poison: the mean and the greatest change, with its pictures (which the CSV leaves out)."""
+    """One row per poison: mean and maximum change, and its pictures (left out of the CSV)."""
     found = []
     for row in artefact.rows:
         images = gallery(artefact, row, evidence)
@@ -61,7 +61,7 @@ def _published(artefact: Artefact) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """For each of two bases a line of poisons, an attack a column, and below it a line of amplified perturbations."""
+    """Draw two rows per base image: poisons, one column per attack, and below them their amplified perturbations."""
     measured = [point for point in points if point["source"] == "measured"]
     there = {point["series"] for point in measured}
     rows = [row for row in artefact.rows if row.in_grid or row.id in there]
@@ -85,7 +85,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _pair(base: Any, poison: Any, change: Any, here: dict[str, dict[str, Any]]) -> None:
-    """One poison and its perturbation; published labels stand below even where nothing was run."""
+    """Draw one poison and its perturbation; the published values are printed below even if nothing was run."""
     point, paper = here.get("measured"), here.get("paper")
     told = []
     if point is None:

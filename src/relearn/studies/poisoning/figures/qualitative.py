@@ -1,4 +1,4 @@
-"""zhu2022, figure 2.4: all poisons of two targets, and which victims each attack fooled with them."""
+"""zhu2022, figure 2.4: all poisons of two targets, and the victims that each attack fooled with them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from relearn.studies.poisoning.figures.pictures import bare, gallery, image
 FIELDS = ("series", "target", "fell", "stood", "runs", "pictures")
 GROUPS = 2
 ORIGINALS = "bases"
-LETTERS = 44  # below the poisons of one target
+LETTERS = 44  # line width, in characters, of the text below the poisons of one target
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a target and attack, and the bases: names of the victims that fell and that stood, the pictures."""
+    """One row per target and attack, and one per target for the bases: names of fooled and unfooled victims, pictures."""
     found: list[dict[str, Any]] = []
     for row in artefact.rows:
         images = gallery(artefact, row, evidence)
@@ -46,7 +46,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A block of columns a target, a column a poison: the target, then the bases, then a line of poisons an attack."""
+    """Draw one block of columns per target: the target, then a row of bases, then one row of poisons per attack."""
     there = {point["series"] for point in points}
     titles = {ORIGINALS: "Bases", **{row.id: row.title for row in artefact.rows}}
     lines = [ORIGINALS, *(row.id for row in artefact.rows if row.in_grid or row.id in there)]
@@ -82,11 +82,11 @@ def _line(line: Any, point: dict[str, Any] | None) -> None:
     for axes, one in zip(line, point["pictures"][1]):
         image(axes, one)
     outcome = line[len(line) // 2].set_xlabel(_outcome(point), fontsize=SMALL)
-    outcome.set_in_layout(False)  # it is wider than a picture
+    outcome.set_in_layout(False)  # the text is wider than a picture
 
 
 def _side_text(axes: Any, x: float, words: str, align: str) -> None:
-    axes.set_zorder(1)  # the words reach over the next pictures
+    axes.set_zorder(1)  # the text overlaps the neighbouring pictures
     place: Any = {"transform": axes.transAxes, "ha": align, "va": "center"}
     axes.text(x, 0.5, words, color=MUTED, fontsize=SMALL, **place).set_in_layout(False)
 

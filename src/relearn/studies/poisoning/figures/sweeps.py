@@ -1,4 +1,4 @@
-"""The points of zhu2022's figure 2.11: Deep k-NN against k, and against class balance with and without replication."""
+"""Points of zhu2022's figure 2.11: Deep k-NN against k, and against class balance with and without replication."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ FIELDS = (
     *("trials", "chance", "runs"),
 )
 POOLED = "all"
-IMBALANCE = "_imbalance"  # ends the id of a row along the class balance
-IMAGES = 50  # a class in the public repository's runs
+IMBALANCE = "_imbalance"  # suffix of the id of a row plotted against class balance
+IMAGES = 50  # per class in the public repository's runs
 PANELS = {"attack_success_rate": "defence_success", "mcc": "mcc", "test_accuracy": "test_accuracy"}
 
 Place = tuple[str, float, bool, int | None]  # victim, x, replicated, k
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """A row a series, panel, place on the axis and victim (``all``: every victim's attacks), and published ones."""
+    """One row per series, panel, x value and victim (``all`` pools the attacks on all victims), and the published points."""
     normalised = normalised_k(evidence)
     found = []
     for row in artefact.rows:
@@ -89,7 +89,7 @@ def _swept(
 
 
 def _published(values: list[published.Value]) -> list[dict[str, Any]]:
-    """The public repository's sweep over k and its imbalance study; both of convex polytope alone."""
+    """The public repository's sweep over k and its imbalance study; both use convex polytope only."""
     lines = []
     for value in values:
         swept = re.search(r", k = (\d+)$|, target class of (\d+), (no )?replication$", value.column)

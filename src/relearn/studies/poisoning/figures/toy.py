@@ -1,4 +1,4 @@
-"""zhu2022, figure 2.1: a linear SVM in the plane, and which poisons take the target along."""
+"""zhu2022, figure 2.1: a linear SVM in the plane, and which poisons change its label for the target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = {"class_a": "Target's class", "class_b": "Poisons' class", "poison": "Po
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """The rows of the toy's record."""
+    """The rows of the toy example's record."""
     runs = [run for run in select(evidence.runs, *artefact.where) if not run.diverged]
     return [
         {**{name: row[name] for name in FIELDS[:-1]}, "runs": run.folder}
@@ -36,7 +36,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A panel an attack; the title says on which side of the last boundary the target lies."""
+    """Draw one panel per attack; its title states on which side of the final boundary the target lies."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -80,7 +80,7 @@ def _of(points: list[dict[str, Any]], kind: str) -> tuple[list[float], list[floa
 
 
 def _fooled(points: list[dict[str, Any]]) -> bool:
-    """Whether the target lies on the poisons' side, the right of the way along the last boundary."""
+    """Whether the target lies on the poisons' side: to the right when following the final boundary."""
     (x0, x1), (y0, y1) = _of(points, "boundary_after")
     (x,), (y,) = _of(points, "target")
     return (x1 - x0) * (y - y0) - (y1 - y0) * (x - x0) < 0

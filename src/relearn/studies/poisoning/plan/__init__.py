@@ -1,4 +1,4 @@
-"""The runs of the study: networks, poisons crafted against them, defences, and victims fine-tuned on what these keep."""
+"""The runs of the study: networks, poisons crafted against them, defences, and victims fine-tuned on the filtered sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relearn.studies.poisoning.plan.victims import Victims
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs by name; the three whose names begin with ``train`` belong to one step."""
+    """Families of runs by name; the three families named ``train*`` belong to the same step."""
     networks = Networks(params["poisoning"], scale)
     poisons = Poisons(networks)
     victims, evaluations = Victims(networks, poisons), Evaluations(networks, poisons)

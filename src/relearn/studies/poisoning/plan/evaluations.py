@@ -1,4 +1,4 @@
-"""Evaluation of every trained network, and checks that train nothing."""
+"""Evaluation of every trained network, and checks without training."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from relearn.studies.poisoning.plan.networks import Networks, architecture_of, n
 from relearn.studies.poisoning.plan.poisons import Poisons
 from relearn.studies.poisoning.plan.victims import victim_modules
 
-ANY = 0  # the seed of runs without a network
+ANY = 0  # seed of runs without a network
 
 
 class Evaluations:
-    """The families that measure."""
+    """The families of evaluation runs."""
 
     def __init__(self, networks: Networks, poisons: Poisons) -> None:
         self.networks, self.poisons = networks, poisons
@@ -43,7 +43,7 @@ class Evaluations:
 
     @property
     def feature_plane(self) -> Family:
-        """One attack in the plane of the two classes' features, and what Deep k-NN keeps of it."""
+        """One attack in the plane of two classes' features, and the points that Deep k-NN keeps."""
         networks, plane = self.networks, self.networks.studies["feature_plane"]
         knn = networks.own["filter"]["deep_knn"]
         return networks.family(
@@ -71,7 +71,7 @@ class Evaluations:
 
     @property
     def hull_proposition(self) -> Family:
-        """Proposition 1 on random problems."""
+        """Proposition 1, checked on random problems."""
         return self.networks.family(
             "hull_proposition",
             "",
@@ -83,7 +83,7 @@ class Evaluations:
 
     @property
     def toy_example(self) -> Family:
-        """The example in two dimensions."""
+        """The toy example in two dimensions."""
         return self.networks.family(
             "toy_example",
             "",

@@ -1,4 +1,4 @@
-"""The images and the networks that are trained on them: substitutes, victims, and adversarially trained victims."""
+"""Images, and the networks trained on them: substitutes, victims and adversarially trained victims."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PART_OF = {"substitute_half": "first_half", "victim_half": "middle_half", "victi
 
 
 def substitute_names(substitutes: Mapping[str, Any]) -> list[str]:
-    """Names of a set of substitutes: one for each architecture and probability of Dropout."""
+    """Names of a set of substitutes: one per architecture and Dropout probability."""
     return [f"{one}-drop{rate:g}" for one in substitutes["architectures"] for rate in substitutes["dropout"]]
 
 
 def victim_names(architectures: Iterable[str]) -> list[str]:
-    """Names of networks without Dropout, as all victims are."""
+    """Names of networks without Dropout; no victim uses Dropout."""
     return [f"{one}-drop0" for one in architectures]
 
 
@@ -37,11 +37,11 @@ def network_modules(network: str, **_: str) -> list[str]:
 
 
 class Networks:
-    """The families that need no attack.
+    """The families that do not depend on an attack.
 
     Args:
         own: the study's section of params.yaml.
-        scale: of the runs.
+        scale: scale of the runs.
     """
 
     def __init__(self, own: Mapping[str, Any], scale: str) -> None:
@@ -50,7 +50,9 @@ class Networks:
         self.seeds: list[int] = own["seeds"]
         self.victims: list[str] = own["pretrain"]["victims"]["architectures"]
         self.substitutes = substitute_names(own["pretrain"]["substitutes"])
-        self.fewer_substitutes = substitute_names(self.studies["end_to_end"]["substitutes"])  # S2 of the text
+        self.fewer_substitutes = substitute_names(
+            self.studies["end_to_end"]["substitutes"]
+        )  # the set S2 in the text
 
     def family(self, step: str, folder: str, cells: Iterable[Cell], **more: Any) -> Family:
         """A family of this study."""
@@ -58,7 +60,7 @@ class Networks:
 
     @cached_property
     def prepare_images(self) -> Family:
-        """The data set, checked, and its splits."""
+        """The verified data set and its splits."""
         own = self.own["prepare"]
         return self.family(
             "prepare_images",
@@ -76,7 +78,7 @@ class Networks:
 
     @cached_property
     def split_overlap(self) -> Family:
-        """Halves of the pre-training images, for networks that share few or none of them."""
+        """Halves of the pre-training images, for networks whose training images overlap partly or not at all."""
         return self.family(
             "split_overlap",
             "{dataset}-{part}",
@@ -108,7 +110,7 @@ class Networks:
 
     @cached_property
     def pretrain(self) -> Family:
-        """Every substitute and every victim, each from a seed of its own."""
+        """Every substitute and every victim, each with its own seed."""
         own = self.own["pretrain"]
 
         def data(role: str, **_: str) -> str:
@@ -131,22 +133,22 @@ class Networks:
             modules=network_modules,
             labels={"architecture": architecture_of},
             outputs={"weights": "weights.safetensors"},
-            needs=Needs(mem_mb=6000, minutes=1440),  # DPN92, 300 epochs
+            needs=Needs(mem_mb=6000, minutes=1440),  # enough for 300 epochs of DPN92
         )
 
     def weights(self, role: str, names: Iterable[str]) -> list[str]:
-        """The weights of networks, with the seed in braces."""
+        """Paths of the networks' weights, with the placeholder ``{seed}``."""
         return [self.pretrain.path("weights", role=role, network=name, seed="{seed}") for name in names]
 
     @cached_property
     def hardened(self) -> list[str]:
-        """The victims that are trained adversarially, where an attack meets that defence."""
+        """The adversarially trained victims: all of them if some attack is evaluated against that defence, else none."""
         met = any("adversarial_training" in defences for defences in self.studies["transfer"].values())
         return self.victims if met else []
 
     @cached_property
     def adversarial_training(self) -> Family:
-        """Adversarial training of the pre-trained victims, a defence."""
+        """Adversarial training of the pre-trained victims, used as a defence."""
         own = self.own["adversarial_training"]
         return self.family(
             "adversarial_training",

@@ -1,4 +1,4 @@
-"""Crafting and filtering: the poisons of each attack, and what each defence removes of them."""
+"""Crafting and filtering: the poisons of each attack, and which points each defence removes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHITE_BOX = "white_box_"
 
 
 def entry_of(attack: str) -> str:
-    """The entry of ``craft.attacks`` behind the name of a crafting run."""
+    """The entry of ``craft.attacks`` that a crafting run uses."""
     for ending in (NO_DROPOUT, HALF, FEWER):
         attack = attack.removesuffix(ending)
     transferred = attack.removeprefix(WHITE_BOX)
@@ -29,7 +29,7 @@ def entry_of(attack: str) -> str:
 
 
 def defence_settings(filters: Mapping[str, Mapping[str, Any]], attack: str, defence: str) -> dict[str, Any]:
-    """The arguments of a defence; ``<attack>_<argument>`` takes precedence against that attack."""
+    """The arguments of a defence; against an attack, ``<attack>_<argument>`` overrides ``<argument>``."""
     values = filters[defence]
     overrides = {f"{name}_{key}" for name in ATTACKS for key in values}
     return {
@@ -42,7 +42,7 @@ def cell(setting: str, attack: str, defence: str, victim: str) -> dict[str, str]
 
 
 class Poisons:
-    """The families of attacks and filters against these networks."""
+    """The families of crafting and filtering runs for these networks."""
 
     def __init__(self, networks: Networks) -> None:
         self.networks, self.own, self.studies = networks, networks.own, networks.studies
@@ -50,14 +50,14 @@ class Poisons:
         self.trials = {key: craft[key] for key in ("poison_class", "target_class", "poisons", "targets")}
 
     def crafting_run(self, setting: str, attack: str) -> str:
-        """The crafting run behind an attack in a setting: with fewer substitutes it is one of its own."""
+        """Name of the crafting run that an attack uses in a setting; a separate one if the setting has fewer substitutes."""
         same = self.networks.fewer_substitutes == self.networks.substitutes
         own = setting == "end_to_end" and attack == "convex_polytope" and not same
         return attack + FEWER if own else attack
 
     @cached_property
     def crafted(self) -> list[str]:
-        """The crafting runs."""
+        """Names of the crafting runs."""
         dropout, overlap, whole = (self.studies[name] for name in ("dropout", "overlap", "end_to_end"))
         return [
             *self.studies["transfer"],
@@ -68,7 +68,7 @@ class Poisons:
         ]
 
     def substitutes_of(self, attack: str, **_: str) -> list[str]:
-        """The weights that the attacker knows: those of the substitutes, or in the white-box case the victim's."""
+        """The weights known to the attacker: the substitutes', or in the white-box case the victim's."""
         if attack.startswith(WHITE_BOX):
             return self.networks.weights("victim", victim_names([self.studies["white_box"]["victim"]]))
         if attack.endswith(HALF):
@@ -78,19 +78,19 @@ class Poisons:
         return self.networks.weights("substitute", names)
 
     def watched_by(self, attack: str, **_: str) -> list[str]:
-        """The weights of the victims in which the loss is measured during crafting."""
+        """The weights of the victims on which the loss is measured during crafting."""
         dropout = self.studies["dropout"]
         watched = attack.removesuffix(NO_DROPOUT) in dropout["attacks"]
         return self.networks.weights("victim", victim_names(dropout["victims"])) if watched else []
 
     @staticmethod
     def _is_end_to_end(attack: str) -> bool:
-        """Whether a crafting run is made for the end-to-end victims alone."""
+        """Whether a crafting run serves only the end-to-end victims."""
         return attack.startswith("multi_layer") or attack.endswith(FEWER)
 
     @cached_property
     def craft(self) -> Family:
-        """The poisons of an attack, for all targets, against all substitutes."""
+        """The poisons of an attack, crafted for all targets against all substitutes."""
         entries, dropout = self.own["craft"]["attacks"], self.studies["dropout"]
 
         def settings(attack: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Poisons:
 
     @cached_property
     def filter(self) -> Family:
-        """What each defence removes from the poisoned fine-tuning sets of each victim."""
+        """The points that each defence removes from each victim's poisoned fine-tuning sets."""
         imbalance = self.studies["imbalance"]
 
         def settings(setting: str, attack: str, defence: str, victim: str) -> dict[str, Any]:

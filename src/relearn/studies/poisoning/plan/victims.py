@@ -1,4 +1,4 @@
-"""Fine-tuning of the victims on clean, poisoned and filtered sets."""
+"""Fine-tuning of victims on clean, poisoned and filtered sets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Victims:
         self.overlap, self.whole = self.studies["overlap"], self.studies["end_to_end"]
 
     def victim_of(self, setting: str, defence: str, victim: str, **_: str) -> str:
-        """The weights that a victim starts from."""
+        """Path of the weights from which a victim starts."""
         (network,) = victim_names([victim])
         if defence == "adversarial_training":
             return self.networks.adversarial_training.path("weights", network=network, seed="{seed}")
@@ -40,13 +40,13 @@ class Victims:
         return path
 
     def kept_by(self, setting: str, attack: str, defence: str, victim: str, **_: str) -> list[str]:
-        """What a filter keeps; none without a filter."""
+        """Path of the points kept by a filter; empty without a filter."""
         if defence not in DEFENCES:
             return []
         return [self.poisons.filter.path("kept", **cell(setting, attack, defence, victim), seed="{seed}")]
 
     def features_of(self, setting: str, defence: str, victim: str, **_: str) -> list[str]:
-        """The test images' features of the same network, from its clean run; an end-to-end victim has none."""
+        """Test features of the same network, computed by its clean run; empty for an end-to-end victim."""
         if setting == "end_to_end":
             return []
         base = {"overlap_full": "transfer", "imbalance": "transfer"}.get(setting, setting)
@@ -54,7 +54,7 @@ class Victims:
         return [self.train_clean.path("features", setting=base, defence=start, victim=victim, seed="{seed}")]
 
     def knowledge_of(self, setting: str, attack: str, victim: str) -> str:
-        """Gray box: the victim's architecture, but not its weights, is among the substitutes."""
+        """The attacker's knowledge; gray box means that a substitute has the victim's architecture but not its weights."""
         if attack.startswith(WHITE_BOX):
             return "white_box"
         sets = self.own["pretrain"]["substitutes"]
@@ -92,7 +92,7 @@ class Victims:
 
     @cached_property
     def train(self) -> Family:
-        """Victims fine-tuned on poisoned sets, filtered or not."""
+        """Victims fine-tuned on poisoned sets, with or without a filter."""
 
         def poisons(setting: str, attack: str, **_: str) -> str:
             name = self.poisons.crafting_run(setting, attack)
@@ -118,7 +118,7 @@ class Victims:
         )
 
     def _clean(self, settings: str, cells: Iterable[Cell], **outputs: str) -> Family:
-        """Victims fine-tuned on the unperturbed bases, in these settings (a regular expression)."""
+        """Victims fine-tuned on the unperturbed bases; ``settings`` is a regular expression for the allowed settings."""
         return self.networks.family(
             "train",
             "{setting}/clean/{defence}/{victim}",
@@ -135,7 +135,7 @@ class Victims:
 
     @cached_property
     def train_clean(self) -> Family:
-        """Clean victims with frozen features; the other runs of a network read its test images' features from here."""
+        """Clean victims with frozen features; the other runs of a network reuse the test features computed here."""
         cells = [
             *(clean_cell("transfer", "none", victim) for victim in self.networks.victims),
             *(clean_cell("transfer", "adversarial_training", victim) for victim in self.networks.hardened),
@@ -150,6 +150,6 @@ class Victims:
 
     @cached_property
     def train_clean_end_to_end(self) -> Family:
-        """Clean victims trained in all layers, so that no run can share their features."""
+        """Clean victims with all layers trained; their features cannot be shared between runs."""
         cells = [clean_cell("end_to_end", "none", victim) for victim in self.whole["victims"]]
         return self._clean("end_to_end", cells)

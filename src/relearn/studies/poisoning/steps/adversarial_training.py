@@ -1,8 +1,10 @@
-"""harden: adversarial training of a pre-trained network on the pre-training split, a defence of its features (zhu2022, 2.3.3).
+"""adversarial_training: train a pre-trained network adversarially, as a defence (zhu2022, 2.3.3).
 
-Settings: architecture, training (the recipe), adversarial {eps, steps, step_size}. Inputs: data, start (the weights it starts from).
-Output: weights.safetensors. The text asks for "an adversarially trained feature extractor"; we go on from the trained victim instead
-of starting afresh, so that both victims share their start and a short training is enough.
+Settings: architecture, training (the recipe), adversarial {eps, steps, step_size}. Inputs: data, start (initial weights).
+Output: weights.safetensors.
+
+The training images are those of the pre-training split. The text asks for "an adversarially trained feature extractor". We start from
+the trained victim rather than from scratch, so that both victims share their initial weights and a short training suffices.
 """
 
 from __future__ import annotations
@@ -80,10 +82,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def describe(path: Path) -> dict:
-    """The arguments of :func:`relearn.models.create` that a file of weights holds.
+    """Read the arguments of :func:`relearn.models.create` stored in a weights file.
 
     Raises:
-        ValueError: a file that holds none.
+        ValueError: not a weights file, or no arguments stored in it.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -1,10 +1,10 @@
-"""craft: the poisons of one attack for all targets, against all substitutes at once.
+"""craft: craft the poisons of one attack for all targets, against all substitutes at once.
 
-Settings: attack (the method's name), its own arguments (eps, lr, iterations, dropout and what else it takes),
+Settings: attack (the method's name) and its arguments (eps, lr, iterations, dropout and so on),
 poison_class, target_class, poisons, targets; with watched victims also watch_every and watched (their names).
 Inputs: data, substitutes (the weights of each), watch (the weights of each watched victim).
-Outputs: poisons.safetensors (8-bit images; `rejected` marks those that are no attack; `centres` where the ball is not
-around the bases), gallery.safetensors (the first targets' images, for pictures), history.csv, trials.csv.
+Outputs: poisons.safetensors (8-bit images; `rejected` marks invalid poisons; `centres` is present if the ε-ball is not
+centred at the bases), gallery.safetensors (images of the first targets, for figures), history.csv, trials.csv.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def _write_history(path: Path, history: list[dict[str, Any]], watched: list[str]) -> None:
-    """iteration, loss_mean, and the loss in each watched victim in those rows that have it."""
+    """Write the columns iteration, loss_mean, and the loss on each watched victim (empty where not measured)."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["iteration", "loss_mean", *(f"watch_{name}" for name in watched)])

@@ -1,11 +1,11 @@
-"""evaluate_networks: clean accuracy, calibration and robustness of one trained network.
+"""evaluate_networks: measure clean accuracy, calibration and robustness of one trained network.
 
-Settings: calibration_bins, pgd {eps, steps, restarts, images}, corruptions {images, names}; without names, all corruptions.
+Settings: calibration_bins, pgd {eps, steps, restarts, images}, corruptions {images, names}; names defaults to all corruptions.
 Inputs: data, network.
 Outputs: trials.csv (kind, name, level, accuracy_frac, error_frac, count), loss_curves.csv (eps, restart, step, loss_nats).
 
-Accuracy, also by class, and calibration use the whole test set. PGD, with its checks for masked gradients, and the common
-corruptions use its first images.
+Overall and per-class accuracy and calibration use the whole test set. PGD, with its checks for masked gradients, and the
+common corruptions use only its first images.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 NEEDS_TORCH = True
 COLUMNS = ("kind", "name", "level", "accuracy_frac", "error_frac", "count")
-EXTRA_ATTACKS = 2  # in addition to one for each ε: a stronger and an unbounded one
+EXTRA_ATTACKS = 2  # besides one attack per ε: a stronger attack and an unbounded one
 BATCH = {"cpu": 100}  # images attacked at once; 500 on other devices
 
 
@@ -75,7 +75,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def _attacks(run, net, images, labels, settings, precision, rows, tick):
-    """PGD at every ε on the first images: metrics and notes; rows are added, the loss curves written."""
+    """Run PGD at every ε on the first images and return metrics and notes. Appends to ``rows`` and writes the loss curves."""
     import csv
     from functools import partial
 
@@ -125,7 +125,7 @@ def _attacks(run, net, images, labels, settings, precision, rows, tick):
 
 
 def _corruptions(run, net, images, labels, names, precision, rows, tick):
-    """Accuracy under each corruption and severity: metrics and notes; rows are added."""
+    """Measure accuracy under each corruption and severity and return metrics and notes. Appends to ``rows``."""
     import torch
 
     from relearn.data.corruptions import LEVELS, SYNTHESISED, corrupt

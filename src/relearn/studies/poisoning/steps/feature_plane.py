@@ -1,7 +1,7 @@
-"""feature_plane: project the fine-tuning set under one attack onto a plane of the features of two classes.
+"""feature_plane: project a poisoned fine-tuning set onto a plane of the features of two classes.
 
-Settings: poison_class, target_class, poisons, targets, target (number of the trial, from 0), attack; k, include_self
-and label_ties of Deep k-NN (the last two have its defaults if left out). Inputs: data, victim, poisons.
+Settings: poison_class, target_class, poisons, targets, target (index of the trial, from 0), attack; k, include_self
+and label_ties of Deep k-NN (the last two are optional). Inputs: data, victim, poisons.
 Output: trials.csv (target, x, y, kind, kept).
 """
 
@@ -45,7 +45,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     is_poison[trials.base_positions_in_fine_tune.numpy()] = True
     names = {settings["target_class"]: "target_class", settings["poison_class"]: "poison_class"}
     kinds = ["poison" if p else names.get(c, "other") for c, p in zip(labels.tolist(), is_poison)]
-    # The plane is that of the clean classes: poisons and target are projected, but shift no centroid.
+    # The class centroids are those of the clean points: poisons and target are projected but do not shift them.
     classes = np.append(np.where(is_poison, -1, labels.numpy()), -1)
     places = project(
         torch.cat([points, target]).numpy(), classes, settings["target_class"], settings["poison_class"]

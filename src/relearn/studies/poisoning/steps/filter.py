@@ -1,14 +1,18 @@
-"""filter: one defence against one attack on one victim, for all targets.
+"""filter: apply one defence against one attack on one victim, for all targets.
 
-Settings: defence and its arguments, poison_class, target_class, poisons, targets, and for the imbalance study
-class_sizes. Inputs: data, victim, poisons. Outputs: kept.safetensors (keep (V, T, n) bool, or in the imbalance study int64, how
-many copies of a point are trained on; the chosen variant first; k (V,); control, as keep, of the clean set) and trials.csv.
+Settings: defence and its arguments, poison_class, target_class, poisons, targets; for the imbalance study also
+class_sizes. Inputs: data, victim, poisons. Outputs: trials.csv and kept.safetensors with
 
-The control: the same defence filters the set with unperturbed bases, once for all targets, or for each target where the
-defence draws at random. What a victim does behind that is its own doing and no success of the attack.
+* keep (V, T, n): bool, or in the imbalance study int64, the number of copies of each point to train on; the chosen variant
+  comes first;
+* control: the same as keep, for the clean set;
+* k (V,).
 
-The variants: of Deep k-NN every k of its sweep; in the imbalance study (zhu2022, 2.3.5.2) every number of images that
-the target class is cut to, its first ones, without and with the replication of small classes; else one.
+Control: the same defence filters the set with unperturbed bases, once for all targets, or once per target if the
+defence is random. A victim that errs behind this filter errs by itself; that is no success of the attack.
+
+Variants: for Deep k-NN every k of its sweep; in the imbalance study (zhu2022, 2.3.5.2) every size to which the target
+class is cut (its first images are kept), without and with replication of small classes; otherwise one.
 """
 
 from __future__ import annotations
@@ -116,7 +120,7 @@ def _knn(defence, settings: dict):
 
 
 def _imbalance(detector, settings: dict, features, labels):
-    """Deep k-NN on sets whose target class has lost images: copies kept (V, T, n), who is there (V, n), rows, tensors."""
+    """Run Deep k-NN on sets with a reduced target class: copies kept (V, T, n), points present (V, n), extra columns, tensors."""
     import numpy as np
     import torch
 
@@ -145,7 +149,7 @@ def _imbalance(detector, settings: dict, features, labels):
 
 
 def _each(defence, arguments: dict, whose: str):
-    """The detector of one target: a random one draws anew for each victim, seed and target, the others are the same."""
+    """The detector for one target; a random detector gets a separate random seed for each victim, seed and target."""
     if "seed" in defence().get_params():
         return defence(**arguments, seed=zlib.crc32(whose.encode()))
     return defence(**arguments)

@@ -1,6 +1,6 @@
-"""hull_proposition: check on random problems that a target can be separated from the poisons iff it is outside their convex hull.
+"""hull_proposition: check that a target is separable from the poisons iff it is outside their convex hull.
 
-Settings: dimension, poisons, problems. No inputs.
+The check uses random problems. Settings: dimension, poisons, problems. No inputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pretrain: one network, trained from scratch on the pre-training split.
+"""pretrain: train one network from scratch on the pre-training split.
 
 Settings: architecture, dropout, width, depth, and the training recipe. Input: data. Output: weights.safetensors.
 """
@@ -36,7 +36,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "mean": data.mean.tolist(),
         "std": data.std.tolist(),
     }
-    # A substitute and a victim of one architecture must not share their start, nor two seeds of either.
+    # A substitute and a victim of the same architecture need different initial weights, as do two seeds of either.
     seed = zlib.crc32("/".join((*sorted(run.labels.values()), str(run.seed))).encode())
     torch.manual_seed(seed)
     net = create(**description).to(device)

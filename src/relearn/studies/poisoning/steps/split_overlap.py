@@ -1,8 +1,8 @@
-"""subset: a prepared data set of which only a range of each class's pre-training images is left.
+"""split_overlap: reduce a prepared data set to a range of each class's pre-training images.
 
-For networks that share only a part of their pre-training images (zhu2022, 2.2.8.2: substitutes know the first half of
-each class, a victim the middle half, the second half or all of it). Everything else stays: pool, fine-tuning set, test
-set. Mean and standard deviation are those of the images that are left.
+Used for networks whose pre-training images overlap only partly (zhu2022, 2.2.8.2: substitutes are trained on the first half
+of each class, a victim on the middle half, the second half or all of it). Pool, fine-tuning set and test set are unchanged.
+Mean and standard deviation are recomputed from the remaining images.
 
 Settings: start, stop: shares of a class's pre-training images, 0 <= start < stop <= 1. Input: data. Output: data.safetensors.
 """
@@ -16,10 +16,10 @@ NEEDS_TORCH = False
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    """See the module. Device and precision play no part.
+    """Run the step; see the module docstring. Device and precision are not used.
 
     Raises:
-        ValueError: a range without an image in it, or a file that is no prepared data set.
+        ValueError: the range contains no image, or the file is not a prepared data set.
     """
     import json
 

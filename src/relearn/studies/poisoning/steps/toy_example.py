@@ -1,4 +1,4 @@
-"""toy_example: feature collision and convex polytope against a linear classifier in two dimensions.
+"""toy_example: run feature collision and convex polytope against a linear classifier in 2D.
 
 No settings, no inputs. Output: trials.csv (panel, kind, x, y).
 """

@@ -1,23 +1,23 @@
-"""train: one victim, fine-tuned on the sets that an attack has poisoned and a defence has filtered, for all targets.
+"""train: fine-tune one victim on the poisoned, optionally filtered sets of all targets.
 
 Settings: ``setting``; the recipe (epochs, batch_size, lr, weight_decay, milestones, train_mode; transfer: reset_head;
-end_to_end: test_images); attack, poison_class, target_class, poisons, targets; with an attack eps and knowledge.
+end_to_end: test_images); attack, poison_class, target_class, poisons, targets; with an attack also eps and knowledge.
 
-* transfer and what differs from it in its inputs alone (overlap_*, imbalance): frozen features, all heads at once. With
-  ``train_mode`` the network's batch statistics move while its head is trained, so each head needs a network of its own.
-* end_to_end: all layers, one network after another.
+* transfer, and the settings that differ from it only in their inputs (overlap_*, imbalance): frozen features, all heads
+  trained at once. With ``train_mode`` the batch statistics change during training, so each head needs its own network.
+* end_to_end: all layers are trained, one network after another.
 
-Inputs: data, victim, poisons (unless attack is ``clean``), kept (unless there is no filter), features (of the same
-victim's clean run: its test images need not be embedded again). Outputs: trials.csv; of a clean transfer run also
+Inputs: data, victim, poisons (unless attack is ``clean``), kept (if there is a filter), features (test features from the
+same victim's clean run, so that they are not computed again). Outputs: trials.csv; a clean transfer run also writes
 features.safetensors.
 
-The control: beside the poisoned sets of a transfer run, a victim is trained on the same set with unperturbed bases, behind
-the same filter. ``control_success`` says whether it takes the target for the poison class all by itself.
+Control: in a transfer run, a victim is also trained on the same set with unperturbed bases, behind the same filter.
+``control_success`` states whether it assigns the target to the poison class without an attack.
 
-``train_accuracy_frac`` and ``poisons_fitted_frac`` say how much of what it was trained on, and of the poisons among it, a
-victim has learned: a victim that has not learned them says nothing about the attack.
+``train_accuracy_frac`` and ``poisons_fitted_frac`` are the shares of the training points, and of the poisons among them,
+that the victim has fitted. A victim that has not fitted them is no evidence about the attack.
 
-A poison outside the stated threat model is never scored: its attack counts as failed and the reason is a note.
+A poison outside the stated threat model is never scored: its attack counts as failed, and a note states the reason.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _transfer(run, settings, inputs, device, precision) -> None:
         keep = keep.expand(-1, len(sets), -1)
         twins = control.shape[
             1
-        ]  # a random filter draws anew for each target: so does the clean set behind it
+        ]  # a random filter draws separately for each target and thus needs one filtered clean set per target
         sets = torch.cat([sets, clean.expand(twins, *clean.shape)])
         keep = torch.cat([keep, control], 1)
     sets, keep = sets.transpose(0, 1).contiguous(), keep.to(device)  # (n, S, d), (n, S, V)
@@ -129,7 +129,7 @@ def _transfer(run, settings, inputs, device, precision) -> None:
 
 
 def shares(learned, keep) -> list[list[float | str]]:
-    """Of the kept points of each set and variant, the share that is classified as labelled; "" where none is kept.
+    """Share of the kept points of each set and variant that is classified as labelled; "" if no point is kept.
 
     Args:
         learned: (n, S, V) bool.
@@ -144,13 +144,13 @@ def shares(learned, keep) -> list[list[float | str]]:
 
 
 def _predicted(heads, which: int, features) -> list[int]:
-    """The class that each variant of a set gives one image's features (d,)."""
+    """Class predicted by each variant of a set for one image's features (d,)."""
     weight, bias = heads.weight[which], heads.bias[which]  # (V, C, d), (V, C)
     return (weight @ features + bias).argmax(-1).tolist()
 
 
 def _accuracies(heads, features, labels):
-    """Test accuracy (T, V) of every head, a block of test images at a time."""
+    """Test accuracy (T, V) of every head, computed in blocks of test images."""
     import torch
 
     sets, variants, classes, width = heads.weight.shape

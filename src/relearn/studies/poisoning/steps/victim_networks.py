@@ -1,4 +1,4 @@
-"""Victims of which each needs a network of its own: trained in all layers, or in the head with moving batch statistics."""
+"""Victims that each need their own network: trained end to end, or in the head only with changing batch statistics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "milestones")
 
 
 def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    """All layers are trained; the control is the clean run of the same victim."""
+    """Train all layers; the control is the clean run of the same victim."""
     from relearn.measures.attack_success import succeeded
     from relearn.methods.end_to_end import fine_tune_network, predictions
     from relearn.models import files
@@ -66,17 +66,17 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
                     }
                 state["rows"].append(row)
             state["done"] = t + 1
-            checkpoint.save(state)  # nothing trained is lost
+            checkpoint.save(state)  # after every network
     finish(run, state["rows"], given, state["outcome"], state["outcome_step"])
 
 
 def heads_in_train_mode(
     run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
-    """The linear head alone is trained while the network stays in training mode, as the defence's public code does.
+    """Train only the linear head with the network in training mode, as the defence's public code does.
 
-    Batches are then normalised by their own statistics and the running ones move, so no features can be shared: every set
-    and variant gets a copy of the network, and so does its clean twin.
+    Each batch is then normalised by its own statistics and the running statistics change, so features cannot be shared: every
+    set and variant gets its own copy of the network, and so does its clean control.
     """
     from safetensors.torch import save_file
 
@@ -102,7 +102,7 @@ def heads_in_train_mode(
     state = checkpoint.load() or {"rows": [], "done": 0, "twins": {}, "outcome": "ok", "outcome_step": None}
 
     def trained(images, weights, progress) -> tuple[Any, Any]:
-        """A network with its head trained on the kept points, and which points these are."""
+        """A network with its head trained on the kept points, and the mask of these points."""
         kept = labels.new_ones(len(labels)) if weights is None else weights.long()
         rows = kept.nonzero().flatten().repeat_interleave(kept[kept > 0])
         tuned, fitted = fine_tune_network(
@@ -168,6 +168,6 @@ def heads_in_train_mode(
 
 
 def _note_divergence(state: dict[str, Any], fitted: Any) -> None:
-    """Remember the first divergence."""
+    """Record the first divergence."""
     if fitted.outcome != "ok" and state["outcome"] == "ok":
         state["outcome"], state["outcome_step"] = fitted.outcome, fitted.outcome_step

@@ -1,4 +1,4 @@
-"""What the step ``train`` is given: the fine-tuning set, its poisons, who of them breaks the rules, and the record's end."""
+"""Input and output of the step ``train``: fine-tuning set, poisons, rejected poisons, and the final record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class VictimSet:
-    """The fine-tuning set, its poisons and who of them is outside the threat model."""
+    """The fine-tuning set, its poisons, and the targets whose poisons violate the threat model."""
 
     def __init__(self, settings: dict, inputs: dict[str, list[Path]]) -> None:
         from safetensors.torch import load_file
@@ -25,7 +25,7 @@ class VictimSet:
             return
         crafted = load_file(inputs["poisons"][0])
         wanted = len(self.trials.target_index)
-        self.poisons = crafted["poisons"][:wanted]  # a study may be content with the first targets
+        self.poisons = crafted["poisons"][:wanted]  # a study may use only the first targets
         if len(self.poisons) != wanted:
             raise ValueError(
                 f"{inputs['poisons'][0]}: poisons of {len(self.poisons)} targets, needed: {wanted}"
@@ -45,11 +45,11 @@ class VictimSet:
 
     @property
     def bases(self) -> Any:
-        """Rows of the set that the poisons replace, (k,)."""
+        """Rows of the set that the poisons replace; (k,)."""
         return self.trials.base_positions_in_fine_tune
 
     def poisoned(self, t: int) -> Any:
-        """The set's images with the poisons of target t, (n, C, H, W) uint8."""
+        """Images of the set with the poisons of target t; (n, C, H, W) uint8."""
         images = self.images.clone()
         if self.poisons is not None:
             images[self.bases] = self.poisons[t]
@@ -61,9 +61,9 @@ class VictimSet:
 
 
 def kept_weights(path: Path) -> tuple[Any, Any, list[dict[str, Any]]]:
-    """A filter's file: weights (n, T, V), those of the clean twins (n, 1 or T, V), and what each variant is.
+    """Read a filter's file: weights (n, T, V), weights of the clean controls (n, 1 or T, V), and a description of each variant.
 
-    The file holds bool ``keep``, or counts of copies.
+    ``keep`` in the file is bool or a number of copies.
     """
     from safetensors.torch import load_file
 
@@ -80,7 +80,7 @@ def kept_weights(path: Path) -> tuple[Any, Any, list[dict[str, Any]]]:
 
 
 def finish(run, rows: list[dict[str, Any]], given: VictimSet, outcome: str, outcome_step: int | None) -> None:
-    """Write the record: means over the chosen rows, of what they have."""
+    """Write the record: each metric is the mean over the chosen rows that have a value."""
     chosen = [row for row in rows if row["chosen"]]
     metrics = {
         "attack_success_frac": "success",

@@ -1,7 +1,7 @@
-"""Predicate of zhu2022, tables 5.8 to 5.11, over sets derived from ImageNet: the accuracy of each network is the printed one.
+"""Predicate for zhu2022, tables 5.8 to 5.11: each network's accuracy on sets derived from ImageNet equals the printed one.
 
-Only runs on ImageNet's own sets count, which are those whose record has one of them; a network at another size, on CIFAR-10 or with
-corruptions of this project's generator has no printed number.
+Only runs whose record contains one of these sets count. A network of another size, on CIFAR-10 or on corruptions made by this
+project's generator has no printed number.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from relearn.report.statistics import Interval, student_mean, wilson
 from relearn.report.verdicts import Side, Within
 
 STEP = "evaluate_robustness"
-Z = 1.959964  # of a two-sided 95% interval
-MARGIN = 0.003  # 0.3 points
-#: set → what it is called; mCE relative to AlexNet, of ImageNet-C's own files
+Z = 1.959964  # quantile for a two-sided 95% interval
+MARGIN = 0.003  # 0.3 percentage points
+#: set → display name; mCE is relative to AlexNet, on ImageNet-C's released files
 SETS = {
     "real": "ReaL",
     "v2": "V2",
@@ -32,7 +32,7 @@ SETS = {
     "nine_same": "ImageNet-9, mixed-same",
     "nine_rand": "ImageNet-9, mixed-rand",
 }
-#: the percent that tables 5.8, 5.9 and 5.11 print at 224 pixels, in the order of SETS
+#: percentages printed in tables 5.8, 5.9 and 5.11 at 224 pixels, in the order of SETS
 PRINTED: dict[str, tuple[float | None, ...]] = {
     "ResNet-50": (82.5, 63.3, 78.9, 6.2, 35.3, 94.9, 87.1, 81.6),
     "DeiT-S": (85.7, 68.5, 57.1, 19.0, 41.9, 97.1, 89.1, 84.2),
@@ -46,12 +46,12 @@ PRINTED: dict[str, tuple[float | None, ...]] = {
 
 
 def derived_sets(evidence: Evidence) -> Finding:
-    """Each measured accuracy is within 0.3 points of the printed one, by network and set.
+    """Each measured accuracy is within 0.3 points of the printed one, for every network and set.
 
-    One checkpoint is enough, because the claim is about the networks at hand. The interval is over images (Wilson's; of mCE the bound
-    for images whose errors agree wherever they can). A number within the 0.3 points holds for these images, so the claimed range is
-    widened by their error: one checkpoint reproduces the printed number if and only if it is within the 0.3 points, and contradicts it
-    if the interval excludes them. With several seeds the interval covers Student's, too.
+    One checkpoint is enough, because the claim is about these networks. The interval is over images: Wilson's, or for mCE the bound
+    for maximally correlated errors. A number within the 0.3 points is correct for these images, so its claimed range is widened by
+    the error over images. One checkpoint therefore reproduces the printed number if and only if it is within the 0.3 points, and
+    contradicts it if the interval excludes this range. With several seeds the interval also covers Student's interval over seeds.
     """
     parts: dict[str, Comparison | None] = {}
     for network, printed in PRINTED.items():
@@ -88,7 +88,7 @@ def _part(
 
 
 def _over_images(runs: Sequence[Run], name: str, estimate: float) -> tuple[float, float]:
-    """How far the ends of the 95% interval over images are from a share, or from an mCE."""
+    """Distances from an accuracy, or an mCE, to the lower and upper end of its 95% interval over images."""
     rows = [row for run in runs[:1] for row in rows_of(run, "sets.csv", set=name)]
     if name == "c":
         known = [row for row in rows if row["corruption"] in ALEXNET]
@@ -109,7 +109,7 @@ def _over_images(runs: Sequence[Run], name: str, estimate: float) -> tuple[float
 
 
 def _protocols(runs: list[Run], name: str) -> list[str]:
-    """The protocol under which the images of a set were read, from the records."""
+    """The protocols under which a set's images were read, as stated in the records."""
     found = (row["protocol"] for run in runs for row in rows_of(run, "sets.csv", set=name))
     return list(dict.fromkeys(f"protocol: {said}" for said in found))
 
@@ -118,5 +118,5 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {"derived_sets": derived_
 
 
 def power(found: Comparison, evidence: Evidence) -> list[str]:
-    """None: the claim is about the checkpoints at hand, and its interval is over images."""
+    """No reasons: the claim is about these checkpoints, and its interval is over images."""
     return []

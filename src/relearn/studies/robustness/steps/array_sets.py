@@ -1,4 +1,4 @@
-"""Released CIFAR-10-C and CIFAR-100-C arrays: a network's row for each corruption and severity."""
+"""Evaluation on the released CIFAR-10-C and CIFAR-100-C arrays: one row per corruption and severity."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NAME = "cifar_c"
 
 
 def opened(folder: Path, net: VisionClassifier, *, names: Sequence[str], severities: Sequence[int]) -> Arrays:
-    """The arrays, for a network of their images and classes.
+    """Open the arrays and check that the network fits their images and classes.
 
     Raises:
-        ValueError: a network for other images, and what :func:`relearn.data.cifar_c.arrays` refuses.
+        ValueError: the network is for other images or classes, or :func:`relearn.data.cifar_c.arrays` rejects the folder.
     """
     from relearn.data.cifar_c import SIDE, arrays
 
@@ -44,15 +44,15 @@ def rows(
     precision: str = "fp32",
     tick: Callable[[], object] = lambda: None,
 ) -> list[Row]:
-    """One row for each corruption and severity.
+    """Evaluate the network and return one row per corruption and severity.
 
     Args:
-        found: of :func:`opened`.
-        images: of each array and severity, evenly spaced; 0: all.
+        found: result of :func:`opened`.
+        images: number of images per array and severity, evenly spaced; 0: all.
         tick: called after each corruption.
 
     Raises:
-        NotFinite: logits that are not. ValueError, OSError: an array that cannot be read.
+        NotFinite: a logit is not finite. ValueError, OSError: an array cannot be read.
     """
     import torch
 

@@ -1,8 +1,8 @@
-"""Attacks on test images: PGD of this package, and AutoAttack where its library is installed; one row per attack and radius.
+"""Attacks on test images: this package's PGD, and AutoAttack if its library is installed; one row per attack and radius.
 
 AutoAttack (Croce & Hein, 2020; standard version: APGD on cross-entropy, targeted APGD and FAB, Square) comes from ``torchattacks``,
-an optional library that nothing else here needs: ``pip install --no-deps torchattacks`` (it pins an old version of a library that it
-needs for downloads alone).
+an optional library that is used only here. Install it with ``pip install --no-deps torchattacks``: it pins an old version of a
+library that it needs only for downloads.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from relearn.studies.robustness.steps.image_sets import Protocol
 
 ATTACKS = ("attack", "norm", "eps", "steps", "restarts", "samples_count", "accuracy_frac", "protocol")
-BATCH = {"cpu": 100}  # images attacked at once; elsewhere 500
-CHECKS = 2  # attacks besides one for each ε: the stronger one and the unbounded one
+BATCH = {"cpu": 100}  # images attacked at once; 500 on other devices
+CHECKS = 2  # attacks besides one per ε: a stronger attack and an unbounded one
 KEYS = {"pgd": ("eps", "steps", "restarts", "images", "checks"), "autoattack": ("eps", "images")}
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One robust accuracy; the columns of attacks.csv. ε in [0,1] pixel scale; accuracy: correct with and without attack."""
+    """One robust accuracy: a row of attacks.csv. ε is in [0,1] pixel scale; an image counts if correct with and without attack."""
 
     attack: str
     eps: float
@@ -66,17 +66,19 @@ def pgd(
     precision: str,
     tick: Callable[[], object] = lambda: None,
 ) -> Attacked:
-    """l-infinity, untargeted, cross-entropy, steps of 2.5 ε / steps, random starts; see :mod:`relearn.methods.pgd`.
+    """Run l-infinity, untargeted PGD on the cross-entropy, with step size 2.5 ε / steps and random starts.
+
+    See :mod:`relearn.methods.pgd`.
 
     Args:
         images: (n, C, H, W) uint8.
-        protocol: of the images.
+        protocol: protocol of the images.
         eps: radii in [0,1] pixel scale, ascending.
-        checks: also look for masked gradients, for about (radii + 3) / radii of the cost; see :mod:`relearn.measures.robustness`.
+        checks: also check for masked gradients, at about (radii + 3) / radii times the cost; see :mod:`relearn.measures.robustness`.
         tick: called after each attack.
 
     Raises:
-        ValueError: radii that do not ascend in (0, 1], and what :func:`relearn.methods.pgd.pgd` refuses.
+        ValueError: radii not ascending in (0, 1], or arguments that :func:`relearn.methods.pgd.pgd` rejects.
     """
     from functools import partial
 
@@ -143,7 +145,7 @@ def autoattack(
     seed: int,
     tick: Callable[[], object] = lambda: None,
 ) -> Attacked:
-    """AutoAttack's standard version in the l-infinity ball, on correctly classified images; the others count as broken.
+    """Run AutoAttack's standard version in the l-infinity ball on the correctly classified images; all others count as broken.
 
     Raises:
         ImportError: the library is not installed.
@@ -175,7 +177,7 @@ def autoattack(
                     continue
                 x, y = x[right], y[right]
                 changed = made(x, y)
-                # what the library returns is taken back into the ball, so that its bookkeeping decides nothing
+                # project the library's result onto the ball, so that the result does not depend on its bookkeeping
                 changed = torch.minimum(torch.maximum(changed, x - radius), x + radius).clamp(0, 1)
                 with torch.no_grad():
                     robust += int((net(changed).argmax(1) == y).sum())
@@ -194,10 +196,11 @@ def count(name: str, settings: Mapping[str, Any] | None) -> int:
 
 
 def check(name: str, settings: Mapping[str, Any]) -> None:
-    """Refuse settings with a key too many or too few, or a value out of range, before anything is measured.
+    """Check an attack's settings before anything is measured.
 
     Raises:
-        ValueError: naming the key. ImportError: AutoAttack without its library.
+        ValueError: unknown or missing key, or value out of range; the message names the key.
+        ImportError: AutoAttack without its library.
     """
     if odd := sorted(set(settings) ^ set(KEYS[name])):
         raise ValueError(f"{name}.{odd[0]}: missing or unknown; allowed: {', '.join(KEYS[name])}")

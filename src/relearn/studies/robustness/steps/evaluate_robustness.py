@@ -1,26 +1,33 @@
-"""evaluate_robustness: accuracy of a trained network on corrupted, attacked and derived test images.
+"""evaluate_robustness: measure a trained network's accuracy on corrupted, attacked and derived test images.
 
-Settings: images (of each set, evenly spaced; 0: all); corruptions (names of ``relearn.data.corruptions``, "all", or []) and severities,
-made from the test images (or those of val) by this package's generator; where ``sets`` has ``c`` or ``cifar_c`` (the released arrays of
-CIFAR-10-C or -100-C) these corruptions are read there, all of them for []; sets (name → folder of RELEARN_MIRROR, see
-:mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry: without) and their protocol (may be null without sets): size,
-crop_ratio (crop over resized shorter side), cropped_ratio (the same for sets published as crops, c and nine), crop_mode (center | squash;
-may be left out: center), interpolation, batch_size, on_bad_image and on_missing_class (fail | skip); pgd (null, or eps in [0,1] pixel
-scale, ascending; steps, restarts, images, checks for masked gradients); autoattack (null, or eps, images); network (null: the file says
-what it holds; else {"name": of timm's registry, "classes", "average", …its arguments} for a checkpoint of that network, its images
-protocol.size wide).
-Inputs: network (model.safetensors of `train_vision`, or a checkpoint); data (what `prepare_images` wrote; or
-`list_imagenet`, whose val is then the set val; may be missing if ``sets`` are given); reference (sets.csv of another network's run on
-the same images: mCE is relative to it); real (labels in the form of ReaL; without it the official ones).
+Settings:
 
-Outputs: sets.csv (set, corruption, severity, samples_count, correct_count, accuracy_frac, protocol), sets test (clean), corrupted
-(generator) and those of the folders; attacks.csv (attack, norm, eps, steps, restarts, samples_count, accuracy_frac, protocol);
-bad_images.csv (set, file, fault), what could not be decoded and was left out.
-Metrics: parameters_count; acc_frac of test, or val where there is none; corruption_acc_frac, mean over corruptions of the mean over
-severities, of corrupted, or of c or cifar_c where there is none; mce_frac, only relative to AlexNet on all of c, or to ``reference``
-(where both are, the latter is reference_mce_frac; none where the reference diverged or makes no errors); pgd_acc_frac at the largest ε
-and one of each; {set}_acc_frac of the folders' sets; nine_gap_frac. Outcome as in `train_vision`: diverged (logits not finite),
-not_converged (test images no better than chance).
+- images: number of images per set, evenly spaced; 0: all.
+- corruptions (names of ``relearn.data.corruptions``, "all", or []) and severities: generated from the test images (or those of val)
+  by this package. If ``sets`` has ``c`` or ``cifar_c`` (the released arrays of CIFAR-10-C or -100-C), these corruptions are read from
+  there; [] then means all.
+- sets: name → folder of RELEARN_MIRROR, see :mod:`relearn.studies.robustness.steps.folder_sets`; "" or no entry skips a set.
+- protocol of the sets (may be null without sets): size, crop_ratio (crop over resized shorter side), cropped_ratio (the same for c
+  and nine, which are published as crops), crop_mode (center | squash; default center), interpolation, batch_size, on_bad_image and
+  on_missing_class (fail | skip).
+- pgd: null, or eps (in [0,1] pixel scale, ascending), steps, restarts, images, checks (for masked gradients).
+- autoattack: null, or eps, images.
+- network: null if the file describes its network; for a checkpoint {"name" in timm's registry, "classes", "average", …arguments of the
+  network}, with images of side protocol.size.
+
+Inputs: network (model.safetensors of `train_vision`, or a checkpoint); data (output of `prepare_images`, or of `list_imagenet`, whose
+val is then the set val; optional if ``sets`` are given); reference (sets.csv of another network's run on the same images: mCE is
+relative to it); real (labels in ReaL's format; default: the official ones).
+
+Outputs: sets.csv (set, corruption, severity, samples_count, correct_count, accuracy_frac, protocol) with the sets test (clean),
+corrupted (generated) and those of the folders; attacks.csv (attack, norm, eps, steps, restarts, samples_count, accuracy_frac,
+protocol); bad_images.csv (set, file, fault) with the images that could not be decoded and were left out.
+
+Metrics: parameters_count; acc_frac of test, else of val; corruption_acc_frac, the mean over corruptions of the mean over severities, on
+corrupted, else on c or cifar_c; mce_frac, relative to AlexNet if all of c was measured, or to ``reference`` (if both apply, the latter
+is reference_mce_frac; there is none if the reference diverged or makes no errors); pgd_acc_frac at the largest ε, and one for each ε;
+{set}_acc_frac for the folders' sets; nine_gap_frac. Outcome as in `train_vision`: diverged (logits not finite), not_converged
+(accuracy on the test images no better than chance).
 """
 
 from __future__ import annotations
@@ -81,10 +88,10 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 def opened(
     path: Path, network: Mapping[str, Any] | None, protocol: Mapping[str, Any] | None
 ) -> VisionClassifier:
-    """The network of a file that describes it, or a checkpoint of the named network.
+    """Load a network from a file that describes it, or from a checkpoint of the named network.
 
     Raises:
-        ValueError: a file without a description and no name for it, weights that do not fit, and what the readers refuse.
+        ValueError: a file without a description and no name given, weights that do not fit, or input that the readers reject.
     """
     from relearn.models import checkpoints, vision
 
@@ -119,10 +126,10 @@ def _folder(name: str, where: str) -> Path:
 
 
 def _listed(listing: Path) -> Path:
-    """The test images of a folder that `list_imagenet` has listed.
+    """The folder of test images listed by `list_imagenet`.
 
     Raises:
-        ValueError: it is missing, or holds other files than then.
+        ValueError: the folder is missing, or its files have changed since.
     """
     from relearn.data.class_folders import root_of, sha256_of
 

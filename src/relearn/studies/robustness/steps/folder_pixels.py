@@ -1,4 +1,4 @@
-"""Images of a folder under a protocol: decoded batch by batch and hashed; images that cannot be decoded are reported."""
+"""Decode a folder's images in batches under a protocol, hash them, and report images that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pixels(
     faults: dict[int, str],
     digests: dict[Path, str] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of a set's images under its protocol; omitted images are added to ``faults``, hashes of files to ``digests``."""
+    """Batches of a set's images under its protocol; adds omitted images to ``faults`` and file hashes to ``digests``."""
     from relearn.data.central_crops import batches
 
     own = getattr(os, "sched_getaffinity", None)
@@ -61,7 +61,7 @@ def ratio_of(protocol: Mapping[str, Any], name: str) -> float:
 
 
 def crop_mode_of(protocol: Mapping[str, Any]) -> str:
-    """How images are resized before the crop; a protocol may leave it out."""
+    """How images are resized before the crop; optional in a protocol, with default center."""
     return str(protocol.get("crop_mode", CENTER))
 
 
@@ -73,7 +73,7 @@ def protocol_of(
     left_out: int = 0,
     digests: Mapping[Path, str] | None = None,
 ) -> Protocol:
-    """The protocol of a set's rows."""
+    """The protocol for a set's rows."""
     return Protocol(
         source=source,
         resize=math.floor(protocol["size"] / ratio_of(protocol, name)),
@@ -86,10 +86,10 @@ def protocol_of(
 
 
 def sound(images: Listing, faults: Mapping[int, str], name: str, bad: list[Bad]) -> Listing:
-    """The images without those that could not be decoded, which are added to ``bad``.
+    """The images that could be decoded; the others are added to ``bad``.
 
     Raises:
-        ValueError: none is left.
+        ValueError: no image could be decoded.
     """
     if not faults:
         return images

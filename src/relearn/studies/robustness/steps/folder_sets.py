@@ -1,4 +1,4 @@
-"""ImageNet and the sets derived from it, as folders: their images, masks and labels, and a network's rows on each.
+"""ImageNet and its derived sets as folders: images, masks and labels, and a network's rows on each set.
 
 =====  =====================================  ==============================  =====================================
 set    folder                                 rows                            classes
@@ -12,8 +12,8 @@ r      <class>/*.JPEG                         r (masked), r_unmasked          20
 nine   <variant>/[val/]<group>/*.JPEG         nine_original, _same, _rand     9 groups of 370 of 1,000
 =====  =====================================  ==============================  =====================================
 
-Images of c and nine are published at 224 × 224, already resized and cropped: they have a crop ratio of their own (1: the crop is the
-whole image).
+Images of c and nine are published at 224 × 224, already resized and cropped, so these sets have a separate crop ratio (1: the crop is
+the whole image).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from relearn.models.vision_classifier import VisionClassifier
 
 NAMES = ("val", "real", "v2", "c", "a", "r", "nine")
-THOUSAND = ("real", "a", "r", "nine")  # sets that say nothing of a network without ImageNet's classes
+THOUSAND = ("real", "a", "r", "nine")  # sets that require a network with ImageNet's classes
 KEYS = (
     "size",
     "crop_ratio",
@@ -50,7 +50,7 @@ POLICIES = {"on_bad_image": ("fail", "skip"), "on_missing_class": ("fail", "skip
 
 @dataclass(frozen=True)
 class Part:
-    """Images of one pass."""
+    """Images that are evaluated in one pass."""
 
     name: str
     images: Listing
@@ -66,7 +66,7 @@ class Part:
 
 @dataclass
 class Found:
-    """Rows of all sets, and what could not be decoded."""
+    """Rows of all sets, and the images that could not be decoded."""
 
     rows: list[Row] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)
@@ -74,10 +74,10 @@ class Found:
 
 
 def check(sets: Mapping[str, Any], protocol: Mapping[str, Any] | None, *, classes: int, size: int) -> None:
-    """Refuse sets of other names, protocols that lack a key, sets of ImageNet's classes for another network; nothing without sets.
+    """Check the names of the sets, the keys of the protocol, and that the network has the sets' classes and image size.
 
     Raises:
-        ValueError: naming it.
+        ValueError: a check failed; the message names the set or key.
     """
     for name in sets:
         if name not in NAMES:
@@ -103,16 +103,16 @@ def check(sets: Mapping[str, Any], protocol: Mapping[str, Any] | None, *, classe
 def parts(
     sets: Mapping[str, Path], *, classes: int, names: Sequence[str], severities: Sequence[int]
 ) -> Iterator[Part]:
-    """Every folder to be answered; ``real`` has a part of its own only where ``val`` is another folder or none.
+    """Every folder to be evaluated; ``real`` is a separate part only if ``val`` is absent or a different folder.
 
     Raises:
-        ValueError, OSError: what the readers refuse.
+        ValueError, OSError: a folder that the readers reject.
     """
     from relearn.data import imagenet_c, imagenet_nine, imagenet_subsets
     from relearn.data.imagenet_classes import label_by_class
 
     everything = range(classes)
-    # a network of other classes has a test folder of its own
+    # a network with other classes has its own test folder
     title = "ImageNet validation" if classes == 1000 else "images in class folders"
     real = "real" in sets and sets.get("val") == sets["real"]
     if "val" in sets:
@@ -147,18 +147,18 @@ def listed(
     severities: Sequence[int],
     found: Found,
 ) -> list[Part]:
-    """The parts with the images that are to be answered: all listings before the first pass, so that a wrong folder is reported at once.
+    """The parts with the images to be evaluated. All folders are listed before the first pass, so that a wrong one is reported at once.
 
     Args:
         sets: name → folder.
         protocol: :data:`KEYS`.
-        classes: of the network.
-        images: of each folder, at equal distances; 0: all.
-        names, severities: of ImageNet-C, one or more.
-        found: takes a note for each set with missing classes.
+        classes: number of the network's classes.
+        images: number of images per folder, evenly spaced; 0: all.
+        names, severities: corruptions and severities of ImageNet-C, one or more each.
+        found: receives a note for each set with missing classes.
 
     Raises:
-        ValueError: missing classes where the policy is to fail, and what the readers refuse.
+        ValueError: missing classes if the policy is to fail, or a folder that the readers reject.
     """
     every = []
     for one in parts(sets, classes=classes, names=names, severities=severities):
@@ -182,17 +182,17 @@ def evaluate(
     precision: str = "fp32",
     tick: Callable[[], object] = lambda: None,
 ) -> None:
-    """All rows of all parts, into ``found``.
+    """Evaluate all parts and add their rows to ``found``.
 
     Args:
-        every: what :func:`listed` gave.
+        every: result of :func:`listed`.
         protocol: :data:`KEYS`.
-        found: takes the rows and what cannot be decoded.
-        real_labels: a file in ReaL's form; None: the official one.
+        found: receives the rows and the images that cannot be decoded.
+        real_labels: a file in ReaL's format; None: the official one.
         tick: called after each batch.
 
     Raises:
-        ValueError: an image that cannot be decoded where the policy is to fail, none that can, logits that are not finite.
+        ValueError: an image cannot be decoded and the policy is to fail, no image can be decoded, or a logit is not finite.
     """
     for one in every:
         _part(net, one, protocol, real_labels, precision, tick, found)
@@ -232,7 +232,7 @@ def _part(
     from relearn.measures.real_accuracy import real_accuracy
 
     images = one.images
-    # before the pass over all images, so that names which say nothing are told at once
+    # before the pass over all images, so that file names that do not match ReaL are reported at once
     allowed = (
         imagenet_real.classes_of_files(images.files, imagenet_real.load(real_labels)) if one.real else ()
     )

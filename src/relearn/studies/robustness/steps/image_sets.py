@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from relearn.models.vision_classifier import VisionClassifier
 
 SETS = ("set", "corruption", "severity", "samples_count", "correct_count", "accuracy_frac", "protocol")
-SHOWN = 12  # digits of a subset's hash in the table; all of them in the JSON file
+SHOWN = 12  # digits of a subset's hash shown in the table; the JSON file has all
 BATCH = 500
 
 
 class NotFinite(ValueError):
-    """Logits that are not finite: the network is broken, and there is no accuracy."""
+    """The network's logits are not finite, so it has no accuracy."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Row:
-    """One accuracy; the columns of sets.csv."""
+    """One accuracy: a row of sets.csv."""
 
     set: str
     samples_count: int
@@ -79,7 +79,7 @@ class Row:
 
 
 def counted(name: str, right: Tensor, protocol: Protocol, **more: Any) -> Row:
-    """The row of a vector of correct answers (n,), bool."""
+    """The row for a bool vector (n,) that marks correct predictions."""
     return Row(name, len(right), int(right.sum()), protocol, **more)
 
 
@@ -90,16 +90,16 @@ def answers(
     precision: str = "fp32",
     mask: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The class with the largest logit of each image, among all classes and among those of the mask, both (n,) on the CPU.
+    """Predicted class of each image, among all classes and among those of the mask; both (n,) on the CPU.
 
     Args:
-        net: in eval mode; its device decides where the work is done.
+        net: in eval mode; runs on its own device.
         batches: images (B, C, H, W) uint8.
         precision: fp32, or bf16 for autocast.
-        mask: numbers of the classes that may be answered; None: all.
+        mask: indices of the allowed classes; None: all.
 
     Raises:
-        NotFinite: logits that are not.
+        NotFinite: a logit is not finite.
     """
     import torch
 
@@ -117,10 +117,10 @@ def answers(
 
 
 def logits_of(net: VisionClassifier, pixels: Tensor, precision: str) -> Tensor:
-    """Logits (B, classes), float32 or wider, on the CPU.
+    """Logits (B, classes) on the CPU, in at least float32.
 
     Raises:
-        NotFinite: some are not finite.
+        NotFinite: a logit is not finite.
     """
     import torch
 
@@ -134,7 +134,7 @@ def logits_of(net: VisionClassifier, pixels: Tensor, precision: str) -> Tensor:
 
 
 def hash_of_pixels(images: Tensor, labels: Tensor) -> str:
-    """sha256 of shape, pixels and labels of (n, C, H, W) uint8 images in memory."""
+    """sha256 of the shape, pixels and labels of (n, C, H, W) uint8 images in memory."""
     told = hashlib.sha256(f"{tuple(images.shape)}\n".encode())
     for values in (images, labels.long()):
         told.update(values.contiguous().cpu().numpy().tobytes())
@@ -142,9 +142,9 @@ def hash_of_pixels(images: Tensor, labels: Tensor) -> str:
 
 
 def hash_of_files(images: Listing, digests: Mapping[Path, str] | None = None) -> str:
-    """sha256 of a line for each image, in the listing's order: class folder, name and the file's own sha256.
+    """sha256 over one line per image, in the listing's order: class folder, file name and the file's sha256.
 
-    ``digests`` has the sha256 of files that have been read already.
+    ``digests`` contains the sha256 of files that have already been read.
     """
     known = digests or {}
 
@@ -158,7 +158,7 @@ def hash_of_files(images: Listing, digests: Mapping[Path, str] | None = None) ->
 
 
 def spread(images: Listing, count: int) -> Listing:
-    """``count`` evenly spaced images (0: all); a listing is sorted by class, so its first images have few classes."""
+    """``count`` evenly spaced images (0: all). A listing is sorted by class, so its first images would cover few classes."""
     if not 0 < count < len(images):
         return images
     return images.take([number * len(images) // count for number in range(count)])

@@ -1,4 +1,4 @@
-"""Metrics of `evaluate_robustness` from its rows: means over corruptions, mCE, the background gap."""
+"""Metrics of `evaluate_robustness`, computed from its rows: means over corruptions, mCE, background gap."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from relearn.studies.robustness.steps.image_sets import Row
 
 
 def metrics_of(rows: Sequence[Row], reference: Path | None = None) -> tuple[dict[str, float], list[str]]:
-    """The record's metrics of the sets, and what mCE is relative to; see :mod:`relearn.studies.robustness.steps.evaluate_robustness`.
+    """Metrics for the record, and notes on the reference of mCE; see :mod:`relearn.studies.robustness.steps.evaluate_robustness`.
 
     Raises:
-        ValueError: a reference of other corruptions or severities.
+        ValueError: the reference has other corruptions or severities, or there are no corrupted images to compare.
     """
     from relearn.measures.background_gap import background_gap
     from relearn.measures.corruption_error import mean_corruption_accuracy, mean_corruption_error
@@ -48,7 +48,7 @@ def metrics_of(rows: Sequence[Row], reference: Path | None = None) -> tuple[dict
             )
         words = f"of set {other}, relative to {reference.name} of another network, sha256 {digest(reference)}"
         errors, of_reference = _errors(by_set[other]), _reference(reference, other)
-        # where AlexNet's errors serve, mce_frac stays the published one
+        # if mce_frac is already relative to AlexNet, as published, the reference gets its own name
         name = "reference_mce_frac" if "mce_frac" in metrics else "mce_frac"
         if not of_reference:
             notes.append(f"no {name}: {words}, which diverged")
@@ -61,7 +61,7 @@ def metrics_of(rows: Sequence[Row], reference: Path | None = None) -> tuple[dict
 
 
 def _by_corruption(rows: Sequence[Row], name: str) -> dict[str, list[float]]:
-    """Accuracies by severity."""
+    """For each corruption of a set, the accuracies in order of severity."""
     found: dict[str, list[float]] = {}
     for row in sorted(
         (row for row in rows if row.set == name and row.corruption), key=lambda row: row.severity or 0
@@ -75,7 +75,7 @@ def _errors(accuracies: Mapping[str, Sequence[float]]) -> dict[str, list[float]]
 
 
 def _reference(path: Path, name: str) -> dict[str, list[float]]:
-    """Errors by severity; empty for a network whose logits were not finite."""
+    """For each corruption, the reference's errors in order of severity; empty if its logits were not finite."""
     import csv
 
     found: dict[str, dict[int, float]] = {}
