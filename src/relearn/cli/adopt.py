@@ -1,6 +1,6 @@
 """relearn adopt: take records that another machine made into results/; both engines then count them as done.
 
-A record is taken only if it matches what the DAG asks for today: its checksum and those of its artefacts are correct, its settings
+A record is taken only if it matches what the DAG requires today: its checksum and those of its artefacts are correct, its settings
 and code are the same, and its inputs have the same bytes as the outputs of a run that is here or is adopted with it. All records are
 checked before the first is copied. A single mismatch refuses all of them, with one line that names the record and the key.
 
@@ -199,7 +199,7 @@ def _record_in_place(path: str) -> list[Any]:
 
 
 def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:
-    """Return the first difference between a record and what the DAG asks for ``job``, in one line, or None.
+    """Return the first difference between a record and what the DAG requires of ``job``, in one line, or None.
 
     Args:
         sums: the sha256 of each artefact that a fitting run makes, by its path in results/.
@@ -276,7 +276,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def put_in_order(plan: Sequence[Job]) -> None:
-    """Move the modification times of outputs forward where they are older than an input; no others change."""
+    """Move the modification times of outputs forward if they are older than an input; leave all others unchanged."""
     for job in plan:
         times = [os.stat(path).st_mtime_ns for path in job.inputs if os.path.exists(path)]
         newest = max(times, default=0)

@@ -68,7 +68,7 @@ def today(params: dict[str, Any], targets: Iterable[str] = ()) -> list[Made]:
     from relearn.forecast import planned, state
     from relearn.runs import code_version
 
-    code_version.forget()  # the source may have changed since this process asked last
+    code_version.forget()  # the source may have changed since this process last read it
     book = planned.jobs_of(params)
     jobs = planned.behind(book, [*targets])
     found = []

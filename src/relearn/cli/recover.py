@@ -195,7 +195,7 @@ def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
 
 
 def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str | None:
-    """The first input that has been made anew since this run read it, in one line."""
+    """The first input that has been remade since this run read it, in one line."""
     for one in (one for many in found["inputs"].values() for one in many):
         made = sound.get(Path(one["path"]).parent.as_posix())
         now = None if made is None else made["outputs"].get(Path(one["path"]).name)

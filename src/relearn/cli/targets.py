@@ -4,7 +4,7 @@
 ``kim2020``               a paper: all runs of its studies
 ``chapter2``              a chapter of the dissertation
 ``poisoning``             a study
-``table2.2``, ``fig4.4``  a table or figure; where several papers have one of that number, ``kim2020.table1``
+``table2.2``, ``fig4.4``  a table or figure; if several papers have one of that number, ``kim2020.table1``
 ``claim:NAME``            a claim of claims.yaml
 ========================  ======================================================================
 

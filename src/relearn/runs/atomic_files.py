@@ -243,7 +243,7 @@ class Lock:
 
 
 def lock_is_free(path: Path) -> bool:
-    """Whether nobody holds the lock at `path` (also when the file does not exist)."""
+    """Whether no process holds the lock at `path` (also true if the file does not exist)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -38,7 +38,7 @@ _PURE = frozenset(
 
 @dataclass(frozen=True)
 class Import:
-    """``from module import name``, or ``import module`` where ``name`` is None, inside the package."""
+    """``from module import name``, or ``import module`` if ``name`` is None, inside the package."""
 
     module: str
     name: str | None

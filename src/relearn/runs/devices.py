@@ -9,7 +9,7 @@ Small jobs leave most of a large GPU idle. With ``jobs_per_device`` above 1 (``-
 exclusive lock on a slot's file, on the device with the fewest jobs. A job that needs a device for itself waits until
 no other job uses it, which may take long while shared jobs keep coming.
 
-The lock files are in a folder of the user on this machine, ``$XDG_RUNTIME_DIR/relearn`` or
+The lock files are in a per-user folder on this machine, ``$XDG_RUNTIME_DIR/relearn`` or
 ``<temporary folder>/relearn-<uid>``. A lock is named after the physical device: the entry of
 ``CUDA_VISIBLE_DEVICES`` if that is set, otherwise the index. If SLURM has given the job its own devices
 (``SLURM_JOB_GPUS``), jobs of other allocations cannot see them and may use the same numbers, so the name

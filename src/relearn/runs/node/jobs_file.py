@@ -82,7 +82,7 @@ def read(path: Path) -> list[NodeJob]:
 
 
 def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
-    """Split into (done, to do): a job has to be repeated if another job makes one of its inputs anew."""
+    """Split into (done, to do): a job has to be repeated if another job remakes one of its inputs."""
     done: list[NodeJob] = []
     left: list[NodeJob] = []
     made: dict[str, str] = {}

@@ -181,7 +181,7 @@ def _offer(connection: socket.socket, argv: list[str]) -> bytes:
     what["environment"] = dict(os.environ)
     what["ignored"] = [one for one in DISPOSED if signal.getsignal(one) == signal.SIG_IGN]
     what["blocked"] = [int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, [])]
-    text = os.memfd_create("relearn")  # any length in one message, so nobody blocks
+    text = os.memfd_create("relearn")  # one message of any length; neither side blocks
     folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
     try:
         with os.fdopen(os.dup(text), "wb") as file:
