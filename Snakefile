@@ -1,4 +1,4 @@
-# The whole DAG: what runs is in params.yaml, when it runs in workflow/rules, how in src/relearn.
+# The whole DAG: params.yaml defines what runs, workflow/rules defines the dependencies, src/relearn has the code.
 from snakemake.utils import min_version
 
 from relearn.studies import STUDIES

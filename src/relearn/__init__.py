@@ -1,10 +1,10 @@
-"""relearn: published experiments on reliable and efficient representation learning, re-run from one command.
+"""relearn: published experiments on reliable and efficient representation learning, re-run with one command.
 
-What people come for is one import away::
+The main classes and functions can be imported directly::
 
     from relearn import DeepKNN, gradinit, freelb, LongShortAttention, L2Attention
 
-Importing the package imports none of it: a name's file, and torch with it, is imported at the first use of the name.
+Importing the package imports none of them: the module of a name, and torch with it, is imported when the name is first used.
 """
 
 from __future__ import annotations

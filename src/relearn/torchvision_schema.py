@@ -1,11 +1,11 @@
-"""Make ``import torchvision`` (so timm, transformers' models) work beside a torch that it was not built for.
+"""Make ``import torchvision`` (and thus timm and transformers' models) work with a torch that it was not built for.
 
-pip's torchvision wheels are built for CUDA. Beside a CPU-only torch their compiled library cannot be loaded,
+pip's torchvision wheels are built for CUDA. With a CPU-only torch their compiled library cannot be loaded,
 and then ``import torchvision`` itself fails with ``operator torchvision::nms does not exist``, because
-torchvision describes the outputs of that operator before it looks whether the operator is there.
-:func:`declare` states the operator's signature, without an implementation, before the import: everything of
-torchvision that is Python works then. Calling ``torchvision.ops.nms`` or the image readers still fails
-(nothing is there to call); read images with PIL.
+torchvision registers a fake implementation of that operator without checking that the operator exists.
+:func:`declare` declares the operator's signature, without an implementation, before the import. All parts of
+torchvision that are written in Python then work. Calling ``torchvision.ops.nms`` or the image readers still fails,
+because they have no implementation; read images with PIL.
 
     from relearn import torchvision_schema
 
@@ -41,9 +41,9 @@ def _compiled_library() -> str | None:
 
 
 def declare() -> bool:
-    """Declare ``torchvision::nms`` and ``qnms`` where torchvision's compiled library does not load.
+    """Declare ``torchvision::nms`` and ``qnms`` if torchvision's compiled library cannot be loaded.
 
-    Call it before the first import of torchvision, timm or transformers' models. Where the library loads, it
+    Call it before the first import of torchvision, timm or transformers' models. If the library can be loaded, it
     is loaded (as the import would do) and nothing is declared; a second call does nothing.
 
     Returns:
@@ -58,7 +58,7 @@ def declare() -> bool:
             torch.ops.load_library(path)
             return False
         except OSError:
-            pass  # built for another torch: the case that this file is for
+            pass  # built for another torch: the case that this file handles
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in missing:
         library.define(SCHEMAS[name])

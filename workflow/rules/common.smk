@@ -1,4 +1,4 @@
-# Parameters, folders, patterns of wildcards and the importer, for all rule files.
+# Shared by all rule files: parameters, folders, wildcard patterns and the importer.
 import os
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from relearn.runs.record_file import left_behind
 from snakemake_logger_plugin_relearn import foresee
 from relearn.studies.study import load as load_study
 
-parents.announce()  # a job ends when this process is gone
+parents.announce()  # jobs end when this process is gone
 PARAMS = parameters.load("params.yaml", scale=config.get("scale"))
 MACHINE = reader.machine(config, "params.yaml")
 if hidden := reader.hidden_line("params.yaml", PARAMS["scale"], most=4):
@@ -27,12 +27,12 @@ SCALE = PARAMS["scale"]
 ENVIRONMENT = "../envs/relearn.yaml"  # used with `--sdm conda` only
 ROOT = f"results/{SCALE}"
 
-# Device, precision and threads say how a run is made, not which: resources, never `params:`, so that what another
-# machine has made counts.
+# Device, precision and threads are resources, never `params:`, because they say how a run is made, not which run it is: results made
+# on another machine count.
 DEVICE, PRECISION = MACHINE["device"], MACHINE["precision"]
 
 
-# Patterns of wildcards that mean the same in every rule; those that depend on the rule are written there.
+# Patterns of wildcards that have the same meaning in every rule; a rule defines its own for all others.
 wildcard_constraints:
     seed=r"\d+",
     attack="[a-z_0-9]+",
@@ -54,7 +54,7 @@ wildcard_constraints:
     dim=r"\d+",
 
 
-version_of = cache(code_version)  # many runs share their modules
+version_of = cache(code_version)  # cached, because many runs share their modules
 
 
 def input_words(wildcards, input):
@@ -64,15 +64,15 @@ def input_words(wildcards, input):
 
 
 def plan_of(study):
-    """Return the families of a study's runs by step."""
+    """Return the families of a study's runs, by step."""
     return load_study(study).part("plan").plan(PARAMS, SCALE)
 
 
 def records(plan):
-    """Return the record of every run of a plan, and each other file of a finished run that is gone.
+    """Return the record of every run of a plan, and each other file that is missing from a finished run.
 
-    Snakemake makes a missing file again only if a target asks for it. Weights that `relearn adopt` left on the machine that
-    made them are made again only where a job needs them.
+    Snakemake makes a missing file again only if a target requests it. Weights that `relearn adopt` left on the machine that
+    made them are made again only if a job needs them.
     """
     found = []
     for family in plan.values():
@@ -112,7 +112,7 @@ def needs_of(family):
 
 
 def words_of(family):
-    """Return the `params:` of a rule: the words of `relearn <study> <step> ...` that describe the run."""
+    """Return the `params:` of a rule: the arguments of `relearn <study> <step> ...` that describe the run."""
     of_step = load_study(family.study).steps[family.step]
 
     def label_words(wildcards):
@@ -132,7 +132,7 @@ def words_of(family):
 
 
 TRACKER_STOP = f"{ROOT}/spool/.stop"
-HELPERS = {}  # processes that run as long as this one; a name set below `onstart:` would be lost at its end
+HELPERS = {}  # processes that run as long as this one; names defined in `onstart:` are lost when it ends
 
 
 include: "warm.smk"
@@ -143,7 +143,7 @@ onstart:
     announce(workflow.dag)
     foresee(workflow.dag, PARAMS)
     without_rate_limit(workflow.scheduler)
-    # Jobs never open MLflow: this one process imports their spools while they run.
+    # Jobs never open MLflow: this single process imports their spools while they run.
     Path(TRACKER_STOP).parent.mkdir(parents=True, exist_ok=True)
     Path(TRACKER_STOP).unlink(missing_ok=True)
     tracker_log = open(f"{ROOT}/spool/track.log", "ab")
@@ -163,16 +163,16 @@ onstart:
 
 
 def stop_helpers():
-    """Let the importer take the last records in and end."""
+    """Let the importer import the last records and end."""
     stop_warm(HELPERS.pop("warm", None))
     if "tracker" in HELPERS:
         Path(TRACKER_STOP).touch()
-        if HELPERS.pop("tracker").wait():  # it was killed, or it failed: once more
+        if HELPERS.pop("tracker").wait():  # it was killed or failed: import once more
             subprocess.run(["relearn", "track", "--root", ROOT], stdin=subprocess.DEVNULL)
 
 
 def answers():
-    """Return what the targets that a person has asked for by name say."""
+    """Return the output of the targets that the user requested by name."""
     asked = [job for job in workflow.dag.jobs if job.rule.name in NAMED]
     return [Path(file).read_text(encoding="utf-8").rstrip() for job in asked for file in job.log]
 

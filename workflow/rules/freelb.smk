@@ -1,4 +1,4 @@
-# The study `freelb` (zhu2022, chapter 3): which runs there are is in src/relearn/studies/freelb/plan.
+# The study `freelb` (zhu2022, chapter 3). Its runs are defined in src/relearn/studies/freelb/plan.
 FREELB = plan_of("freelb")
 
 
@@ -20,7 +20,7 @@ use rule run as freelb_prepare_images with:
         **words_of(FREELB["prepare_images"]),
 
 
-# An encoder and its tokenizer from texts alone, by masked language modelling, where no checkpoint is named.
+# An encoder and its tokenizer, trained from texts by masked language modelling if no checkpoint is named.
 use rule run as freelb_pretrain_encoder with:
     output:
         **FREELB["pretrain_encoder"].files,
@@ -32,7 +32,7 @@ use rule run as freelb_pretrain_encoder with:
         **words_of(FREELB["pretrain_encoder"]),
 
 
-# An encoder fine-tuned on a task, plainly or with adversarial gradients (tables 3.1 to 3.7).
+# An encoder fine-tuned on a task, without or with adversarial gradients (tables 3.1 to 3.7).
 use rule run as freelb_finetune with:
     input:
         **inputs_of(FREELB["finetune"]),
@@ -80,7 +80,7 @@ use rule run as freelb_finetune_glue_members with:
         **words_of(FREELB["finetune_glue_members"]),
 
 
-# The same for CommonsenseQA, whose ensembles are larger (table 3.3).
+# The same for CommonsenseQA, which uses larger ensembles (table 3.3).
 use rule run as freelb_finetune_csqa_members with:
     input:
         **inputs_of(FREELB["finetune_csqa_members"]),
@@ -96,7 +96,7 @@ use rule run as freelb_finetune_csqa_members with:
         **words_of(FREELB["finetune_csqa_members"]),
 
 
-# The maximal increase of the loss near each sample, for networks of three methods (equation 3.5, table 3.5).
+# The maximal increase of the loss near each sample, for networks trained with three methods (equation 3.5, table 3.5).
 use rule run as freelb_max_loss_increase with:
     input:
         **inputs_of(FREELB["max_loss_increase"]),
@@ -112,7 +112,7 @@ use rule run as freelb_max_loss_increase with:
         **words_of(FREELB["max_loss_increase"]),
 
 
-# The answers of all fine-tunings of a method combined, and the benchmark's submission (table 3.2).
+# The combined predictions of all fine-tunings of a method, and the submission to the benchmark (table 3.2).
 use rule run as freelb_ensemble with:
     input:
         **inputs_of(FREELB["ensemble"]),
@@ -128,7 +128,7 @@ use rule run as freelb_ensemble with:
         **words_of(FREELB["ensemble"]),
 
 
-# The accuracy over ARC-Easy and ARC-Challenge together (table 3.3, ARC-Merge).
+# The accuracy on ARC-Easy and ARC-Challenge combined (table 3.3, ARC-Merge).
 use rule run as freelb_merge_scores with:
     input:
         **inputs_of(FREELB["merge_scores"]),
@@ -144,7 +144,7 @@ use rule run as freelb_merge_scores with:
         **words_of(FREELB["merge_scores"]),
 
 
-# Image networks trained plainly and with adversarial gradients; their clean and robust accuracy.
+# Image networks trained without and with adversarial gradients; their clean and robust accuracy.
 use rule run as freelb_train_images_adversarially with:
     input:
         **inputs_of(FREELB["train_images_adversarially"]),
@@ -160,7 +160,7 @@ use rule run as freelb_train_images_adversarially with:
         **words_of(FREELB["train_images_adversarially"]),
 
 
-# FreeLB's gradient against the gradient of the K-fold virtual batch (algorithm 3).
+# FreeLB's gradient compared with the gradient of the K-fold virtual batch (algorithm 3).
 use rule run as freelb_check_gradient with:
     output:
         **FREELB["check_gradient"].files,

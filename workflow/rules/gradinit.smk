@@ -1,4 +1,4 @@
-# The study `gradinit` (zhu2022, chapter 4): which runs there are is in src/relearn/studies/gradinit/plan.
+# The study `gradinit` (zhu2022, chapter 4). Its runs are defined in src/relearn/studies/gradinit/plan.
 GRADINIT = plan_of("gradinit")
 
 
@@ -20,7 +20,7 @@ use rule run as gradinit_prepare_images with:
         **words_of(GRADINIT["prepare_images"]),
 
 
-# A listing of ImageNet's folder, for every study that reads the images where they lie.
+# A listing of ImageNet's folder, for every study that reads the images in place.
 use rule run as gradinit_list_imagenet with:
     output:
         **GRADINIT["list_imagenet"].files,
@@ -34,7 +34,7 @@ use rule run as gradinit_list_imagenet with:
         **words_of(GRADINIT["list_imagenet"]),
 
 
-# The corpus in byte-pair units.
+# The corpus in byte-pair tokens.
 use rule run as gradinit_prepare_translation with:
     output:
         **GRADINIT["prepare_translation"].files,
@@ -46,7 +46,7 @@ use rule run as gradinit_prepare_translation with:
         **words_of(GRADINIT["prepare_translation"]),
 
 
-# The initial weights of each network on images, by each initialisation.
+# The initial weights of each image network, by each initialisation.
 use rule run as gradinit_initialise with:
     input:
         **inputs_of(GRADINIT["initialise"]),
@@ -93,7 +93,7 @@ use rule run as gradinit_initialise_translation with:
         **words_of(GRADINIT["initialise_translation"]),
 
 
-# Each network on images, trained from its initial weights and tested after every epoch.
+# Each image network, trained from its initial weights and tested after every epoch.
 use rule run as gradinit_train_from_init with:
     input:
         **inputs_of(GRADINIT["train_from_init"]),
@@ -140,7 +140,7 @@ use rule run as gradinit_train_translation with:
         **words_of(GRADINIT["train_translation"]),
 
 
-# Mean and deviation of the gradient of each weight before training, on images.
+# Mean and standard deviation of the gradient of each weight before training, on images.
 use rule run as gradinit_gradient_statistics with:
     input:
         **inputs_of(GRADINIT["gradient_statistics"]),
@@ -187,7 +187,7 @@ use rule run as gradinit_gradient_statistics_translation with:
         **words_of(GRADINIT["gradient_statistics_translation"]),
 
 
-# The variance of the gradient behind batch normalisation against equations 4.5 to 4.7.
+# The variance of the gradient through batch normalisation, compared with equations 4.5 to 4.7.
 use rule run as gradinit_check_batch_norm with:
     output:
         **GRADINIT["check_batch_norm"].files,
@@ -199,7 +199,7 @@ use rule run as gradinit_check_batch_norm with:
         **words_of(GRADINIT["check_batch_norm"]),
 
 
-# The numbers of parameters of tables 4.4 and 4.5.
+# The parameter counts of tables 4.4 and 4.5.
 use rule run as gradinit_count_params with:
     output:
         **GRADINIT["count_params"].files,

@@ -1,4 +1,4 @@
-# The study `l2_attention` (kim2020): which runs there are is in src/relearn/studies/l2_attention/plan.py.
+# The study `l2_attention` (kim2020). Its runs are defined in src/relearn/studies/l2_attention/plan.py.
 L2_ATTENTION = plan_of("l2_attention")
 
 
@@ -20,7 +20,7 @@ use rule run as l2_attention_prepare_ptb_lines with:
         **words_of(L2_ATTENTION["prepare_ptb_lines"]),
 
 
-# Every recipe of a model, with one seed; the best is trained with every seed below.
+# Every recipe of a model, with one seed; the rule below trains the best one with every seed.
 use rule run as l2_attention_tune_char_lm with:
     input:
         **inputs_of(L2_ATTENTION["tune_char_lm"]),
@@ -36,7 +36,7 @@ use rule run as l2_attention_tune_char_lm with:
         **words_of(L2_ATTENTION["tune_char_lm"]),
 
 
-# Character language models, one for each kind of attention, depth and schedule.
+# Character language models, one per kind of attention, depth and schedule.
 use rule run as l2_attention_train_char_lm with:
     input:
         **inputs_of(L2_ATTENTION["train_char_lm"]),

@@ -1,4 +1,4 @@
-# The study `layer_scale` (touvron2021): which runs there are is in src/relearn/studies/layer_scale/plan.py.
+# The study `layer_scale` (touvron2021). Its runs are defined in src/relearn/studies/layer_scale/plan.py.
 LAYER_SCALE = plan_of("layer_scale")
 
 
@@ -37,7 +37,7 @@ use rule run as layer_scale_tune_vision with:
         **words_of(LAYER_SCALE["tune_vision"]),
 
 
-# Each network, trained on the images and measured before and after.
+# Each network, trained on the images; its branches are measured before and after training.
 use rule run as layer_scale_train_vision with:
     input:
         **inputs_of(LAYER_SCALE["train_vision"]),

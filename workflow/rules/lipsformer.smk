@@ -1,4 +1,4 @@
-# The study `lipsformer` (qi2023): which runs there are is in src/relearn/studies/lipsformer/plan.py.
+# The study `lipsformer` (qi2023). Its runs are defined in src/relearn/studies/lipsformer/plan.py.
 LIPSFORMER = plan_of("lipsformer")
 
 
@@ -58,7 +58,7 @@ use rule run as lipsformer_check_activations with:
         **words_of(LIPSFORMER["check_activations"]),
 
 
-# Each network, trained on the images and measured before and after.
+# Each network, trained on the images; its branches are measured before and after training.
 use rule run as lipsformer_train_vision with:
     input:
         **inputs_of(LIPSFORMER["train_vision"]),
@@ -75,7 +75,7 @@ use rule run as lipsformer_train_vision with:
         **words_of(LIPSFORMER["train_vision"]),
 
 
-# Images per second and peak memory against timm's Swin (appendix D).
+# Images per second and peak memory, compared with timm's Swin (appendix D).
 use rule run as lipsformer_throughput with:
     output:
         **LIPSFORMER["throughput"].files,
@@ -87,7 +87,7 @@ use rule run as lipsformer_throughput with:
         **words_of(LIPSFORMER["throughput"]),
 
 
-# Trained networks on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (table 8).
+# Trained networks tested on ImageNet's validation images, with the labels of ReaL, and on ImageNet-V2 (table 8).
 use rule run as lipsformer_evaluate_imagenet with:
     input:
         **inputs_of(LIPSFORMER["evaluate_imagenet"]),

@@ -1,4 +1,4 @@
-# The study `long_short` (zhu2022, chapter 5): which runs there are is in src/relearn/studies/long_short/plan.py.
+# The study `long_short` (zhu2022, chapter 5). Its runs are defined in src/relearn/studies/long_short/plan.py.
 LONG_SHORT = plan_of("long_short")
 
 
@@ -38,7 +38,7 @@ use rule run as long_short_train_lra with:
         **words_of(LONG_SHORT["train_lra"]),
 
 
-# Time and memory against the length (zhu2022, figure 5.5).
+# Time and memory as functions of the length (zhu2022, figure 5.5).
 use rule run as long_short_benchmark_attention_curve with:
     output:
         **LONG_SHORT["benchmark_attention_curve"].files,
@@ -66,7 +66,7 @@ use rule run as long_short_benchmark_attention_latency with:
         **words_of(LONG_SHORT["benchmark_attention_latency"]),
 
 
-# A text as one stream of characters, cut into three parts (zhu2022, section 5.3.2).
+# A text as one stream of characters, split into three parts (zhu2022, section 5.3.2).
 use rule run as long_short_prepare_char_stream with:
     output:
         **LONG_SHORT["prepare_char_stream"].files,
@@ -112,7 +112,7 @@ use rule run as long_short_initial_norms with:
         **words_of(LONG_SHORT["initial_norms"]),
 
 
-# A pretrained encoder, converted to long-short attention, trained on and fine-tuned (zhu2022, table 5.4).
+# A pretrained encoder: converted to long-short attention, trained further and fine-tuned (zhu2022, table 5.4).
 use rule run as long_short_convert_roberta with:
     output:
         **LONG_SHORT["convert_roberta"].files,
@@ -136,7 +136,7 @@ use rule run as long_short_prepare_images with:
         **words_of(LONG_SHORT["prepare_images"]),
 
 
-# Each image network, trained and measured before and after (zhu2022, tables 5.8 and 5.9).
+# Each image network, trained; its branches are measured before and after training (zhu2022, tables 5.8 and 5.9).
 use rule run as long_short_train_vision with:
     input:
         **inputs_of(LONG_SHORT["train_vision"]),
@@ -165,7 +165,7 @@ use rule run as long_short_patch_similarity with:
         **words_of(LONG_SHORT["patch_similarity"]),
 
 
-# Images per second against another network (zhu2022, table 5.8).
+# Images per second, compared with another network (zhu2022, table 5.8).
 use rule run as long_short_throughput with:
     output:
         **LONG_SHORT["throughput"].files,

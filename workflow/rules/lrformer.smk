@@ -1,4 +1,4 @@
-# The study `lrformer` (ye2023): which runs there are is in src/relearn/studies/lrformer/plan.py.
+# The study `lrformer` (ye2023). Its runs are defined in src/relearn/studies/lrformer/plan.py.
 LRFORMER = plan_of("lrformer")
 
 
@@ -47,7 +47,7 @@ use rule run as lrformer_pretrain_vision with:
         **words_of(LRFORMER["pretrain_vision"]),
 
 
-# Each network, trained on the images and measured before and after.
+# Each network, trained on the images; its branches are measured before and after training.
 use rule run as lrformer_train_vision with:
     input:
         **inputs_of(LRFORMER["train_vision"]),
@@ -64,7 +64,7 @@ use rule run as lrformer_train_vision with:
         **words_of(LRFORMER["train_vision"]),
 
 
-# Calibration, and the detection of images that the network was not trained for.
+# Calibration, and detection of out-of-distribution images.
 use rule run as lrformer_evaluate_uncertainty with:
     input:
         **inputs_of(LRFORMER["evaluate_uncertainty"]),

@@ -1,4 +1,4 @@
-# The study `poisoning` (zhu2022, chapter 2): which runs there are is in src/relearn/studies/poisoning/plan.
+# The study `poisoning` (zhu2022, chapter 2). Its runs are defined in src/relearn/studies/poisoning/plan.
 POISONING = plan_of("poisoning")
 
 
@@ -8,7 +8,7 @@ rule poisoning:
     localrule: True
 
 
-# The data set, checked, and its splits.
+# The data set, verified, and its splits.
 use rule run as poisoning_prepare_images with:
     output:
         **POISONING["prepare_images"].files,
@@ -36,7 +36,7 @@ use rule run as poisoning_split_overlap with:
         **words_of(POISONING["split_overlap"]),
 
 
-# Every substitute and every victim, each from a seed of its own.
+# Every substitute and every victim, each with its own seed.
 use rule run as poisoning_pretrain with:
     input:
         **inputs_of(POISONING["pretrain"]),
@@ -50,7 +50,7 @@ use rule run as poisoning_pretrain with:
         **words_of(POISONING["pretrain"]),
 
 
-# The victims, trained adversarially: a defence.
+# The adversarially trained victims, as a defence.
 use rule run as poisoning_adversarial_training with:
     input:
         **inputs_of(POISONING["adversarial_training"]),
@@ -64,7 +64,7 @@ use rule run as poisoning_adversarial_training with:
         **words_of(POISONING["adversarial_training"]),
 
 
-# The poisons of each attack, for all targets, against all substitutes; with them the loss in watched victims.
+# The poisons of each attack, for all targets, against all substitutes; also records the loss in watched victims.
 use rule run as poisoning_craft with:
     input:
         **inputs_of(POISONING["craft"]),
@@ -78,7 +78,7 @@ use rule run as poisoning_craft with:
         **words_of(POISONING["craft"]),
 
 
-# What each defence removes from the poisoned fine-tuning sets of each victim.
+# The samples that each defence removes from the poisoned fine-tuning sets of each victim.
 use rule run as poisoning_filter with:
     input:
         **inputs_of(POISONING["filter"]),
@@ -92,7 +92,7 @@ use rule run as poisoning_filter with:
         **words_of(POISONING["filter"]),
 
 
-# The victims, fine-tuned on poisoned sets, filtered or not.
+# The victims, fine-tuned on poisoned sets, with or without filtering.
 use rule run as poisoning_train with:
     input:
         **inputs_of(POISONING["train"]),
@@ -108,7 +108,7 @@ use rule run as poisoning_train with:
         **words_of(POISONING["train"]),
 
 
-# The victims, fine-tuned on clean sets; features of the test images for the other runs of a network.
+# The victims, fine-tuned on clean sets; also stores features of the test images for other runs of the same network.
 use rule run as poisoning_train_clean with:
     input:
         **inputs_of(POISONING["train_clean"]),
@@ -124,7 +124,7 @@ use rule run as poisoning_train_clean with:
         **words_of(POISONING["train_clean"]),
 
 
-# The victims, trained in all layers on clean sets: their features are of use to no other run.
+# The victims, with all layers trained on clean sets; no other run can use their features.
 use rule run as poisoning_train_clean_end_to_end with:
     input:
         **inputs_of(POISONING["train_clean_end_to_end"]),
@@ -154,7 +154,7 @@ use rule run as poisoning_evaluate_networks with:
         **words_of(POISONING["evaluate_networks"]),
 
 
-# One attack in the plane of two classes' features.
+# One attack, shown in the plane of two classes' features.
 use rule run as poisoning_feature_plane with:
     input:
         **inputs_of(POISONING["feature_plane"]),

@@ -1,4 +1,4 @@
-# render: tables, figures, verdicts and the report, from the records alone.
+# Tables, figures, verdicts and the report, from the records alone.
 
 
 include: "rendered.smk"
@@ -11,7 +11,7 @@ rule render:
     input:
         records=[file for file in RECORDS if Path(file).name == "record.json"],
         reported=[
-            path  # relative: a checkout that has moved is not stale
+            path  # relative, so that a moved checkout is not stale
             for study in all_studies()
             for path in sorted(Path("src/relearn/studies", study.name, "reported").iterdir())
         ],
@@ -43,5 +43,5 @@ rule render:
 
 rule render_all:
     input:
-        [str(file) for file in rules.render.output],  # without their flags as outputs; an iterator would lose the first
+        [str(file) for file in rules.render.output],  # plain strings without output flags; an iterator would lose the first
     localrule: True

@@ -1,4 +1,4 @@
-# The files that `relearn render` makes, for the rule of that name.
+# The output files of `relearn render`, for the rule of that name.
 from relearn.cli.render import artefact_ids, code_of_report
 from relearn.studies.study import all_studies
 
@@ -7,9 +7,9 @@ EVERY = {kind: [name for ids in ARTEFACTS.values() for name in ids[kind]] for ki
 
 
 def rendered(pattern, **values):
-    """Return output files that stay until `relearn render` replaces them; a job that fails leaves them as they were.
+    """Return output files that stay until `relearn render` replaces them; a failed job leaves them unchanged.
 
-    One output must not be among them: Snakemake removes it when a job fails, and so knows that the job is still to be done.
+    At least one output must not be marked in this way: Snakemake removes it when the job fails, and so knows that the job is not done.
     """
     return update(expand(pattern, **values))
 

@@ -1,4 +1,4 @@
-# The study `robustness` (zhu2022, section 5.3.4): which runs there are is in src/relearn/studies/robustness/plan.py.
+# The study `robustness` (zhu2022, section 5.3.4). Its runs are defined in src/relearn/studies/robustness/plan.py.
 ROBUSTNESS = plan_of("robustness")
 
 
@@ -8,7 +8,7 @@ rule robustness:
     localrule: True
 
 
-# What trained networks get right on corrupted and attacked images (tables 5.8 to 5.11).
+# The accuracy of trained networks on corrupted and attacked images (tables 5.8 to 5.11).
 use rule run as robustness_evaluate_robustness with:
     input:
         **inputs_of(ROBUSTNESS["evaluate_robustness"]),

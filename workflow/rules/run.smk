@@ -1,11 +1,11 @@
-# The rule that every run of a step inherits: `use rule run as craft with:` adds inputs, outputs, log, resources and words.
+# The rule that every step inherits: `use rule run as craft with:` adds inputs, outputs, log, resources and arguments.
 # A job is stale when its settings, code version, labels, seed or inputs change. Device, precision and threads describe the
-# machine and not the run, so they are resources, which make no job stale.
+# machine and not the run, so they are resources, which never make a job stale.
 
 
 rule run:
     log:
-        f"{ROOT}/logs/run.log",  # each rule that inherits names its own
+        f"{ROOT}/logs/run.log",  # each inheriting rule sets its own log
     conda:
         ENVIRONMENT
     threads: 1

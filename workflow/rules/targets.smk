@@ -1,11 +1,11 @@
-# What a person asks for by name (`snakemake --cores all table2.2`, `relearn list`): its runs, then its table, figure, verdict or report.
+# Targets requested by name (`snakemake --cores all table2.2`, `relearn list`): their runs, then a table, figure, verdict or report.
 from relearn.cli import targets as named_targets
 
 NAMED = {name: one for name, one in named_targets.targets().items() if one.kind != "studies"}
 
 
 def records_of(target):
-    """Return the records that a target is made of; a study's own name is its rule, which renders nothing."""
+    """Return the records from which a target is computed. (A study is not such a target: it has a rule of its own, without rendering.)"""
     return named_targets.records(target, {name: plan_of(name) for name in target.studies})[0]
 
 

@@ -1,19 +1,19 @@
-# Many small jobs on this machine start from one process that has imported torch already (`relearn warm`): seconds each.
+# Fork many small jobs on this machine from one process that has already imported torch (`relearn warm`): saves seconds per job.
 from relearn.runs.devices import lock_folder
 
-# In jobs: the server costs as much as the start of two, and the first ones do not wait for it.
+# In jobs. The server costs as much as starting two of them, and the first jobs do not wait for it.
 WORTH_IT = 6
 
 
 def start_warm(log):
-    """Start the server and name it to the jobs; not for jobs on other machines, and not where the user has a say."""
+    """Start the server and pass its socket to the jobs, unless jobs run on other machines or RELEARN_WARM is already set."""
     jobs = sum(job.is_shell for job in workflow.dag.needrun_jobs())
     here = workflow.executor_plugin.name == "local" and sys.platform.startswith("linux")
     if not here or jobs < WORTH_IT or os.environ.get("RELEARN_WARM"):
         return None
     try:
         socket = f"{lock_folder()}/warm-{os.getpid()}.sock"
-    except (OSError, ValueError):  # no folder of the user's own: every job starts plainly
+    except (OSError, ValueError):  # no folder of the user: jobs start without the server
         return None
     os.environ.update(RELEARN_WARM=socket)
     return subprocess.Popen(
@@ -22,7 +22,7 @@ def start_warm(log):
 
 
 def stop_warm(server):
-    """No job runs any more: end it. It would notice the end of this process, too."""
+    """End the server once no job runs any more. (It would also notice the end of this process.)"""
     if server is not None:
         os.environ.pop("RELEARN_WARM", None)
         server.terminate()

@@ -1,6 +1,6 @@
-"""The command line: `relearn STUDY STEP …` for the steps of the pipeline, `relearn VERB …` for everything around them.
+"""The command line: `relearn STUDY STEP …` for the steps of the pipeline, `relearn VERB …` for everything else.
 
-`relearn --help` lists both. A step makes one run. A job must be cheap to start, so only what it needs is imported.
+`relearn --help` lists both. One call of a step makes one run. Jobs must start quickly, so each imports only what it needs.
 Exit codes: see `relearn.runs.exit_codes`.
 """
 
@@ -32,7 +32,7 @@ VERBS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one step or verb; every error that a user can cause ends in one line on stderr."""
+    """Run one step or verb; every error that a user can cause is reported in one line on stderr."""
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name in ("-h", "--help"):
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def call() -> int:
         checkout.enter(args, parser)
-        if name != "warm":  # it must stay a single thread and asks by itself
+        if name != "warm":  # it must stay single-threaded and checks by itself
             parents.watch()
         return import_module(f"relearn.cli.{name}").main(args)
 
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _step(study: Study, argv: list[str]) -> int:
-    """`relearn STUDY STEP ...`: one run."""
+    """`relearn STUDY STEP ...`: make one run."""
     name = argv[1] if len(argv) > 1 else "--help"
     if name in ("-h", "--help"):
         return exits.guarded(study.name, lambda: _help(study))
@@ -162,12 +162,12 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_step(study: Study, args: argparse.Namespace) -> int:
-    """One run: threads, device and seeds set, the step called inside its record."""
+    """Make one run: set threads, device and seeds, then call the step inside its record."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(args.threads)
     inputs: dict[str, list[Path]] = {}
     for name, *paths in args.input:
-        for path in map(Path, paths):  # a name without a path is an input that this run does not have
+        for path in map(Path, paths):  # a name without a path is an input that this run does not use
             if not path.is_file():
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
@@ -187,7 +187,7 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
 
             torch.set_num_threads(args.threads)
             torch.manual_seed(args.seed)
-            torch.backends.cudnn.allow_tf32 = args.precision != "fp32"  # fp32 means fp32, in convolutions too
+            torch.backends.cudnn.allow_tf32 = args.precision != "fp32"  # fp32 also in convolutions
             acceleration.use(args.compile)
         run = record.Run(
             args.out,

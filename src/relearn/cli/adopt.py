@@ -1,23 +1,22 @@
 """relearn adopt: take records that another machine made into results/; both engines then count them as done.
 
-A record is taken only if it is what the DAG asks today: sound (its own checksum and those of its artefacts),
-with the same settings and the same code, made from inputs with the bytes of a run that lies here or comes
-along. All are checked before the first is placed; a single fault refuses all of them, in one line that names
-the record and the key.
+A record is taken only if it matches what the DAG requires today: its checksum and those of its artefacts are correct, its settings
+and code are the same, and its inputs have the same bytes as the outputs of a run that is here or is adopted with it. All records are
+checked before the first is copied. A single mismatch refuses all of them, with one line that names the record and the key.
 
-Then the files go to their places, modification times are put in the order of the DAG, and Snakemake's own
-notes are written, without which it would see newer files but no later edit of a parameter. `dvc repro` calls
-Snakemake: what is done for the one is done for the other.
+The files are then copied to their places, modification times are put in the order of the DAG, and Snakemake's metadata is
+written. Without the metadata Snakemake would notice newer files but no later change of a parameter. `dvc repro` calls Snakemake, so
+it sees the same state.
 
-Instead of a folder, the files that `run.sh` of a pack wrote into home/ (`relearn pack`): they are unpacked and taken in the
-same way, and what lets unfinished runs go on comes along. Weights that stayed on the other machine are named, not missed: their
-run counts as done until a job that is to do needs them.
+Instead of a folder, the files that `run.sh` of a pack wrote into home/ can be given (`relearn pack`). They are unpacked and adopted
+in the same way, together with the checkpoints from which unfinished runs resume. Weights that stayed on the other machine are
+listed, not reported as missing: their run counts as done until a pending job needs them.
 
-Or a published set (results/published/<scale>): what fits is taken where no record that fits lies here, the rest is counted. It has
-no weights: they stayed elsewhere, too.
+A published set (results/published/<scale>) can be given, too: a record that fits is taken where no fitting record is here, and the
+others are counted. A published set has no weights, which count as left on the other machine.
 
-Without a folder, what lies in results/ already is checked and noted in the same way (after `dvc checkout` of
-an older commit, or where `.snakemake` was lost); what does not fit is named and left alone.
+Without a folder, the records already in results/ are checked and registered in the same way (after `dvc checkout` of
+an older commit, or when `.snakemake` was lost); those that do not fit are listed and left alone.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from relearn.runs.record_file import LEFT_BEHIND, left_behind
 from relearn.runs.run_store import Store, is_store
 
 Record = dict[str, Any]
-ONE_MS = 1_000_000  # modification times count in ns
+ONE_MS = 1_000_000  # modification times are in ns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def opened(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
-    """The folder that was given, or one that holds what the parts or the published set hold."""
+    """The given folder, or a temporary one with the content of the given parts or published set."""
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
@@ -72,10 +71,10 @@ def opened(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
 
 
 def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
-    """Take the records below ``folder``, or look at those in results/.
+    """Take the records below ``folder``, or check those in results/.
 
     Args:
-        whole: all records of the folder have to fit; else those are taken that fit and that results/ lacks.
+        whole: all records of the folder have to fit; otherwise only the fitting records that results/ lacks are taken.
     """
     with jobs.workflow((), {"scale": scale} if scale else {}) as built:
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
@@ -105,14 +104,14 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
 def chosen(
     folder: Path | None, plan: Sequence[Job], whole: bool = True
 ) -> tuple[dict[str, Record], dict[str, Record], list[str]]:
-    """Return the records of ``folder`` to take, by their places, all that then fit, and a line for each that does not.
+    """Return the records of ``folder`` to take, by path; all records that then fit; and one line for each that does not.
 
     Args:
-        folder: holds records at any depth; None: there are only those in place.
-        whole: all of them have to fit; else those are taken that fit where none that fits is in place.
+        folder: holds records at any depth; None: only the records in place are considered.
+        whole: all of them have to fit; otherwise a record is taken if it fits and no fitting record is in place.
 
     Raises:
-        ValueError: none there, or one that does not fit although all have to; one line.
+        ValueError: no records, or one that does not fit although all have to; one line.
     """
     left: list[str] = []
     coming = {} if folder is None else arrivals(folder, plan, None if whole else left)
@@ -129,10 +128,10 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
     """Return the records below ``folder`` by the path where each belongs.
 
     Args:
-        left: gains a line for each record that is not sound or that no job of the plan makes; None: it raises.
+        left: collects a line for each record that is damaged or that no job of the plan makes; None: raise instead.
 
     Raises:
-        ValueError: none there, or one that ``left`` would name; one line.
+        ValueError: no records, or one that would have been added to ``left``; one line.
     """
     records, faults = record.read_all(folder)
     places = {_who(vars(job)): job.record for job in plan if job.record}
@@ -155,7 +154,7 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
 
 
 def refuse(faults: Sequence[str]) -> None:
-    """Raise ValueError with the first fault, and how many more there are."""
+    """Raise ValueError with the first fault and the number of further ones; do nothing without faults."""
     if faults:
         raise ValueError(faults[0] + (f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""))
 
@@ -163,10 +162,10 @@ def refuse(faults: Sequence[str]) -> None:
 def survey(
     plan: Sequence[Job], coming: Mapping[str, Record], here_first: bool = False
 ) -> tuple[dict[str, Record], dict[str, str]]:
-    """Return the records that fit, coming ones instead of those in place, and one line for each that does not.
+    """Return the records that fit, and one line for each that does not; coming records take precedence over those in place.
 
-    With ``here_first`` a record in place counts where it fits, and the coming one otherwise. A record fits only if the
-    runs behind its inputs fit too: what was made from a stale network is stale.
+    With ``here_first`` a record in place takes precedence if it fits. A record fits only if the
+    runs that made its inputs fit, too: a result computed from a stale network is stale.
     """
     fitting: dict[str, Record] = {}
     faults: dict[str, str] = {}
@@ -190,7 +189,7 @@ def survey(
 
 
 def _record_in_place(path: str) -> list[Any]:
-    """The record in place, or what is wrong with it; empty where there is none."""
+    """The record in place, or its error; empty if there is none."""
     if not Path(path).exists():
         return []
     try:
@@ -200,7 +199,7 @@ def _record_in_place(path: str) -> list[Any]:
 
 
 def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:
-    """Return the first difference between a record and what the DAG asks of ``job``, in one line, or None.
+    """Return the first difference between a record and what the DAG requires of ``job``, in one line, or None.
 
     Args:
         sums: the sha256 of each artefact that a fitting run makes, by its path in results/.
@@ -213,11 +212,11 @@ def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:
 
 
 def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield key, found, wanted, for all that must agree."""
+    """Yield key, found and wanted value for everything that must agree."""
     have, want = _leaves(found["settings"], "settings"), _leaves(job.settings, "settings")
     for key in sorted(have.keys() | want.keys()):
         yield key, have.get(key, "nothing"), want.get(key, "nothing")
-    yield "run", found["run"], job.run  # the same once more, with the types: 1 is not 1.0
+    yield "run", found["run"], job.run  # run id: covers the types, too (1 is not 1.0)
     yield "code.version", found["code"]["version"], job.code
     names = sorted(Path(path).name for path in job.outputs if path != job.record)
     yield "outputs", sorted(found["outputs"]), names
@@ -230,9 +229,9 @@ def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[t
 
 
 def place(found: Record, target: Path) -> None:
-    """Copy a record and its artefacts to their folder, the record last; and its spool, if it has come along.
+    """Copy a record and its artefacts to their folder, the record last, and its spool if it is included.
 
-    A file appears in one rename. What is there already, byte for byte, is left alone.
+    Each file appears in one rename. A file that is already there, byte for byte, is left alone.
     """
     source = Path(found["path"])
     target.mkdir(parents=True, exist_ok=True)
@@ -251,7 +250,7 @@ def place(found: Record, target: Path) -> None:
 
 
 def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Record]) -> int:
-    """Copy spools and checkpoints of runs that the DAG asks and that have no record here; return of how many."""
+    """Copy spools and checkpoints of planned runs that have no record here; return the number of these runs."""
     found = 0
     for job in plan:
         if job.record is None or job.record in fitting or os.path.exists(job.record):
@@ -277,17 +276,17 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def put_in_order(plan: Sequence[Job]) -> None:
-    """Move the modification times of outputs forward where they are older than an input; no others change."""
+    """Move the modification times of outputs forward if they are older than an input; leave all others unchanged."""
     for job in plan:
         times = [os.stat(path).st_mtime_ns for path in job.inputs if os.path.exists(path)]
         newest = max(times, default=0)
-        for path in filter(os.path.exists, job.outputs):  # some may have stayed elsewhere
+        for path in filter(os.path.exists, job.outputs):  # some may have stayed on the other machine
             if os.stat(path).st_mtime_ns < newest:
                 os.utime(path, ns=(newest + ONE_MS, newest + ONE_MS))
 
 
 def _who(job: Mapping[str, Any]) -> str:
-    """Name a run by what its settings do not change; of a record, or of a job's fields."""
+    """Identify a run (a record or a job's fields) by what does not depend on its settings."""
     pairs = " ".join(f"{key}={value}" for key, value in sorted(job["labels"].items()))
     return f"{job['study']} {job['step']} {pairs} seed={job['seed']} scale={job['scale']}"
 

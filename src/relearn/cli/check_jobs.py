@@ -1,4 +1,4 @@
-"""Which jobs `python -m relearn.gpu_check` runs: of every step the one that costs least, with all that it reads."""
+"""The jobs that `python -m relearn.gpu_check` runs: the cheapest one of every step, with all jobs whose outputs it reads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from relearn.studies.study import load
 
 
 def needs_torch(job: Job) -> bool:
-    """Whether a job computes; the others prepare data."""
+    """Whether a job computes with torch; the others prepare data."""
     return bool(import_module(load(job.study).steps[job.step]).NEEDS_TORCH)
 
 
 def seconds_of(job: Job) -> float:
-    """The forecast of a job, 1 where nothing is known of its step."""
+    """The forecast of a job; 1 if there is no forecast for its step."""
     from relearn.forecast import expected_seconds
 
     return expected_seconds(job.study, job.step, job.settings) or 1.0
@@ -24,7 +24,7 @@ def seconds_of(job: Job) -> float:
 def cheapest(
     plan: Sequence[Job], seconds: Callable[[Job], float] = seconds_of
 ) -> tuple[list[Job], list[Job]]:
-    """Of every step that computes, the job that costs least together with what it reads; and these jobs with what they read."""
+    """The cheapest job of every step that uses torch, including the cost of its ancestors; and these jobs with their ancestors."""
     makers = {path: job for job in plan for path in job.outputs}
 
     def behind(job: Job) -> dict[str, Job]:

@@ -1,4 +1,4 @@
-"""From any folder inside a checkout to its root, where params.yaml, the Snakefile and results/ are."""
+"""Change from any folder inside a checkout to its root, which holds params.yaml, the Snakefile and results/."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ NEED_ONE = ("list", "reproduce", "show", "open", "render", "validate", "dvc", "p
 
 
 def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Make the root of the checkout the working directory; paths that were typed keep their meaning.
+    """Make the root of the checkout the working directory; paths given by the user keep their meaning.
 
-    Outside of a checkout everything stays as it is.
+    Outside of a checkout nothing changes.
 
     Args:
-        args: what was parsed; its paths may change.
-        parser: knows the defaults, which count from the root.
+        args: the parsed arguments; their paths may change.
+        parser: has the defaults, which are relative to the root.
 
     Raises:
-        ValueError: a verb that needs a checkout, where there is none and no path says where to look.
+        ValueError: the verb needs a checkout, but there is none and no path says where to look.
     """
     here = Path.cwd()
     typed = {

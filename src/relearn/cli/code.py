@@ -1,11 +1,11 @@
-"""relearn code: code version and identity of each of today's runs, by study and step, for a reader and for DVC.
+"""relearn code: print the code version and identity of each planned run, by study and step; DVC uses them, too.
 
-DVC compares parameters and files, not functions, and it knows nothing of an overlay. Its first stage writes a file for each study
-(--out FOLDER), and the stage of that study depends on it, so that an edited formula, an edited overlay and a grid that grows or
-shrinks make the same stages stale as they make jobs stale in Snakemake. params.yaml is checked on the way.
+DVC compares parameters and files, not functions, and it is not aware of overlays. Its first stage therefore writes a file per study
+(--out FOLDER), and the stage of that study depends on it. An edited formula, an edited overlay or a changed grid of runs
+thus makes the same stages stale in DVC as it makes jobs stale in Snakemake. params.yaml is checked on the way.
 
-`relearn code --done STUDY` asks instead whether every run of a study is there, made of today's settings, code and inputs: status 0 if
-so, 1 if not. It is what a stage of DVC asks before it starts Snakemake.
+`relearn code --done STUDY` checks instead whether every run of a study is there, made with today's settings, code and inputs: status
+0 if so, 1 if not. A stage of DVC checks this before it starts Snakemake.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from relearn.studies import STUDIES
 
-RENDER = "render"  # the name of what belongs to no study
+RENDER = "render"  # the entry that belongs to no study
 
 
 class Made(NamedTuple):
-    """What one run is made of: its place, its code version, its run id and the names of its inputs."""
+    """What identifies one run: its name, code version, run id and the paths of its inputs."""
 
     study: str
     step: str
@@ -44,10 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print or write the versions, or say whether all is done.
+    """Print or write the versions, or report whether everything is done.
 
     Raises:
-        ValueError: parameters that cannot run, or a target that no run has.
+        ValueError: parameters that cannot run, or a target that matches no run.
     """
     from relearn.studies import parameters
 
@@ -63,12 +63,12 @@ def main(args: argparse.Namespace) -> int:
 
 
 def today(params: dict[str, Any], targets: Iterable[str] = ()) -> list[Made]:
-    """Every run that the plans ask for, and the rendering of all of them where no target is named."""
+    """Every planned run of the targets; without targets, all runs and the rendering."""
     from relearn.cli.render import code_of_report
     from relearn.forecast import planned, state
     from relearn.runs import code_version
 
-    code_version.forget()  # the source may have changed since this process asked last
+    code_version.forget()  # the source may have changed since this process last read it
     book = planned.jobs_of(params)
     jobs = planned.behind(book, [*targets])
     found = []
@@ -83,10 +83,10 @@ def today(params: dict[str, Any], targets: Iterable[str] = ()) -> list[Made]:
 
 
 def versions(runs: Iterable[Made]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return study → step → run → code version and identity; the rendering stands under ``render``.
+    """Return study → step → run → code version and identity; the rendering is under ``render``.
 
     A run is named by the end of its folder, ``substitute/ResNet18-drop0.2/seed0``. Its identity is a hash of the
-    run id (settings, labels, scale, seed) and of the names of its inputs: a report on fewer runs is another one.
+    run id (settings, labels, scale, seed) and of the names of its inputs, so that a report on fewer runs has another identity.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for one in runs:
@@ -96,7 +96,7 @@ def versions(runs: Iterable[Made]) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def write(folder: Path, found: dict[str, dict[str, dict[str, str]]]) -> None:
-    """One file a study and one for the rendering; a study without runs has an empty one."""
+    """Write one file per study and one for the rendering; the file of a study without runs is an empty mapping."""
     from relearn.runs.atomic_files import write as written
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,13 @@
-"""relearn compare: which verdicts and cells differ between two scales, commits or results folders, and whether beyond their noise.
+"""relearn compare: which verdicts and cells differ between two scales, commits or results folders, and whether beyond noise.
 
     relearn compare results/published/mini results/mini     what was published, and what runs here now
     relearn compare small mini                              two scales: results/SCALE, else results/published/SCALE
     relearn compare HEAD~3 HEAD                              two commits: their results/published/SCALE (--scale)
     relearn compare v0.15.0:small results/small              a commit's scale against a folder
 
-Everything is read from what was rendered and published; nothing is run. --out FOLDER also writes changes.csv (all claims and cells, in
-full precision), changes.md, and changes.html, a part that a page can include. --page results/mini/report.html puts that part at the end
-of a report, in the place of an older one.
+It reads rendered and published results only; nothing is run. --out FOLDER also writes changes.csv (all claims and cells, in
+full precision), changes.md, and changes.html, a fragment to include in a page. --page results/mini/report.html inserts that fragment
+at the end of a report and replaces an older one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Compare.
+    """Compare the two sides, print the differences and write what the options ask for.
 
     Raises:
-        FileNotFoundError: a side that is no scale, no folder and no commit, or where nothing is rendered.
+        FileNotFoundError: a side that is no scale, no folder and no commit, or that has no rendered results.
         ValueError: a file that is no rendering, or a --page that is no report.
     """
     from relearn.report import changed_settings, changes, changes_formats
@@ -76,10 +76,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def with_block(page: Path, block: str) -> str:
-    """The page's text with the block at the end of its main part, in the place of an older one.
+    """The page's text with the block at the end of its <main> element; an older block is replaced.
 
     Raises:
-        ValueError: no file, or one that is no report.
+        ValueError: no file, or a file that is no report.
     """
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     head, begin, rest = text.partition(BEGIN)
@@ -94,7 +94,7 @@ def with_block(page: Path, block: str) -> str:
 
 
 def resolve(word: str, scale: str | None, place: Path) -> Path:
-    """The folder of one side; a commit's is unpacked at `place`."""
+    """The folder of one side; that of a commit is unpacked at `place`."""
     if Path(word).is_dir():
         return Path(word)
     for folder in (RESULTS / word, PUBLISHED / word):
@@ -111,7 +111,7 @@ def _scale_in_force() -> str:
 
 
 def _unpacked(word: str, commit: str, scale: str, place: Path) -> Path:
-    """What a commit published at one scale."""
+    """The folder that a commit published at one scale."""
     if commit.startswith("-") or _git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") is None:
         scales = ", ".join(sorted(one.parent.name for one in PUBLISHED.glob("*/claims.json"))) or "none here"
         raise FileNotFoundError(f"{word}: no folder, no scale with results ({scales}) and no commit")

@@ -1,4 +1,4 @@
-"""docs: write the pages of the documentation site, from what is published, the studies and docs/.
+"""docs: write the pages of the documentation site from the published results, the studies and docs/.
 
 `make docs` calls this and then MkDocs, which needs the extra ``docs``. The site is in ``build/docs/site``.
 """
@@ -41,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def material(root: Path, scales: Sequence[str] | None = None) -> Any:
-    """What the site shows.
+    """The content of the site.
 
     Args:
         scales: only these published scales.

@@ -1,8 +1,8 @@
 """relearn dvc: print dvc.yaml from the studies' plans, one stage per study; `relearn dvc > dvc.yaml` updates it.
 
-A stage's command is the study's Snakemake target, so that `dvc repro` and `snakemake` find what the other has made; it starts only
-where `relearn code --done` says that something is to do. A stage depends on its section of params.yaml, on its file of results/code, and
-on the runs of other studies that its own runs read at some scale.
+A stage's command is the study's Snakemake target, so that `dvc repro` and `snakemake` find each other's results; it starts Snakemake
+only if `relearn code --done` reports that something is left to do. A stage depends on its section of params.yaml, on its file of
+results/code, and on the runs of other studies that its own runs read at some scale.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RENDERED = (
     "settings.md",
     "report.html",
 )
-# Figures whose points are lines (or bars) of one column over another: x, y, and which figures. Every figure is there as a picture, too.
+# Figures drawn as lines (or bars) of one column over another: (x, y) and the figures. Every figure is also included as a picture.
 LINES = {
     ("x", "value"): ("zhu2022.fig2.11",),
     ("iteration", "loss"): ("zhu2022.fig2.3",),
@@ -70,7 +70,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def text(params: Path) -> str:
-    """The whole file."""
+    """The whole of dvc.yaml."""
     read = reads(params)
     stages = {
         "code": {
@@ -111,7 +111,7 @@ def _stage(name: str, title: str, others: list[str]) -> dict[str, Any]:
 
 
 def plots() -> list[dict[str, Any] | str]:
-    """Figures from their points, each with its title, then every figure as a picture, which needs no network to be shown."""
+    """Figures drawn by DVC from their data points, each with its title; then every figure as a picture, which needs no network."""
     from relearn.report import artefacts
     from relearn.report.used_by import called
 
@@ -133,7 +133,7 @@ def plots() -> list[dict[str, Any] | str]:
 
 
 def reads(params: Path) -> dict[str, list[str]]:
-    """Study to the other studies whose runs its own runs read, at any scale."""
+    """For each study, the other studies whose runs its own runs read at any scale."""
     found: dict[str, set[str]] = {study.name: set() for study in all_studies()}
     for scale in SCALES:
         values = parameters.load(params, scale=scale)

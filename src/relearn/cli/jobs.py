@@ -1,10 +1,10 @@
 """relearn jobs: the DAG of any target as a plain ordered shell script, for a machine without Snakemake.
 
-The script needs a POSIX shell and `relearn` (installed, or the checkout itself), holds no absolute path, and
-can be started again: a job is skipped whose record is there with the same settings and the same code, unless
-an input is newer. Bring the records back and say `relearn adopt FOLDER`.
+The script needs a POSIX shell and `relearn` (installed, or the checkout itself) and contains no absolute path. It can
+be restarted: a job is skipped if its record is there with the same settings and the same code, unless
+an input is newer. Copy the records back and run `relearn adopt FOLDER`.
 
-Snakemake itself says what the jobs are, so this verb (unlike the script it prints) needs it installed.
+Snakemake computes the list of jobs, so this verb (unlike the script it prints) needs it installed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ say() {{ echo "[$1/{count}] $2" >&2; }}
 class Job:
     """One job of the DAG, as Snakemake would run it.
 
-    ``record`` is the path of the record that it writes, None where it writes none (render); then ``study``
-    and all that only a run has are empty. ``mem_mb`` and ``gpu`` are what it asks of its machine.
+    ``record`` is the path of the record that it writes, or None if it writes none (render); then ``study``
+    and all other fields of a run are empty. ``mem_mb`` and ``gpu`` are the resources that it requests.
     """
 
     rule: str
@@ -70,12 +70,12 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """The folder of the run, or of the first output; of the log where nothing is put out."""
+        """The folder of the run, or of the first output, or of the log if there are no outputs."""
         return Path(self.record or (*self.outputs, *self.logs)[0]).parent.as_posix()
 
     @property
     def run(self) -> str:
-        """The run id that its record will bear."""
+        """The run id that its record will have."""
         from relearn.runs.record import run_id
 
         return run_id(self.study, self.step, self.labels, self.scale, self.seed, self.settings)
@@ -116,7 +116,7 @@ def plan(targets: Sequence[str] = (), config: dict[str, str] | None = None, root
 
     Args:
         targets: rules or files of the workflow.
-        config: what ``snakemake --config`` would say: scale, device, precision.
+        config: as for ``snakemake --config``: scale, device, precision.
         root: the folder of the Snakefile.
 
     Raises:
@@ -160,7 +160,7 @@ def workflow(
             loaded.dag(DAGSettings(targets=set(targets)))
             built = loaded._workflow
             built.execution_settings = ExecutionSettings()
-            # The command line offers the DAG only as pictures; these two calls are what it does itself.
+            # The command line shows the DAG only as pictures; these two calls are what it does internally.
             built._prepare_dag(forceall=False, ignore_incomplete=True, lock_warn_only=True, nolock=True)
             built._build_dag()
             yield built
@@ -171,7 +171,7 @@ def workflow(
 
 
 def unknown(name: str) -> str:
-    """What to say of a target that Snakemake does not know: the nearest that it does."""
+    """The message for a target that Snakemake does not know, with the nearest known ones."""
     from relearn.cli.targets import nearest
 
     near = [] if "/" in name else nearest(name)
@@ -180,7 +180,7 @@ def unknown(name: str) -> str:
 
 
 def in_order(built: Any) -> list[Any]:
-    """Return Snakemake's jobs in the order of the DAG; where that leaves a choice, by their names."""
+    """Return Snakemake's jobs in topological order; ties are broken by rule and output names."""
     return [
         job
         for layer in built.dag.toposorted()
@@ -199,10 +199,10 @@ def _reader(of_a_step: bool) -> argparse.ArgumentParser:
 
 
 def job_of(job: Any) -> Job:
-    """Return our view of one of Snakemake's jobs, its words read from the command as `relearn` reads them."""
+    """Convert one of Snakemake's jobs; its arguments are parsed from the command as `relearn` parses them."""
     words = shlex.split(job.shellcmd)
     record = getattr(job.output, "record", None)
-    # The words of "$(dirname ...)" behind --out are left over; the shell puts them together.
+    # parse_known_args skips the words of "$(dirname ...)" behind --out, which only the shell evaluates.
     found = _reader(record is not None).parse_known_args(words[2:])[0]
     study, step = (words[1], words[2]) if record is not None else ("", words[1])
     return Job(

@@ -1,11 +1,12 @@
-"""relearn list: papers, chapters, studies, tables, figures and claims that can be asked for, and what is there of each.
+"""relearn list: papers, chapters, studies, tables, figures and claims that can be requested, and the state of each.
 
     relearn list                       papers, chapters and studies at every scale; how many tables, figures and claims
-    relearn list tables                each table: finished runs of those that it is made of, whether it is rendered
+    relearn list tables                each table: how many of its runs are finished, whether it is rendered
     relearn list claims --scale small  at another scale; `--scale all` for every scale (half a minute)
 
-Any name goes behind `relearn reproduce` (run what is missing) and `relearn show` (what is there). A time is the forecast of the CPU
-time of what is missing, with all that it reads; it stands only where runs of that scale were measured. `relearn plan` says more.
+Pass any name to `relearn reproduce` (run what is missing) or `relearn show` (print what is there). A time is the forecast CPU
+time of all missing runs, including those whose outputs they read; it is shown only if runs of that scale were measured. `relearn
+plan` shows more.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 class Scale:
-    """What is planned and what is there at one scale.
+    """The plan and the state of results at one scale.
 
     Args:
         name: None for the one in params.yaml.
@@ -74,7 +75,7 @@ class Scale:
 
     @cached_property
     def seconds(self) -> Mapping[str, float]:
-        """The forecast of each run, by folder; none where no run of this scale was ever measured: `relearn plan` says more."""
+        """The forecast of each run, by folder; empty if no run of this scale was ever measured (`relearn plan` shows more)."""
         from relearn.forecast import job_seconds
         from relearn.forecast.planned import jobs_of
         from relearn.runs.run_store import is_store
@@ -84,7 +85,7 @@ class Scale:
 
     @cached_property
     def verdicts(self) -> dict[str, str]:
-        """``<study>/<claim>`` to its last verdict."""
+        """Maps ``<study>/<claim>`` to its last verdict."""
         try:
             text = (self.root / "claims.json").read_text(encoding="utf-8")
             claims: list[dict[str, Any]] = json.loads(text)["claims"]
@@ -93,7 +94,7 @@ class Scale:
         return {f"{one['section']}/{one['id']}": one["verdict"] for one in claims}
 
     def state(self, target: Target) -> str:
-        """A target in a few words: ``12/40, 3 min, not rendered``."""
+        """The state of a target in a few words: ``12/40, 3 min, not rendered``."""
         from snakemake_logger_plugin_relearn.foresight import in_words
 
         found, _ = targets.records(target, self.plans)
@@ -120,7 +121,7 @@ def _title(target: Target) -> str:
 
 
 def _print(rows: list[tuple[str, ...]]) -> None:
-    """A table, its first row not indented."""
+    """Print a table; all rows but the first are indented."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
     print()
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""relearn open: open the report in a browser; where there is no display, print its path."""
+"""relearn open: open the report in a browser; without a display, print its path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the path, and open it.
+    """Print the path and open it.
 
     Raises:
         FileNotFoundError: there is no report of this scale.
@@ -35,6 +35,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def displays() -> bool:
-    """Whether a browser can be seen from here."""
+    """Whether a browser can be shown here."""
     linux = sys.platform.startswith("linux")
     return not linux or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

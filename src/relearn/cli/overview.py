@@ -1,4 +1,4 @@
-"""What `relearn --help` prints: every verb and every step, one line each.
+"""The text of `relearn --help`: every verb and every step, one line each.
 
 The line of a command is the first sentence of its module's docstring, read without importing the module.
 """
@@ -36,7 +36,7 @@ def text(verbs: Iterable[str], studies: Iterable[Study]) -> str:
     """Return the overview.
 
     Args:
-        verbs: names of commands that a person calls.
+        verbs: names of the verbs.
         studies: the studies whose steps are listed.
     """
     lines = [HEAD, "Verbs:", *(_line(verb, f"relearn.cli.{verb}") for verb in verbs), "", STEPS]

@@ -1,4 +1,4 @@
-"""relearn pack: what a machine with Python, torch and nothing else needs to run a part of the DAG, as a tar and parts of data.
+"""relearn pack: pack a part of the DAG for a machine that has Python and torch only, as a tar and parts of data.
 
     relearn pack --scale medium --study poisoning --out pack.tar
     # there, in an empty folder with pack.tar and pack.data.*.part:
@@ -6,12 +6,12 @@
     # here, with what it wrote into home/:
     relearn adopt home/*.part
 
-Packed are the jobs that are not done here, the source, the commit, and every file that these jobs read and none of them makes.
-Steps that need no torch prepare data: they run here first, because the other machine may have neither network nor mirror.
-Folders of RELEARN_MIRROR travel where a setting of a job names them. Checkpoints of unfinished runs travel too.
+A pack holds the jobs that are not done here, the source, the commit, and every file that these jobs read but do not make.
+Steps that need no torch prepare data. They run here first, because the other machine may have neither a network nor a mirror.
+Folders of RELEARN_MIRROR are included if a setting of a job names them. Checkpoints of unfinished runs are included, too.
 
 The node needs Python 3.11, torch, torchvision, timm, transformers, tokenizers, safetensors, scikit-learn, scipy, pandas,
-filelock, tqdm and sacrebleu. docs/gpu.md walks through the whole path.
+filelock, tqdm and sacrebleu. docs/gpu.md describes the whole procedure.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def main(args: argparse.Namespace) -> int:
 
 
 def unprepared(plan: Sequence[Job]) -> list[Job]:
-    """The jobs to do that prepare data."""
+    """The pending jobs that prepare data."""
     return [job for job in to_do(plan) if not check_jobs.needs_torch(job)]
 
 
 def to_do(plan: Sequence[Job]) -> list[Job]:
-    """The jobs without a fitting record, and those whose files stayed elsewhere and are needed again."""
+    """The jobs without a fitting record, and those whose outputs stayed on another machine and are needed again."""
     fitting, _ = adopt.survey(plan, {})
     left = {job.record for job in plan if job.record not in fitting}
     makers = {path: job for job in plan for path in job.outputs}
@@ -109,7 +109,7 @@ def prepare(left: Iterable[Job]) -> None:
     """Run jobs here, one after the other.
 
     Raises:
-        ValueError: one failed; its error is on the terminal.
+        ValueError: a job failed; its error is on the terminal.
     """
     for job in left:
         print(f"here: {job.folder}", file=sys.stderr)
@@ -121,7 +121,7 @@ def prepare(left: Iterable[Job]) -> None:
 
 
 def words_of(job: Job) -> list[str]:
-    """The words behind ``relearn``, less those that depend on the machine."""
+    """The arguments of ``relearn``, without those that depend on the machine."""
     words = jobs.shlex.split(job.command)[1:]
     words = words[: words.index("--out")]
     for word in MACHINE_WORDS:
@@ -131,7 +131,7 @@ def words_of(job: Job) -> list[str]:
 
 
 def node_job(job: Job) -> NodeJob:
-    """A job as jobs.json has it."""
+    """A job in the form of jobs.json."""
     assert job.record is not None
     return NodeJob(
         run=job.run,
@@ -149,7 +149,7 @@ def node_job(job: Job) -> NodeJob:
 
 
 def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()) -> tuple[list[Path], int]:
-    """Write the tar and, where the data does not fit into it, its parts; return the files and how many files of data.
+    """Write the tar and, if the data does not fit into it, its parts; return the files written and the number of data files.
 
     ``chosen``: the run ids that relearn.gpu_check compares.
     """
@@ -166,7 +166,7 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
     found = writer.paths if count else []
     for path in writer.paths[len(found) :]:
         path.unlink()
-    inside = len(found) == 1 and found[0].stat().st_size < limit - 4 * parts.MIB  # the source takes two
+    inside = len(found) == 1 and found[0].stat().st_size < limit - 4 * parts.MIB  # the source takes 2 MiB
     with tarfile.open(out, "w:gz") as tar:
         add = _adder(tar)
         add("run.sh", RUN.encode(), 0o755)
@@ -196,7 +196,7 @@ def _adder(tar: tarfile.TarFile) -> Any:
 
 
 def data(left: Sequence[Job]) -> Iterator[tuple[str, Path]]:
-    """Name in the pack and path of each file that travels."""
+    """Yield the name in the pack and the path of each data file to include."""
     made = {path for job in left for path in job.outputs}
     needed = sorted({path for job in left for path in job.inputs} - made)
     for path in needed:
@@ -218,7 +218,7 @@ def data(left: Sequence[Job]) -> Iterator[tuple[str, Path]]:
 
 
 def mirror_folders(left: Iterable[Job], mirror: Path) -> list[Path]:
-    """The folders of RELEARN_MIRROR that a setting names, by name, by the set it replaces, or as a task of GLUE or of choices."""
+    """The folders of RELEARN_MIRROR that a setting names: directly, by the set it replaces, or by a GLUE or multiple-choice task."""
     from relearn.data.text_tasks import CHOICES, GLUE
 
     named = set(_texts([job.settings for job in left]))

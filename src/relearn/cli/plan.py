@@ -1,8 +1,8 @@
-"""relearn plan: what would run at a scale, why, and what it costs; without starting anything.
+"""relearn plan: what would run at a scale, why, and what it costs; nothing is started.
 
 For each study and step: jobs to do, done and stale with the reason, CPU hours (GPU hours with --device), wall time here, memory,
-disk, the longest chain, and the data sets with where to get them. Every cost is a forecast with its range: four of five should
-fall inside. docs/forecast.md says how it is made and how far it was off.
+disk, the longest chain of jobs, and the data sets with their sources. Every cost is a forecast with a range that should contain
+four of five measurements. docs/forecast.md explains how forecasts are made and how accurate they were.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def collect(folders: Sequence[Path]) -> int:
-    """Make the shipped table anew from published records, with the efficiencies that fit it; count what is not counted yet."""
+    """Rebuild the shipped table from published records, with efficiencies fitted to them; count the FLOPs of networks not counted yet."""
     from relearn.forecast import counting, counts, evidence, fitting, machine
 
     nets = [net for folder in folders for net in evidence.networks(folder)]
@@ -101,7 +101,7 @@ def check() -> int:
 
 
 def calibrate(params: dict[str, Any]) -> int:
-    """Measure this machine, and count the networks of the plan that nobody has counted yet."""
+    """Measure this machine, and count the networks of the plan that have not been counted yet."""
     from relearn.forecast import calibrate as measure
     from relearn.forecast import counting, counts, machine, planned
     from relearn.studies.work import Net, work_of

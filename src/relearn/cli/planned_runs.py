@@ -1,7 +1,7 @@
-"""Runs that are planned and have no numbers yet, in the form in which the report asks for runs.
+"""Planned runs that have no numbers yet, in the form that the report reads.
 
-A claim or a figure is asked with them, and they note which of them it wanted numbers of. It is asked twice: once where nothing has
-a number, once where everything is 1, because some ask for more only when there is something.
+A claim or a figure is evaluated on them, and they record which of them were read. It is evaluated twice: once with no
+numbers, once with every number equal to 1, because some read further runs only if numbers exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PlannedRun(Run):
-    """One run of a plan: it has labels and settings, and every number of it is ``value``; None: it has no numbers."""
+    """One planned run: it has labels and settings; every number of it equals ``value``, or is absent if that is None."""
 
     def __init__(self, family: Family, cell: Mapping[str, str]) -> None:
         labels = {name: value for name, value in cell.items() if name != "seed"}
@@ -70,7 +70,7 @@ class PlannedRun(Run):
 
 
 class _Record(dict[str, Any]):
-    """What is known of a run before it is made; the rest stands for a run without events."""
+    """The fields of a run known before it is made; other fields default to those of a run without events."""
 
     def __init__(self, run: PlannedRun, known: Mapping[str, Any]) -> None:
         super().__init__(known)
@@ -83,7 +83,7 @@ class _Record(dict[str, Any]):
 
 
 class _Any(dict[str, Any]):
-    """Has one value under every name."""
+    """A mapping that has the same value under every name."""
 
     def __init__(self, value: float | None) -> None:
         super().__init__()
@@ -102,9 +102,9 @@ def planned(families: Iterable[Family]) -> list[PlannedRun]:
 
 
 def asked_by(call: Callable[[Evidence], Any], runs: list[PlannedRun]) -> tuple[list[PlannedRun], bool]:
-    """The runs of which ``call`` wants numbers, and whether that is known run by run.
+    """The runs whose numbers ``call`` reads, and whether this is known run by run.
 
-    Where it fails both times, all runs of the steps that it has asked count; where it has asked none, all.
+    If ``call`` fails both times, all runs of the steps that it read count, or all runs if it read none.
     """
     failures = 0
     for value in (None, 1.0):

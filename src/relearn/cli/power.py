@@ -1,6 +1,6 @@
-"""relearn power: for every claim that is not decided, how many seeds, targets or samples would decide it, and the cost.
+"""relearn power: how many seeds, targets or samples would decide each undecided claim, and at what cost.
 
-It reads the records of a scale: those of results/<scale>, or the published ones where there are none.
+It reads the records of a scale from results/<scale>, or the published ones if there are none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print them.
+    """Print the designs.
 
     Raises:
         ValueError: an unknown claim or scale, or no records.
@@ -63,10 +63,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def judge(scale: str, root: Path | None = None) -> tuple[list[Claim], list[Run]]:
-    """The claims of a scale judged from its records, and these.
+    """The claims of a scale, judged from its records; and these records.
 
     Raises:
-        ValueError: no sound record.
+        ValueError: no valid record.
     """
     from relearn.report import claims, runs
     from relearn.report.quantities import Evidence

@@ -1,9 +1,9 @@
-"""relearn publish: what the project stands by, as few files: runs as Parquet, report, tables, figures and claims.
+"""relearn publish: write the results that the project publishes, in few files: runs as Parquet, report, tables, figures, claims.
 
-The set goes to results/published/<scale>. It is refused where the runs of a study stem from several commits or from a
+The set goes to results/published/<scale>. It is refused if the runs of a study come from several commits or from a
 working tree with changes. `--study` replaces the runs of one study and keeps those of the others. Everything in the set is
-rendered from its own Parquet files, so it can be rendered from them again. A README.md that lies there stays, but for the
-part that this command writes. Weights and data stay where they are.
+rendered from its own Parquet files, so it can be rendered from them again. An existing README.md is kept, except for the
+part that this command writes. Weights and data are not copied.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
     """Write the set, all of it or nothing.
 
     Raises:
-        ValueError: no sound record of the scale, one that is not sound, an unknown study, or runs of one study that stem
+        ValueError: no valid record of the scale, an invalid record, an unknown study, or runs of one study that come
             from more than one clean commit.
         FileNotFoundError: no folder of records.
     """
@@ -93,7 +93,7 @@ def main(args: argparse.Namespace) -> int:
         made = {path.relative_to(new) for path in new.rglob("*")}
     for path in (*target.glob("figures/*.png"), *target.glob("*.parquet")):
         if path.relative_to(target) not in made:
-            path.unlink()  # of a figure that is no more, or a table without a row
+            path.unlink()  # of a figure that no longer exists, or a table without rows
     size = sum((target / path).stat().st_size for path in made if (target / path).is_file())
     print(f"published {len(stored)} runs in {target}, {size / 2**20:.1f} MiB")
     return 0

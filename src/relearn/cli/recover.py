@@ -1,16 +1,16 @@
-"""relearn recover: what a crash has left in this checkout, what of it is safe to clear, and how to go on.
+"""relearn recover: what a crash has left in this checkout, which of it is safe to clear, and how to go on.
 
-It looks for engines and jobs that are still alive, Snakemake's lock, runs without an end, records and artefacts
-that are not what they claim to be, and temporary files of dead writers.
+It looks for engines and jobs that are still alive, Snakemake's lock, unfinished runs, damaged records and artefacts,
+and temporary files of dead writers.
 
-Cleared (not with --dry-run): a lock that no living Snakemake holds, and the temporary files. Put aside, as
-``record.json.aside``: a record that is torn or edited, whose artefacts are missing or do not match it, or whose
-inputs are other bytes now than those it was made from. Every target asks for every record, so its job runs again.
-Times of files play no part in that. While an engine or a job of this checkout is alive, nothing is changed.
+It clears (not with --dry-run) a lock that no living Snakemake holds, and the temporary files. It renames to
+``record.json.aside`` a record that is truncated or edited, whose artefacts are missing or do not match it, or whose
+inputs have changed since it was made. Every target requires every record, so the job of such a record runs again.
+Modification times play no part in that. While an engine or a job of this checkout is alive, nothing is changed.
 
 The command that it advises has passed a dry run.
 
-Exit status: 0 when the way is free, 2 outside a checkout or where Snakemake refuses to go on, 4 while an engine or
+Exit status: 0 when work can go on, 2 outside a checkout or if Snakemake refuses to go on, 4 while an engine or
 a job is alive.
 """
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print one line for each thing found, clear what is safe, and print how to go on."""
+    """Print one line for each finding, clear what is safe to clear, and print how to go on."""
     for name in CHECKOUT:
         if not Path(name).is_file():
             raise ValueError(f"{name}: no such file; start this in the root of the checkout")
@@ -125,21 +125,21 @@ def refusal(command: Sequence[str]) -> str | None:
 
 
 def scales() -> list[Path]:
-    """Every results/<scale> in which something has run; what is published is no such folder."""
+    """Every results/<scale> in which something has run; results/published is left out."""
     found = (path for path in sorted(Path("results").glob("*")) if path.name != "published")
     return [path for path in found if any((path / part).is_dir() for part in ("runs", "spool", "work"))]
 
 
 def engines_alive() -> list[tuple[str, int]]:
-    """Snakemake and DVC processes that work in this folder; empty where there is no /proc to ask."""
+    """Snakemake and DVC processes that work in this folder; empty on systems without /proc."""
     found, here = [], Path.cwd().resolve()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
             folder = Path(os.readlink(entry / "cwd"))
-        except OSError:  # ended meanwhile, or somebody else's
+        except OSError:  # has ended meanwhile, or belongs to another user
             continue
-        # as a program of its own, run by Python as a script, or as `python -m …`
+        # a program of its own, a script run by Python, or `python -m …`
         names = {Path(words[0]).name} | {Path(word).name for word in words[1:3]}
         is_python = Path(words[0]).name.startswith("python")
         name = next((one for one in ENGINES if one in (names if is_python else {Path(words[0]).name})), None)
@@ -149,7 +149,7 @@ def engines_alive() -> list[tuple[str, int]]:
 
 
 def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:
-    """Each run whose lock a living process holds, and that process."""
+    """Yield each run whose lock a living process holds, and the id of that process."""
     for lock in sorted((root / "work").glob("*.lock")):
         pid = holder(lock)
         if pid is not None:
@@ -157,7 +157,7 @@ def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:
 
 
 def unfinished(root: Path) -> Iterator[str]:
-    """One line for each run that began and has no end, or ended without a record."""
+    """Yield one line for each run that was started but not finished, or finished without a record."""
     for path in sorted((root / "spool").glob("*.jsonl")):
         story = spool.tell(path)
         if story is None:
@@ -174,7 +174,7 @@ def unfinished(root: Path) -> Iterator[str]:
 
 
 def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
-    """Records that cannot be believed, each with its fault in one line."""
+    """Invalid records, each with its fault in one line."""
     faults: dict[Path, str] = {}
     sound: dict[str, record.Record] = {}
     for file in sorted((root / "runs").rglob(record.NAME)):
@@ -195,7 +195,7 @@ def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
 
 
 def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str | None:
-    """The first input that the run beside it has made anew since, in one line."""
+    """The first input that has been remade since this run read it, in one line."""
     for one in (one for many in found["inputs"].values() for one in many):
         made = sound.get(Path(one["path"]).parent.as_posix())
         now = None if made is None else made["outputs"].get(Path(one["path"]).name)
@@ -207,12 +207,12 @@ def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str 
 
 
 def temporaries(root: Path) -> list[Path]:
-    """What killed writers left beside their files."""
+    """Temporary files left by killed writers."""
     return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}"))
 
 
 def called(story: spool.Story | None, run: str) -> str:
-    """A run as people call it: step, labels, seed; its id where the spool says nothing."""
+    """A readable name of a run: step, labels, seed; its id if there is no spool."""
     if story is None:
         return f"run {run}"
     start: dict[str, Any] = story.start

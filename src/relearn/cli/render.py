@@ -1,7 +1,7 @@
-"""relearn render: tables, figures, verdicts and the page, from the records of one results folder or published set alone.
+"""relearn render: tables, figures, verdicts and the report, from the records of one results folder or published set alone.
 
-Any part of a study will do: what has no record shows as "not run"; the last line says what is incomplete. Everything
-is checked first and rendered into a folder of its own; the files of the last rendering stay until all new ones are there.
+Any part of a study can be rendered: cells without a record show "not run", and the last line lists what is incomplete. Everything
+is checked first and rendered into a separate folder; the previous files stay until all new ones are complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGE = (
     "palette.css",
     "report.css",
     "report.js",
-)  # what report.html is made of, beside the modules
+)  # the files that make up report.html, besides the modules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
     """Render everything, or the files of single artefacts.
 
     Raises:
-        ValueError: an unknown scale or artefact, no record of the scale, published numbers or parameters that cannot be read.
+        ValueError: an unknown scale or artefact, no record of the scale, or unreadable published numbers or parameters.
         FileNotFoundError: no folder of published numbers or of records.
     """
     from relearn.report import coverage
@@ -77,10 +77,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[str]]:
-    """The parameters, the sound runs of their scale, and a line for each that is not; completes ``args``.
+    """The parameters, the valid runs of their scale, and a line for each invalid one; fills in ``args``.
 
     Raises:
-        ValueError: an unknown scale, parameters that cannot be read, or no record of the scale.
+        ValueError: an unknown scale, unreadable parameters, or no record of the scale.
         FileNotFoundError: no folder of records.
     """
     from relearn.report import runs
@@ -114,10 +114,10 @@ def write(
     """Render everything, or the artefacts that ``args`` names, into the folder ``new``.
 
     Returns:
-        what of each artefact is measured; the claims with their verdicts, none where artefacts are named.
+        the coverage of each artefact; the judged claims, empty if artefacts are named.
 
     Raises:
-        ValueError: an unknown artefact, or published numbers that cannot be read.
+        ValueError: an unknown artefact, or unreadable published numbers.
     """
     from relearn.report import artefacts, coverage, figures, table, table_formats
     from relearn.report.quantities import Evidence
@@ -172,7 +172,7 @@ def _whole(
     coverages: Sequence[Any],
     layout: Any,
 ) -> list[Any]:
-    """Claims, coverage, deviations, the small file of metrics, and the page that shows them all; the judged claims."""
+    """Write claims, coverage, deviations, metrics.json and the report; return the judged claims."""
     from functools import partial
 
     from relearn.params.places import place
@@ -236,9 +236,9 @@ def _whole(
 def _deviations(
     params: Path, values: dict[str, Any], folders: Mapping[str, Path], target: Path
 ) -> tuple[list[tuple[str, ...]] | None, str, list[Any]]:
-    """Rows for the page, why there are none, and what no value shows; and deviations.md.
+    """Rows for the report, the reason if there are none, and deviations that are not values of parameters; also writes deviations.md.
 
-    There are no rows without the published settings beside the parameters.
+    There are no rows without the file of published settings.
     """
     from relearn.report import deviations
 
@@ -256,7 +256,7 @@ def _deviations(
 
 
 def _settings(params: Path, folders: Mapping[str, Path], target: Path) -> dict[str, list[Any]]:
-    """Each study's printed settings for the page, and settings.md; none without the published settings."""
+    """Each study's published settings for the report; also writes settings.md. Empty without the file of published settings."""
     from relearn.report import deviations, settings_page
 
     paper = params.parent / "params" / "paper.yaml"
@@ -271,7 +271,7 @@ def _settings(params: Path, folders: Mapping[str, Path], target: Path) -> dict[s
 
 
 def about(studies: Sequence[Study]) -> list[Any]:
-    """The studies with their publications, as pages name them."""
+    """The studies with their publications, as pages cite them."""
     from relearn.report.views.studies import About
     from relearn.studies.publications import PUBLICATIONS
 
@@ -292,7 +292,7 @@ def artefact_ids(study: Study) -> dict[str, list[str]]:
 
 
 def code_of_report() -> str:
-    """Version of all that the report is made with: modules, and the page's templates, style sheet and script."""
+    """The version of everything that makes the report: modules, and the page's templates, style sheet and script."""
     from relearn.runs.atomic_files import digest
     from relearn.runs.code_version import code_version
 
@@ -303,7 +303,7 @@ def code_of_report() -> str:
         if path.stem != "__init__"
     ]
     studies = all_studies()
-    own.append("relearn.report.figures.claims_forest")  # which no other module of the report names
+    own.append("relearn.report.figures.claims_forest")  # which no other module of the report imports
     modules = [*own, *(f"relearn.studies.{study.name}.claims" for study in studies)]
     modules += [module for study in studies for module in study.figures.values()]
     return " ".join([code_version(*modules), *(digest(report / name) for name in PAGE)])

@@ -4,7 +4,7 @@
     relearn reproduce kim2020 claim:hull_proposition --scale small
     relearn reproduce chapter4 --dry-run
 
-`relearn list` names everything that can be asked for. `snakemake --cores all table2.2` does the same. Runs that are finished count.
+`relearn list` prints all names. `snakemake --cores all table2.2` does the same. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run Snakemake for the targets; its status is the status.
+    """Run Snakemake for the targets and return its status.
 
     Raises:
-        ValueError: no such target, or nothing is planned of it at this scale.
+        ValueError: no such target, or none of its runs is planned at this scale.
     """
     from relearn.cli import show
     from relearn.studies import parameters
@@ -56,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def announced(target: Target, plans: targets.Plans, scale: str) -> str:
-    """How many runs a target is made of.
+    """The line that says how many runs a target consists of.
 
     Raises:
         ValueError: none at this scale.

@@ -1,12 +1,12 @@
-"""relearn robustness: how robust is a classifier of your own? One command for any network of timm's registry or a file of relearn.
+"""relearn robustness: measure how robust your own classifier is: any network of timm's registry, or a file that relearn wrote.
 
     relearn robustness --model resnet50 --weights mine.pth --set val=imagenet/val --set a=imagenet-a --pgd-eps 1/255 --out mine
 
-``--set NAME=PLACE``, as often as needed: val, real, v2, c, a, r, nine (folders, see
+``--set NAME=PLACE`` can be repeated; names: val, real, v2, c, a, r, nine (folders, see
 :mod:`relearn.studies.robustness.steps.folder_sets`), cifar_c (the released arrays of CIFAR-10-C or CIFAR-100-C), test (a file of a step
-``prepare_images``). Of c and cifar_c all corruptions are measured, or those that ``--corruptions`` names. Without them ``--corruptions``
-makes corrupted images from test or val. It prints a table and writes
-robustness.json (everything, each number with its whole protocol), sets.csv, attacks.csv and bad_images.csv.
+``prepare_images``). Of c and cifar_c all corruptions are measured, or those that ``--corruptions`` names. Without these two sets,
+``--corruptions`` generates corrupted images from test or val. The command prints a table and writes
+robustness.json (all results, each number with its full protocol), sets.csv, attacks.csv and bad_images.csv.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TEST = "test"
 SETS = (*folder_sets.NAMES, array_sets.NAME, TEST)
 FILE = "robustness.json"
 BAD = ("set", "file", "fault")
-CROP_RATIO, INTERPOLATION = 0.875, "bicubic"  # where neither an option nor timm says another
+CROP_RATIO, INTERPOLATION = 0.875, "bicubic"  # defaults if neither an option nor timm sets them
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Measure, print, write; see the module."""
+    """Measure, print and write; see the module."""
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     import torch
 
@@ -142,10 +142,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]:
-    """The network, in eval mode, and the protocol of its images.
+    """The network in eval mode, and the protocol of its images.
 
     Raises:
-        ValueError: a name or a file that is none, no weights or two kinds of them, weights that do not fit.
+        ValueError: an unknown name or an unusable file, no weights or two sources of weights, or weights that do not fit.
+        FileNotFoundError: no such file.
     """
     from relearn.models import checkpoints, vision
 
@@ -167,13 +168,13 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
         mean, std = checkpoints.normalisation(args.model)
         try:
             net = vision.create(args.model, **made, mean=mean, std=std, pretrained=True)
-        except Exception as error:  # what hubs raise has no common base
+        except Exception as error:  # hub errors have no common base class
             raise ValueError(
                 f"--model {args.model}: no pretrained weights: {' '.join(str(error).split())[:300]}"
             ) from None
         return net.eval(), protocol
     if not told:
-        vision.create(args.model, **made)  # refuses the unknown name, and names the nearest
+        vision.create(args.model, **made)  # raises for an unknown name and suggests the nearest
     if args.weights is None or args.pretrained:
         raise ValueError(f"--model {args.model}: needs weights; allowed: --weights FILE, or --pretrained")
     if not args.weights.is_file():
@@ -182,9 +183,9 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
 
 
 def of_timm(name: str) -> dict[str, Any]:
-    """size, crop_ratio, crop_mode and interpolation of timm's own evaluation of a network; {} for a name that it lacks.
+    """size, crop_ratio, crop_mode and interpolation of timm's own evaluation of a network; {} for a name that timm lacks.
 
-    Where timm states a size or a crop ratio for tests beside that of training, it is the one for tests, as in timm's validation.
+    If timm states a separate size or crop ratio for testing, that one is taken, as in timm's validation script.
     """
     from importlib import import_module
 
@@ -206,7 +207,7 @@ def of_timm(name: str) -> dict[str, Any]:
 def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
     """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS` and the crop mode.
 
-    Each is the option, else the network's, else 0.875, center, bicubic.
+    Each is taken from the options, else from the network's configuration, else 0.875, center, bicubic.
     """
     from relearn.data.central_crops import CROP_MODES, INTERPOLATIONS
 
@@ -228,7 +229,7 @@ def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any
 
 
 def settings_of(args: argparse.Namespace, protocol: dict[str, Any]) -> dict[str, Any]:
-    """The settings of ``relearn withstand`` that the options say."""
+    """The settings of ``relearn withstand`` that correspond to the options."""
     names = (
         args.corruptions if args.corruptions == "all" else [one for one in args.corruptions.split(",") if one]
     )

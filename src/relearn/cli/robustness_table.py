@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def table(found: Measured) -> str:
-    """A line a number with its protocol; the severities of a corruption in one line, their mean."""
+    """One line per number with its protocol; the severities of a corruption are averaged into one line."""
     lines = [("set", "images", "accuracy, %", "protocol")]
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in found.rows:

@@ -1,6 +1,6 @@
 """relearn scoreboard: every claim at every scale, as CSV and Markdown below results/published.
 
-It reads results/published/<scale>/claims.json, or results/<scale>/claims.json where that is newer.
+It reads results/published/<scale>/claims.json, or results/<scale>/claims.json if that is newer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write, or print the short form.
+    """Write the scoreboard, or print its short form.
 
     Raises:
         ValueError: no claims of any scale, or a page without the two marks.

@@ -1,4 +1,4 @@
-"""relearn setups: the fixed set-ups that attacks and defences are compared on, or whether a data set is one of them."""
+"""relearn setups: list the fixed set-ups on which attacks and defences are compared, or check a data set against one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(args: argparse.Namespace) -> int:
     """List, print or check.
 
     Raises:
-        ValueError: a name that is not known, or a data set that is not the set-up's; one line.
+        ValueError: an unknown name, or a data set that differs from the set-up's; one line.
     """
     from relearn.data import setups
 

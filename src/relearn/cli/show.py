@@ -1,6 +1,6 @@
-"""relearn show: render a table, a figure, a claim or a whole paper from the runs that are there, and print what it says.
+"""relearn show: render a table, a figure, a claim or a whole paper from the runs that are there, and print the result.
 
-Nothing is run. `relearn reproduce` runs what is missing and ends with the same words.
+Nothing is run. `relearn reproduce` runs what is missing and ends with the same output.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def text(target: Target, scale: str, params: Path) -> str:
-    """What there is to say about a target, in Markdown; tables, figures and the report are rendered on the way."""
+    """The result of a target in Markdown; tables, figures and the report are rendered on the way."""
     root = RESULTS / scale
     if target.kind == "claims":
         return _claim(target, root, scale)
@@ -67,9 +67,7 @@ def _render(words: list[str]) -> None:
 
     parser = argparse.ArgumentParser()
     render.add_arguments(parser)
-    with contextlib.redirect_stdout(
-        io.StringIO()
-    ) as said:  # a line for each artefact, and for each run that is left out
+    with contextlib.redirect_stdout(io.StringIO()) as said:  # one line per artefact, and one per run left out
         render.main(parser.parse_args(words))
     left_out = [line for line in said.getvalue().splitlines() if line.startswith("render: left out")]
     for line in left_out:
@@ -79,7 +77,7 @@ def _render(words: list[str]) -> None:
 
 
 def _claim(target: Target, root: Path, scale: str) -> str:
-    """The verdict on one claim and what stands behind it."""
+    """The verdict on one claim and its evidence."""
     from relearn.report import claims, claims_formats, runs
     from relearn.report.quantities import Evidence
     from relearn.studies.study import load

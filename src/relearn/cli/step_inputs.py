@@ -1,4 +1,4 @@
-"""What a step was given on its command line; a name that it needs and did not get is answered in one line.
+"""The settings and inputs of a step; accessing a missing name raises an error of one line.
 
 Standard library only.
 """
@@ -11,14 +11,14 @@ from typing import Any
 
 
 class Missing(KeyError):
-    """A step needs a setting or an input that the command line does not have."""
+    """A step needs a setting or an input that is not on the command line."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # without the quotes that a KeyError puts around its key
+        return str(self.args[0])  # without the quotes that KeyError adds
 
 
 class Settings(dict[str, Any]):
-    """The settings of a step, at every depth; looking up a key that is not there raises `Missing` with the key's path."""
+    """The settings of a step, at every depth; looking up a missing key raises `Missing` with the key's path."""
 
     def __init__(self, values: Mapping[str, Any], step: str, above: str = "") -> None:
         super().__init__({key: _settings(value, step, f"{above}{key}") for key, value in values.items()})
@@ -33,7 +33,7 @@ class Settings(dict[str, Any]):
 
 
 class Inputs(dict[str, list[Path]]):
-    """The input files of a step by name; looking up a name that is not there raises `Missing`."""
+    """The input files of a step by name; looking up a missing name raises `Missing`."""
 
     def __init__(self, values: Mapping[str, list[Path]], step: str) -> None:
         super().__init__(values)

@@ -1,15 +1,16 @@
-"""What a person may ask for by name: a paper, a chapter, a study, a table, a figure, a claim; and the runs that each needs.
+"""What can be requested by name: a paper, a chapter, a study, a table, a figure, a claim; and the runs that each needs.
 
 ========================  ======================================================================
 ``kim2020``               a paper: all runs of its studies
 ``chapter2``              a chapter of the dissertation
 ``poisoning``             a study
-``table2.2``, ``fig4.4``  a table or figure; where several papers have one of that number, ``kim2020.table1``
+``table2.2``, ``fig4.4``  a table or figure; if several papers have one of that number, ``kim2020.table1``
 ``claim:NAME``            a claim of claims.yaml
 ========================  ======================================================================
 
-A claim needs the runs that its predicate reads, a table or figure those that its cells and points read and those that its definition
-selects: all are asked with planned runs (:mod:`relearn.cli.planned_runs`). The tests compare with the runs that published results name.
+A claim needs the runs that its predicate reads. A table or figure needs the runs that its cells and points read and the runs that its
+definition selects. All are evaluated on planned runs (:mod:`relearn.cli.planned_runs`). The tests compare the result with the runs
+that published results name.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ if TYPE_CHECKING:
 
 KINDS = ("papers", "chapters", "studies", "tables", "figures", "claims")
 CLAIM = "claim:"
-NUMBERED = re.compile(r"(table|fig|sec)\d")  # what a paper shows; what we add has its whole id for a name
+NUMBERED = re.compile(r"(table|fig|sec)\d")  # of a paper; our own are named by their whole id
 Plans = Mapping[str, Mapping[str, "Family"]]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Something that can be asked for.
+    """Something that can be requested.
 
     Args:
-        name: what a person types.
+        name: what the user types.
         kind: one of KINDS.
         studies: the studies whose runs it needs.
-        id: the artefact, or the claim; "" for whole studies.
-        title: in words.
+        id: of the artefact or claim; "" for whole studies.
+        title: a readable title.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Target:
 
 @cache
 def targets() -> dict[str, Target]:
-    """Every target by name, those of whole studies first."""
+    """Every target by name, whole studies first."""
     studies, found = all_studies(), list[Target]()
     for paper in dict.fromkeys(study.paper for study in studies):
         mine = [study for study in studies if study.paper == paper]
@@ -78,10 +79,10 @@ def targets() -> dict[str, Target]:
 
 
 def find(name: str) -> Target:
-    """The target of this name; a claim may be named without ``claim:``, an artefact by its whole id.
+    """The target of this name; a claim may be given without ``claim:``, an artefact by its whole id.
 
     Raises:
-        ValueError: none or several have this name; with the nearest.
+        ValueError: no target or several have this name; the message lists the nearest.
     """
     known = targets()
     for one in (name, f"{CLAIM}{name}"):
@@ -98,7 +99,7 @@ def find(name: str) -> Target:
 
 
 def nearest(name: str) -> list[str]:
-    """Up to three names that look alike."""
+    """Up to three similar names."""
     from difflib import get_close_matches
 
     known = {one.lower(): one for one in targets()}
@@ -108,11 +109,11 @@ def nearest(name: str) -> list[str]:
 
 
 def records(target: Target, plans: Plans) -> tuple[list[str], bool]:
-    """The records that the target is made of, without those that only lead to them, and whether they are known run by run.
+    """The records from which the target is computed, without their ancestors, and whether they are known run by run.
 
     Args:
         target: one of :func:`targets`.
-        plans: for each of its studies the families of its plan, by step.
+        plans: for each of its studies, the families of its plan by step.
     """
     from relearn.cli.planned_runs import asked_by, planned
 
@@ -144,7 +145,7 @@ def plans(values: Mapping[str, Any]) -> Plans:
 
 
 def needed(found: Iterable[str], plans: Plans) -> list[str]:
-    """These records and all that their runs read, directly or not."""
+    """These records and those of all runs that they depend on, directly or not."""
     runs = _by_folder(plans)
     waiting, seen = [PurePosixPath(path).parent.as_posix() for path in found], dict[str, None]()
     while waiting:
@@ -161,12 +162,12 @@ def needed(found: Iterable[str], plans: Plans) -> list[str]:
 
 
 def seconds_left(found: Iterable[str], plans: Plans, seconds: Mapping[str, float]) -> float:
-    """The forecast for those of these records, and of what they need, that are not there.
+    """The forecast time of the missing records among these and their dependencies.
 
     Args:
         found: records.
         plans: of every study.
-        seconds: the forecast of each run, by folder; what is missing counts as nothing.
+        seconds: the forecast of each run, by folder; a run without forecast counts as 0.
     """
     missing = [path for path in needed(found, plans) if not Path(path).is_file()]
     return sum(seconds.get(PurePosixPath(path).parent.as_posix(), 0.0) for path in missing)
@@ -182,7 +183,7 @@ def _by_folder(plans: Plans) -> dict[str, tuple[Family, Mapping[str, str]]]:
 
 
 def _artefact_reader(study: Study, name: str) -> tuple[Artefact, Callable[[Evidence], Any]]:
-    """The definition of a table or figure, and what reads its runs."""
+    """The definition of a table or figure, and a function that reads its runs."""
     from relearn.report import artefacts, table
 
     artefact = _all_artefacts()[name]

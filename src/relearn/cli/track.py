@@ -1,9 +1,9 @@
-"""relearn track: bring the runs below results/ into MLflow, once, or again and again while a workflow runs.
+"""relearn track: import the runs below results/ into MLflow, once or repeatedly while a workflow runs.
 
-With --follow it ends after a last import, when the stop file appears or the process that started it is gone. When an
-engine that started it is killed, it ends without that import, within 10 seconds; the next import brings what is missing.
-The stop file may be there before the first run: then this is one import. Without MLflow's need nothing of
-MLflow is loaded: a follower waits for the first spool before it imports the library.
+With --follow it ends after a last import when the stop file appears or the process that started it is gone. When the
+engine that started it is killed, it ends without that import, within 10 seconds; the next import adds what is missing.
+If the stop file exists from the start, this is a single import. MLflow is loaded only when needed: a follower waits for the
+first spool before it imports the library.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Import; a line of counts and one per unsound file.
+    """Import the runs; print a line of counts and one per invalid file.
 
     Raises:
-        FileNotFoundError: a --root that does not exist, but for --follow, which waits for it.
+        FileNotFoundError: a --root that does not exist, except with --follow, which waits for it.
         TrackingError, Busy: the store cannot be used.
     """
     from relearn.runs import interrupt
@@ -71,7 +71,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def opened(root: Path, stack: contextlib.ExitStack) -> Path:
-    """The folder, or one with the runs and the rendering that a published set holds."""
+    """The folder, or a temporary one with the runs and the rendering of a published set."""
     from relearn.runs.run_store import is_store
 
     if not is_store(root):
@@ -102,7 +102,7 @@ def bring(args: argparse.Namespace, where: Sequence[Path], stop: Callable[[], bo
 
 
 def roots() -> list[Path]:
-    """Every results/<scale> that holds a spool or runs; what the project published is no such folder."""
+    """Every results/<scale> that holds a spool or runs; results/published is left out."""
     found = [
         path
         for path in sorted(Path("results").glob("*"))
@@ -112,7 +112,7 @@ def roots() -> list[Path]:
 
 
 def used_by() -> UsedBy:
-    """What tells of each run which tables, cells and claims it is for, and what each study is about."""
+    """Maps each run to the tables, cells and claims that use it, and each study to its description."""
     from relearn.report import artefacts, used_by
 
     studies = all_studies()
@@ -121,7 +121,7 @@ def used_by() -> UsedBy:
 
 
 def check(named: Sequence[Path] | None) -> None:
-    """Refuse a folder of --root that does not exist."""
+    """Raise if a folder of --root does not exist."""
     for root in named or ():
         if not root.is_dir():
             raise FileNotFoundError(f"--root {root}: no such folder, allowed: a folder with runs/ or spool/")

@@ -1,8 +1,8 @@
-"""relearn ui: import what is not imported yet, then serve MLflow's pages on 127.0.0.1.
+"""relearn ui: import the runs that are not imported yet, then serve MLflow's pages on 127.0.0.1.
 
-Artifacts are served from beside the database. From another machine: ``ssh -L 5000:127.0.0.1:5000 host``. The pages
-have no password, so an address that other machines reach needs --expose. Whatever of MLflow's switches the user has
-set stays; the others are set to the careful side.
+Artifacts are served from the folder next to the database. From another machine: ``ssh -L 5000:127.0.0.1:5000 host``. The pages
+have no password, so an address that other machines can reach needs --expose. MLflow switches set by the user are
+kept; the others get safe defaults.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def main(args: argparse.Namespace) -> int:
 
     Raises:
         ValueError: an exposed address without --expose.
-        FileNotFoundError: neither runs nor a database here, as in a wrong folder.
-        TrackingError: a store that is no SQLite file.
+        FileNotFoundError: neither runs nor a database here, for example in a wrong folder.
+        TrackingError: a store that is not an SQLite file.
     """
     check_host(args.host, args.expose)
     from relearn.cli import track
@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def addresses(address: str, client: Any) -> list[str]:
-    """The address of the pages, and of the runs of each experiment: MLflow itself opens on a view without runs."""
+    """The address of the pages and of each experiment's runs: MLflow itself opens on a view without runs."""
     lines = [
         f'relearn ui: {address} (Ctrl-C ends it); choose "Model training" there, or open the runs of a study:'
     ]
@@ -95,7 +95,7 @@ def addresses(address: str, client: Any) -> list[str]:
 
 
 def check_host(host: str, expose: bool) -> None:
-    """Refuse an address that other machines reach, unless the user says so."""
+    """Raise for an address that other machines can reach, unless ``expose`` is set."""
     if host not in ("127.0.0.1", "localhost", "::1") and not expose:
         raise ValueError(
             f"--host {host}: without a password only 127.0.0.1 is allowed; add --expose to do it anyway"
@@ -103,19 +103,19 @@ def check_host(host: str, expose: bool) -> None:
 
 
 def careful(environment: dict[str, str]) -> dict[str, str]:
-    """The environment with MLflow's risky defaults off where the user has not chosen."""
+    """The environment with MLflow's risky defaults switched off where the user has not set them."""
     return {**CAREFUL, **environment}
 
 
 def server_command(uri: str, artifacts: str, host: str, port: int) -> list[str]:
-    """MLflow's own server, with the artifacts' folder named, so that the project can lie anywhere."""
+    """The command of MLflow's own server, with an explicit artifacts folder, so that the project can be anywhere."""
     server = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     quiet = ["--uvicorn-opts", "--log-level warning"]  # a line per request would push the addresses away
     return [*server, *quiet, "--backend-store-uri", uri, "--artifacts-destination", artifacts]
 
 
 def free_port(host: str, first: int) -> int:
-    """The first port from `first` on that nobody listens on; ValueError when fifty in a row are taken."""
+    """The first free port from `first` on; ValueError if fifty in a row are taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in range(first, first + TRIES):
         with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -1,7 +1,7 @@
-"""validate: is this params.yaml one that can run?
+"""validate: check whether params.yaml can run.
 
-``relearn validate [--params FILE] [--scale SCALE]`` prints how many values are in force and which values of
-the file the overlay hides, or every problem in a line of its own (exit code 2). ``relearn validate --schema``
+``relearn validate [--params FILE] [--scale SCALE]`` prints the number of values in force and which values of
+the file the overlay overrides, or every problem on a line of its own (exit code 2). ``relearn validate --schema``
 prints the JSON schema of params.yaml, for an editor.
 """
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Exit code 0 where the parameters can run, 2 where they cannot."""
+    """Exit code 0 if the parameters can run, 2 if they cannot."""
     if args.schema:
         print(json.dumps(parameters.json_schema(), indent=2))
         return 0

@@ -1,6 +1,6 @@
-"""`relearn warm`: import once what the steps need and start jobs from there; `relearn.runs.warm.client` tells how.
+"""`relearn warm`: import once what the steps need, and fork jobs from there; see `relearn.runs.warm.client`.
 
-The workflow starts it by itself where it runs many jobs on this machine. By hand::
+The workflow starts it automatically when it runs many jobs on this machine. By hand::
 
     relearn warm --socket warm.sock & export RELEARN_WARM=$PWD/warm.sock
 
@@ -21,17 +21,17 @@ from pathlib import Path
 
 from relearn.studies.study import all_studies
 
-# What takes long, in the order in which steps come to need it. torch.optim loads torch._dynamo at its first use.
+# Slow imports, in the order in which steps first need them. torch.optim loads torch._dynamo at its first use.
 LIBRARIES = (
     *("numpy", "torch", "torch._dynamo", "safetensors.torch", "safetensors.numpy"),
     *("scipy.optimize", "sklearn.svm"),
 )
-# Behind the rooms, of which one has told torch what torchvision would have: transformers imports torchvision.
+# Imported after the packages in ROOMS, one of which registers torchvision's operators with torch: transformers imports torchvision.
 NETWORKS = tuple(
     f"transformers.models.{name}.modeling_{name}" for name in ("roberta", "bert", "albert", "auto")
 )
 ROOMS = ("data", "layers", "models", "methods", "measures")
-# A second thread could not be forked: none for linear algebra, and none for the allocator that pyarrow brings.
+# Fork copies only one thread, so no further ones may exist: none for linear algebra, none for the allocator that pyarrow brings.
 ALONE = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "GOTO", "NUMEXPR")}
 ALONE |= {"JE_ARROW_MALLOC_CONF": "background_thread:false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Import, listen, serve.
 
-    Raises ValueError where this cannot be: no Linux, or another server is there; RuntimeError where its engine is gone.
+    Raises:
+        ValueError: not on Linux, or another server is listening.
+        RuntimeError: the engine that started it is gone.
     """
     from relearn import cli
     from relearn.runs import orphan_guard as parents
@@ -54,16 +56,16 @@ def main(args: argparse.Namespace) -> int:
     from relearn.runs.warm import server as warm_server
 
     parent = os.getppid()
-    parents.tie(signal.SIGKILL)  # until it serves: an import takes longer than it may outlive its engine
+    parents.tie(signal.SIGKILL)  # until it serves: the imports can take longer than it may outlive its engine
     if (pid := parents.gone(parents.announced())) is not None:
         raise RuntimeError(f"process {pid}, which started this one, is gone")
     if not sys.platform.startswith("linux"):
         raise ValueError(f"{sys.platform}: warm starts need Linux; every job starts plainly here")
-    with contextlib.suppress(PermissionError):  # a Ctrl-C is for the clients, who hand it on
+    with contextlib.suppress(PermissionError):  # the clients receive Ctrl-C and pass it on
         os.setpgid(
             0, 0
-        )  # no session of its own: the scheduler of Linux gives each session a share of the processors
-    stamp = warm.stamp()  # before the imports: what is edited from here on is other code
+        )  # not its own session: Linux' scheduler gives each session an equal share of the CPUs
+    stamp = warm.stamp()  # before the imports: later edits count as different code
     os.environ.update(ALONE)
     gc.disable()
     for problem in load():
@@ -82,11 +84,11 @@ def main(args: argparse.Namespace) -> int:
     print(f"relearn warm: listening at {args.socket}", flush=True)
     server.serve()
     sys.stdout.flush()
-    os._exit(0)  # without the seconds that unloading torch takes
+    os._exit(0)  # skips the seconds that unloading torch takes
 
 
 def load() -> list[str]:
-    """Import what the steps need and return what could not be imported, a line each: the job will tell."""
+    """Import what the steps need; return one line per failed import (the job itself will report it)."""
     names = ["relearn.runs.console", "relearn.runs.record", "relearn.runs.devices", *LIBRARIES]
     names += sorted({module for study in all_studies() for module in study.steps.values()})
     problems = []

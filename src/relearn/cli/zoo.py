@@ -1,10 +1,10 @@
-"""zoo: the page docs/model-zoo.md, every network that this package enters into timm's registry, counted.
+"""zoo: the page docs/model-zoo.md, every network that this package adds to timm's registry, with its counts.
 
     python -m relearn.cli.zoo > docs/model-zoo.md
 
-Nothing on the page is typed: parameters and multiply-adds come from :mod:`relearn.measures.model_counts`, printed numbers from
-its table of the papers' own and from that of :mod:`relearn.measures.vision_counts`, and a network that timm has under another
-name is counted beside its counterpart.
+No number on the page is typed by hand: parameters and multiply-adds come from :mod:`relearn.measures.model_counts`, printed numbers
+from its table of the papers' values and from that of :mod:`relearn.measures.vision_counts`. A network that timm has under another
+name is counted next to its counterpart.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def page() -> str:
 
 
 def _rows(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """A header and a row a network; columns that are empty throughout are left out."""
+    """A header and one row per network; empty columns are left out."""
     said = _printed()
     head = (
         "name",
@@ -128,7 +128,7 @@ def _rows(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def _printed() -> dict[str, tuple[str, str, str, str]]:
-    """Network → what a paper calls it, its millions and giga as printed, and a note."""
+    """Network → its name in the paper, printed millions of parameters and giga multiply-adds, and a note."""
     from relearn.measures.model_counts import NETWORKS, PUBLISHED
     from relearn.measures.vision_counts import PRINTED
 
@@ -147,7 +147,7 @@ def _counts(name: str) -> dict[str, Any]:
     from functools import partial
     from importlib import import_module
 
-    import relearn.models.timm_names  # noqa: F401  (enters the names, once timm comes)
+    import relearn.models.timm_names  # noqa: F401  (registers the names when timm is imported)
     from relearn.measures.model_counts import model_counts
 
     (row,) = model_counts({name: partial(import_module("timm").create_model, name, num_classes=1000)})

@@ -1,8 +1,8 @@
-"""Checks that tie several keys together, written as methods of the section that holds the keys.
+"""Cross-field checks, written as methods of the section that holds the keys.
 
-A method marked with :func:`check` yields a conflict for each key at fault: its path below the section, and one line that
-says what was found and what is allowed. One marked with :func:`forecast` yields the memory that a job needs. Both may
-take the whole of the parameters as a second argument. ::
+A method marked with :func:`check` yields a conflict for each invalid key: its path below the section, and one line that
+states what was found and what is allowed. A method marked with :func:`forecast` yields the memory that a job needs. Both may
+take the root of the parameters as a second argument. ::
 
     class Prepare(Section):
         fine_tune_per_class: SampleCount
@@ -14,7 +14,7 @@ take the whole of the parameters as a second argument. ::
                 most = self.pool_per_class
                 yield "fine_tune_per_class", f"found {self.fine_tune_per_class}, allowed: at most pool_per_class = {most}"
 
-Where a key is missing or has a wrong type, a check that asks for it is passed over: :class:`Unsettled` ends it, and the
+If a key is missing or has a wrong type, checks that read it are skipped: :class:`Unsettled` ends them, and the
 other checks still report.
 """
 
@@ -41,13 +41,13 @@ def check(method: Method) -> Method:
 
 
 def forecast(method: Method) -> Method:
-    """Mark a method that yields what jobs need; the path of a :class:`Need` is below the section."""
+    """Mark a method that yields the needs of jobs; the path of each :class:`Need` is relative to the section."""
     method.__forecasts__ = True  # type: ignore[attr-defined]
     return method
 
 
 def conflicts(root: Section) -> Iterator[tuple[Key, str]]:
-    """Every conflict of a section and of all below it, with the whole key path; refused memory needs last."""
+    """Every conflict of a section and its subsections, with the full key path; memory needs beyond the limit come last."""
     for above, section in _sections(root):
         for key, text in _results(section, root, "__conflicts__"):
             yield (*above, *_parts(key)), text
@@ -55,14 +55,14 @@ def conflicts(root: Section) -> Iterator[tuple[Key, str]]:
 
 
 def needs(root: Section) -> Iterator[Need]:
-    """What the jobs behind a section and all below it need, with whole key paths."""
+    """The memory needs of the jobs of a section and its subsections, with full key paths."""
     for above, section in _sections(root):
         for need in _results(section, root, "__forecasts__"):
             yield need._replace(path=(*above, *_parts(need.path)))
 
 
 def settled(model: type[Section], values: Any, broken: set[Key], at: Key = ()) -> Any:
-    """An instance of ``model`` without the keys in ``broken``; asking it for one of those raises :class:`Unsettled`."""
+    """An instance of ``model`` without the keys in ``broken``; reading one of those raises :class:`Unsettled`."""
     if not isinstance(values, Mapping):
         return None
     fields = {}
@@ -88,7 +88,7 @@ def _value(annotation: Any, value: Any, broken: set[Key], at: Key) -> Any:
 
 
 def _whole(bad: Key, key: Key, annotation: Any) -> bool:
-    """Whether a fault at ``bad`` spoils the whole value of ``key``: not that of a section, where only a part is missing."""
+    """Whether a fault at ``bad`` invalidates the whole value of ``key``; a fault below a section invalidates only that part of it."""
     parted = _is_section(annotation) or get_origin(annotation) is dict or _is_list_of_sections(annotation)
     return bad == key or not parted
 
@@ -102,7 +102,7 @@ def _is_list_of_sections(annotation: Any) -> bool:
 
 
 def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
-    """A section and all below it, outermost first."""
+    """A section and all its subsections, outermost first."""
     if isinstance(section, Mapping):
         for name, one in section.items():
             yield from _sections(one, (*at, name))
@@ -117,7 +117,7 @@ def _sections(section: Any, at: Key = ()) -> Iterator[tuple[Key, Section]]:
 
 
 def _results(section: Section, root: Section, mark: str) -> Iterator[Any]:
-    """What the marked methods of a section yield."""
+    """Everything that the marked methods of a section yield."""
     for method, takes_root in _marked(type(section), mark):
         try:
             yield from method(section, root) if takes_root else method(section)

@@ -1,12 +1,12 @@
-r"""Forecast what the largest tensors of a job take from its parameters, before anything starts. Standard library only.
+r"""Forecast the memory of a job's largest tensors from its parameters, before anything starts. Standard library only.
 
-A single key has a bound of its own in the schema. What several keys need together is a product, which is checked here:
-:class:`Need` sums the tensors that one job holds at the same time, and :func:`refused` refuses a sum beyond
-:data:`LIMIT`. A forecast is a lower bound: it counts the tensors of the formulas below and leaves out the others
-(biases, norms, most activations), so that it refuses nothing that could run. It is about slips of the keyboard; whether
-a job fits a smaller machine, that machine finds out.
+Each single key has its own bound in the schema. What several keys need together is a product, which is checked here:
+:class:`Need` sums the tensors that one job holds at the same time, and :func:`refused` rejects a sum beyond
+:data:`LIMIT`. A forecast is a lower bound: it counts the tensors of the formulas below and leaves out all others
+(biases, norms, most activations), so that it never rejects a job that could run. The check is meant to catch typing errors;
+it does not tell whether a job fits a smaller machine.
 
-Bytes of a Transformer that is trained in single precision with Adam:
+Bytes of a Transformer trained in single precision with Adam:
 
 .. math::
     16\,(L D (3 D + 2 F) + V D) + 4\,L B N (D + F) + 4\,B H N^2 + 4\,B N V
@@ -22,9 +22,9 @@ B       sequences that go through the network at once        ``batch``
 V       units of the vocabulary                              ``vocabulary``
 ======  ===================================================  ==============
 
-The terms: weights, gradients and two moments of the layers (an attention has at least three maps D × D) and of the
-embedding; what each layer keeps for its backward pass; the attention weights of one layer, where each position sees all;
-the logits. A fused kernel spares the third term, and so does an attention that is not full.
+The terms are: weights, gradients and two Adam moments of the layers (an attention has at least three D × D maps) and of the
+embedding; the activations that each layer stores for its backward pass; the attention weights of one layer with full attention;
+the logits. A fused kernel avoids the third term, and so does an attention that is not full.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAPS = 3
 
 
 class Tensor(NamedTuple):
-    """A tensor, or tensors of one shape: what it is, its sizes by name, bytes a number."""
+    """A tensor, or several of one shape: a description, its named sizes, and bytes per number."""
 
     what: str
     sizes: tuple[tuple[str, int], ...]
@@ -59,7 +59,7 @@ class Tensor(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a job holds at once; ``path`` is the key that a refusal names, ``found`` its value."""
+    """Tensors that a job holds at once; ``path`` is the key to name in an error message, ``found`` its value."""
 
     path: tuple[str | int, ...]
     found: int
@@ -71,7 +71,7 @@ class Need(NamedTuple):
 
 
 def refused(needs: Iterator[Need]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The key path and one line for every need beyond the limit, with its largest tensor."""
+    """Yield the key path and one line for every need beyond the limit, naming its largest tensor."""
     for need in needs:
         if need.bytes > LIMIT:
             most = max(need.tensors, key=lambda tensor: tensor.bytes)
@@ -100,8 +100,8 @@ def transformer(
     """The tensors of a training step; see the module.
 
     Args:
-        full: whether each position sees all others.
-        shared: whether all layers have the same weights (ALBERT).
+        full: whether each position attends to all others.
+        shared: whether all layers share their weights (ALBERT).
     """
     own = 1 if shared else layers
     stream, sequences = ("dim", dim), (("batch", batch), ("length", length))
@@ -122,19 +122,19 @@ def transformer(
 
 
 def attention(batch: int, heads: int, length: int, each: int = FLOAT) -> Tensor:
-    """The attention weights of one layer in which each position sees all others."""
+    """The attention weights of one layer with full attention."""
     sizes = (("batch", batch), ("heads", heads), ("length", length), ("length", length))
     return Tensor("attention weights of a layer", sizes, each)
 
 
 def jacobian(length: int, dim: int) -> Tensor:
-    """The Jacobian of a map of ``length`` tokens of width ``dim`` to as many, in double precision."""
+    """The Jacobian of a map from ``length`` tokens of width ``dim`` to as many, in double precision."""
     sizes = (("length", length), ("dim", dim), ("length", length), ("dim", dim))
     return Tensor("Jacobian", sizes, DOUBLE)
 
 
 def first_maps(batch: int, side: int, patch: int, channels: int) -> tuple[Tensor, ...]:
-    """A batch of images of three colours, and what the first layer makes of their patches."""
+    """A batch of RGB images, and the output of the first layer on their patches."""
     wide = max(1, side // patch)
     return (
         Tensor("images", (("batch", batch), ("side", side), ("side", side), ("colours", 3))),

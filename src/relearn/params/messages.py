@@ -1,4 +1,4 @@
-"""Check values against the schema; say each fault in one line: found, allowed, probably meant."""
+"""Check values against the schema; report each fault in one line: what was found, what is allowed, what was probably meant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveM
 def check(
     values: Mapping[str, Any], model: type[Section]
 ) -> tuple[dict[str, Any], list[tuple[KeyPath, str, bool]]]:
-    """The values with every type settled, and the faults: key path, text, whether the key is missing."""
+    """The values with their types resolved, and the faults: key path, text, whether the key is missing."""
     from pydantic import ValidationError
 
     from relearn.params import conflicts
@@ -43,7 +43,7 @@ def check(
 
 
 def format_value(value: Any) -> str:
-    """A value as a person would name it in a message."""
+    """A value as shown in a message."""
     if isinstance(value, str):
         return f"{value[:60]!r} (text)"
     if isinstance(value, bool):
@@ -54,14 +54,14 @@ def format_value(value: Any) -> str:
 
 
 def guess(name: str, known: Sequence[str]) -> str:
-    """The known name that looks most like ``name``, or ""."""
+    """The known name most similar to ``name``, or ""."""
     close = difflib.get_close_matches(name, known, n=1)
     folded = {item.lower(): item for item in known}
     return close[0] if close else folded.get(name.lower(), "")
 
 
 def nearest(name: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
-    """What an unknown name may have meant (a neighbour, else a key elsewhere), and what is allowed."""
+    """What an unknown name may have meant (a sibling key, else a key elsewhere), and what is allowed."""
     meant = guess(name, known)
     if not meant:
         last = {key.rpartition(".")[2]: key for key in elsewhere}
@@ -74,7 +74,7 @@ def _explanation(item: Any, tree: dict[str, Any]) -> str:
     path: KeyPath = item["loc"]
     if item["type"] == "extra_forbidden":
         known = list(_node(tree, path[:-1])["properties"])
-        # of equal names the one of the same study is meant
+        # among equal names, prefer the one of the same study
         elsewhere = sorted(_keys(tree, tree), key=lambda key: key.partition(".")[0] == path[0])
         return nearest(str(path[-1]), known, elsewhere)
     node = _node(tree, path)
@@ -106,7 +106,7 @@ def allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """A bound with all its digits."""
+    """A bound with all its digits (no exponent if it is whole)."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
@@ -141,5 +141,5 @@ def known_keys(model: type[Section]) -> list[str]:
 
 @cache
 def tree_of(model: type[Section]) -> dict[str, Any]:
-    """The JSON schema of a model. One tree for all callers: do not change it."""
+    """The JSON schema of a model; shared by all callers, so it must not be modified."""
     return model.model_json_schema()

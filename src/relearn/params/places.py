@@ -1,4 +1,4 @@
-"""Where a key of params.yaml is set at a scale: the file and the line to edit."""
+"""Where a key of params.yaml is set at a given scale: the file and line to edit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from relearn.params.strict_yaml import read
 
 
 def place(key: str, path: str | Path = "params.yaml", scale: str = "mini") -> str:
-    """``params.yaml:12 (gradinit.seeds)``; of a key that a scale's own file lacks, where it has to be added there.
+    """``params.yaml:12 (gradinit.seeds)``; for a key that the overlay of the scale lacks, the place where it has to be added.
 
-    The files are named relative to the folder of ``path``, so that a rendered page holds no path of a machine.
+    Files are named relative to the folder of ``path``, so that a rendered page contains no absolute path.
 
     Args:
         key: dotted key path.
-        path: the parameter file; overlays lie in ``params/`` beside it.
+        path: the parameter file; overlays are in ``params/`` next to it.
         scale: one of the scales.
 
     Raises:
-        ParamsError: where neither file has the key.
+        ParamsError: neither file has the key.
     """
     wanted = tuple(key.split("."))
     base, over = read(path), overlay_file(path, scale)

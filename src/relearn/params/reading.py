@@ -1,9 +1,9 @@
 """Read, overlay and validate params.yaml: one reader for the Snakefile, the command line and DVC.
 
-``scale: mini`` runs params.yaml as it stands. Another scale lays ``params/<scale>.yaml`` over it: mappings
-merge, lists and scalars replace. Everything wrong is reported at once, a line each, with file, line, key
-path, what was found and what is allowed. Pydantic is imported only inside ``load``: a machine that runs
-single steps needs none.
+``scale: mini`` uses params.yaml as it is. Any other scale lays ``params/<scale>.yaml`` over it: mappings
+merge, lists and scalars replace. All faults are reported at once, one per line, with file, line, key
+path, what was found and what is allowed. Pydantic is imported only inside ``load``, because a machine that runs
+single steps does not need it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def load(
     """The parameters in force, every value explicit.
 
     Args:
-        path: the parameter file; overlays lie in ``params/`` beside it.
+        path: the parameter file; overlays are in ``params/`` next to it.
         scale: one of SCALES; None takes the file's own ``scale``.
         overrides: values laid over both, nested as in the file (for tests and tools).
         model: the schema of the whole file.
 
     Raises:
-        ParamsError: with a line for every fault of the files and the values.
+        ParamsError: with one line for every fault of the files and the values.
     """
     base, overlay, scale, problems = _sources(path, scale)
     top = Source("override", values=dict(overrides or {}))
@@ -78,7 +78,7 @@ def overlay_file(path: str | Path, scale: str) -> Path | None:
 
 
 def hidden_by_overlay(path: str | Path = "params.yaml", scale: str | None = None) -> list[str]:
-    """Key paths whose value in ``path`` differs from the overlay's and is therefore without effect."""
+    """Key paths whose value in ``path`` is overridden by a different value of the overlay."""
     base, overlay, _, problems = _sources(path, scale)
     if problems:
         raise ParamsError(problems)
@@ -87,7 +87,7 @@ def hidden_by_overlay(path: str | Path = "params.yaml", scale: str | None = None
 
 
 def hidden_line(path: str | Path = "params.yaml", scale: str | None = None, most: int | None = None) -> str:
-    """One line that names the values hidden by the overlay in force, at most so many; "" where there are none."""
+    """One line that names the values overridden by the overlay in force, at most ``most`` of them; "" if there are none."""
     keys = hidden_by_overlay(path, scale)
     if not keys:
         return ""
@@ -98,7 +98,7 @@ def hidden_line(path: str | Path = "params.yaml", scale: str | None = None, most
 
 
 def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Dotted key path to value, for everything that is no mapping (a list is one value)."""
+    """Map dotted key paths to values, for everything that is not a mapping (a list is one value)."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         key = f"{above}.{name}" if above else name
@@ -110,7 +110,7 @@ def section(params: Mapping[str, Any], key: str) -> Any:
     """The value at a dotted key path, for example ``poisoning.craft.attacks.convex_polytope``.
 
     Raises:
-        ParamsError: where no such key is, with the nearest known name.
+        ParamsError: no such key; names the nearest known one.
     """
     value: Any = params
     walked = []
@@ -124,14 +124,14 @@ def section(params: Mapping[str, Any], key: str) -> Any:
 
 
 def machine(config: Mapping[str, Any], path: str | Path = "params.yaml") -> dict[str, Any]:
-    """What Snakemake's ``--config`` may say besides parameters: where, and how precisely, to compute.
+    """The settings of Snakemake's ``--config`` that are not parameters: where, and how precisely, to compute.
 
     Returns device (auto, cpu, cuda or cuda:N), precision (fp32 or bf16), mirror (a folder, or None) and minutes (the longest
-    time that a job may ask for, or None).
-    A parameter may stand in ``config`` only as the file has it: DVC would not see another value.
+    time that a job may request, or None).
+    ``config`` may contain a parameter only with the value of the file, because DVC would not see another value.
 
     Raises:
-        ParamsError: for an unknown name, a parameter changed on the command line, a value not allowed.
+        ParamsError: an unknown name, a parameter changed on the command line, or a value that is not allowed.
     """
     values: dict[str, Any] = {"device": "auto", "precision": "fp32", "mirror": None, "minutes": None}
     problems = []
@@ -165,7 +165,7 @@ def machine(config: Mapping[str, Any], path: str | Path = "params.yaml") -> dict
 
 
 def _sources(path: str | Path, scale: str | None) -> tuple[Source, Source, Any, list[Problem]]:
-    """The file, the overlay in force, the scale in force, and the faults of reading them."""
+    """The file, the overlay in force, the scale in force, and the problems found while reading them."""
     base = read(path)
     problems: list[Problem] = list(base.problems)
     overlay = Source("overlay")
@@ -186,7 +186,7 @@ def _sources(path: str | Path, scale: str | None) -> tuple[Source, Source, Any, 
 
 
 def _laid_over(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """``high`` over ``low``: mappings merge, everything else replaces."""
+    """``high`` merged over ``low``: mappings merge, everything else replaces."""
     merged = dict(low)
     for name, value in high.items():
         below = merged.get(name)
@@ -196,7 +196,7 @@ def _laid_over(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any
 
 
 def _place(path: KeyPath, layers: list[Source]) -> tuple[str, int]:
-    """File and line of the first layer that has the key, or the nearest key above it."""
+    """File and line of the first layer that has the key, or else of its nearest ancestor."""
     for end in range(len(path), -1, -1):
         for layer in layers:
             if path[:end] in layer.lines:

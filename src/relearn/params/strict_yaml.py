@@ -1,9 +1,9 @@
-"""One YAML file whose every value means the same to every YAML reader.
+"""Read a YAML file in which every value means the same to every YAML reader.
 
 Snakemake reads YAML 1.1 (PyYAML), DVC reads YAML 1.2 (ruamel). They disagree on ``1e-3``, ``yes``, ``010``,
-``1:30`` and more, and each treats a repeated key in its own way. So this reader accepts only
-spellings on which they agree, and names the file, the line and the key of every other one. It converts the
-accepted spellings itself. Nothing is executed: tags, anchors, aliases and merge keys are refused.
+``1:30`` and more, and each treats a repeated key in its own way. This reader therefore accepts only
+spellings on which they agree, and reports file, line and key of every other one. It converts the
+accepted spellings itself. Nothing is executed: tags, anchors, aliases and merge keys are rejected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def dotted(path: KeyPath) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, with its place; ``str`` gives the one line a person reads."""
+    """One fault with its place; ``str`` gives a one-line message."""
 
     file: str
     line: int
@@ -51,7 +51,7 @@ class Problem:
 
 @dataclass
 class Source:
-    """Values of one file, the line of each key path, and what is wrong with their spelling."""
+    """The values of one file, the line of each key path, and problems with their spelling."""
 
     file: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Source:
 
 
 def read(path: str | Path) -> Source:
-    """Read one file. Faults of spelling are collected in ``problems``, never raised."""
+    """Read one file. Problems of spelling are collected in ``problems``, never raised."""
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
@@ -74,7 +74,7 @@ def read(path: str | Path) -> Source:
     return Source(found.file, copy.deepcopy(found.values), dict(found.lines), list(found.problems))
 
 
-@lru_cache(maxsize=16)  # a Snakefile reads the same bytes three times, each a tenth of a second
+@lru_cache(maxsize=16)  # a Snakefile reads the same bytes three times, 0.1 s each
 def _parsed(file: str, raw: bytes) -> Source:
     import yaml
 
@@ -111,7 +111,7 @@ def _parsed(file: str, raw: bytes) -> Source:
 
 
 def _text(raw: bytes, source: Source) -> str | None:
-    """The file's text, or None after a fault of the whole file."""
+    """The file's text, or None after a fault that concerns the whole file."""
     if raw.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         source.refuse(1, (), "found a byte order mark, allowed: plain UTF-8 without one")
         return None
@@ -134,7 +134,7 @@ def _value(node: Any, path: KeyPath, source: Source) -> Any:
         return [_value(item, (*path, index), source) for index, item in enumerate(node.value)]
     if node.id == "mapping":
         return _mapping(node, path, source)
-    if node.style:  # quoted or a block: text to every reader
+    if node.style:  # quoted or a block: a string for every reader
         return node.value
     value, hint = plain(node.value)
     if hint:
@@ -160,9 +160,9 @@ def _mapping(node: Any, path: KeyPath, source: Source) -> dict[str, Any]:
 
 
 def plain(text: str) -> tuple[Any, str]:
-    """The value of an unquoted scalar, and what to write instead where readers disagree (else "")."""
+    """The value of an unquoted scalar, and what to write instead if readers disagree on it (else "")."""
     if INTEGER.fullmatch(text):
-        # int() refuses thousands of digits; so long a number is out of every range anyway
+        # int() rejects thousands of digits; such a number is out of every range anyway
         return (int(text), "") if len(text) < 400 else (text, "a number of reasonable length")
     if DECIMAL.fullmatch(text):
         number = float(text)
@@ -179,7 +179,7 @@ def plain(text: str) -> tuple[Any, str]:
 
 
 def _instead(text: str) -> str:
-    """What to write instead of a spelling that readers take differently."""
+    """A replacement for a spelling that readers interpret differently."""
     digits = text.replace("_", "").lstrip("+")
     if text.lower().lstrip("+-") in (".nan", ".inf"):
         return "a finite number"

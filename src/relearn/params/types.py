@@ -1,8 +1,8 @@
-"""What the parts of the schema share: ranges, lists, and sections whose keys are all known and all present.
+"""Types shared by all parts of the schema: ranges, lists, and sections that forbid unknown and missing keys.
 
-Every number has an upper bound. Each bound is at least four times the largest value that params.yaml and its overlays
-use, so that it refuses slips of the keyboard and leaves room for experiments. What several keys need together is checked
-against memory, see ``relearn.params.forecast_memory``.
+Every number has an upper bound, at least four times the largest value that params.yaml and its overlays
+use. It rejects typing errors and leaves room for experiments. The combined memory need of several keys is
+checked in ``relearn.params.forecast_memory``.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ class OneOf:
 
 
 class Unsettled(AttributeError):
-    """A key that is missing, or whose value is already refused, was asked for."""
+    """Raised when a check reads a key that is missing or whose value is already rejected."""
 
 
 class Section(BaseModel):
-    """A mapping whose keys are all known and all present; its checks are in :mod:`relearn.params.conflicts`."""
+    """A mapping in which all keys are known and present; its checks are described in :mod:`relearn.params.conflicts`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

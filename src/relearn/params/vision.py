@@ -1,4 +1,4 @@
-"""What the sections of params.yaml that train vision Transformers share: their images and how they are trained on."""
+"""Sections of params.yaml shared by the studies that train vision Transformers: images and training recipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class VisionImages(Section):
 
     @property
     def side(self) -> int:
-        """Side in pixels of what the networks see."""
+        """Side of the network's input images, in pixels."""
         return self.size or SIDE[self.dataset]
 
     @check
@@ -50,7 +50,7 @@ class VisionImages(Section):
             yield "train_per_class", f"found {found}, allowed: 2 to {most} images a class of {self.dataset}"
 
     def patch_conflicts(self, size: int) -> Iterator[Conflict]:
-        """A patch must divide the images; the key is ``network.patch_size``."""
+        """The patch size must divide the side of the images; the key is ``network.patch_size``."""
         side = self.side
         if side % size:
             fit = ", ".join(str(n) for n in range(1, side + 1) if side % n == 0)
@@ -60,14 +60,14 @@ class VisionImages(Section):
             )
 
     def batch_conflicts(self, sizes: Mapping[str, int]) -> Iterator[Conflict]:
-        """A batch, by key, holds at most all training images."""
+        """Each batch size (by key) is at most the number of training images."""
         images = CLASSES * self.train_per_class
         for key, size in sizes.items():
             if images and size > images:
                 yield key, f"found {size}, allowed: at most {images} images (10 x images.train_per_class)"
 
     def test_conflicts(self, wanted: Mapping[str, int]) -> Iterator[Conflict]:
-        """A number of test images, by key, is at most the number that there are."""
+        """Each number of test images (by key) is at most the number available."""
         most = images_for_testing(self.dataset, CLASSES * self.train_per_class)
         for key, found in wanted.items():
             if found > most:
@@ -75,7 +75,7 @@ class VisionImages(Section):
 
 
 class Epochs(Section):
-    """What every recipe of an image network says, but for its optimiser; 0: without."""
+    """The settings shared by all training recipes of image networks, without the optimiser; 0 switches an option off."""
 
     epochs: EpochCount
     warmup_epochs: Several
@@ -97,7 +97,7 @@ class Epochs(Section):
 
 
 class Optimised(Epochs):
-    """With an optimiser; ``momentum`` is SGD's."""
+    """Adds an optimiser; ``momentum`` is used by SGD only."""
 
     optimizer: Optimizer
     lr: Positive
@@ -106,6 +106,6 @@ class Optimised(Epochs):
 
 
 class Recipe(Optimised):
-    """With one pair of betas for all networks."""
+    """Adds one pair of betas for all networks."""
 
     betas: Betas

@@ -1,8 +1,8 @@
-"""Files that survive a kill: canonical JSON, sha256, replacement in one rename, and a lock that dies with its
-owner.
+"""Files that survive a kill: canonical JSON, sha256, atomic replacement by rename, and a lock that is released when its
+owner dies.
 
-A file is written beside its final place, flushed to the disk and renamed over it, so a reader sees the old
-bytes or the new ones and never a part. Standard library only.
+A file is written next to its final place, flushed to the disk and renamed over it, so a reader sees the old
+bytes or the new ones, never a mixture. Standard library only.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Busy(RuntimeError):
 
 
 def canonical(obj: Any) -> str:
-    """One text for one value: sorted keys, no spaces, ASCII only, no NaN or infinity; independent of locale
+    """A unique text for each value: sorted keys, no spaces, ASCII only, no NaN or infinity; independent of locale
     and hash seed.
 
-    Raises ValueError for NaN and infinity, TypeError for a key that is no text (1 and "1" would become one
+    Raises ValueError for NaN and infinity, TypeError for a key that is not a string (1 and "1" would become the same
     key) and for a value that JSON cannot hold.
     """
     _text_keys(obj, "")
@@ -74,9 +74,9 @@ def digest(path: Path | str) -> str:
 
 
 def write(path: Path | str, content: bytes) -> None:
-    """Put `content` at `path` in one rename; a kill at any moment leaves the old file or the new one.
+    """Replace the file at `path` by `content` in one rename; a kill at any moment leaves the old file or the new one.
 
-    Raises OSError whose one line names the file and the free space when the disk refuses; the temporary file
+    If the disk refuses, raises an OSError whose one line names the file and the free space; the temporary file
     is removed and the old file stays.
     """
     path = Path(path)
@@ -100,12 +100,12 @@ def write(path: Path | str, content: bytes) -> None:
 
 
 def refusal(number: int, path: Path) -> OSError:
-    """The error of a disk that refuses `path`, with the space that is free there."""
+    """The error for a `path` that the disk refuses to write, with the free space there."""
     return OSError(number, f"{os.strerror(number)} ({_free(path.parent)} free)", str(path))
 
 
 def probe(folder: Path) -> None:
-    """Write a byte into `folder` and take it away again: better refused before hours of work than after them.
+    """Write and remove one byte in `folder`, so that an unwritable disk fails before hours of work and not after them.
 
     Raises OSError as `write` does.
     """
@@ -115,7 +115,7 @@ def probe(folder: Path) -> None:
 
 
 def public(path: Path | str) -> None:
-    """Give a file the mode that a plain one gets under the umask; some writers make files for their owner alone."""
+    """Give a file the default mode under the umask; some writers create files that only their owner can read."""
     umask = os.umask(0)
     os.umask(umask)
     os.chmod(path, 0o666 & ~umask)
@@ -126,7 +126,7 @@ def staged(target: Path) -> Iterator[Path]:
     """Yield an empty folder inside ``target``; when the block succeeds, its files replace those of ``target``.
 
     A file ``tables/a.csv`` of the yielded folder becomes ``target/tables/a.csv`` in one rename. If the block raises or the
-    process is killed, every old file of ``target`` stays as it was. The next call removes the folder that a killed one left.
+    process is killed, every old file of ``target`` stays as it was. The next call removes the folder that a killed process left.
 
     Raises:
         OSError: the disk refuses.
@@ -136,7 +136,7 @@ def staged(target: Path) -> Iterator[Path]:
             shutil.rmtree(left)
     made = Path(tempfile.mkdtemp(prefix=STAGED + "new-", dir=target))
     with Lock(made / "lock"):
-        folder = made.rename(target / f"{STAGED}{os.getpid()}")  # named so only once it is locked
+        folder = made.rename(target / f"{STAGED}{os.getpid()}")  # gets this name only once it is locked
         try:
             new = folder / "new"
             new.mkdir()
@@ -147,7 +147,7 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def _put_in_place(new: Path, target: Path) -> None:
-    """Rename every file below ``new`` to the same place below ``target``; Ctrl-C waits until all are there."""
+    """Rename every file below ``new`` to the same place below ``target``; SIGINT, SIGTERM and SIGHUP are deferred until all are there."""
     files = sorted(path for path in new.rglob("*") if path.is_file())
     folders = {target / path.relative_to(new).parent for path in files}
     for folder in folders:
@@ -174,16 +174,16 @@ def sync(path: Path | str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's list of names, so that a rename in it outlives a power cut."""
+    """Flush a folder's directory entries, so that a rename in it survives a power failure."""
     try:
         sync(folder)
-    except OSError as error:  # some network file systems refuse to flush a folder: the rename itself is done
+    except OSError as error:  # some network file systems cannot flush a folder; the rename itself is done
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
             raise
 
 
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove what killed writers of `name` (of anything, where the folder is ours) left in `folder`."""
+    """Remove temporary files that killed writers of `name` left in `folder` (default: of any name, for folders used by one run only)."""
     for orphan in folder.glob(f".{name}.*.tmp"):
         orphan.unlink(missing_ok=True)
 
@@ -198,7 +198,7 @@ def _free(folder: Path) -> str:
 class Lock:
     """An exclusive flock on a file that holds the owner's pid; the kernel releases it when the owner dies.
 
-    `waited` tells whether somebody else held it first. After `wait_s` seconds `Busy` is raised, naming the
+    `waited` is true if another process held it first. After `wait_s` seconds `Busy` is raised, naming the
     pid.
     """
 
@@ -212,7 +212,7 @@ class Lock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         deadline = time.monotonic() + self.wait_s
-        named_by = time.monotonic() + 1.0  # an owner that has just got the lock has yet to write itself down
+        named_by = time.monotonic() + 1.0  # a new owner may not have written its pid yet
         said = False
         try:
             while not _flock(descriptor, fcntl.LOCK_EX):
@@ -243,7 +243,7 @@ class Lock:
 
 
 def lock_is_free(path: Path) -> bool:
-    """Whether nobody holds the lock at `path` (also when the file does not exist)."""
+    """Whether no process holds the lock at `path` (also true if the file does not exist)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -255,7 +255,7 @@ def lock_is_free(path: Path) -> bool:
 
 
 def holder(path: Path) -> int | None:
-    """The process that holds the lock at `path`, as it wrote itself down (0 if it did not); None while it is free."""
+    """The pid of the process that holds the lock at `path` (0 if it wrote none); None if the lock is free."""
     if lock_is_free(path):
         return None
     text = path.read_text(encoding="ascii", errors="replace").strip()
@@ -271,12 +271,12 @@ def _flock(descriptor: int, kind: int) -> bool:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
         _no_locks(os.fstat(descriptor).st_dev)
-    return True  # a file system without locks cannot protect: the run goes on
+    return True  # a file system without locks cannot protect the run, which goes on
 
 
 @cache
 def _no_locks(device: int) -> None:
-    """Say, once for each file system (``device``), that nothing keeps a second writer away from a run here."""
+    """Warn, once per file system (``device``), that nothing prevents two processes from writing the same run here."""
     print(
         "no file locks: this file system refuses them, so two jobs of one run would overwrite each other; "
         "never run two engines in this checkout (Lustre: mount with -o flock; NFS: start its lock service)",

@@ -1,6 +1,4 @@
-"""Checkpoints of one run: tensors as safetensors, the rest as JSON, the previous one kept, damage found by
-checksum.
-"""
+"""Checkpoints of a run: tensors as safetensors, the rest as JSON; the previous one is kept, and checksums detect damage."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ SLOTS = ("0", "1")
 
 
 class Checkpoint:
-    """`save` a dict and `load` the newest sound one; meant for ``run.work``, which outlives a failed job.
+    """`save` a dict and `load` the newest valid one; meant for ``run.work``, which survives a failed job.
 
-    The dict may nest dicts and lists and holds tensors, numbers, texts, booleans and None (keys are text).
-    Two slots take turns: a slot's tensors are written first and its JSON, which holds their sha256, last,
-    each in one rename. So a kill or a full disk at any moment leaves the previous checkpoint whole. A damaged
-    newest one is announced by a warning and the previous one is used. `identity` (for instance the run id)
-    refuses checkpoints that belong to something else.
+    The dict may nest dicts and lists and holds tensors, numbers, strings, booleans and None (keys are strings or whole numbers).
+    Saves alternate between two slots. A slot's tensors are written first and its JSON, which holds their sha256, last,
+    each in one rename. A kill or a full disk at any moment therefore leaves the previous checkpoint intact. If the newest one is
+    damaged, a warning is issued and the previous one is used. `identity` (for instance the run id)
+    rejects checkpoints that belong to something else.
     """
 
     def __init__(self, folder: Path | str, identity: str = "") -> None:
@@ -31,9 +29,7 @@ class Checkpoint:
         self._unusable: set[str] = set()
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write `state`. Raises TypeError for a value of another type, OSError (one line) when the disk
-        refuses.
-        """
+        """Write `state`. Raises TypeError for a value of another type, OSError (one line) when the disk refuses."""
         from safetensors.torch import save
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -50,9 +46,7 @@ class Checkpoint:
         durable.write(self.folder / f"{slot}.json", json.dumps(head, allow_nan=False).encode())
 
     def load(self) -> dict[str, Any] | None:
-        """The newest sound checkpoint with its tensors on the CPU, or None; each damaged one gives a
-        RuntimeWarning.
-        """
+        """The newest valid checkpoint with its tensors on the CPU, or None; each damaged one causes a RuntimeWarning."""
         numbers = self._numbers()
         for slot in sorted(numbers, key=lambda one: (numbers[one] is None, numbers[one] or 0), reverse=True):
             try:
@@ -86,7 +80,7 @@ class Checkpoint:
         return state
 
     def _numbers(self) -> dict[str, int | None]:
-        """Slots that hold a JSON, with its number; None for one that is torn."""
+        """Slots that hold a JSON file, with their save number; None for a damaged file."""
         found: dict[str, int | None] = {}
         for slot in SLOTS:
             file = self.folder / f"{slot}.json"
@@ -98,7 +92,7 @@ class Checkpoint:
         return found
 
     def _next(self) -> tuple[int, str]:
-        """Number and slot for a save: never the slot of the newest sound checkpoint."""
+        """Number and slot of the next save: never the slot of the newest valid checkpoint."""
         numbers = {slot: number for slot, number in self._numbers().items() if number is not None}
         sound = {slot: number for slot, number in numbers.items() if slot not in self._unusable}
         slot = SLOTS[1 - SLOTS.index(max(sound, key=lambda one: sound[one]))] if sound else SLOTS[0]
@@ -106,7 +100,7 @@ class Checkpoint:
 
 
 def _lift(value: Any, tensors: dict[str, Any], where: str) -> Any:
-    """The JSON tree of `value`; tensors move to `tensors` and leave {"tensor": key}."""
+    """The JSON tree of `value`; tensors are moved to `tensors` and replaced by {"tensor": key}."""
     if hasattr(value, "detach") and hasattr(value, "contiguous"):
         tensors[where] = value
         return {"tensor": where}
@@ -116,13 +110,13 @@ def _lift(value: Any, tensors: dict[str, Any], where: str) -> Any:
             raise TypeError(
                 f"checkpoint {where or 'state'}: key {bad!r}, only text and whole numbers are allowed"
             )
-        # pairs, because JSON would turn the whole-number keys of an optimiser's state into text
+        # pairs, because JSON would convert the integer keys of an optimiser's state to strings
         return {"dict": [[key, _lift(item, tensors, f"{where}/{key}")] for key, item in value.items()]}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
         return {kind: [_lift(item, tensors, f"{where}/{index}") for index, item in enumerate(value)]}
     if isinstance(value, float):
-        return {"float": value.hex()}  # exact, and NaN and infinity too
+        return {"float": value.hex()}  # exact, including NaN and infinity
     if value is None or isinstance(value, (bool, int, str)):
         return value
     raise TypeError(f"checkpoint {where}: {type(value).__name__}, only tensors and plain values are allowed")

@@ -1,9 +1,9 @@
 """Split a module into its statements, for :mod:`relearn.runs.code_version`: what each one defines, reads and imports.
 
 A statement's text is its syntax tree without positions, comments, docstrings, ``__version__`` and lazy registries
-(dict literals from names to ``"module:object"`` texts). The dump is our own and not ``ast.dump``, whose text changes
-between Python versions. Names of the package's modules are left out of it: they say where a definition lies, and
-:mod:`relearn.runs.code_version` puts the hash of the definition there instead. Standard library only.
+(dict literals from names to ``"module:object"`` strings). We do not use ``ast.dump``, because its output changes
+between Python versions. Names of the package's own modules are left out: they only say where a definition is, and
+:mod:`relearn.runs.code_version` inserts the hash of the definition instead. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-_SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment"})  # syntax that cannot change a value
+_SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment"})  # fields that cannot change a value
 _SKIPPED_NAMES = frozenset({"__version__", "__author__"})
 _REGISTRY_ENTRY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
-# A definition that reads one of these may reach every other one of its module.
+# A definition that reads one of these names may use every other definition of its module.
 _REFLECTION = frozenset(
     {"globals", "locals", "vars", "eval", "exec", "__import__", "__name__", "__file__", "sys.modules"}
 )
-# Calls without an effect outside their result. Every other call at the top level of a module counts always.
+# Calls without side effects. Any other call at the top level of a module counts as an effect.
 _PURE = frozenset(
     {
         *("bool", "dict", "enumerate", "float", "frozenset", "int", "len", "list", "map", "max", "min"),
@@ -38,7 +38,7 @@ _PURE = frozenset(
 
 @dataclass(frozen=True)
 class Import:
-    """``from module import name``, or ``import module`` where ``name`` is None, inside the package."""
+    """``from module import name``, or ``import module`` if ``name`` is None, inside the package."""
 
     module: str
     name: str | None
@@ -47,7 +47,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement: its dump, the names that it binds and reads, the package's modules that it imports."""
+    """One top-level statement: its dump, the names that it binds and reads, and its imports from the package."""
 
     text: str
     binds: tuple[str, ...]
@@ -62,8 +62,8 @@ class Tree:
     Attributes:
         definitions: functions, classes and constants, by name; they count where they are used.
         effects: all other statements; they count wherever the module is imported.
-        imported: what comes from the package, by the local name; ``*`` holds star imports.
-        foreign: what comes from other packages, by the local name, as text.
+        imported: imports from the package, by local name; ``*`` holds star imports.
+        foreign: imports from other packages, by local name, as text.
         future: ``from __future__`` imports.
         silent: names whose statements are left out (lazy registries, ``__version__``).
     """
@@ -88,7 +88,7 @@ class Tree:
 
 
 def reflects(statement: Statement) -> bool:
-    """Whether a statement may read names that are not in its text."""
+    """Whether a statement may read names that do not occur in its text."""
     return not _REFLECTION.isdisjoint(statement.reads)
 
 
@@ -97,13 +97,13 @@ def tree_of(source: bytes, name: str, package: str, root: str) -> Tree:
     """Parse a module; cached by content.
 
     Args:
-        source: its text.
-        name: its dotted name, for the message.
-        package: the package from which its relative imports count.
+        source: its source.
+        name: its dotted name, for error messages.
+        package: the package to which its relative imports refer.
         root: the package whose imports are followed.
 
     Raises:
-        ValueError: the text does not parse.
+        ValueError: the source does not parse.
     """
     try:
         parsed = ast.parse(source)
@@ -113,7 +113,7 @@ def tree_of(source: bytes, name: str, package: str, root: str) -> Tree:
 
 
 def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements; of ``if TYPE_CHECKING:`` those of ``else`` alone."""
+    """Yield the statements; of ``if TYPE_CHECKING:`` only those of the ``else`` branch."""
     for node in body:
         if isinstance(node, ast.If) and _is_type_checking(node.test):
             yield from _flat(node.orelse)
@@ -137,7 +137,7 @@ def _targets(node: ast.AST) -> list[str] | None:
 
 
 class _Reader:
-    """Reads one module, whose relative imports count from ``package``; ``root`` is the package that is followed."""
+    """Reads one module; its relative imports refer to ``package``, and ``root`` is the package whose imports are followed."""
 
     def __init__(self, package: str, root: str) -> None:
         self.package, self.root, self.pure = package, root, _PURE
@@ -151,7 +151,7 @@ class _Reader:
                 tree.silent.update(_targets(node) or ())
             else:
                 others.append(node)
-        # A name that the module gives another meaning is not the one that is known to be pure.
+        # A name that the module rebinds is no longer the known pure function.
         own = {name for node in others for name in _targets(node) or ()} | set(tree.imported)
         self.pure = frozenset(name for name in _PURE if name.partition(".")[0] not in own)
         for node in others:
@@ -159,22 +159,22 @@ class _Reader:
         read = frozenset[str]().union(*(one.reads for one in tree.statements()))
         for local, several in tree.foreign.items():
             texts = [text for text in several if re.split("[. ]", text)[0] not in sys.stdlib_module_names]
-            if local not in read and texts:  # imported for its effect, or for others to import from here
+            if local not in read and texts:  # imported for its side effects, or for re-export
                 tree.effects.append(Statement("\n".join(texts), (), frozenset(), ()))
         return tree
 
     def bind(self, node: ast.Import | ast.ImportFrom, tree: Tree) -> None:
-        """Enter the names that a top-level import binds."""
+        """Record the names that a top-level import binds."""
         for local, found in self.imports_in(node):
             if isinstance(found, Import):
                 tree.imported.setdefault(local, []).append(found)
             elif found.startswith("__future__ "):
                 tree.future.append(local)
-            elif found != "typing TYPE_CHECKING":  # whose only use is skipped
+            elif found != "typing TYPE_CHECKING":  # its only use is skipped
                 tree.foreign.setdefault(local, []).append(found)
 
     def add(self, node: ast.stmt, tree: Tree) -> None:
-        """Enter any other top-level statement."""
+        """Record any other top-level statement."""
         text: list[str] = []
         reads: set[str] = set()
         imports: list[Import] = []
@@ -188,7 +188,7 @@ class _Reader:
                 tree.definitions.setdefault(name, []).append(statement)
 
     def only_defines(self, node: ast.AST) -> bool:
-        """Whether a definition does nothing but define when the module is imported."""
+        """Whether a statement only defines names when the module is imported, without side effects."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             defaults = [*node.args.defaults, *node.args.kw_defaults]
             return self.decorated_purely(node) and all(map(self.calls_nothing, defaults))
@@ -205,7 +205,7 @@ class _Reader:
         return all(ast.unparse(one) in self.pure or ast.unparse(one).endswith(".setter") for one in called)
 
     def calls_nothing(self, node: ast.AST | None) -> bool:
-        """Whether an expression calls only what is pure; the body of a lambda is called later."""
+        """Whether an expression calls only pure functions; the body of a lambda does not run yet."""
         if node is None or isinstance(node, ast.Lambda):
             return True
         if isinstance(node, ast.Call):
@@ -217,7 +217,7 @@ class _Reader:
         )
 
     def write(self, node: object, text: list[str], reads: set[str], imports: list[Import]) -> None:
-        """Append the tree to ``text``, alike under every Python (no empty fields), with its names and imports."""
+        """Append the tree to ``text``, identically in every Python version (no empty fields), and collect its names and imports."""
         if isinstance(node, ast.AST):
             if isinstance(node, ast.If) and _is_type_checking(node.test):
                 return self.write(node.orelse, text, reads, imports)
@@ -251,14 +251,14 @@ class _Reader:
         return None
 
     def write_import(self, node: ast.Import | ast.ImportFrom, text: list[str], imports: list[Import]) -> None:
-        """Append the local names of what comes from the package, and the whole of what comes from elsewhere."""
+        """Append only the local names of imports from the package, and the full path of imports from elsewhere."""
         for local, found in self.imports_in(node):
             if isinstance(found, Import):
                 imports.append(found)
             text.append(f"(Import {local})" if isinstance(found, Import) else f"(Import {local} {found})")
 
     def imports_in(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import | str]]:
-        """Yield each import's local name, with where it comes from: inside the package, or a text."""
+        """Yield each import's local name and its origin: an :class:`Import` inside the package, or a text."""
         if isinstance(node, ast.Import):
             for alias in node.names:
                 local = alias.asname or alias.name.split(".")[0]
@@ -282,7 +282,7 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 def _says_nothing(node: object) -> bool:
-    """Whether a statement cannot change a result: a bare text (docstrings), a version, a lazy registry."""
+    """Whether a statement cannot change a result: a string (docstring), a version, a lazy registry."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -294,7 +294,7 @@ def _says_nothing(node: object) -> bool:
 
 
 def _is_registry(node: ast.Dict) -> bool:
-    """Whether a dict literal leads from names to ``"module:object"`` texts."""
+    """Whether a dict literal maps names to ``"module:object"`` strings."""
     return bool(node.values) and all(
         isinstance(value, ast.Constant)
         and isinstance(value.value, str)

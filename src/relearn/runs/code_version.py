@@ -1,24 +1,24 @@
 """The code version of a run: a Merkle hash over the definitions that its numbers depend on.
 
-    hash(d)    = sha256( text(d), and for each name that d reads or imports: the name, hash(what it stands for) )
+    hash(d)    = sha256( text(d), and for each name that d reads or imports: the name, hash(its definition) )
     version(M) = sha256( hash(all of m) for m in M, hash(effects(m)) for each module m that is imported )
 
-cut to 16 hex digits. A definition is a function, a class or a constant at the top level of a module, its ``text`` the
-syntax tree of :mod:`relearn.runs.code_trees`. All other statements at the top level are the module's effects. An edited
-formula changes the version of the runs that reach it. An edited comment, a definition that a run does not reach, and
+cut to 16 hex digits. A definition is a function, a class or a constant at the top level of a module; its ``text`` is the
+syntax tree of :mod:`relearn.runs.code_trees`. All other top-level statements are the module's effects. An edited
+formula changes the version of the runs that reach it. An edited comment, an edited definition that a run does not reach, and
 a moved or renamed file change nothing, because no module name and no path enters the hash.
 
-- ``from m import name`` takes one definition and all that it reads in m. An imported module, ``from m import *`` and a
-  definition that uses ``globals()`` or the like take all of m.
+- ``from m import name`` includes one definition and everything that it reads in m. An imported module, ``from m import *`` and a
+  definition that uses ``globals()`` or the like include all of m.
 - Function-level imports count with their function. Imports under ``if TYPE_CHECKING:`` never count.
 - The modules M count whole.
-- The effects of every module that is imported on the way count, those of the ``__init__`` files on each dotted path
-  too, because Python runs them.
+- The effects of every imported module count, including those of the ``__init__`` files on each dotted path,
+  because Python runs them.
 
 Two things are left out on purpose.
 
 * Plumbing (``PLUMBING``): modules that move, time or log results and cannot change them.
-* Lazy registries: dict literals from names to ``"module:object"`` texts. A new method in the registry
+* Lazy registries: dict literals from names to ``"module:object"`` strings. A new method in a registry
   re-runs nothing; a rule names the module of its own method.
 
 Standard library only: the Snakefile and every ``relearn`` call import this file.
@@ -38,28 +38,28 @@ from relearn.runs.code_trees import Import, Statement, Tree, reflects, tree_of
 PACKAGE = "relearn"
 ROOT = Path(relearn.__path__[0]).resolve()
 
-# They carry results from place to place, or decide where and when a job runs. None of them computes a number
-# of a run other than its cost, so an edit here must not re-run weeks of training.
+# They move results around, or decide where and when a job runs. Apart from costs they compute no number
+# of a run, so an edit here must not re-run weeks of training.
 PLUMBING = tuple(f"{PACKAGE}.{room}" for room in ("runs", "params", "tracking", "cli"))
 
 
 def code_version(*modules: str, root: Path | None = None) -> str:
-    """Return the 16 hex digits that stand for the code behind ``modules``.
+    """Return the 16 hex digits that identify the code behind ``modules``.
 
     Args:
         modules: dotted names, ``"relearn.methods.deep_knn"``; their order does not matter.
-        root: the folder of another copy of the package; it is read anew at every call. The package itself is read
-            once (see :func:`forget`), so that all jobs of a plan have the versions of one moment.
+        root: the folder of another copy of the package, which is read at every call. The package itself is read
+            once (see :func:`forget`), so that all jobs of a plan get versions of the same moment.
 
     Raises:
         ValueError: no module given, a name outside the package or in its plumbing, a module that does not exist or
-            parse, an import circle.
+            parse, or an import cycle.
     """
     return (_own() if root is None else Snapshot(root)).whole(frozenset(modules)).hash[:16]
 
 
 def closure(modules: Iterable[str], *, root: Path | None = None) -> tuple[str, ...]:
-    """Return the modules of which the version of ``modules`` holds something, sorted."""
+    """Return the modules that contribute to the version of ``modules``, sorted."""
     return tuple(sorted((_own() if root is None else Snapshot(root)).whole(frozenset(modules)).modules))
 
 
@@ -69,12 +69,12 @@ def _own() -> Snapshot:
 
 
 def forget() -> None:
-    """Read the package's files anew from here on."""
+    """Read the package's files again from now on."""
     _own.cache_clear()
 
 
 class Part(NamedTuple):
-    """A hash, and the modules of which something is in it."""
+    """A hash, and the modules that contribute to it."""
 
     hash: str
     modules: frozenset[str]
@@ -84,7 +84,7 @@ _NOTHING = Part("", frozenset())
 
 
 class Snapshot:
-    """The package's files, each read when it is first needed and not again."""
+    """The package's files, each read once, when it is first needed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -95,7 +95,7 @@ class Snapshot:
         self._whole: dict[frozenset[str], Part] = {}
 
     def whole(self, modules: frozenset[str]) -> Part:
-        """Hash the modules with all that they reach and run; see :func:`code_version`."""
+        """Hash the modules with everything that they reach and run; see :func:`code_version`."""
         if modules not in self._whole:
             self._whole[modules] = self._hash_all(sorted(modules))
         return self._whole[modules]
@@ -126,10 +126,10 @@ class Snapshot:
         return Part(_sha256(lines), frozenset(reached))
 
     def _part(self, module: str, name: str | None) -> Part:
-        """Hash a name of a module with all that it reaches; None: all names of the module.
+        """Hash a name of a module with everything that it reaches; None: all names of the module.
 
         Raises:
-            ValueError: the definition reaches itself by way of another module.
+            ValueError: the definition reaches itself through another module.
         """
         key = (module, name)
         if key in self._open:
@@ -146,9 +146,9 @@ class Snapshot:
         return self._parts[key]
 
     def _hash(self, module: str, names: Iterable[str], effects: Sequence[Statement] = ()) -> Part:
-        """Hash effects and names of a module, with all that these read in it.
+        """Hash effects and names of a module, with everything that these read in it.
 
-        Inside a module the texts say who reads whom, because a name stands for one thing.
+        The hash needs no edges between definitions of one module: their texts contain the names, and a name is unique in a module.
         """
         tree = self._tree(module)
         lines, modules = [f"future {' '.join(sorted(tree.future))}"], {module}
@@ -178,7 +178,7 @@ class Snapshot:
         return Part(_sha256(sorted(lines)), frozenset(modules))
 
     def _resolve(self, one: Import, importer: str) -> Part:
-        """Hash what an import brings."""
+        """Hash the definitions that an import refers to."""
         if is_plumbing(one.module):
             return _NOTHING
         tree = self._tree(one.module, f"{importer}, line {one.line}: imports ")
@@ -192,12 +192,12 @@ class Snapshot:
         if self._is_module(below):
             parts.append(_NOTHING if is_plumbing(below) else self._part(below, None))
         if not parts and one.name not in tree.silent:
-            parts.append(self._part(one.module, None))  # a name that an effect makes, or __getattr__
+            parts.append(self._part(one.module, None))  # a name defined by an effect or by __getattr__
         modules = frozenset({one.module}).union(*(part.modules for part in parts))
         return Part(" ".join(part.hash for part in parts), modules)
 
     def _modules_of(self, one: Import, importer: str) -> Iterator[str]:
-        """Yield the modules that an import statement runs, their parents apart."""
+        """Yield the modules that an import statement runs, without their parent packages."""
         if is_plumbing(one.module):
             return
         self._tree(one.module, f"{importer}, line {one.line}: imports ")
@@ -224,7 +224,7 @@ class Snapshot:
         return self._exists[name]
 
     def _file(self, name: str) -> Path | None:
-        """Return the file of a dotted name, or None where there is none."""
+        """Return the file of a dotted name, or None if there is none."""
         parts = name.split(".")
         if parts[0] != PACKAGE or not all(parts):
             return None
@@ -233,7 +233,7 @@ class Snapshot:
 
 
 def is_plumbing(module: str) -> bool:
-    """Whether a module lies in one of :data:`PLUMBING`."""
+    """Whether a module belongs to :data:`PLUMBING`."""
     return any(module == one or module.startswith(f"{one}.") for one in PLUMBING)
 
 

@@ -1,4 +1,4 @@
-"""What a run shows: plain lines in its log file, a progress bar with the time left on a terminal."""
+"""Output of a run: plain lines in its log file; on a terminal, a progress bar with the remaining time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITE_TO = "RELEARN_JOBS_WRITE_TO"
 
 
 class Progress:
-    """Callable ``progress(done, total)`` that a procedure calls after each step; a context manager around it.
+    """Callable ``progress(done, total)`` that a procedure calls after each step; use it as a context manager.
 
     On a terminal tqdm draws a bar; elsewhere a line such as ``craft: 40/100, 12 s, 18 s left`` appears every ten seconds and at
     the end. Every call is a safe point for signals: an interrupted run ends here, between two steps.
@@ -40,7 +40,7 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         interrupt.check()
-        if self.first is None:  # a resumed run starts in the middle: the time left counts from there
+        if self.first is None:  # a resumed run starts in the middle: estimate the remaining time from there
             self.first = done - 1
         if sys.stderr.isatty():
             self._draw(done, total)
@@ -67,7 +67,7 @@ class Progress:
 
 
 class _Tee:
-    """Writes to a terminal or pipe and to a log file; a bar's carriage returns stay out of the file."""
+    """Writes to a terminal or pipe and to a log file; text with carriage returns (progress bars) is not written to the file."""
 
     def __init__(self, stream: TextIO, log: TextIO) -> None:
         self.stream, self.log = stream, log
@@ -84,7 +84,7 @@ class _Tee:
 
 @contextlib.contextmanager
 def tee(log: Path | None) -> Iterator[None]:
-    """Copy stdout and stderr of the block to ``log``, the traceback of an exception too."""
+    """Copy stdout and stderr of the block to ``log``, including the traceback of an exception."""
     if log is None:
         yield
         return
@@ -110,9 +110,9 @@ def tee(log: Path | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def to_log_alone(log: Path | None) -> Iterator[None]:
-    """Where whoever started this job asks for it, let all that the block writes go to ``log``, and nothing to the terminal.
+    """If ``RELEARN_JOBS_WRITE_TO`` is "log", redirect all output of the block to ``log``, and write nothing to the terminal.
 
-    The descriptors are turned, not only Python's streams, so that what libraries and child processes say is there as well.
+    The file descriptors are redirected, not only Python's streams, so that output of libraries and child processes is included.
     """
     if log is None or os.environ.get(WRITE_TO) != "log":
         yield

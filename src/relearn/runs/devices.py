@@ -1,21 +1,21 @@
-"""One free device for each job, or a slot of one: a file lock per CUDA device, and one per slot.
+"""Assign a free device, or a slot of one, to each job: a file lock per CUDA device, and one per slot.
 
-Several jobs that start at once on a machine with several GPUs must not meet on the first one. ``acquire``
-takes an exclusive ``flock`` on a file that stands for a device and holds it while the job runs. The kernel
-drops the lock when the process ends, however it ends: a killed job leaves nothing behind to clean up.
+Several jobs that start at once on a machine with several GPUs must not all take the first one. ``acquire``
+takes an exclusive ``flock`` on a file per device and holds it while the job runs. The kernel
+releases the lock when the process ends, however it ends, so a killed job leaves nothing to clean up.
 
 Small jobs leave most of a large GPU idle. With ``jobs_per_device`` above 1 (``--jobs-per-device``, or the variable
-``RELEARN_JOBS_PER_DEVICE``) so many of them share a device: each takes the device's file with a shared lock and a
-slot's file with an exclusive one, on the device with the fewest jobs. A job that wants a device alone waits until
-no other is on it, and may wait long where shared jobs keep coming.
+``RELEARN_JOBS_PER_DEVICE``), up to that many jobs share a device. Each takes a shared lock on the device's file and an
+exclusive lock on a slot's file, on the device with the fewest jobs. A job that needs a device for itself waits until
+no other job uses it, which may take long while shared jobs keep coming.
 
-The files lie in a folder of the user's own on this machine, ``$XDG_RUNTIME_DIR/relearn`` or
+The lock files are in a per-user folder on this machine, ``$XDG_RUNTIME_DIR/relearn`` or
 ``<temporary folder>/relearn-<uid>``. A lock is named after the physical device: the entry of
-``CUDA_VISIBLE_DEVICES`` where that is set, the index otherwise. Where SLURM has given the job devices of its
-own (``SLURM_JOB_GPUS``), jobs of other allocations cannot see them and may number theirs alike, so the name
-carries the allocation too.
+``CUDA_VISIBLE_DEVICES`` if that is set, otherwise the index. If SLURM has given the job its own devices
+(``SLURM_JOB_GPUS``), jobs of other allocations cannot see them and may use the same numbers, so the name
+includes the allocation.
 
-Standard library only; torch is imported when the devices are counted, not before.
+Standard library only; torch is imported only when the devices are counted.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from pathlib import Path
 
 ALLOWED = "auto, cpu, cuda or cuda:N"
 VARIABLE = "RELEARN_JOBS_PER_DEVICE"
-MOST_JOBS = 64  # on one device: each has a CUDA context of its own, about half a GiB
+MOST_JOBS = 64  # per device: each job has its own CUDA context of about half a GiB
 
 
 def jobs_per_device() -> int:
-    """Return what ``RELEARN_JOBS_PER_DEVICE`` says, 1 where it is not set.
+    """Return the value of ``RELEARN_JOBS_PER_DEVICE``; 1 if it is not set.
 
     Raises:
-        ValueError: it is no whole number from 1 to 64.
+        ValueError: not a whole number from 1 to 64.
     """
     text = os.environ.get(VARIABLE, "") or "1"
     if not (text.isdecimal() and 1 <= int(text) <= MOST_JOBS):
@@ -49,7 +49,7 @@ def jobs_per_device() -> int:
 
 
 def count_cuda() -> int:
-    """Return the number of CUDA devices that torch sees; this makes no CUDA context."""
+    """Return the number of CUDA devices that torch sees, without creating a CUDA context."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -70,22 +70,22 @@ def acquire(
     folder: Path | None = None,
     poll_s: float = 0.5,
 ) -> Iterator[str]:
-    """Hold a device for the length of a ``with`` block and yield its name for torch.
+    """Hold a device during a ``with`` block and yield its name for torch.
 
     Args:
-        device: ``cpu``; ``cuda``: any free CUDA device, waiting while all are taken; ``cuda:N``: that one;
-            ``auto``: as ``cuda`` where there is a CUDA device, ``cpu`` with a note where there is none.
-        jobs: how many jobs may share a device, 1: this one wants it alone.
-        count: how many CUDA devices there are; asked only where it matters.
-        note: takes one line when the choice is not what a reader would expect.
-        folder: where the lock files lie.
-        poll_s: seconds between two looks at taken devices.
+        device: ``cpu``; ``cuda``: any free CUDA device, waiting while all are taken; ``cuda:N``: that device;
+            ``auto``: as ``cuda`` if there is a CUDA device, otherwise ``cpu`` with a note.
+        jobs: how many jobs may share a device; 1: exclusive use.
+        count: returns the number of CUDA devices; called only when needed.
+        note: receives one line if the choice may be unexpected.
+        folder: where the lock files are.
+        poll_s: seconds between two checks of busy devices.
 
     Yields:
         ``"cpu"`` or ``"cuda:N"``, N as torch counts.
 
     Raises:
-        ValueError: an unknown name, CUDA asked for where there is none, or N too large.
+        ValueError: an unknown name, CUDA requested without a CUDA device, or N too large.
     """
     wanted = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", device)
     if wanted is None:
@@ -112,10 +112,10 @@ def acquire(
 
 
 def lock_folder() -> Path:
-    """Return the folder of the lock files, made if need be.
+    """Return the folder of the lock files; it is created if necessary.
 
     Raises:
-        ValueError: the folder belongs to somebody else.
+        ValueError: the folder belongs to another user.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and os.access(runtime, os.W_OK):
@@ -146,7 +146,7 @@ def _wait(
 
 
 def _try(device: Path, slot: int | None) -> ExitStack | None:
-    """Return what holds the device (``slot`` None) or its slot, or None while other jobs have it."""
+    """Return the locks on the device (``slot`` None) or on its slot, or None while other jobs hold them."""
     wanted = [(Path(f"{device}.lock"), fcntl.LOCK_EX if slot is None else fcntl.LOCK_SH)]
     if slot is not None:
         wanted.append((Path(f"{device}-slot{slot}.lock"), fcntl.LOCK_EX))
@@ -161,7 +161,7 @@ def _try(device: Path, slot: int | None) -> ExitStack | None:
 
 
 def _identity(index: int) -> str:
-    """Name the physical device behind torch's index, fit for a file name."""
+    """A name of the physical device behind torch's index, usable as a file name."""
     visible = [entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     name = visible[index] if index < len(visible) and visible[index] else str(index)
     if os.environ.get("SLURM_JOB_GPUS"):

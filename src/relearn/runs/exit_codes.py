@@ -1,15 +1,15 @@
-"""How the program ends: for every error that a user can cause, one line on stderr and an exit status.
+"""How the program ends: one line on stderr and an exit status for every error that a user can cause.
 
 ======  ==================================================================================================
 status  meaning
 ======  ==================================================================================================
 0       done
 2       wrong use or wrong parameters
-3       wrong, missing, torn or unreachable data
+3       wrong, missing, damaged or unreachable data
 4       resource: disk, memory, device, lock, tracking store; the same command may succeed later
-5       numerical: what cannot be computed (a loss that is not finite is no error but an outcome in the record)
+5       numerical: something cannot be computed (a non-finite loss is not an error but an outcome in the record)
 130     interrupted by SIGINT
-141     whoever read the output has gone away
+141     the reader of the output has closed the pipe
 143     interrupted by SIGTERM or SIGUSR1
 ======  ==================================================================================================
 """
@@ -28,12 +28,12 @@ USE, DATA, RESOURCE, NUMERICAL, SIGINT, READER_GONE = 2, 3, 4, 5, 130, 141
 
 
 def guarded(command: str, call: Callable[[], int]) -> int:
-    """``call()``, its errors turned into a line and a status; with RELEARN_TRACEBACK set they stay errors."""
+    """Run ``call()`` and turn its errors into a line and a status; with RELEARN_TRACEBACK set they are raised."""
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"relearn {command}: {_one_line(message)}\n"
     try:
         done = call()
-        sys.stdout.flush()  # here, where a closed pipe can still be told from a fault
+        sys.stdout.flush()  # here, where a closed pipe can still be distinguished from other errors
         return done
     except KeyboardInterrupt:
         print(f"relearn {command}: interrupted", file=sys.stderr)
@@ -52,12 +52,12 @@ def guarded(command: str, call: Callable[[], int]) -> int:
 
 
 def status(error: Exception) -> int | None:
-    """The exit status of an error; None for one that no user can have caused: its traceback is wanted."""
+    """The exit status of an error; None for one that no user can have caused, which should show its traceback."""
     kind = type(error).__name__
     if memory.out_of_memory(error):
         return RESOURCE
     if kind == "SafetensorError":
-        # its writer hides the operating system's error in a text
+        # safetensors reports the operating system's error only as text
         full = any(f"(os error {number})" in str(error) for number in RESOURCE_FAULTS)
         return RESOURCE if full else DATA
     if kind == "RecordError":
@@ -72,9 +72,9 @@ def status(error: Exception) -> int | None:
 
 
 def one_line(error: Exception) -> str:
-    """An error in one line; out of memory with the peak that was reached."""
+    """An error in one line; for an out-of-memory error, with the peak memory reached."""
     text = _one_line(error)
-    if type(error) is KeyError:  # its text is the key alone
+    if type(error) is KeyError:  # its text is only the key
         text = f"the key {text} is missing"
     if isinstance(error, OSError) and error.filename and error.strerror:
         text = f"{error.filename}: {error.strerror}"
@@ -88,7 +88,7 @@ def _one_line(error: object) -> str:
 
 
 def _leave_the_pipe() -> None:
-    """Nobody reads any more: what is still buffered must not raise again when Python ends."""
+    """The pipe is closed: discard buffered output, so that flushing it at exit does not raise again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -1,9 +1,9 @@
-"""Stopping between two steps: a signal asks, the next safe point obeys.
+"""Stop between two steps: a signal requests it, the next safe point obeys.
 
-SIGINT ends with exit status 130, SIGTERM and SIGUSR1 (what SLURM sends ahead of the time limit) with 143. The
-handler only leaves a request; `check()`, called by `Run.log` and by every call of `console.Progress`, raises
-`Interrupted` there. A program that reaches no safe point within the grace period is interrupted where it
-stands. A second SIGINT ends it at once: files are replaced in one rename, so nothing can be torn.
+SIGINT ends with exit status 130, SIGTERM and SIGUSR1 (which SLURM sends before the time limit) with 143. The
+handler only records the request; `check()`, called by `Run.log` and by every call of `console.Progress`, raises
+`Interrupted`. A program that reaches no safe point within the grace period is interrupted wherever it
+is. A second SIGINT ends it at once: files are replaced by rename, so none can be left half written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _requested: int | None = None
 
 
 class Interrupted(SystemExit):
-    """A signal asked the program to end; `code` is the exit status, so an uncaught one exits with it."""
+    """A signal requested the end of the program; an uncaught `Interrupted` exits with status `code`."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number).name
@@ -49,7 +49,7 @@ def install_signal_handlers(grace_s: float = GRACE_S) -> None:
         first, _requested = (
             _requested is None,
             number,
-        )  # before the line is out: who reads it may signal again
+        )  # set before the line is printed: its reader may signal again
         if first:
             sys.stderr.write(f"{signal.Signals(number).name}: stopping at the next safe point\n")
             signal.setitimer(signal.ITIMER_REAL, grace_s)
@@ -63,7 +63,7 @@ def install_signal_handlers(grace_s: float = GRACE_S) -> None:
 
 
 def check() -> None:
-    """A safe point: raise `Interrupted` when a signal has asked for it, otherwise do nothing."""
+    """A safe point: raise `Interrupted` if a signal has requested it, otherwise do nothing."""
     global _requested
     if _requested is not None:
         number, _requested = _requested, None

@@ -1,4 +1,4 @@
-"""Running out of memory: to tell it from other errors, to say how much there was."""
+"""Out-of-memory errors: recognise them, and report the peak memory use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SAID = re.compile(
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the host's or the device's memory does not suffice.
+    """Whether an error means that the host's or the device's memory does not suffice.
 
-    torch raises its own class for CUDA and a plain RuntimeError for the host, NumPy a MemoryError.
+    torch raises its own class for CUDA and a plain RuntimeError for the host; NumPy raises MemoryError.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
@@ -24,7 +24,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def peak() -> str:
-    """The most memory that this process has held so far: resident bytes, and bytes on each CUDA device in use."""
+    """Peak memory of this process so far: resident bytes, and allocated bytes on each CUDA device in use."""
     from relearn.runs import provenance
 
     told = f"{provenance.resident_peak() / 2**20:.0f} MiB of host memory"

@@ -1,15 +1,15 @@
-"""A job and a helper end with the engine that started them.
+"""End jobs and helper processes when the engine that started them is gone.
 
-``kill -9`` of Snakemake leaves its jobs and helpers alive: a shell between them survives too, so the kernel's own
-signal to a parent's children does not reach them. Therefore the engine writes its name into the environment
+``kill -9`` of Snakemake leaves its jobs and helpers alive: a shell between them survives too, so the kernel's
+parent-death signal does not reach them. Therefore the engine writes its name into the environment
 (`announce`, called by the Snakefile), and the processes below it watch that name. A job, the importer and ``relearn
 render`` do so in a thread (`watch`): when the engine is gone, the process gets SIGTERM, keeps its checkpoint and ends
-as after any SIGTERM; the kernel kills it if it is still there `PATIENCE_S` seconds later. The warm server must stay a single
-thread, so it asks (`gone`). A ``dvc repro`` above Snakemake counts as an engine.
+as after any SIGTERM; the kernel kills it if it is still there `PATIENCE_S` seconds later. The warm server must stay
+single-threaded, so it polls (`gone`). A ``dvc repro`` above Snakemake counts as an engine.
 
-A process is named by boot, pid namespace, pid and start time, so a process finds out about an engine that was gone
-before it started itself, and a pid that is used again or belongs to another machine is never mistaken for the engine.
-Without /proc (macOS) nothing is watched; there the run's lock still keeps a second writer away.
+A process is named by boot, pid namespace, pid and start time. A process therefore notices even an engine that was gone
+before it started itself, and a pid that is reused or belongs to another machine is never mistaken for the engine.
+Without /proc (macOS) nothing is watched; there, only the run's lock keeps a second writer away.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pathlib import Path
 VARIABLE = "RELEARN_PARENTS"
 SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "fish"}
 POLL_S = 1.0
-# After the engine: SIGTERM at once (stop at the next safe point), SIGALRM (stop anywhere; `relearn.runs.interrupt`), SIGKILL.
-# None of them leaves a torn file.
+# When the engine is gone: SIGTERM at once (stop at the next safe point), SIGALRM (stop anywhere; `relearn.runs.interrupt`), SIGKILL.
+# None of them leaves a half-written file.
 ALARM_S, PATIENCE_S = 4.0, 7.0
 PR_SET_PDEATHSIG, CLOCK_MONOTONIC = 1, 1
 
 
 class _Event(ctypes.Structure):
-    """C's struct sigevent, which asks for a signal."""
+    """C's struct sigevent, here requesting a signal."""
 
     _fields_ = (
         ("value", ctypes.c_void_p),
@@ -52,9 +52,9 @@ class _Times(ctypes.Structure):
 
 
 def announce() -> None:
-    """Name this process, and a ``dvc repro`` above it, as the engines whose end is the end of every process started here.
+    """Name this process, and a ``dvc repro`` above it, as the engines with which every process started here must end.
 
-    Under DVC this process watches it too, and only gets SIGTERM: Snakemake then starts no more jobs and cleans up.
+    Under DVC this process watches the ``dvc repro``, too, but only gets SIGTERM: Snakemake then starts no more jobs and cleans up.
     """
     names = [_name(os.getpid())]
     if "DVC_ROOT" in os.environ:
@@ -69,16 +69,16 @@ def announced() -> list[str]:
 
 
 def gone(names: Sequence[str]) -> int | None:
-    """Return the pid of the first of the named processes that is gone, None while all are alive."""
+    """Return the pid of the first of the named processes that is gone; None while all are alive."""
     return next((_pid(name) for name in names if _name(_pid(name)) != name), None)
 
 
 def watch(names: Sequence[str] | None = None, *, insist: bool = True) -> None:
-    """Send SIGTERM to this process as soon as one of the named ones is gone; return at once.
+    """Send SIGTERM to this process as soon as one of the named ones is gone; returns at once.
 
     Args:
         names: names as `announced` returns them (the default).
-        insist: send SIGALRM and SIGKILL later on.
+        insist: also send SIGALRM and SIGKILL later.
     """
     names = announced() if names is None else names
     if names:
@@ -86,16 +86,16 @@ def watch(names: Sequence[str] | None = None, *, insist: bool = True) -> None:
 
 
 def tie(number: int) -> None:
-    """Let the kernel send a signal to this process when its parent ends; 0 unties. Nothing happens except on Linux.
+    """Let the kernel send a signal to this process when its parent ends; 0 cancels this. Linux only; elsewhere nothing happens.
 
-    The kernel sends nothing for a parent that has ended before this call: ask for it afterwards.
+    The kernel sends nothing if the parent has ended before this call, so check for that afterwards.
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
 
 
 def kill_in(seconds: float) -> None:
-    """Let the kernel kill this process: no thread of ours would run while Python unloads torch or MLflow at its end."""
+    """Let the kernel kill this process later: no Python thread would run while torch or MLflow is unloaded at exit."""
     libc = ctypes.CDLL(None, use_errno=True)
     timer, event = ctypes.c_void_p(), _Event(signal=signal.SIGKILL)
     times = _Times(in_s=int(seconds), in_ns=int(seconds % 1 * 1e9))
@@ -108,15 +108,15 @@ def kill_in(seconds: float) -> None:
 def _wait(names: Sequence[str], insist: bool) -> None:
     waiting = select.poll()
     for name in names:
-        # gone already, or a kernel without process descriptors: the loop finds out
+        # already gone, or a kernel without pidfd: the loop will notice
         with contextlib.suppress(OSError, AttributeError):
             waiting.register(os.pidfd_open(_pid(name)), select.POLLIN)
     while (pid := gone(names)) is None:
         waiting.poll(POLL_S * 1000)
-        time.sleep(0.01)  # a dying process is readable a moment before it is gone
+        time.sleep(0.01)  # a pidfd becomes readable shortly before the process is gone
     if insist:
         kill_in(PATIENCE_S)
-    with contextlib.suppress(OSError, ValueError):  # whoever read it may be gone, too
+    with contextlib.suppress(OSError, ValueError):  # the reader of stderr may be gone, too
         sys.stderr.write(f"process {pid}, which started this one, is gone\n")
     os.kill(os.getpid(), signal.SIGTERM)
     if insist:
@@ -125,13 +125,13 @@ def _wait(names: Sequence[str], insist: bool) -> None:
 
 
 def _of_this_machine(names: Sequence[str]) -> list[str]:
-    """Return those of the names that belong to this machine and not to this process."""
+    """Return the names that belong to this machine but not to this process."""
     place = _place()
     return [name for name in names if place and name.startswith(place) and _pid(name) != os.getpid()]
 
 
 def _driver() -> int:
-    """The nearest process above this one that is no shell."""
+    """The nearest ancestor process that is not a shell."""
     pid = os.getppid()
     while pid > 1:
         told = _stat(pid)
@@ -146,7 +146,7 @@ def _pid(name: str) -> int:
 
 
 def _name(pid: int) -> str:
-    """boot:namespace:pid:start; "" for a process that is not there, or is dead and only not yet waited for."""
+    """boot:namespace:pid:start; "" for a process that does not exist or is a zombie."""
     told, place = _stat(pid), _place()
     if told is None or not place or told[1][0] in "ZX":
         return ""
@@ -154,7 +154,7 @@ def _name(pid: int) -> str:
 
 
 def _stat(pid: int) -> tuple[str, list[str]] | None:
-    """Command and the fields behind it (state, parent, …) of /proc/<pid>/stat."""
+    """Command, and the fields after it (state, parent, …), of /proc/<pid>/stat."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -164,7 +164,7 @@ def _stat(pid: int) -> tuple[str, list[str]] | None:
 
 
 def _place() -> str:
-    """This boot of this machine and its pid namespace, as the beginning of a name; "" where there is no /proc."""
+    """The boot and pid namespace with which every name on this machine begins; "" without /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{os.readlink('/proc/self/ns/pid').strip('pid:[]')}:"

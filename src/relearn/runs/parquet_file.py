@@ -1,4 +1,4 @@
-"""One Parquet file from columns of plain values, and its columns back."""
+"""Write columns of plain values to a Parquet file, and read them back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read(path: Path) -> Any:
     """The table.
 
     Raises:
-        RecordError: it is missing or no Parquet file; one line.
+        RecordError: the file is missing or not a Parquet file; one line.
     """
     from pyarrow import ArrowException, parquet
 
@@ -31,10 +31,10 @@ def json_columns(table: Any) -> set[str]:
 
 
 def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collection[str] = ()) -> None:
-    """Write the columns; nothing where they have no row.
+    """Write the columns; no file is written if they have no rows.
 
     Args:
-        json_columns: names of those that hold JSON text, for readers to know.
+        json_columns: names of the columns that hold JSON text; recorded in the file's metadata.
     """
     import pyarrow
     from pyarrow import parquet
@@ -53,5 +53,5 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
         write_statistics=False,
         data_page_size=2**26,
         use_dictionary=[name for name in columns if name not in numbers],
-        use_byte_stream_split=numbers,  # half the size where single precision was written as double
+        use_byte_stream_split=numbers,  # halves the size of single-precision values stored as double
     )

@@ -1,7 +1,7 @@
-"""Which code, which machine, at what cost. Standard library only; torch is asked only where it is loaded
-already.
+"""Provenance of a run: code, machine and cost. Standard library only; torch is queried only if it is already
+loaded.
 
-Nothing here names the host, the user or an absolute path.
+Nothing here records the host name, the user or an absolute path.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any
 
 import relearn
 
-PACKED = "packed.json"  # in the root of a pack, beside src/
+PACKED = "packed.json"  # in the root of a pack, next to src/
 PACKAGES = ("relearn", "torch", "numpy", "timm", "scikit-learn")
 
 
 def code(version: str, folder: Path | None = None) -> dict[str, Any]:
-    """Code version, commit and dirty flag of the package's checkout (None where there is no git), package
+    """Code version, commit and dirty flag of the package's checkout (None without git), and package
     versions.
 
-    `dirty` looks at the package's own folder only: an edit of params.yaml is no change of code and stands in
+    `dirty` considers the package's own folder only: an edit of params.yaml is not a change of code and is recorded in
     the settings.
     """
     folder = folder or Path(__file__).resolve().parents[1]
@@ -42,7 +42,7 @@ def code(version: str, folder: Path | None = None) -> dict[str, Any]:
 
 
 def _packed(folder: Path) -> dict[str, Any] | None:
-    """Commit and dirty flag of the checkout that a copy of the package was packed from (`relearn pack`)."""
+    """Commit and dirty flag of the checkout from which a pack was made (`relearn pack`)."""
     try:
         found = json.loads((folder.parents[1] / PACKED).read_bytes())
         return {"commit": found["commit"], "dirty": found["dirty"]}
@@ -51,15 +51,15 @@ def _packed(folder: Path) -> dict[str, Any] | None:
 
 
 def packages() -> dict[str, str | None]:
-    """Installed versions; None for a package that is absent."""
+    """Installed versions; None for a missing package."""
     found = {name: _installed(name) for name in PACKAGES}
     torch = sys.modules.get("torch")
     if torch is not None:
-        found["torch"] = str(torch.__version__)  # the loaded one, with its +cpu or +cu part
+        found["torch"] = str(torch.__version__)  # the loaded version, with its +cpu or +cu suffix
     return found
 
 
-@cache  # ten milliseconds a record; what a process has imported does not change under it
+@cache  # saves 10 ms per record; versions do not change within a process
 def _installed(name: str) -> str | None:
     try:
         return metadata.version(name)
@@ -68,7 +68,7 @@ def _installed(name: str) -> str | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    # no optional locks: parallel jobs must not fight for the index
+    # no optional locks: parallel jobs must not compete for the index
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -85,7 +85,7 @@ def _git(folder: Path, *words: str) -> str | None:
 
 
 def machine(device: str, precision: str, threads: int) -> dict[str, Any]:
-    """The computer in words: device and its name, precision, threads, CPU model, platform, Python."""
+    """Description of the computer: device and its name, precision, threads, CPU model, platform, Python."""
     return {
         "device": device,
         "device_name": _device_name(device),
@@ -108,7 +108,7 @@ def _cpu() -> str:
 
 
 def _cuda(device: str) -> Any:
-    """torch.cuda where the run's device is a CUDA device in use, otherwise None."""
+    """torch.cuda if the run's device is a CUDA device in use, otherwise None."""
     torch = sys.modules.get("torch")
     return (
         torch.cuda
@@ -123,7 +123,7 @@ def _device_name(device: str) -> str:
 
 
 class Meter:
-    """Cost since its making: wall seconds, CPU seconds with those of ended children, device seconds, peak
+    """Cost since construction: wall seconds, CPU seconds including finished child processes, device seconds, peak
     memory.
     """
 
@@ -132,7 +132,7 @@ class Meter:
         self._cpu = _cpu_seconds()
 
     def read(self, device: str) -> dict[str, Any]:
-        """`device_s` counts the seconds that the run held its CUDA device (None on a CPU).
+        """`device_s` is the time that the run held its CUDA device, in seconds (None on a CPU).
         `peak_memory_bytes` is the peak of the memory the run computes in: allocated bytes of the CUDA device,
         otherwise this process's resident bytes.
         """
@@ -154,8 +154,8 @@ def _cpu_seconds() -> float:
 
 
 def resident_peak() -> int:
-    """The most resident bytes that this process has had."""
-    # VmHWM starts anew at exec; ru_maxrss keeps the size of the process that started us
+    """The peak of resident bytes of this process."""
+    # VmHWM is reset at exec; ru_maxrss includes the peak of the process that started us
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmHWM:"):

@@ -1,8 +1,8 @@
-"""One JSON a run: written once, complete, by an atomic rename; read with its checksum; plus the run that
-writes it.
+"""The record of a run: one JSON file, written once and completely by an atomic rename, and verified by its checksum when
+read; and the run that writes it.
 
-Standard library only, so that importing it costs nothing; torch is asked for versions and peak memory only
-where a step has loaded it. The fields stand in `record_file.FIELDS`; metric names carry their unit (`_frac`,
+Standard library only, so that importing it is cheap; torch is queried for versions and peak memory only
+if a step has loaded it. The fields are listed in `record_file.FIELDS`; metric names carry their unit (`_frac`,
 `_pct`, `_s`, `_bytes`, `_count`, `_nats`). Paths of inputs are relative to the current folder, paths of
 outputs to the record's own folder.
 """
@@ -68,29 +68,31 @@ __all__ = [
 
 
 class Run:
-    """One experiment with one seed, from its lock to its record. Use as a context manager around a step::
+    """One experiment with one seed, from taking its lock to writing its record. Use as a context manager around a step::
 
         with Run(out, study="poisoning", paper="zhu2022", step="train", …) as run:
             for epoch in range(epochs):
                 run.log(epoch, loss=loss)
             run.finish({"test_accuracy_frac": 0.91}, trials=(["target", "success"], rows))
 
-    Entering takes the run's lock, hashes the inputs, removes an older record from `out` and opens the spool:
-    a restart after a kill continues the spool as the next attempt; if code or inputs have changed since, or
+    Entering takes the run's lock, hashes the inputs, removes an older record from `out` and opens the spool.
+    A restart after a kill continues the spool as the next attempt. If code or inputs have changed since, or
     the last execution finished, spool and work folder begin anew. Leaving without `finish` leaves no record:
-    the spool ends as FAILED with the error's one line, or as KILLED after a signal.
+    the spool ends as FAILED with the error in one line, or as KILLED after a signal.
 
     Attributes:
-        out: the folder of record.json and of the artefacts beside it.
+        out: the folder of record.json and of the artefacts.
         root: the parent of the nearest `runs` folder above `out` (``results/<scale>``), otherwise the parent
-            of `out`. id: the run id; settings, labels, scale and seed decide it, code does not. work:
-            ``root/work/<id>``, made on demand, for checkpoints; `finish` removes it. spool:
-            ``root/spool/<id>.jsonl``. attempt: 1, or more after a resume. last_step: the last step in the
-            spool, None at the beginning. done: the record that another process finished while this one waited
-            for the lock, otherwise None.
+            of `out`.
+        id: the run id; it depends on settings, labels, scale and seed, not on the code.
+        work: ``root/work/<id>``, created on demand, for checkpoints; `finish` removes it.
+        spool: ``root/spool/<id>.jsonl``.
+        attempt: 1, or more after a resume.
+        last_step: the last step in the spool, None at the beginning.
+        done: the record that another process finished while this one waited for the lock, otherwise None.
 
     Raises:
-        Busy: another live process holds the run (after `wait_s` seconds), one line naming its pid.
+        Busy: another live process holds the run (after `wait_s` seconds); one line naming its pid.
         RecordError: an input is missing, a name is not allowed, or a folder cannot be written to.
     """
 
@@ -181,7 +183,7 @@ class Run:
             sweep(self.out)
             probe(self.out)
             probe(self.work)
-            sweep(self.spool.parent, self.spool.name)  # other runs, alive now, write to that folder too
+            sweep(self.spool.parent, self.spool.name)  # live runs write to this folder, too
             start = {key: self._body[key] for key in (*self._what, "inputs", "code", "machine")}
             start |= {
                 "attempt": self.attempt,
@@ -194,9 +196,7 @@ class Run:
             raise RecordError(f"{error.filename}: {error.strerror}, the run needs to write there") from error
 
     def _same(self, other: Mapping[str, Any]) -> bool:
-        """Whether a spool or a record stems from this code and these inputs, so that its work can be
-        continued.
-        """
+        """Whether a spool or a record was made with this code and these inputs, so that its work can be continued."""
         same_code = other["code"]["version"] == self._code_version
         return bool(same_code) and _shas(other["inputs"]) == _shas(self._body["inputs"])
 
@@ -215,7 +215,7 @@ class Run:
             raise RecordError(
                 f"{path}: {error.strerror}, it is an input of step {self._what['step']}"
             ) from error
-        # The record beside it says what it must be. Caches and copies do not look: DVC puts a spoilt object in place.
+        # The record next to the file has its sha256. Caches and copies do not verify it: DVC restores even a damaged object.
         if (path.parent / NAME).is_file():
             made = read(path.parent)["outputs"].get(path.name)
             if made is not None and made["sha256"] != found:
@@ -228,8 +228,7 @@ class Run:
         return {"path": self._relative(path), "sha256": found}
 
     def _relative(self, path: Path) -> str:
-        # no absolute path goes into a record: below the current folder, else below the root, else the bare
-        # name
+        # a record contains no absolute path: relative to the current folder, else to the root, else the bare name
         path = path.absolute()
         for base in (Path.cwd(), self.root.absolute()):
             if path.is_relative_to(base):
@@ -242,7 +241,7 @@ class Run:
         return self._place
 
     def output(self, name: str) -> Path:
-        """Where to write the artefact `name`; `finish` demands that it exists and records its sha256."""
+        """Where to write the artefact `name`; `finish` requires that it exists and records its sha256."""
         if Path(name).name != name or name in (NAME, "", ".", "..") or name.startswith("."):
             raise RecordError(f"output {name!r}: only a plain file name other than {NAME} is allowed")
         self._outputs[name] = self.out / name
@@ -251,8 +250,8 @@ class Run:
     def log(self, step: int, **metrics: float) -> None:
         """Append the values of one step to the spool; also a safe point for signals.
 
-        Within one attempt the steps of a metric never go back (ValueError). After a resume they may: the
-        importer takes the later value of a step. Non-finite values are kept as text and never become numbers
+        Within one attempt the steps of a metric must not decrease (ValueError). After a resume they may: the
+        importer takes the later value of a step. Non-finite values are stored as text and never become numbers
         in MLflow.
         """
         values = {key: _float(key, value) for key, value in metrics.items()}
@@ -280,9 +279,9 @@ class Run:
         """Write trials.csv, then record.json in one rename, then close the spool and remove the work folder.
 
         Args:
-            metrics: name with unit → number; NaN and infinity become null and a note.
-            trials: (columns, rows), one row a trial; None in a cell is empty.
-            outcome: `ok`, `diverged` (a result, not a crash; say `outcome_step`) or `not_converged`.
+            metrics: name with unit → number; NaN and infinity become null, with a note.
+            trials: (columns, rows), one row per trial; None gives an empty cell.
+            outcome: `ok`, `diverged` (a result, not a crash; give `outcome_step`) or `not_converged`.
         """
         if self._finished:
             raise RecordError("finish was called twice, a record is written once")
@@ -304,7 +303,7 @@ class Run:
         outputs = {name: self._output(name, path) for name, path in self._outputs.items()}
         machine = provenance.machine(
             self.device, self._precision, self._threads
-        )  # again: now the device is in use
+        )  # again, because the device is in use now
         code = {**self._body["code"], "packages": provenance.packages()}
         cost = self._meter.read(self.device)
         cost["wall_s"] += self._spent.get("wall_s", 0.0)
@@ -334,7 +333,7 @@ class Run:
         return {"path": name, "sha256": digest(path)}
 
     def _named(self, error: BaseException | None) -> BaseException | None:
-        """The library that writes safetensors hides a full disk in a text without the file's name."""
+        """Name the file in the error of a full disk: safetensors reports it as a text without the file name."""
         number = re.search(r"\(os error (\d+)\)", str(error))
         if type(error).__name__ != "SafetensorError" or number is None or not self._outputs:
             return error
@@ -346,7 +345,7 @@ class Run:
         try:
             if not self._finished and self.done is None:
                 error = self._named(error)
-                if not (self.out / NAME).exists():  # outputs without a record may be half written
+                if not (self.out / NAME).exists():  # outputs without a record may be incomplete
                     for path in self._outputs.values():
                         path.unlink(missing_ok=True)
                 cpu = self._meter.read("cpu")["cpu_s"]
@@ -370,7 +369,7 @@ def _shas(inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _ancestor(path: Path, depth: int) -> Path:
-    # keeps a relative path relative, so that nothing absolute leaks into what is written
+    # keeps a relative path relative, so that no absolute path is written
     return path.parents[depth] if depth < len(path.parents) else path.absolute().parents[depth]
 
 

@@ -1,4 +1,4 @@
-"""The record's file: its fields, its checksum, and reading it with both. Standard library only."""
+"""The record's file: its fields, its checksum, and a reader that verifies both. Standard library only."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ Record = dict[str, Any]
 
 
 class RecordError(ValueError):
-    """A record is torn, edited or foreign, or a run is used against its contract; the message is one line."""
+    """A record is damaged, edited or foreign, or a run is used incorrectly; the message is one line."""
 
 
 def run_id(
     study: str, step: str, labels: Mapping[str, str], scale: str, seed: int, settings: Mapping[str, Any]
 ) -> str:
-    """First 16 hexadecimal digits of the sha256 over the canonical JSON of what defines a run."""
+    """First 16 hexadecimal digits of the sha256 over the canonical JSON of everything that defines a run."""
     defining = {"study": study, "step": step, "labels": dict(labels), "scale": scale, "seed": seed}
     return hashlib.sha256(canonical({**defining, "settings": dict(settings)}).encode()).hexdigest()[:16]
 
 
 def checksum(record: Mapping[str, Any]) -> str:
-    """sha256 over the canonical JSON of all fields but the checksum itself and `path`, which only a reader
-    adds.
+    """sha256 over the canonical JSON of all fields except the checksum itself and `path`, which is added on
+    reading.
     """
     rest = {key: value for key, value in record.items() if key not in ("sha256", "path")}
     return hashlib.sha256(canonical(rest).encode()).hexdigest()
 
 
 def read(path: Path | str) -> Record:
-    """Read one record (its file or its folder) and verify it; the dict gains `path`, the folder it came from.
+    """Read one record (its file or its folder) and verify it; adds `path`, the folder of the record, to the dict.
 
-    Raises RecordError, one line naming the file, when it is missing, torn, edited or of another schema.
+    Raises RecordError, one line naming the file, if it is missing, damaged, edited or of another schema.
     """
     file = Path(path)
     file = file / NAME if file.is_dir() else file
@@ -83,7 +83,7 @@ def read(path: Path | str) -> Record:
 
 
 def read_all(folder: Path | str) -> tuple[list[Record], list[str]]:
-    """All sound records below `folder`, in the order of their paths, and one line for each that is not sound."""
+    """All valid records below `folder`, in the order of their paths, and one line for each invalid one."""
     records, problems = [], []
     for file in sorted(Path(folder).rglob(NAME)):
         try:
@@ -96,7 +96,7 @@ def read_all(folder: Path | str) -> tuple[list[Record], list[str]]:
 def content(record: Record, name: str) -> bytes:
     """The bytes of one of a record's outputs.
 
-    Raises RecordError when the record has no such file, or when the file is missing, torn or edited.
+    Raises RecordError if the record has no such output, or if the file is missing, damaged or edited.
     """
     file = Path(record["path"]) / name
     if name not in record["outputs"]:
@@ -118,13 +118,13 @@ def trials(record: Record, name: str = "trials.csv") -> list[dict[str, Any]]:
 
 
 def rows(content: bytes) -> list[dict[str, Any]]:
-    """The rows of a CSV file: whole numbers as int, others as float, empty cells as None, the rest as text."""
+    """The rows of a CSV file: whole numbers as int, other numbers as float, empty cells as None, the rest as text."""
     found = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
     return [{key: _cell(value) for key, value in row.items()} for row in found]
 
 
 def left_behind(folder: Path | str) -> dict[str, str]:
-    """Name and sha256 of a run's artefacts that stayed on the machine that made them; empty where it does not say so."""
+    """Name and sha256 of a run's artefacts that stayed on the machine that made them; empty if there is no such list."""
     try:
         found = json.loads((Path(folder) / LEFT_BEHIND).read_bytes())
     except (OSError, ValueError):
@@ -133,7 +133,7 @@ def left_behind(folder: Path | str) -> dict[str, str]:
 
 
 def verify_outputs(record: Record) -> list[str]:
-    """One line for each output that is missing (and not left behind elsewhere) or does not match its sha256."""
+    """One line for each output that is missing (and not left behind on another machine) or does not match its sha256."""
     problems = []
     elsewhere = left_behind(record["path"])
     for name, output in record["outputs"].items():

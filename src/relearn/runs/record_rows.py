@@ -1,8 +1,8 @@
-"""Records as rows of one table, and back without a difference in any value, key or order.
+"""Records as rows of one table, and back without any loss of values, keys or order.
 
 Columns are named as in MLflow's tables of runs: ``labels.<name>``, ``metrics.<name>``, ``cost.<name>``, ``machine.<name>`` and
-``code.<name>``; every other field of a record has a column of its own name. What holds lists or mappings (``settings``,
-``inputs``, ``outputs``, …) is JSON text. ``folder`` is the run's folder in its results folder, ``keys`` the order of the
+``code.<name>``; every other field of a record has a column of its own name. Fields that hold lists or mappings (``settings``,
+``inputs``, ``outputs``, …) are JSON text. ``folder`` is the run's folder in its results folder, ``keys`` the order of the
 record's keys. Standard library only.
 """
 
@@ -23,11 +23,11 @@ AFTER = {"labels": 1, "outcome": 2, "metrics": 3, "cost": 4, "machine": 5, "code
 def columns(records: Sequence[Record], folders: Sequence[str]) -> tuple[dict[str, list[Any]], set[str]]:
     """The table of the records, by column, and the names of the columns that hold JSON.
 
-    A column has one value for each record, None where the record has no such key.
+    A column has one value per record, None if the record has no such key.
 
     Args:
         records: as read from their files.
-        folders: where each lies, relative to the results folder.
+        folders: the folder of each, relative to the results folder.
     """
     rows = [_flat(record) | {"folder": folder} for record, folder in zip(records, folders)]
     names = sorted({name for row in rows for name in row}, key=_rank)
@@ -41,7 +41,7 @@ def _flat(record: Record) -> dict[str, Any]:
     for key, value in record.items():
         if key in SECTIONS and value:
             row |= {f"{key}.{name}": one for name, one in value.items()}
-        elif key != "path":  # which only a reader adds
+        elif key != "path":  # added on reading
             row[key] = value
     return row | {"keys": list(row)}
 

@@ -1,4 +1,4 @@
-"""Many runs in four Parquet files: their records, their trials, and what else they wrote besides weights and data.
+"""Many runs in four Parquet files: their records, their trials, and their other outputs except weights and data.
 
 ======================  ============================================================================
 file                    a row
@@ -6,11 +6,11 @@ file                    a row
 ``runs.parquet``        a run: identity, labels, settings, metrics, cost, machine, code, checksums
 ``trials.parquet``      a line of a ``trials.csv``; ``folder`` names its run
 ``rows.parquet``        a line of any other CSV file, which ``file`` names: curves, layers, cases
-``files.parquet``       a file that is no such table: ``folder``, ``file`` and ``content`` (bytes)
+``files.parquet``       a file that cannot be stored as a table: ``folder``, ``file`` and ``content`` (bytes)
 ======================  ============================================================================
 
-``pandas.read_parquet`` opens each of them. A record and a file come back byte for byte, and are checked with the sha256
-that the record holds: a store can be read wherever a folder of records can.
+``pandas.read_parquet`` opens each of them. Records and files are restored byte for byte and checked against the sha256
+in the record, so a store can be read wherever a folder of records can.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from relearn.runs import parquet_file, record_rows, tidy_csv
 from relearn.runs.record_file import LEFT_BEHIND, NAME, Record, RecordError, checksum
 
 RUNS, TRIALS, ROWS, FILES = "runs.parquet", "trials.parquet", "rows.parquet", "files.parquet"
-ANSWERS = "answers.csv"  # the answer to every sample: an input of other steps, which no table or figure shows
+ANSWERS = "answers.csv"  # the prediction for every sample: an input of other steps, not shown in any table or figure
 
 
 def is_store(folder: Path | str) -> bool:
@@ -33,7 +33,7 @@ def is_store(folder: Path | str) -> bool:
 
 
 def is_stored(name: str) -> bool:
-    """Whether a store holds an artefact of this name: numbers and galleries, but neither weights, data nor answers."""
+    """Whether a store keeps an artefact of this name: numbers and galleries, but no weights, data or per-sample answers."""
     return (name.endswith((".csv", ".json")) and name != ANSWERS) or name == "gallery.safetensors"
 
 
@@ -44,9 +44,9 @@ class Store:
         self.folder = Path(folder)
 
     def read_all(self) -> tuple[list[Record], list[str]]:
-        """All sound records in the order of their folders, and one line for each that is not sound.
+        """All valid records in the order of their folders, and one line for each invalid one.
 
-        As from a folder of records, each has gained ``path``: the store's path and the run's folder.
+        As when read from a folder, each record has the added key ``path``: the store's path and the run's folder.
         """
         found, problems = [], []
         for folder, record in self._rows():
@@ -62,7 +62,7 @@ class Store:
         return record_rows.records(table.to_pylist(), parquet_file.json_columns(table))
 
     def has(self, record: Record, name: str) -> bool:
-        """Whether the store holds this artefact of a record that it holds."""
+        """Whether the store holds this artefact of one of its records."""
         return (self._folder(record), name) in self._files
 
     def content(self, record: Record, name: str) -> bytes:
@@ -95,10 +95,10 @@ class Store:
     def unpack(self, target: Path) -> None:
         """Write every record and every file below ``target`` as the runs wrote them.
 
-        A run whose weights or data are not in the store says so in ``left_behind.json``.
+        A run whose weights or data are not in the store lists them in ``left_behind.json``.
 
         Raises:
-            RecordError: one of them is not what its sha256 says.
+            RecordError: one of them does not match its sha256.
         """
         records, problems = self.read_all()
         if problems:
@@ -125,16 +125,16 @@ def write(
     folders: Sequence[str],
     content: Callable[[Record, str], bytes | None],
 ) -> None:
-    """Write the four files; one without a row is left out.
+    """Write the four files; one without rows is left out.
 
     Args:
         target: an existing folder.
-        records: sound ones.
+        records: valid ones.
         folders: the folder of each, relative to the results folder.
-        content: the bytes of a record's artefact, None where there is none; asked for those that are :func:`kept`.
+        content: returns the bytes of a record's artefact, or None if there is none; called for those that are :func:`is_stored`.
 
     Raises:
-        RecordError: naming the run, for an artefact that is torn, or a record that would not come back as it is.
+        RecordError: naming the run, for a damaged artefact, or a record that would not be restored exactly.
     """
     files: dict[tuple[str, str], bytes] = {}
     for record, folder in zip(records, folders):
@@ -151,7 +151,7 @@ def write(
     for record, (folder, back) in zip(records, Store(target)._rows()):
         if json.dumps(back) != json.dumps({key: value for key, value in record.items() if key != "path"}):
             raise RecordError(f"{folder}/{NAME}: cannot be kept in a table without a change")
-    ordered = dict(sorted(files.items(), key=lambda item: item[0][::-1]))  # files of one name side by side
+    ordered = dict(sorted(files.items(), key=lambda item: item[0][::-1]))  # groups files of the same name
     left: dict[tuple[str, str], bytes] = {}
     for name, mine in ((TRIALS, {"trials.csv"}), (ROWS, {file for _, file in files} - {"trials.csv"})):
         tables = {key: one for key, one in ordered.items() if key[1] in mine and key[1].endswith(".csv")}

@@ -1,17 +1,17 @@
 """The event spool of one run: JSON lines that a job appends while it works and `relearn.tracking.importer` reads at
 its own pace.
 
-Three kinds of line, `t` is seconds since 1970::
+There are three kinds of lines; `t` is in seconds since 1970::
 
-    {"t": …, "event": "start", "attempt": 1, "started": "…", …what runs: labels, settings, inputs, code,
-    machine…} {"t": …, "step": 12, "metrics": {"loss": 0.31, "grad_norm": "nan"}} {"t": …, "event": "end",
-    "status": "FINISHED", "reason": null, …}
+    {"t": …, "event": "start", "attempt": 1, "started": "…", …the run: labels, settings, inputs, code, machine…}
+    {"t": …, "step": 12, "metrics": {"loss": 0.31, "grad_norm": "nan"}}
+    {"t": …, "event": "end", "status": "FINISHED", "reason": null, …}
 
-A line is one write to a file opened for appending, so a kill can tear only the last line, and a torn line is
+Each line is a single write to a file opened for appending, so a kill can truncate only the last line, and a truncated line is
 skipped. The file's modification time is the heartbeat. A file holds one execution: attempts that resume each
 other append to it; a new execution (the last one finished, or code or inputs changed since) begins a new file
 in one rename. A step that two attempts logged counts once, with the later value. Non-finite values are the
-texts "nan", "inf", "-inf": they can be read by people and never taken for numbers. Standard library only.
+strings "nan", "inf", "-inf", which people can read and programs cannot mistake for numbers. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Event = dict[str, Any]
 
 
 class Spool:
-    """The writing side. Losing the disk loses lines, never the job: `lost` counts the lines that could not be
+    """The writing side. A failing disk loses lines but never stops the job: `lost` counts the lines that could not be
     written.
     """
 
@@ -43,10 +43,9 @@ class Spool:
         self._descriptor: int | None = None
 
     def begin(self, start: Event, fresh: bool) -> None:
-        """Open the file with a start line: a new file (`fresh`) or one more attempt at the end of the old
-        one.
+        """Open the file with a start line: a new file (`fresh`), or one more attempt appended to the old one.
 
-        Raises OSError where the folder cannot be written to: better before the work than after it.
+        Raises OSError if the folder cannot be written to, so that this fails before the work and not after it.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = _line({"t": time.time(), "event": "start", **start})
@@ -54,7 +53,7 @@ class Spool:
             durable.write(self.path, line)
             line = b""
         elif not _ends_with_newline(self.path):
-            line = b"\n" + line  # a kill tore the last line: ours must not become its tail
+            line = b"\n" + line  # a kill truncated the last line; ours must not be appended to it
         self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         if line:
             os.write(self._descriptor, line)
@@ -83,7 +82,7 @@ class Spool:
             )
         line = b"\n" * self._torn + _line(event)
         try:
-            self._torn = os.write(self._descriptor, line) != len(line)  # a full disk takes a part
+            self._torn = os.write(self._descriptor, line) != len(line)  # a full disk writes only a part
             self.lost += self._torn
         except OSError as error:
             self.lost += 1
@@ -108,9 +107,9 @@ def _ends_with_newline(path: Path) -> bool:
 
 @dataclass
 class Story:
-    """What a spool tells: see `tell`."""
+    """The content of a spool; see `tell`."""
 
-    start: Event  # the first start line: what runs
+    start: Event  # the first start line, which describes the run
     attempts: int
     status: str  # FINISHED, FAILED, KILLED, or RUNNING while there is no end line after the last start
     reason: str | None
@@ -127,7 +126,7 @@ class Story:
 
 
 def tell(path: Path, upto: int | None = None) -> Story | None:
-    """Read a spool (its first `upto` bytes): None when it has no start line or is not there. Torn lines are
+    """Read a spool (its first `upto` bytes); None if it does not exist or has no start line. Truncated lines are
     skipped.
     """
     try:
@@ -149,7 +148,7 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
         if kind == "start":
             if story is None:
                 story = Story(event, 0, RUNNING, None, None, heartbeat, size=len(content))
-            elif story.status == RUNNING:  # killed without a word: it lived until its last line
+            elif story.status == RUNNING:  # killed without an end line: count the time until its last line
                 _spend(story, latest - begun, 0.0)
             story.attempts += 1
             story.status, story.reason, story.ended = RUNNING, None, None

@@ -1,7 +1,7 @@
-"""Whether a safetensors file is whole, without reading its tensors. Standard library only.
+"""Check whether a safetensors file is complete, without reading its tensors. Standard library only.
 
-A safetensors file is eight bytes (the length n of its header, little-endian), n bytes of JSON that give each tensor's
-range of bytes, and the bytes. The library that reads it says what is wrong and not in which file.
+A safetensors file consists of eight bytes (the length n of its header, little-endian), n bytes of JSON that give each tensor's
+byte range, and the tensors' bytes. The safetensors library reports what is wrong but not in which file.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ LONGEST_HEADER = 100_000_000  # bytes, the format's own limit
 
 
 def fault_of(path: Path) -> str | None:
-    """What keeps a file from being a whole safetensors file, in a few words; None where nothing does.
+    """Why a file is not a complete safetensors file, in a few words; None if it is one.
 
-    Raises OSError where it cannot be read.
+    Raises OSError if it cannot be read.
     """
     size = path.stat().st_size
     with open(path, "rb") as file:

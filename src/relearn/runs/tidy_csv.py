@@ -1,4 +1,4 @@
-"""The CSV files of many runs as one table with typed columns, and back byte for byte. Standard library only."""
+"""Convert the CSV files of many runs to one table with typed columns, and back byte for byte. Standard library only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Columns = dict[str, list[Any]]
 
 
 def columns(files: Mapping[Key, bytes]) -> Columns:
-    """One row for each line of each file; an empty cell is None, and so is a column that a file does not have.
+    """One row per line of each file; an empty cell is None, and so is a column that a file does not have.
 
-    A column holds int where all of its cells are whole numbers, float where all are numbers, and text otherwise. A file
-    that is no CSV file in UTF-8 is left out.
+    A column holds int if all of its cells are whole numbers, float if all are numbers, and text otherwise. A file
+    that is not a CSV file in UTF-8 is left out.
     """
     read = {key: found for key, content in files.items() if (found := _read(content))}
     kinds: dict[str, set[str]] = {}
@@ -40,9 +40,9 @@ def columns(files: Mapping[Key, bytes]) -> Columns:
 
 
 def rebuilt(table: Mapping[str, Sequence[Any]]) -> dict[Key, bytes]:
-    """The files of a table of :func:`columns`.
+    """Restore the files from a table of :func:`columns`.
 
-    A file comes back as it was, unless it has no line, quotes where it need not, or has a column that is named as one of OWN.
+    A file is restored exactly unless it has no lines, uses unnecessary quotes, or has a column named like one of OWN.
     """
     found, start = {}, 0
     for key, lines in itertools.groupby(zip(table["folder"], table["file"])):
@@ -59,7 +59,7 @@ def rebuilt(table: Mapping[str, Sequence[Any]]) -> dict[Key, bytes]:
 
 
 def _texts(values: Sequence[Any], kind: str, whole: Sequence[int] = ()) -> list[Any]:
-    """Cells as they were written: whole numbers without a point, and so those of ``whole`` in a column of both."""
+    """Cells as they were written: whole numbers without a decimal point, also those at the rows ``whole`` of a mixed column."""
     if kind == "int":
         return ["" if value is None else int(value) for value in values]
     at = set(whole)
@@ -69,13 +69,13 @@ def _texts(values: Sequence[Any], kind: str, whole: Sequence[int] = ()) -> list[
 def _read(content: bytes) -> tuple[list[str], list[list[str]]] | None:
     try:
         header, *body = csv.reader(io.StringIO(content.decode("utf-8"), newline=""))
-    except (ValueError, csv.Error):  # also of an empty file, which has no header
+    except (ValueError, csv.Error):  # also for an empty file, which has no header
         return None
     return (header, body) if all(len(line) == len(header) for line in body) else None
 
 
 def _layout(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[tuple[Any, ...]]:
-    """Each column's name and kind: ``int``, ``float``, ``text``, ``empty``, or ``number`` with the lines that hold whole ones."""
+    """Each column's name and kind: ``int``, ``float``, ``text``, ``empty``, or ``number`` with the rows that hold whole numbers."""
     return [(name, *_kind([line[at] for line in body])) for at, name in enumerate(header)]
 
 
@@ -93,7 +93,7 @@ def _kind_of(cell: str) -> str:
             number = kind(cell)
         except ValueError:
             continue
-        if str(number) == cell and not (kind is int and abs(number) > 2**53):  # which a float could not hold
+        if str(number) == cell and not (kind is int and abs(number) > 2**53):  # not exact as a float
             return kind.__name__
     return "text"
 

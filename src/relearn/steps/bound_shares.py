@@ -1,4 +1,4 @@
-"""How the norms of a table of cases stand to their bounds."""
+"""Ratio of each measured norm to its bound, for a table of cases."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def shares(rows: Iterable[Mapping[str, Any]], *, bound: str, printed: str) -> dict[str, float]:
-    """How near the rows' norms come to the bound that holds, and how far above the printed one.
+    """The largest ratio of norm to bound, for the bound that holds and for the printed one.
 
     Args:
-        bound, printed: the columns of the two; a row without one does not count for it.
+        bound, printed: the columns of the two bounds; a row without a value is skipped.
     """
     rows = list(rows)
     return {

@@ -1,4 +1,4 @@
-"""A table as CSV, as the steps write it: truth is 1 or 0, what does not exist or is not finite is an empty cell."""
+"""Write tables as CSV, as the steps do: booleans as 1 or 0, missing and non-finite values as empty cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
-    """Write a header and rows, each a mapping that has all columns or a sequence in their order.
+    """Write a header and rows; each row is a mapping with all columns, or a sequence in their order.
 
     Raises:
         KeyError: a mapping lacks a column.

@@ -1,8 +1,8 @@
 """List the images of a folder of classes, for runs that read them in place; nothing is copied.
 
 Settings: dataset (a folder of RELEARN_MIRROR, with ``{train,val}/<class>/<image>``) and sha256 (hash of its file list when the
-workflow was planned; null: any), so that a folder with other files is another run. No inputs.
-Output: listing.json (classes, numbers of images, sha256 of the file list). Metrics: classes, images of both parts.
+workflow was planned; null: any), so that a folder with other files gives another run. No inputs.
+Output: listing.json (classes, numbers of images, sha256 of the file list). Metrics: number of classes, number of images of both parts.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Prepare a data set: load it (downloading it where needed), split it, keep the images that the split uses.
+"""Prepare a data set: load it (downloading it if needed), split it, and store the images that the split uses.
 
 settings: ``dataset`` (a name of ``relearn.data.DATASETS``), ``pretrain_per_class``, ``fine_tune_per_class``,
-``pool_per_class``, and ``pool_start`` where the pool is not right behind (see ``relearn.data.split``).
-inputs: none. A folder of data sets at hand is named by the environment variable RELEARN_MIRROR (it holds one
-folder a data set, e.g. ``$RELEARN_MIRROR/cifar10``); it is not a setting, because where the bytes lie must
-not change what a run is.
+``pool_per_class``, and ``pool_start`` if the pool does not follow directly (see ``relearn.data.split``).
+inputs: none. The environment variable RELEARN_MIRROR names a folder of local data sets, with one
+folder per data set, e.g. ``$RELEARN_MIRROR/cifar10``. It is not a setting, because the place of the data must
+not change the identity of a run.
 outputs: ``data.safetensors`` (see ``relearn.data.arrays``).
-metrics: images in each part; images known not to be bit-exact among them.
+metrics: number of images in each part, and of those known not to be bit-exact.
 
-No torch here: numpy suffices, and importing torch would cost more than all the work on small data.
+This step uses numpy only: importing torch would take longer than all the work on small data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTS = ("pretrain", "pool", "fine_tune", "test")
 def run(
     run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
-    """See the module. Device and precision play no part."""
+    """See the module. Device and precision are not used."""
     from relearn import data
     from relearn.data.mirror import mirror_of
     from relearn.data.prepared_file import write
@@ -68,7 +68,7 @@ def run(
 
 
 def used_tensors(images: Images, parts: Split) -> dict[str, Any]:
-    """The arrays of ``relearn.data.arrays``: used training images in their order, the parts as indices."""
+    """The arrays of ``relearn.data.arrays``: the used training images in their original order, and the parts as indices."""
     import numpy as np
 
     from relearn.data.images import channel_statistics
@@ -95,6 +95,6 @@ def used_tensors(images: Images, parts: Split) -> dict[str, Any]:
             "test_labels": images.test_labels,
             "test_exact": images.test_exact,
         }
-    # Of the pre-training images alone: a network knows no others, and no test image leaks into them.
+    # Statistics of the pre-training images only: a network knows no others, and no test images leak into them.
     tensors["mean"], tensors["std"] = channel_statistics(kept[tensors["pretrain"]])
     return tensors

@@ -1,8 +1,8 @@
-"""What the studies' `check_theorems` steps share: a claim about a layer, checked case by case without training.
+"""Shared by the studies' `check_theorems` steps: check a claim about a layer case by case, without training.
 
-A protocol is a function of settings and seed. It returns the columns of cases.csv, its rows, metrics of its own, and then further
-files, each with name, columns and rows. A row always has `holds`; truth is 1 or 0, and a value that does not exist is empty.
-Metrics of every protocol: cases_count, holds_count, and printed_fails_count where the paper prints another bound.
+A protocol is a function of settings and seed. It returns the columns of cases.csv, its rows, its own metrics, and optionally further
+files, each with name, columns and rows. Every row has `holds`; booleans are 1 or 0, and a missing value is empty.
+Metrics of every protocol: cases_count, holds_count, and printed_fails_count if the paper prints another bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OF_NETWORKS = "norms of whole networks and of large layers from below, by produc
 
 
 def check(run: Any, settings: Mapping[str, Any], protocols: Mapping[str, Protocol]) -> None:
-    """Run the protocol that ``settings`` names and finish the run.
+    """Run the protocol named in ``settings`` and finish the run.
 
     Raises:
         ValueError: no protocol of this name.

@@ -1,20 +1,20 @@
-"""throughput: images a second and peak memory of a vision network beside another, in the same run.
+"""throughput: images per second and peak memory of a vision network compared with another one in the same run.
 
-Settings: network (a printed name, see :data:`NETWORKS`; or, as in `train_vision`, a table of name and arguments as timm takes them),
-batch_size, size (side of the images), pairs; where they are given, as_released (false; of a printed name), classes (1000), modes (both),
-memory (true: a process for each network and mode) and against (a name of timm's or such a table; needed beside a table, else the Swin
-of the same size). No input: images are random.
+Settings: network (a printed name, see :data:`NETWORKS`; or, as in `train_vision`, a table of a timm name and arguments),
+batch_size, size (side of the images), pairs. Optional: as_released (default false; for a printed name), classes (1000), modes (both),
+memory (true: measured in one process per network and mode), and against (a timm name or such a table; required if network is a table,
+otherwise the Swin of the same size). No input: images are random.
 Output: throughput.csv (mode, pair, own_s, reference_s).
 
-``inference`` is a forward pass in evaluation mode, ``training`` forward, loss, backward and AdamW. Steps of the two networks alternate,
-and every second pair runs in the opposite order; one pair before the first is not counted. Times are CPU time of this process on a CPU (a
-shared machine distorts wall time), wall time that waits for the device on a GPU. Peak memory is the allocator's on a GPU; on a CPU the
-most resident bytes during a step, in a process of its own, less those before the network was made: weights, gradients, moments and
-activations count.
+``inference`` is a forward pass in evaluation mode; ``training`` is forward pass, loss, backward pass and AdamW step. Steps of the two
+networks alternate, and every second pair runs in the opposite order; the first pair is a warm-up that is not counted. Times are CPU
+time of this process on a CPU (a shared machine distorts wall time), and wall time with synchronisation on a GPU. Peak memory on a GPU
+is that of the allocator. On a CPU it is the peak of resident bytes during a step, in a separate process, minus the resident bytes
+before the network was created; it includes weights, gradients, moments and activations.
 
-Metrics: images_per_s, train_images_per_s (batch over the median time), peak_memory_mb, train_peak_memory_mb (10^6 bytes), and of each
-*_ratio, ours over the reference's (speeds: the median over the pairs). Without training in modes none of train_*, without
-memory none of *memory*.
+Metrics: images_per_s, train_images_per_s (batch size over the median time), peak_memory_mb, train_peak_memory_mb (10^6 bytes), and for
+each *_ratio, ours over the reference's (speeds: the median over the pairs). The train_* metrics exist only if modes include training,
+the *memory* metrics only with memory.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def sides_of(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Name, for timm, and arguments of the network and of the one beside it.
+    """The timm name and the arguments of the network and of its reference.
 
     Raises:
-        ValueError: a printed name that is not known; a table without a name; a table with nothing beside it.
+        ValueError: an unknown printed name; a table without a name; a table without a reference.
     """
     network, against = settings["network"], settings.get("against")
     if isinstance(network, str):
@@ -103,7 +103,7 @@ def sides_of(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def chosen_modes(given: list[str] | None) -> list[str]:
-    """Those given, in the order of :data:`MODES`; all, if none are."""
+    """The given modes in the order of :data:`MODES`; all if none are given."""
     for one in given or []:
         if one not in MODES:
             raise ValueError(f"modes: {one!r} (allowed: {', '.join(MODES)})")
@@ -119,7 +119,7 @@ def _side(given: str | dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def in_turns(steps: list[Callable[[], None]], pairs: int, device: str) -> list[tuple[float, float]]:
-    """Seconds of each pair of steps, after one that is not counted."""
+    """Seconds of each pair of steps, after one uncounted pair."""
     own, reference = steps
     own()
     reference()
@@ -146,7 +146,7 @@ def make_step(
     device: str,
     precision: str,
 ) -> Callable[[], None]:
-    """A call that takes one batch through the network; in training at a rate too small to change what a step takes."""
+    """Return a function that passes one batch through the network; training uses a tiny learning rate, so that steps do not change."""
     import torch
 
     from relearn.models.vision import create
@@ -181,7 +181,7 @@ def make_step(
 
 
 def peak_bytes(side: dict[str, Any]) -> int:
-    """What a second step of a network needs at most, of the device or in a process of its own."""
+    """Peak memory of the second step of a network, on the device or in a separate process."""
     if not side["device"].startswith("cuda"):
         import torch
 
@@ -207,12 +207,12 @@ def peak_bytes(side: dict[str, Any]) -> int:
 
 
 def resident_bytes(side: dict[str, Any]) -> int:
-    """Growth of this process by a network and its step; a first, small network loads the libraries."""
+    """Growth of this process's peak memory by a network and its step; a batch of one is run first, which loads the libraries."""
     from relearn.runs.provenance import resident_peak
 
     make_step(**{**side, "batch_size": 1})()
     gc.collect()
-    with contextlib.suppress(OSError):  # where there is no such file, the peak holds all that was before
+    with contextlib.suppress(OSError):  # without this file, the peak includes everything before
         Path("/proc/self/clear_refs").write_text("5")
     before = resident_peak()
     step = make_step(**side)
@@ -228,6 +228,6 @@ if __name__ == "__main__":
 
     from relearn.runs import orphan_guard
 
-    orphan_guard.watch()  # it ends with the engine, as the job does that waits for it
+    orphan_guard.watch()  # ends with the engine, like the job that waits for it
     torch.set_num_threads(int(sys.argv[1]))
     print(resident_bytes(json.loads(sys.argv[2])))

@@ -1,30 +1,31 @@
 """train_vision: train a vision network on images, test it after every epoch, and measure what each residual branch adds to its stream.
 
 Settings: ``network`` ({"name": of timm's registry, …: its keyword arguments}); the recipe: optimizer, lr, momentum, betas,
-weight_decay (not for vectors and for parameters that the network exempts), batch_size, epochs, warmup_epochs, schedule, label_smoothing,
-randaugment (null, or magnitude, spread, operations), mixup, cutmix (null, or the α of each; with both, a fair coin chooses for each
-batch), ema (null, or the decay of the averaged weights), clip_norm (null: no clipping), crop_padding, flip; train_images, test_images
-(0: all, fewer are evenly spaced); ``task``: images | folder (images in folders, with ``size``, their side in pixels; randomly cropped
-while being read; of prepared images the side to which the network enlarges them, if it is there). ``held_out``, if it is there: the
-share of the training images on which the network is tested instead of on the test images. ``average_file``, if it is there: whether
-the averaged weights are written as well.
-Inputs: data; weights, optional: a network of the same shape, whose body this one starts from (its last layer may have other classes);
-rates, optional: records of trainings with other learning rates, of which the rate with the best accuracy is taken instead of ``lr``
-(those that diverged have lost; of equal ones the lowest rate).
+weight_decay (not applied to vectors and to parameters that the network exempts), batch_size, epochs, warmup_epochs, schedule,
+label_smoothing, randaugment (null, or magnitude, spread, operations), mixup, cutmix (null, or the α of each; with both, a fair coin
+chooses for each batch), ema (null, or the decay of the averaged weights), clip_norm (null: no clipping), crop_padding, flip;
+train_images, test_images (0: all; fewer are evenly spaced); ``task``: images | folder (images in folders, randomly cropped
+while being read). ``size``, the side in pixels: required for folder; optional for images, which the network then resizes to it.
+Optional: ``held_out``, the share of the training images on which the network is tested instead of on the test images;
+``average_file``, whether the averaged weights are written as well.
+Inputs: data; weights, optional: a network of the same shape whose body initialises this one (its last layer may have other classes);
+rates, optional: records of trainings with other learning rates, of which the rate with the best accuracy replaces ``lr``
+(diverged ones are excluded; on a tie the lowest rate wins).
 Output: history.csv, one row per epoch; layers.csv, what each branch adds before and after training; alphas.csv, for each epoch and stage
-the mean and standard deviation of the modulus of the factors of the branches; model.safetensors (see relearn.models.files; the trained
+the mean and standard deviation of the absolute factors of the branches; model.safetensors (see relearn.models.files; the trained
 weights, not the averaged ones); with ``average_file`` averaged.safetensors, the same with the averaged weights.
 
 The learning rate rises during the warm-up and then follows its schedule to the last step. Runs of one suite see the same
 images in the same order with the same augmentation, whatever the network.
 
 Metrics: acc_frac, accbest_frac and ema_acc_frac are accuracies on the test images (last, best, of the averaged weights);
-lr is the peak learning rate, rates_count among
-how many it was chosen; train_loss_nats is the mean over the last epoch, with its mixtures and smoothing, loss_first_nats over the first;
+lr is the peak learning rate, rates_count the number of rates among which it was chosen; train_loss_nats is the mean over the last
+epoch, with mixtures and label smoothing, loss_first_nats that over the first epoch;
 branch_cv_ratio and branch_cv_start_ratio: the coefficient of variation over layers of the ratio of branch to stream, averaged over
 attention and MLP; epoch_s: mean time of an epoch of this process without evaluations (CPU time on a CPU, wall time on a GPU).
-A run that diverges (loss or outputs not finite, loss beyond 10 ln C) keeps the best accuracy before, or else that of the best constant
-answer. ``not_converged``: neither loss nor accuracy is better than chance, see :func:`~relearn.steps.trained.chance.learned`.
+A run that diverges (loss or outputs not finite, loss beyond 10 ln C) reports its best accuracy before divergence, or the accuracy of
+the best constant prediction if there is none. ``not_converged``: neither loss nor accuracy is better than chance, see
+:func:`~relearn.steps.trained.chance.learned`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.trained.train import judged
 
     task = recipe.open_images(settings, inputs, device)
-    torch.manual_seed(run.seed)  # the same start, however often the run is killed
+    torch.manual_seed(run.seed)  # the same initialisation after every restart
     net = vision.create(**recipe.describe(settings, task)).to(device)
     notes = []
     if given := inputs.get("weights"):
@@ -85,7 +86,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     def tested(model: VisionClassifier) -> dict[str, float]:
         with torch.no_grad():
             logits = model.head(embed(model, test_images, precision=precision)).cpu()
-        # No accuracy if the last step broke the network, which no loss shows yet.
+        # No accuracy if the last step made the weights non-finite, which no loss shows yet.
         return {"accuracy_frac": accuracy(logits, test_labels)} if logits.isfinite().all() else {}
 
     def evaluate(model: Any) -> dict[str, float]:
@@ -133,7 +134,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     head: Any = net.head
     if ended.outcome != "diverged" and isinstance(
         head, RandomFeatureGP
-    ):  # its variance wants the training images
+    ):  # its variance needs the training images
         head.fit(embed(net, images, precision=precision) for images in recipe.plain_images(task))
     layers += branches.layer_rows("end", net, probes)
     columns = [name for name in HISTORY if settings.get(WITHOUT.get(name, ""), True) is not None]
@@ -158,7 +159,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     measured = {
         "branch_cv_start_ratio": variation["start"],
         "branch_cv_ratio": variation["end"],
-        "epoch_s": epoch,  # none before an epoch is over, nor where an earlier process made them all
+        "epoch_s": epoch,  # none without a finished epoch, or if an earlier process trained all of them
     }
     run.finish(
         {
@@ -175,9 +176,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def begin(net: VisionClassifier, other: VisionClassifier) -> str:
-    """Copy the trunk of another network into ``net``, but for its last layer; say how many tensors that were.
+    """Copy the trunk of another network into ``net``, except its last layer; return a note with the number of tensors.
 
-    The normalisation of the images stays the network's own.
+    The normalisation of the images remains the network's own.
 
     Raises:
         ValueError: a tensor of the trunk that the other network lacks, or has in another shape.

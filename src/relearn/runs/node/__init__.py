@@ -1,1 +1,1 @@
-"""Running a part of the DAG on another machine: what travels there, the driver that works there, what comes home."""
+"""Run a part of the DAG on another machine: the pack, the driver that runs there, and the results that are brought home."""

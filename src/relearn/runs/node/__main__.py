@@ -1,6 +1,6 @@
-"""``python -m relearn.runs.node``, which run.sh of a pack calls: unpack the data once, then run the jobs.
+"""``python -m relearn.runs.node``, called by run.sh of a pack: unpack the data once, then run the jobs.
 
-``--check`` runs ``relearn.gpu_check`` instead, in a process of its own.
+``--check`` runs ``relearn.gpu_check`` instead, in a separate process.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ PARTS, UNPACKED = "*.data.*.part", Path("data.unpacked")
 
 
 def main() -> int:
-    """Unpack the parts of data into the current folder, unless that is done, and call the driver."""
+    """Unpack the parts of data into the current folder if that is not done yet, and call the driver."""
     if not UNPACKED.exists() and (found := sorted(Path().glob(PARTS))):
         print(f"{len(parts.read(found, Path()))} files of data", file=sys.stderr)
         UNPACKED.touch()

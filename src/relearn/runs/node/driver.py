@@ -1,8 +1,9 @@
-"""The driver of a pack: runs its jobs in the order of the DAG on a machine that has Python and torch, and no Snakemake.
+"""The driver of a pack: runs its jobs in the order of the DAG on a machine that has Python and torch but no Snakemake.
 
-``sh run.sh --minutes 9`` calls it. It goes on where it stopped: a job is done whose record has today's run id and code and
-was made from the inputs that lie here. A failed job stops only those that need it. At the time limit no job starts, those
-that run get SIGTERM, stop at their next safe point and leave a checkpoint, and what there is goes into ``home/``.
+``sh run.sh --minutes 9`` calls it. It can be restarted and continues where it stopped: a job is done if its record has today's
+run id and code and was made from the inputs in this folder. A failed job stops only the jobs that need it. At the time limit no
+further job starts; running jobs get SIGTERM, stop at their next safe point and leave a checkpoint; and all results are written to
+``home/``.
 
 Exit status: 0 when everything is done, 1 when a job failed, 3 when time ran out.
 """
@@ -27,25 +28,25 @@ from relearn.runs.node.machine import Machine, cores, cuda_memory_mb
 
 DONE, FAILED, OUT_OF_TIME = 0, 1, 3
 POLL_S = 0.05
-WORTH_A_SERVER = 6  # jobs: a warm server costs as much as the start of two
+WORTH_A_SERVER = 6  # jobs; starting a warm server costs as much as starting two of them
 STOPPED = (130, 143, -signal.SIGTERM, -signal.SIGINT)
 
 
 @dataclass
 class Driver:
-    """Runs jobs until none is left, or until its time is over.
+    """Runs jobs until none is left or the deadline has passed.
 
     Args:
         jobs: in the order of the DAG.
-        machine: how many at once.
-        words: further words of every command line: device, precision, compile.
-        deadline: of starting jobs, on the monotonic clock; those that run are told to stop then.
-        grace_s: seconds from there to SIGKILL.
-        program: what runs a job, before its words.
+        machine: limits the number of concurrent jobs.
+        words: further arguments of every command line: device, precision, compile.
+        deadline: on the monotonic clock; then no job is started, and running jobs are asked to stop.
+        grace_s: seconds from the deadline to SIGKILL.
+        program: the command that runs a job, without its arguments.
 
     Attributes:
-        failed: record path of each failed job, and its last line.
-        stopped: record paths of those that the time limit has stopped.
+        failed: record path of each failed job, and the last line of its error.
+        stopped: record paths of the jobs stopped by the time limit.
     """
 
     jobs: Sequence[NodeJob]
@@ -61,7 +62,7 @@ class Driver:
     _told: bool = False
 
     def run(self) -> None:
-        """Run what is to do."""
+        """Run the pending jobs."""
         done, left = jobs_file.todo(self.jobs)
         heights = _heights(self.jobs)
         makers = {path: job.record for job in self.jobs for path in (*job.outputs, job.record)}
@@ -122,7 +123,7 @@ class Driver:
             yield job, ok
 
     def _stop(self) -> None:
-        """Ask the jobs that run to stop; after the grace period they are killed: their last checkpoint stays."""
+        """Ask the running jobs to stop and kill them after the grace period; their last checkpoint stays."""
         if self._running and not self._told:
             say(f"time is over: {len(self._running)} jobs stop at their next safe point")
             for process in self._running:
@@ -134,7 +135,7 @@ class Driver:
 
 
 def _heights(jobs: Sequence[NodeJob]) -> dict[str, int]:
-    """How many jobs the longest chain behind each has: long chains start first."""
+    """Length of the longest chain of jobs that starts at each job: long chains start first."""
     readers: dict[str, list[str]] = {}
     for job in jobs:
         for path in job.inputs:
@@ -148,7 +149,7 @@ def _heights(jobs: Sequence[NodeJob]) -> dict[str, int]:
 
 @contextlib.contextmanager
 def warm(jobs: int, log: Path) -> Iterator[None]:
-    """Context in which jobs start from a process that has imported torch, where that pays."""
+    """Context in which jobs are forked from a process that has already imported torch, if that pays off."""
     if jobs < WORTH_A_SERVER or os.environ.get("RELEARN_WARM") or not sys.platform.startswith("linux"):
         yield
         return
@@ -166,7 +167,7 @@ def warm(jobs: int, log: Path) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -204,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     memory = () if args.device == "cpu" else cuda_memory_mb()
     words = ["--device", args.device, "--precision", args.precision]
     words += ["--compile", args.compile, "--threads", str(args.threads)]
-    # At the limit: the grace period of the jobs, and some seconds for what comes home.
+    # Reserve the grace period of the jobs and some seconds to write the results.
     seconds = float("inf") if args.minutes is None else max(args.minutes * 60 - args.grace - 15, 1)
     driver = Driver(
         jobs, Machine(args.jobs, args.jobs_per_device, memory), words, began + seconds, grace_s=args.grace

@@ -1,6 +1,6 @@
-"""What comes home from another machine: records and numbers first, then weights and checkpoints as far as there is room.
+"""Bring results home from another machine: first records and numbers, then weights and checkpoints as far as there is room.
 
-Files that have no room stay behind; their run says so in ``left_behind.json`` beside its record, with the sha256 of each.
+Files for which there is no room stay behind; their run lists them with their sha256 in ``left_behind.json`` next to its record.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ def bring(
     most: int = MOST,
     limit: int = LIMIT,
 ) -> tuple[list[Path], list[str]]:
-    """Write ``home.0.part`` … and return these files and the names of what stayed behind.
+    """Write ``home.0.part`` … and return these files and the names of the files that stayed behind.
 
     Args:
-        jobs: the finished jobs; their records, numbers and, with room, weights come along.
-        left: the others; with room, what lets them go on comes along.
+        jobs: the finished jobs; their records and numbers are included, and their weights if there is room.
+        left: the unfinished jobs; if there is room, the files from which they resume are included.
         folder: where the parts are written.
         more: further small files, such as the summary.
-        weights: ``none`` leaves every other file than numbers behind, ``fit`` those without room.
+        weights: ``none`` leaves all files other than numbers behind, ``fit`` only those for which there is no room.
         most, limit: number of parts and bytes of a part.
 
     Raises:
-        ValueError: not even records and numbers have room; one line.
+        ValueError: there is not enough room even for records and numbers; one line.
     """
     heavy = sorted(_artefacts(jobs), key=lambda path: path.stat().st_size)
     behind: list[str] = []
     with Writer(folder, STEM, limit, most) as writer:
-        # what is sure to come first: at the end of the room it is the weights that are cut
+        # required files first, so that only weights are cut when the room runs out
         for path in [*more, *_numbers(jobs)]:
             if not writer.add(path.as_posix(), path.read_bytes()):
                 raise ValueError(
@@ -83,12 +83,12 @@ def _artefacts(jobs: Iterable[NodeJob]) -> list[Path]:
 
 
 def _outputs(job: NodeJob) -> list[Path]:
-    """The artefacts that the record names, those that other jobs read among them."""
+    """All artefacts that the record names, including those that other jobs read."""
     return [job.folder / name for name in record.read(job.record)["outputs"]]
 
 
 def _unfinished(jobs: Iterable[NodeJob]) -> Iterator[Path]:
-    """Logs, spools and checkpoints of runs that have begun."""
+    """Logs, spools and checkpoints of runs that have started."""
     for job in jobs:
         root = _root(job)
         spool = root / "spool" / f"{job.run}.jsonl"

@@ -1,4 +1,4 @@
-"""jobs.json of a pack: the jobs to do, in the order of the DAG. Standard library only."""
+"""jobs.json of a pack: the pending jobs, in the order of the DAG. Standard library only."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class NodeJob:
     """One job.
 
     Args:
-        run: the run id, which is in its record.
-        code: the code version, likewise.
+        run: the run id, as in its record.
+        code: the code version, as in its record.
         study, step: the command.
-        words: of the command line behind ``relearn``, without device, precision, threads, --out and --log.
+        words: arguments of ``relearn``, without device, precision, threads, --out and --log.
         record: path of the record, relative to the root of the checkout; its folder is ``--out``.
         inputs: files that it reads.
         outputs: files that it writes, without the record.
         log: its log file.
-        mem_mb: memory that it needs at most, MB: the forecast of the study.
+        mem_mb: memory that it needs at most, in MB: the forecast of the study.
         gpu: number of GPUs that it can use.
     """
 
@@ -50,11 +50,11 @@ class NodeJob:
 
     @property
     def label(self) -> str:
-        """What tells it from other jobs, for people."""
+        """A readable name that distinguishes it from other jobs."""
         return self.folder.as_posix().partition("/runs/")[2] or self.record
 
     def finished_record(self) -> Record | None:
-        """Its sound record with all files that it names, or None."""
+        """Its record if that is valid, fits the job, and all outputs exist; otherwise None."""
         try:
             there = record.read(self.record)
         except record.RecordError:
@@ -72,7 +72,7 @@ def read(path: Path) -> list[NodeJob]:
     """Read jobs.json.
 
     Raises:
-        ValueError: it does not hold jobs; one line.
+        ValueError: the file does not hold jobs; one line.
     """
     try:
         listed = json.loads(path.read_text())
@@ -82,7 +82,7 @@ def read(path: Path) -> list[NodeJob]:
 
 
 def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
-    """Split into (done, to do): a job whose input another job makes anew is to do again."""
+    """Split into (done, to do): a job has to be repeated if another job remakes one of its inputs."""
     done: list[NodeJob] = []
     left: list[NodeJob] = []
     made: dict[str, str] = {}
@@ -98,7 +98,7 @@ def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
 
 
 def _inputs(job: NodeJob, found: Record) -> list[tuple[str, str]]:
-    """Path and sha256 of each input, as the record has them."""
+    """Path and sha256 of each input, as recorded."""
     return [(one["path"], one["sha256"]) for many in found["inputs"].values() for one in many]
 
 

@@ -1,4 +1,4 @@
-"""What a machine has to offer: cores, CUDA devices and their memory, and which jobs fit on it together."""
+"""The resources of a machine: cores, CUDA devices and their memory, and which jobs fit on it together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from relearn.runs.node.jobs_file import NodeJob
 
-SHARE = 0.9  # of a device's memory that jobs may plan with; the rest is for contexts and fragments
+SHARE = 0.9  # usable share of a device's memory; the rest is for contexts and fragmentation
 ASK = (
     "import json, torch; c = torch.cuda; "
     "print(json.dumps([c.get_device_properties(i).total_memory for i in range(c.device_count())]))"
@@ -19,12 +19,12 @@ ASK = (
 
 @dataclass(frozen=True)
 class Machine:
-    """Limits of jobs at once.
+    """Limits on concurrent jobs.
 
     Args:
-        jobs: in all: one a core.
+        jobs: in total: one per core.
         per_device: on one CUDA device.
-        devices_mb: memory of each CUDA device, MB; empty: everything computes on the CPU.
+        devices_mb: memory of each CUDA device, in MB; empty: everything runs on the CPU.
     """
 
     jobs: int
@@ -32,9 +32,9 @@ class Machine:
     devices_mb: tuple[int, ...] = ()
 
     def room_for(self, job: NodeJob, running: list[NodeJob]) -> bool:
-        """Whether ``job`` may start beside those that run: slots and memory of the devices, then cores.
+        """Whether ``job`` may start in addition to the running ones: checks the total, then slots and memory of the devices.
 
-        A job whose forecast exceeds a whole device starts only where nothing else is on the devices.
+        A job whose forecast exceeds the memory of the devices starts only if nothing else runs on them.
         """
         if len(running) >= self.jobs:
             return False
@@ -47,7 +47,7 @@ class Machine:
 
 
 def cuda_memory_mb(python: str = sys.executable) -> tuple[int, ...]:
-    """Memory of every CUDA device, MB, asked in a process of its own: it would keep a context on each."""
+    """Memory of every CUDA device in MB, queried in a separate process, because the query would leave a CUDA context on each."""
     done = subprocess.run([python, "-c", ASK], capture_output=True, text=True, check=False)
     return tuple(size // 10**6 for size in json.loads(done.stdout)) if done.returncode == 0 else ()
 

@@ -1,7 +1,7 @@
-"""Many files as one compressed stream, cut into numbered parts of bounded size: ``<stem>.0.part``, ``<stem>.1.part`` …
+"""Many files as one compressed stream, split into numbered parts of bounded size: ``<stem>.0.part``, ``<stem>.1.part`` …
 
-All parts together are a gzipped tar: ``cat <stem>.?.part | tar -xz`` opens them as well. Only the members whose name ends in
-``.~px`` need :mod:`relearn.runs.node.pixels`: their images are residuals.
+All parts together are a gzipped tar: ``cat <stem>.?.part | tar -xz`` opens them as well. Only members whose name ends in
+``.~px`` need :mod:`relearn.runs.node.pixels`: their images are stored as residuals.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from types import TracebackType
 MIB = 2**20
 SUFFIX = ".part"
 PIXELS = ".~px"
-MEMBER = 2048  # bytes that tar adds to a member: header, long name, padding
-END = 32768  # of tar, of gzip, and what zlib adds to bytes that it cannot compress
+MEMBER = 2048  # bytes that tar adds per member: header, long name, padding
+END = 32768  # end of tar and gzip, and the overhead of zlib on incompressible bytes
 PART = re.compile(r"(.+)\.(\d+)\.part")
 
 
 class Cut(io.RawIOBase):
-    """A stream into files of at most ``limit`` bytes."""
+    """Splits a stream into files of at most ``limit`` bytes."""
 
     def __init__(self, folder: Path, stem: str, limit: int) -> None:
         self.folder, self.stem, self.limit = folder, stem, limit
@@ -50,13 +50,13 @@ class Cut(io.RawIOBase):
 
 
 class Writer:
-    """Write files into parts; a context manager.
+    """Writes files into parts; a context manager.
 
     Args:
-        folder: where the parts are written; it is made if need be, and parts of the same stem in it are replaced.
+        folder: where the parts are written; it is created if necessary, and parts of the same stem in it are replaced.
         stem: of their names.
         limit: bytes of a part.
-        most: number of parts; :meth:`add` then refuses what does not fit.
+        most: number of parts; :meth:`add` then refuses files that do not fit.
     """
 
     def __init__(self, folder: Path, stem: str, limit: int, most: int | None = None) -> None:
@@ -68,7 +68,7 @@ class Writer:
         self._buffer = io.BufferedWriter(self.cut, MIB)  # type: ignore[type-var]
         self._zipped = gzip.GzipFile("", "wb", 6, self._buffer, mtime=0)
         self._tar = tarfile.open(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
-        self._bound = 0  # of the bytes that all files so far can need
+        self._bound = 0  # upper bound of the bytes needed by all files so far
 
     @property
     def paths(self) -> list[Path]:
@@ -85,10 +85,10 @@ class Writer:
         self._buffer.flush()
 
     def add(self, name: str, content: bytes) -> bool:
-        """Append a file, unless there is no room for it; return whether there was."""
+        """Append a file if there is room for it; return whether there was."""
         needed = len(content) + len(content) // 1000 + MEMBER
         if self.total is not None and self._bound + needed > self.total:
-            self._zipped.flush()  # what is compressed already may leave more room than was reckoned with
+            self._zipped.flush()  # the compressed size may leave more room than the bound
             self._buffer.flush()
             self._bound = self.cut.written
             if self._bound + needed > self.total:
@@ -101,10 +101,10 @@ class Writer:
 
 
 def read(paths: Iterable[Path], folder: Path) -> list[Path]:
-    """Unpack parts (in any order) below ``folder`` and return the files, each written anew in one rename.
+    """Unpack parts (in any order) below ``folder`` and return the files, each written in one rename.
 
     Raises:
-        ValueError: a part is missing, torn or of another set, or a member would leave the folder; one line.
+        ValueError: a part is missing, damaged or of another set, or a member would leave the folder; one line.
     """
     from relearn.runs.atomic_files import write
 
@@ -130,7 +130,7 @@ def read(paths: Iterable[Path], folder: Path) -> list[Path]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write(path, content)
                 found.append(path)
-        while stream.read(MIB):  # the end of the stream has its checksum
+        while stream.read(MIB):  # read on to the end of the stream, which has the checksum
             pass
     except (EOFError, tarfile.TarError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(
@@ -140,7 +140,7 @@ def read(paths: Iterable[Path], folder: Path) -> list[Path]:
 
 
 def in_order(paths: Iterable[Path]) -> Sequence[Path]:
-    """Parts by their number.
+    """Parts in the order of their numbers.
 
     Raises:
         ValueError: not the parts 0, 1, … of one stem; one line.
@@ -164,7 +164,7 @@ def in_order(paths: Iterable[Path]) -> Sequence[Path]:
 
 
 class _Joined(io.RawIOBase):
-    """The bytes of several files, one after the other."""
+    """The concatenated bytes of several files."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._left = list(paths)

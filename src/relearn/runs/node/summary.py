@@ -1,4 +1,4 @@
-"""summary.json of a driver's run, and the same as a table for people."""
+"""summary.json of a driver's run, and a table of it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def write(
     wall_s: float,
     devices_mb: Sequence[int],
 ) -> Path:
-    """Write summary.json: counts and cost by study and step, the failures with their last line; return its path.
+    """Write summary.json: counts and cost by study and step, and the failures with their last line; return its path.
 
-    ``wall_s`` and ``device_s`` of a step are sums over its records, of earlier calls too; ``peak_mb`` is the largest peak of one
-    of its jobs.
+    ``wall_s`` and ``device_s`` of a step are sums over its records, including those of earlier calls; ``peak_mb`` is the largest peak
+    of any of its jobs.
     """
     steps: dict[str, dict[str, float]] = {}
     finished = {job.record for job in done}

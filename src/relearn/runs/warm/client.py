@@ -1,18 +1,18 @@
-"""Starting a job without importing torch: a server has done so already, forks, and the child does the job.
+"""Start a job without importing torch: a server that has already imported it forks, and the child does the job.
 
-``relearn warm --socket PATH`` (`relearn.runs.warm.server`) imports once what the steps need. Where RELEARN_WARM names the
-socket of such a server, ``relearn <step> …`` becomes its client: it hands over the command line, folder,
+``relearn warm --socket PATH`` (`relearn.runs.warm.server`) imports once what the steps need. If RELEARN_WARM names the
+socket of such a server, ``relearn <step> …`` becomes its client. It passes on the command line, folder,
 environment, umask, signal dispositions and its own stdin, stdout and stderr, forwards signals, and ends as the job
-ends, by the same exit status or the same signal. To whoever started it nothing looks different, except that a
-program that adds up a process and its children (Snakemake's ``benchmark:``) sees the client only.
+ends, with the same exit status or by the same signal. For the caller there is no difference, except that a
+program that adds up the cost of a process and its children (Snakemake's ``benchmark:``) sees the client only.
 
-A job starts warm only where it could not tell the difference: `stamp` covers all that a process takes from its
-surroundings while it imports. An edited source file, another Python, other limits, another container, a thread
-count other than the server's, a server that does not answer: the plain start, silently; RELEARN_WARM_DEBUG=1 tells
-why. ``RELEARN_WARM=off`` is never a socket.
+A job starts warm only if it could not notice the difference: `stamp` covers everything that a process reads from its
+environment during its imports. In all other cases (an edited source file, another Python, other limits, another container, a
+thread count other than the server's, a server that does not answer) the job silently starts without the server;
+RELEARN_WARM_DEBUG=1 prints the reason. ``RELEARN_WARM=off`` is never a socket.
 
 A job never outlives its client: when the client is killed, the server kills the job. When the server dies, the
-kernel kills the job, and the client says so and fails. Linux only; standard library only.
+kernel kills the job, and the client reports it and fails. Linux only; standard library only.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     import socket
 
 VARIABLE, DEBUG, OFF = "RELEARN_WARM", "RELEARN_WARM_DEBUG", "off"
-PATIENCE_S = 5.0  # for a server that listens and does not answer
-THREADS = 1  # the server's own: libraries of linear algebra fix theirs when they are loaded
+PATIENCE_S = 5.0  # timeout for a server that listens but does not answer
+THREADS = 1  # of the server: linear algebra libraries fix their thread count when they are loaded
 HELLO, REQUEST, READY, REFUSED, GO, DONE = b"hello", b"request", b"ready", b"refused ", b"\0", b"done "
 FORWARDED = tuple(
     signal.Signals[f"SIG{one}"] for one in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "CONT")
 )
 DISPOSED = (*FORWARDED, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGXCPU)
 
-# Read while Python, the C library, torch or a library of linear algebra is loaded; a later value would be too late.
+# Variables read while Python, the C library, torch or a linear algebra library is loaded; later changes would have no effect.
 _EARLY = (
     "PYTHON LD_ MALLOC_ JE_ GLIBC_ LC_ LANG TZ VIRTUAL_ENV CONDA_PREFIX OMP_ GOMP_ KMP_ MKL_ OPENBLAS_ GOTO_ VECLIB_"
     " NUMEXPR_ DNNL_ ONEDNN_ TORCH PYTORCH ATEN_ CUDA CUBLAS_ CUDNN_ NVIDIA_ NCCL_ TRITON_ HIP_ ROCR_ NPY_ NUMPY_"
     " SCIPY_ SKLEARN_ JOBLIB_ HF_ TIMM_"
 )
 EARLY = tuple(_EARLY.split())
-inside = False  # whether this process is a server's child: it starts no other
+inside = False  # whether this process is a server's child, which does not use the server again
 
 
 class Lost(ConnectionError):
@@ -56,9 +56,9 @@ class Lost(ConnectionError):
 
 
 def start(argv: list[str], threads: int) -> int | None:
-    """Let a warm server do the job ``relearn *argv``; return its exit status, or None: start it plainly.
+    """Let a warm server run the job ``relearn *argv``; return its exit status, or None if it has to be started without the server.
 
-    A job that a signal has killed kills this process by the same signal.
+    A job killed by a signal kills this process by the same signal.
 
     Raises:
         Lost: the server died while the job ran; the job is dead, too.
@@ -85,8 +85,8 @@ def start(argv: list[str], threads: int) -> int | None:
 
 
 def stamp() -> dict[str, str]:
-    """What a process takes from its surroundings when it starts, each part as a hash: the interpreter, the package's
-    files, the early variables of the environment, user and limits, container and processors.
+    """Everything that a process reads from its environment when it starts, each part as a hash: the interpreter, the package's
+    files, the environment variables in EARLY, user and limits, container and CPUs.
     """
     import resource
 
@@ -130,16 +130,16 @@ def _counts_threads(name: str) -> bool:
 
 
 def _own_threads(name: str) -> bool:
-    """Whether a variable asks some library for other threads than the server has. `--threads` decides the first two."""
+    """Whether a variable requests a thread count other than the server's for a library; the first two are set by `--threads`."""
     decided = name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     return _counts_threads(name) and not decided and os.environ[name] != str(THREADS)
 
 
 @contextlib.contextmanager
 def short(path: Path) -> Iterator[str]:
-    """Yield a name for a socket's path that fits into the kernel's 107 bytes, however deep the path lies.
+    """Yield a name of a socket that fits into the kernel's 107 bytes, however long its path is.
 
-    Raises OSError: no such folder; ValueError: the last part alone is too long.
+    Raises OSError: no such folder; ValueError: the file name alone is too long.
     """
     if len(os.fsencode(path.name)) > 80:
         raise ValueError(
@@ -154,7 +154,7 @@ def short(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(path: Path) -> Iterator[socket.socket]:
-    """Yield a connection to the server behind a socket; OSError where nobody of this user answers."""
+    """Yield a connection to the server behind a socket; OSError if no server of this user answers."""
     import socket
     import struct
 
@@ -168,12 +168,12 @@ def connected(path: Path) -> Iterator[socket.socket]:
 
 
 def _offer(connection: socket.socket, argv: list[str]) -> bytes:
-    """Say what is to be done; nothing happens yet."""
+    """Send the request; nothing is started yet."""
     import socket
 
     if (
         connection.recv(1000) != HELLO
-    ):  # before our streams are on their way, where a stuck server would hold them open
+    ):  # checked before our streams are sent, because a stuck server would hold them open
         raise ConnectionError("no warm server, or one that ends")
     umask = os.umask(0o077)
     os.umask(umask)
@@ -181,7 +181,7 @@ def _offer(connection: socket.socket, argv: list[str]) -> bytes:
     what["environment"] = dict(os.environ)
     what["ignored"] = [one for one in DISPOSED if signal.getsignal(one) == signal.SIG_IGN]
     what["blocked"] = [int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, [])]
-    text = os.memfd_create("relearn")  # in one message whatever its length, so that nobody waits for anybody
+    text = os.memfd_create("relearn")  # one message of any length; neither side blocks
     folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
     try:
         with os.fdopen(os.dup(text), "wb") as file:
@@ -197,13 +197,13 @@ def _offer(connection: socket.socket, argv: list[str]) -> bytes:
 
 @contextlib.contextmanager
 def _forwarding(connection: socket.socket) -> Iterator[None]:
-    """Say go, and let every signal that can be handled reach the job from there on, none before."""
+    """Send GO, and from then on forward every signal that can be handled to the job; none before."""
 
     def forward(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):  # the job has just ended
             connection.send(bytes([number]))
         if number == signal.SIGTSTP:
-            os.kill(os.getpid(), signal.SIGSTOP)  # the job stands still; so do we, until SIGCONT
+            os.kill(os.getpid(), signal.SIGSTOP)  # the job is stopped; stop as well, until SIGCONT
 
     connection.settimeout(None)
     numbers = (*FORWARDED, signal.SIGTSTP)
@@ -222,7 +222,7 @@ def _forwarding(connection: socket.socket) -> Iterator[None]:
 
 
 def _follow(connection: socket.socket) -> int | None:
-    """Wait for the end of the job and end alike."""
+    """Wait for the end of the job and end in the same way."""
     try:
         answer = connection.recv(1000)
     except ConnectionError:

@@ -1,6 +1,6 @@
-"""The child's side of a warm start: a process that a server has forked becomes what its client would have become.
+"""The child's side of a warm start: a process forked by the server takes the place of a plain start of its client.
 
-It takes the client's stdin, stdout and stderr, folder, environment, umask, and signal dispositions, runs the same
+It takes over the client's stdin, stdout and stderr, folder, environment, umask, and signal dispositions, runs the same
 code as a plain start, and ends as Python ends, without the seconds that unloading torch takes.
 """
 
@@ -21,7 +21,7 @@ from relearn.runs.warm import client as warm
 
 
 class Closes(Protocol):
-    """A socket, a connection: what can be closed."""
+    """A socket or connection: anything that can be closed."""
 
     def close(self) -> None: ...
 
@@ -33,14 +33,14 @@ def become(
     foreign: Iterable[Closes],
     server: int,
 ) -> NoReturn:
-    """Do the job and end. To be called right after the fork, all signals blocked.
+    """Do the job and end. Must be called right after the fork, with all signals blocked.
 
     Args:
-        run: takes the words of the command line, returns the exit status.
+        run: takes the command-line arguments, returns the exit status.
         asked: the client's request.
         descriptors: its stdin, stdout, stderr and folder.
-        foreign: what is open and belongs to the server or to other jobs.
-        server: the server's pid: where it is no longer our parent, nobody waits for this job.
+        foreign: open objects that belong to the server or to other jobs.
+        server: the server's pid; if it is no longer our parent, nobody waits for this job.
     """
     code = 1
     try:
@@ -74,20 +74,18 @@ def _dress(asked: Mapping[str, Any], descriptors: list[int]) -> None:
     for number in warm.DISPOSED:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in asked["ignored"] else usual)
-    signal.signal(
-        signal.SIGTTOU, signal.SIG_IGN
-    )  # to a terminal that minds, the job is one in the background
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # to a terminal with tostop, the job is a background job
     if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed()  # unpredictable, as after an import; `random` does this by itself
+        numpy.random.seed()  # unpredictable, as after an import; `random` reseeds itself after a fork
     if (tempfile := sys.modules.get("tempfile")) is not None:
-        vars(tempfile)["tempdir"] = None  # looked up in the environment anew
+        vars(tempfile)["tempdir"] = None  # looked up in the new environment
     warm.inside = True
     gc.enable()
     signal.pthread_sigmask(signal.SIG_SETMASK, asked["blocked"])
 
 
 def _run(run: Callable[[list[str]], int], argv: list[str]) -> int:
-    """The exit status that Python itself would end with."""
+    """Run the job and return the exit status that Python itself would end with."""
     code: object
     try:
         code = run(argv)

@@ -1,10 +1,10 @@
-"""The server behind `relearn.runs.warm.client`: one thread that listens, forks a process a job, and tells its client the end.
+"""The server behind `relearn.runs.warm.client`: one thread that listens, forks one process per job, and reports its end to the client.
 
-It has to stay a single thread, because a fork copies only the one that calls it, and it never touches a device,
+It must stay single-threaded, because a fork copies only the calling thread, and it never opens a device,
 because CUDA does not survive a fork. It answers only its own user; its socket has mode 0600. It ends on SIGTERM,
-which it hands on to its jobs and waits for them (a second one kills them), and when the process that started it is
-gone, after the jobs that are still running; in both cases its socket goes first. The jobs of an engine that is gone end
-by themselves (`relearn.runs.orphan_guard`); the kernel kills the server, and with it those that do not.
+which it forwards to its jobs and waits for them (a second SIGTERM kills them), and when the process that started it is
+gone, after the jobs that are still running. In both cases it removes its socket first. The jobs of an engine that is gone end
+by themselves (`relearn.runs.orphan_guard`); the kernel kills the server, and with it any job that does not.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from relearn.runs.warm import client as warm
 from relearn.runs.warm import job as warm_job
 
 DEVICES = ("/dev/nvidia", "/dev/kfd")
-POLL_S = 0.5  # how soon the end of the parent is noticed
+POLL_S = 0.5  # interval at which the parent is checked
 
 
 @dataclass
 class Job:
-    """One client: first a connection, then what it asks for, then a process."""
+    """One client: first a connection, then a request, then a process."""
 
     connection: socket.socket
     asked: dict[str, Any] | None = None
@@ -41,21 +41,21 @@ class Job:
     pid: int | None = None
 
     def close(self) -> None:
-        """Let go of all that is open."""
+        """Close everything that is open."""
         self.connection.close()
         while self.descriptors:
             os.close(self.descriptors.pop())
 
 
 class Server:
-    """Serve one socket until told to stop.
+    """Serves one socket until stopped.
 
     Args:
-        path: where the socket is made; a dead one there is replaced.
-        run: does a job, in the child: takes the words of the command line, returns the exit status.
+        path: where the socket is created; a dead one there is replaced.
+        run: runs a job in the child: takes the command-line arguments, returns the exit status.
         stamp: `warm.stamp()` from before the imports.
-        parent: the process whose end is the end of this one; default: whoever started it.
-        refuses: says in words why a job is to be started plainly, "" where it is not.
+        parent: the process with which this one ends; default: the parent process.
+        refuses: returns the reason why a job must be started without the server, or "".
 
     Raises:
         ValueError: another server answers there, or this process has a second thread or an open device.
@@ -82,13 +82,13 @@ class Server:
         self.engines = parents.announced()
         self.jobs: list[Job] = []
         self.asked_to_stop = self.told_to_stop = 0
-        self.selector = selectors.PollSelector()  # not epoll, which a child would share
+        self.selector = selectors.PollSelector()  # not epoll, whose descriptor a child would share
         self.listener: socket.socket | None = _listen(path)
         self.place = os.stat(path).st_ino
         self.wake, self.waker = socket.socketpair()
 
     def serve(self) -> None:
-        """Work until the end; in a child this does not return."""
+        """Serve until the end; in a child this does not return."""
         self.wake.setblocking(False)
         self.waker.setblocking(False)
         signal.set_wakeup_fd(self.waker.fileno(), warn_on_full_buffer=False)
@@ -99,8 +99,8 @@ class Server:
             self.selector.register(self.listener, selectors.EVENT_READ, self._accept)
         self.selector.register(self.wake, selectors.EVENT_READ, self._wake)
         gc.collect()
-        gc.freeze()  # what is there now is never looked at again, so that children go on sharing it
-        parents.tie(0)  # from here on it asks, so that its jobs can keep a checkpoint
+        gc.freeze()  # the collector ignores existing objects, so that children keep sharing their memory
+        parents.tie(0)  # from here on the server polls, so that its jobs can save a checkpoint
         while self.listener is not None or self.jobs:
             for key, _ in self.selector.select(POLL_S):
                 key.data()
@@ -117,7 +117,7 @@ class Server:
         self.asked_to_stop += 1
 
     def _engine_is_gone(self) -> bool:
-        """Whether the engine that started this server is gone; sets an end to this server and its jobs when it is."""
+        """Whether the engine that started this server is gone; if so, schedules the end of this server and its jobs."""
         if parents.gone(self.engines) is None:
             return False
         parents.kill_in(parents.PATIENCE_S)
@@ -142,7 +142,7 @@ class Server:
         assert self.listener is not None
         try:
             connection = self.listener.accept()[0]
-        except OSError:  # it has gone away already
+        except OSError:  # the client is already gone
             return
         who = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if who[1] != os.getuid():
@@ -156,7 +156,7 @@ class Server:
         self.selector.register(connection, selectors.EVENT_READ, lambda: self._hear(job))
 
     def _hear(self, job: Job) -> None:
-        """What a client says: its request, then go, then signals; nothing means that it is gone."""
+        """Handle a client's message: its request, then GO, then signals; an empty message means that it is gone."""
         try:
             text, descriptors, _, _ = socket.recv_fds(job.connection, 64, 8, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
@@ -212,7 +212,7 @@ class Server:
     def _fork(self, job: Job) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        # A signal that comes before the child has taken its client's dispositions waits until it has.
+        # Block signals until the child has taken over its client's dispositions.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         server = os.getpid()
         try:
@@ -221,10 +221,10 @@ class Server:
             with contextlib.suppress(OSError):
                 job.connection.send(warm.REFUSED + str(error).encode())
             self._forget(job)
-        with contextlib.suppress(OSError):  # a group of its own, in server and child: whoever comes first
+        with contextlib.suppress(OSError):  # own process group; set by both, in any order
             os.setpgid(job.pid or 0, job.pid or 0)
         if job.pid == 0:
-            # Its own connection stays open: the client sees its end only when server and job are both dead.
+            # Its own connection stays open: the client sees its end only when both server and job are dead.
             others = [other for other in self.jobs if other is not job]
             mine: list[Any] = [one for one in (self.listener, self.wake, self.waker) if one is not None]
             warm_job.become(self.run, job.asked or {}, job.descriptors, [*mine, *others], server)
@@ -234,7 +234,7 @@ class Server:
 
 
 def _open_device() -> str:
-    """An accelerator that this process has open, "" where there is none."""
+    """An accelerator that this process has open, or ""."""
     for one in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if (file := os.readlink(f"/proc/self/fd/{one}")).startswith(DEVICES):
@@ -261,7 +261,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _kill(job: Job, number: int) -> None:
-    """Signal a job's process, which is not waited for yet and so cannot be another; SIGKILL takes its children too."""
+    """Signal a job's process; it has not been reaped, so its pid cannot be reused. SIGKILL is sent to its process group, too."""
     if job.pid is None:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -22,7 +22,7 @@ TASKS = {
 
 
 class Task(Protocol):
-    """One task with its data on one device; ``own_start`` names the published initialisation that its networks' constructors draw."""
+    """One task with its data on one device; ``own_start`` names the published initialisation used by its networks' constructors."""
 
     own_start: str
     loss: Callable[..., Tensor]
@@ -39,7 +39,7 @@ class Task(Protocol):
         """Yield training batches forever, augmented as for training; ``size`` is in images or in tokens."""
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        """Yield batches forever that GradInit cuts into S of ``size`` and a second batch that shares ``overlap`` of it."""
+        """Yield batches forever that GradInit splits into S of ``size`` and a second batch that shares ``overlap`` of it."""
 
     def steps_per_epoch(self, size: int) -> int: ...
 

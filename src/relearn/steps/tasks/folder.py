@@ -23,7 +23,7 @@ from relearn.data.imagenet_folder import FolderBatches, listing, validation
 from relearn.methods.batch_source import pixels
 from relearn.steps.tasks.images import Images
 
-# Mean and deviation of ImageNet's training images, RGB, in pixel units: the usual constants, without a pass over all images.
+# Mean and standard deviation of ImageNet's training images, RGB, in pixel units: the usual constants, without a pass over all images.
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 RESIZE = 256 / 224  # shorter side before the central crop, relative to the crop
 

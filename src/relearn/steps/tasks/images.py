@@ -1,4 +1,4 @@
-"""Image classification as a task: prepared images, all training images in one part, and the networks of ``relearn.models``."""
+"""Image classification as a task: prepared images, with all training images in one set, and the networks of ``relearn.models``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relearn.models import create, files
 
 
 class Images:
-    """Training images (N, C, H, W) uint8 and labels on ``device``: all images of the split but the test images.
+    """Training images (N, C, H, W) uint8 and labels on ``device``: all images of the split except the test images.
 
     Args:
         settings: ``crop_padding``, ``flip``, ``cutout`` (side of the hole in pixels; 0: none).
@@ -38,7 +38,7 @@ class Images:
         self.classes, self.device = len(prepared.classes), torch.device(device)
         steps = [crop_and_flip(settings["crop_padding"], settings["flip"])]
         if settings["cutout"]:
-            # The published code writes zeros after normalisation, which are the channels' means before it.
+            # The published code writes zeros after normalisation, which correspond to the channel means before it.
             steps.append(cutout(settings["cutout"], fill=self.mean))
         self.augment = compose(*steps)
 
@@ -96,5 +96,7 @@ class Images:
                 yield self.augment(images, generator), labels
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        count = math.ceil(size * (2.0 - overlap) - 1e-9)  # rounding of 2 - 0.9 must not add an image
+        count = math.ceil(
+            size * (2.0 - overlap) - 1e-9
+        )  # the rounding error of 2 - 0.9 must not add an image
         return self.batches(seed, min(count, len(self.images)))

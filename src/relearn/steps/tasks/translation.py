@@ -1,4 +1,4 @@
-"""Translation as a task: the prepared corpus in byte-pair units and the Post-LN Transformer."""
+"""Translation as a task: the prepared corpus in byte-pair tokens and the Post-LN Transformer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relearn.models.post_ln_transformer import PostLNTransformer
 
 
 class Translation:
-    """Training pairs as ids on ``device``.
+    """Training pairs as token ids on ``device``.
 
     Args:
         settings: ``label_smoothing`` of the loss.
@@ -33,7 +33,7 @@ class Translation:
         self.smoothing, self.device = settings["label_smoothing"], torch.device(device)
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Label-smoothed cross entropy in nats per token, without padding."""
+        """Label-smoothed cross entropy in nats per token, excluding padding."""
         return token_loss(logits, target, smoothing=self.smoothing)
 
     def create(self, network: Mapping[str, Any]) -> nn.Module:
@@ -68,5 +68,5 @@ class Translation:
         return self.source(size).pools(seed=seed)
 
     def pools(self, seed: int, size: int, overlap: float) -> Iterator[Sequence[Any]]:
-        """Yield batches of ``size`` tokens that are cut by rows: at overlap 0.5 into the first and the last two thirds, as released."""
+        """Yield batches of ``size`` tokens, which are split by rows: at overlap 0.5 into the first and the last two thirds, as released."""
         return self.source(size).pools(seed=seed, at_least=3)

@@ -1,4 +1,4 @@
-"""What the recipe of a vision network makes of its data: augmentation, mixtures, loss, images without augmentation."""
+"""Apply the recipe of a vision network to its data: augmentation, mixtures, loss, images without augmentation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from relearn.data.evenly_spaced import evenly_spaced
 from relearn.methods.augmentation import Augment, Mix, compose
 from relearn.steps.tasks import open_task
 
-CHUNK = 512  # images at once where no gradient is taken
+CHUNK = 512  # images per batch without gradients
 
 
 def open_images(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], device: str) -> Any:
-    """The task of a run (:class:`~relearn.steps.tasks.images.Images` or ``Folder``) with at most ``train_images`` to train on.
+    """The task of a run (:class:`~relearn.steps.tasks.images.Images` or ``Folder``), with at most ``train_images`` training images.
 
-    Fewer images are evenly spaced ones, because those of a folder lie class by class. With ``held_out``, a share of the
-    training images, evenly spaced, takes the place of the test images and is not trained on.
+    If there are fewer, they are evenly spaced, because the images of a folder are sorted by class. With ``held_out``, an evenly
+    spaced share of the training images replaces the test images and is not trained on.
 
     Raises:
         ValueError: a task without images.
@@ -41,10 +41,10 @@ def open_images(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], d
 
 
 def _hold_out(task: Any, share: float) -> None:
-    """Test on a share of the training images instead, and train on the others.
+    """Test on a share of the training images, and train on the others.
 
     Raises:
-        ValueError: so small a share that no image is held out.
+        ValueError: the share is so small that no image is held out.
     """
     folder = hasattr(task, "train")
     total = len(task.train) if folder else len(task.images)
@@ -73,7 +73,7 @@ def describe(settings: Mapping[str, Any], task: Any) -> dict[str, Any]:
 
 
 def augmentation(settings: Mapping[str, Any], task: Any) -> Augment | None:
-    """Crop and flip, then RandAugment (outside is the data's mean); the crop and flip of a folder's images are its source's."""
+    """Crop and flip, then RandAugment (filled with the data's mean); the images of a folder are cropped and flipped by their source."""
     steps = [task.augment] if task.augment else []
     if settings["randaugment"]:
         from relearn.methods.randaugment import randaugment
@@ -83,7 +83,7 @@ def augmentation(settings: Mapping[str, Any], task: Any) -> Augment | None:
 
 
 def mixture(settings: Mapping[str, Any], classes: int) -> Mix | None:
-    """mixup, CutMix, for each batch one of the two, or nothing."""
+    """mixup, CutMix, a random choice of the two for each batch, or None."""
     from relearn.methods.mixing import cutmix, mixup, mixup_or_cutmix
 
     blended, pasted = settings["mixup"], settings["cutmix"]
@@ -95,7 +95,7 @@ def mixture(settings: Mapping[str, Any], classes: int) -> Mix | None:
 
 
 def smoothed_loss(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Mean cross entropy in nats, of labels or probabilities, with label smoothing; half-precision logits in single precision."""
+    """Mean cross entropy in nats for labels or probabilities, with label smoothing; half-precision logits are cast to single precision."""
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
@@ -105,7 +105,7 @@ def smoothed_loss(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def plain_images(task: Any) -> Iterator[Tensor]:
-    """All images that are trained on, (n, C, H, W) uint8, without augmentation; those of a folder cropped in the middle."""
+    """All training images, (n, C, H, W) uint8, without augmentation; those of a folder are centrally cropped."""
     if not hasattr(task, "train"):
         yield from task.images.split(CHUNK)
         return

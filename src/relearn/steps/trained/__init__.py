@@ -1,1 +1,1 @@
-"""The parts that steps of several studies share: clocks, seeds, the comparison with a constant answer, losses. One idea per file."""
+"""Parts shared by steps of several studies: clocks, seeds, comparison with a constant prediction, losses. One idea per file."""

@@ -1,4 +1,4 @@
-"""The best network of a training so far, kept in the run's work folder, where it outlives a kill as the checkpoint does."""
+"""The best network of a training so far, stored in the run's work folder, where it survives a kill like the checkpoint."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from relearn.runs.atomic_files import write
 
 
 class Best:
-    """The network with the highest score.
+    """Stores the network with the highest score.
 
     Args:
         work: the run's work folder.
         save: ``save(net, path)`` writes a network.
-        least: a first network must score above it.
+        least: the first network must score above it.
     """
 
     def __init__(self, work: Path, save: Callable[[Any, Path], None], least: float = -math.inf) -> None:
@@ -31,17 +31,17 @@ class Best:
         return float(json.loads(self._score.read_bytes())) if self._score.exists() else self._least
 
     def offer(self, net: Any, score: float) -> None:
-        """Keep ``net`` if its score is higher than all before."""
+        """Store ``net`` if its score is higher than all previous ones."""
         if score > self.score:
             self.keep(net, score)
 
     def keep(self, net: Any, score: float) -> None:
-        """Keep ``net``, whatever its score."""
+        """Store ``net``, whatever its score."""
         partial = self.file.with_suffix(".part")
         self._save(net, partial)
         partial.replace(self.file)
         write(self._score, json.dumps(score).encode())
 
     def copy_to(self, path: Path) -> None:
-        """Copy the kept network to an output of the run."""
+        """Copy the stored network to an output of the run."""
         shutil.copyfile(self.file, path)

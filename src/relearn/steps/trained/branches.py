@@ -1,4 +1,4 @@
-"""What a vision network's residual branches add to their streams, as rows of tables and of the training loop's history."""
+"""Contributions of a vision network's residual branches to their streams, as rows of tables and of the training history."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 LAYERS = ("moment", "layer", "branch", "ratio", "weight_mean", "weight_std")
 ALPHAS = ("epoch", "stage", "alpha_mean", "alpha_std")
-ALPHA = "alpha_{}_{}"  # in a row of the loop's history: which number, which stage
+ALPHA = "alpha_{}_{}"  # key in a row of the training history: statistic, stage
 
 
 def layer_rows(moment: str, net: VisionClassifier, images: Tensor) -> list[dict[str, Any]]:
-    """Rows of layers.csv: what each branch adds to these images' streams, and the modulus of what multiplies it where there is such.
+    """Rows of layers.csv: what each branch adds to the stream on these images, and the absolute factor of the branch if it has one.
 
-    A network without such branches, a convolutional one, has no rows.
+    A network without such branches, such as a convolutional one, has no rows.
     """
     from relearn.measures.branch_ratio import branch_ratios, has_branches, residual_weights
 
@@ -41,7 +41,7 @@ def layer_rows(moment: str, net: VisionClassifier, images: Tensor) -> list[dict[
 
 
 def variation(rows: Iterable[Mapping[str, Any]]) -> float | None:
-    """Standard deviation over mean of the ratio over layers, for attention and for the MLP; their mean. None where there is none."""
+    """Coefficient of variation over layers of the branch-to-stream ratio, averaged over attention and MLP; None if either has no value."""
     ratios: dict[str, list[float]] = {"attention": [], "mlp": []}
     for row in rows:
         if row["branch"] in ratios:
@@ -55,7 +55,7 @@ def variation(rows: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def alphas(net: VisionClassifier) -> dict[str, float]:
-    """Mean and standard deviation of the modulus of all that multiplies the branches of a stage, as part of a history's row."""
+    """Mean and standard deviation of the absolute factors of the branches of each stage, as part of a row of the history."""
     from relearn.measures.branch_ratio import has_branches, residual_weights
 
     if not has_branches(net):
@@ -75,7 +75,7 @@ def alphas(net: VisionClassifier) -> dict[str, float]:
 
 
 def alpha_rows(rows: Iterable[Mapping[str, float]]) -> list[tuple[float, ...]]:
-    """Rows of alphas.csv out of the history's."""
+    """Rows of alphas.csv, extracted from the history."""
     return [
         (row["epoch"], stage, row[ALPHA.format("mean", stage)], row[ALPHA.format("std", stage)])
         for row in rows

@@ -1,4 +1,4 @@
-"""How long a training takes without its evaluations."""
+"""Measure the time of a training without its evaluations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clock:
         self.spent += self._now() - self._since
 
     def excluding(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return ``call`` with its time not counted."""
+        """Return a version of ``call`` whose time is not counted."""
 
         def uncounted(given: Any) -> Any:
             self.stop()
@@ -32,7 +32,7 @@ class Clock:
         return uncounted
 
     def counting(self, progress: Any) -> Any:
-        """Return ``progress`` with a count of the steps added."""
+        """Return a version of ``progress`` that also counts the steps."""
 
         def counted(done: int, total: int) -> None:
             self.steps += 1

@@ -1,4 +1,4 @@
-"""The loss of masked language modelling: cross entropy of the hidden tokens."""
+"""The loss of masked language modelling: cross entropy on the masked tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def guess_error(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross entropy in nats of hidden tokens, (K, V) and (B, n), in single precision at least."""
+    """Mean cross entropy in nats over the masked tokens, from logits (K, V) and targets (B, n), in single precision at least."""
     from torch.nn.functional import cross_entropy
 
     from relearn.data.masked_batches import NONE
@@ -21,14 +21,14 @@ def guess_error(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def terms(targets: Tensor) -> Tensor:
-    """Return the number of hidden tokens."""
+    """Return the number of masked tokens."""
     from relearn.data.masked_batches import NONE
 
     return (targets != NONE).sum()
 
 
 def guess_loss(model: Any, batches: TokenBatches, precision: str) -> float:
-    """Return the mean loss over all hidden tokens of a part, in nats; every call hides the same tokens."""
+    """Return the mean loss over all masked tokens of a part, in nats; every call masks the same tokens."""
     import torch
 
     total = count = 0.0
@@ -40,7 +40,7 @@ def guess_loss(model: Any, batches: TokenBatches, precision: str) -> float:
 
 
 def autocast(batches: TokenBatches, precision: str) -> Any:
-    """Return autocast to bfloat16 on the batches' device if ``precision`` is bf16, else a context without effect."""
+    """Return autocast to bfloat16 on the batches' device if ``precision`` is bf16, otherwise a null context."""
     import torch
 
     kind = torch.device(batches.device).type

@@ -1,4 +1,4 @@
-"""Seeds that runs share when they share some of their labels, so that they can be paired."""
+"""Seeds shared by runs that have some of their labels in common, so that these runs can be paired."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def seed_of(labels: Mapping[str, str], seed: int, *names: str) -> int:
-    """Return a seed from the labels ``names`` and the run's own seed.
+    """Return a seed computed from the labels ``names`` and the run's own seed.
 
     Raises:
         ValueError: the run has no such label.

@@ -1,4 +1,4 @@
-"""How often a training of a given number of steps is evaluated."""
+"""How often a training with a given number of steps is evaluated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROWS = 60  # rows of the history, at most
 def spacing(steps: int, evaluations: int) -> tuple[int, int]:
     """Return (steps per row of the history, rows from one evaluation to the next).
 
-    There is an evaluation every ``ceil(steps / evaluations)`` steps. Rows lie in between where that number has a
+    There is an evaluation every ``ceil(steps / evaluations)`` steps, with further rows in between if that number has a
     suitable divisor; the history has at most :data:`ROWS` rows.
     """
     each = math.ceil(steps / evaluations)

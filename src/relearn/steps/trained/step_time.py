@@ -1,4 +1,4 @@
-"""How long a call takes, by the clock that fits the device."""
+"""Measure the time of a call with the clock that suits the device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def timed(call: Callable[[], None], device: str) -> float:
-    """Seconds of a call: CPU time, or on a GPU wall time until the device has caught up."""
+    """Seconds of a call: CPU time, or on a GPU wall time with synchronisation."""
     if not device.startswith("cuda"):
         start = time.process_time()
         call()

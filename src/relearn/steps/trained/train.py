@@ -1,4 +1,4 @@
-"""One training of a step: `fit` with evaluations off the clock, a checkpoint, a history and an outcome in the words of a record."""
+"""One training of a step: `fit` with untimed evaluations, a checkpoint, a history and an outcome as stored in a record."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NAMES = {"adam_eps": "eps"}
 
 @dataclass
 class Ended:
-    """How a training ended.
+    """The end of a training.
 
     Args:
-        fitted: what `fit` returned.
+        fitted: the result of `fit`.
         clock: time of the training without its evaluations.
         outcome: ``ok``, ``diverged`` or ``not_converged``.
         at: the step of a divergence.
@@ -63,15 +63,15 @@ def train(
     Args:
         run: the run; its log gets the history, its work folder the checkpoint.
         title: of the progress bar.
-        net, source: model and data, as `fit` takes them.
-        recipe: the keys, and with ``steps`` the number of ``evaluations``; with ``epochs`` there is one an epoch.
+        net, source: model and data, as for `fit`.
+        recipe: values of ``keys``; with ``steps`` also the number of ``evaluations``, with ``epochs`` there is one per epoch.
         evaluate: ``evaluate(net)`` → metrics of a row of the history; its time is not counted.
         judged_by: a metric that every evaluation of a finite network returns. A training whose last evaluation lacks
             it has diverged.
         device: device string.
-        diverged: reason stated for a divergence that `fit` finds.
-        keys: the keys of the recipe that `fit` takes.
-        more: further arguments of `fit`, over those of the recipe.
+        diverged: reason to report for a divergence detected by `fit`.
+        keys: the keys of the recipe to pass to `fit`.
+        more: further arguments of `fit`; they override those of the recipe.
     """
     from relearn.methods.fit import fit
     from relearn.runs.checkpoint import Checkpoint
@@ -96,7 +96,7 @@ def train(
 
 
 def _intervals(recipe: Mapping[str, Any]) -> dict[str, int]:
-    """How often a training of so many steps or epochs is evaluated and saved."""
+    """How often a training is evaluated and saved, given its steps or epochs."""
     if "steps" not in recipe:
         return {"checkpoint_every": max(1, recipe["epochs"] // 10)}
     steps = recipe["steps"]
@@ -106,7 +106,7 @@ def _intervals(recipe: Mapping[str, Any]) -> dict[str, int]:
 
 
 def judged(fitted: Fitted, clock: Clock, by: str, diverged: str) -> Ended:
-    """How a training ended, by what `fit` returned and whether the last row of its history has the metric ``by``."""
+    """The end of a training, judged by the result of `fit` and by whether the last row of its history has the metric ``by``."""
     if fitted.outcome == "diverged":
         return Ended(fitted, clock, "diverged", fitted.outcome_step, diverged)
     if by not in fitted.history[-1]:

@@ -1,4 +1,4 @@
-"""The section ``layer_scale`` of params.yaml (touvron2021): types, ranges, and checks that tie keys together."""
+"""The section ``layer_scale`` of params.yaml (touvron2021): types, ranges, and cross-field checks."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Grid(Section):
 
 
 class Tuning(Section):
-    """The search for each scheme's learning rate; without rates there is none."""
+    """The search for each scheme's learning rate; no search if ``rates`` is empty."""
 
     rates: Annotated[list[Positive], Unique0, AfterValidator(ascending)]
     held_out: Annotated[float, Field(gt=0, le=0.5)]
@@ -125,7 +125,7 @@ class LayerScale(Section):
 
     @forecast
     def _memory(self) -> Iterator[Need]:
-        """As many tokens as patches and one more, and a feed-forward four times as wide as the stream."""
+        """One token per patch plus the class token, and a feed-forward four times as wide as the stream."""
         grid, sizes = self.grid, self.network
         deepest = max(*grid.depths, grid.drop_paths.depth, grid.class_tokens.depth + grid.class_tokens.layers)
         length = (self.images.side // sizes.patch_size) ** 2 + 1

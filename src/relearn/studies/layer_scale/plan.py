@@ -1,6 +1,6 @@
-"""The runs of the study: residual schemes at several depths, drop-path rates, and the layer where the class token enters.
+"""The runs of the study: residual schemes at several depths, drop-path rates, and the layer at which the class token enters.
 
-With `tuning.rates` each of these networks has a learning rate of its own: the one that did best in a shorter training, judged on
+With `tuning.rates` each of these networks has its own learning rate: the best one of a shorter training, judged on
 held-out training images.
 """
 
@@ -20,7 +20,7 @@ SMALLEST = 1.0e-6
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs by step."""
+    """The families of runs, by step."""
     own = params["layer_scale"]
     grid = own["grid"]
     drop_paths, class_tokens = grid["drop_paths"], grid["class_tokens"]
@@ -82,7 +82,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     )
 
     def rates(suite: str, variant: str, depth: str, seed: str) -> list[str]:
-        """The same for every seed: the rates are tried at the first."""
+        """The paths are the same for every seed: rates are tried with the first seed only."""
         return [
             tune.path(of=suite, variant=variant, depth=depth, rate=f"{rate:g}", seed=own["seeds"][0])
             for rate in tuning["rates"]
@@ -114,7 +114,7 @@ def _cell(suite: str, variant: str, depth: int) -> dict[str, str]:
 
 
 def residual(variant: str) -> tuple[dict[str, Any], bool]:
-    """The residual scheme behind a name of params.yaml, and whether it is trained with warm-up."""
+    """The residual scheme for a name of params.yaml, and whether it is trained with warm-up."""
     if variant.startswith("layer_scale_"):
         return {"residual": "layer_scale", "epsilon": float(variant.removeprefix("layer_scale_"))}, True
     if variant == "rezero_epsilon":

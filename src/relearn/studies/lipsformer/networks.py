@@ -33,14 +33,14 @@ RIVALS = "rivals"
 
 
 def modules_of_counted(network: str) -> list[str]:
-    """The modules of a network that is only counted."""
+    """The modules of a network whose parameters are only counted."""
     if network == RIVALS:
         return ["relearn.models.cvt"]
     return [module for start, module in OF_OURS.items() if network.startswith(start)]
 
 
 def pyramid(network: str, scaled: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """timm's name of a network and its arguments: the published size times ``width`` and ``depth`` of ``scaled``."""
+    """timm's name and the arguments of a network: the published size scaled by ``width`` and ``depth`` of ``scaled``."""
     family, size = network.rsplit("-", 1)
     word = WORDS[size]
     published = NAMES[f"lipsformer_{'cswin' if family.endswith('CSwin') else 'swin'}_{word}"][1]

@@ -1,4 +1,4 @@
-"""The section ``lipsformer`` of params.yaml (qi2023): types, ranges, and checks that tie keys together."""
+"""The section ``lipsformer`` of params.yaml (qi2023): types, ranges, and cross-field checks."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class NetworkCounts(Section):
 
 
 class Widths(Section):
-    """Sizes of the layers of a theorem: every width is a multiple of the heads."""
+    """Layer sizes for the cases of a theorem: every width is a multiple of the number of heads."""
 
     lengths: Lengths
     dims: Dims
@@ -189,7 +189,7 @@ class SpectralStart(Section):
 
     @forecast
     def _frequencies(self) -> Iterator[Need]:
-        """A convolution in the frequency domain, where its norm is computed: one matrix per pixel."""
+        """The norm of a convolution is computed in the frequency domain, with one matrix per pixel."""
         most = self.channels[-1]
         sizes = (("channels", most), ("channels", most), ("side", self.size), ("side", self.size))
         place = ("channels", len(self.channels) - 1)
@@ -260,7 +260,7 @@ class Throughput(Section):
 
     @forecast
     def _first_stage(self) -> Iterator[Need]:
-        """Networks of the published size, of which the narrowest is Swin-T."""
+        """Networks have their published size; the narrowest is Swin-T."""
         tensors = first_maps(self.batch_size, self.size, PATCH, CHANNELS)
         yield Need(("batch_size",), self.batch_size, tensors)
 
@@ -320,7 +320,7 @@ class LipsFormer(Section):
 
     @check
     def _averages(self) -> Iterator[Conflict]:
-        """The averaged weights are kept where all sizes have them."""
+        """Averaged weights are written only if all sizes use averaging."""
         lacking = [name for name, size in self.grid.sizes if not size.average]
         if self.retest.average and self.retest.networks and lacking:
             yield "retest.average", f"found true, allowed: false, for grid.sizes.{lacking[0]}.average is 0"

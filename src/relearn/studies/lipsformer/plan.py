@@ -1,4 +1,4 @@
-"""The runs of the study: counts, theorems case by case, trained networks, throughput, and released networks on ImageNet."""
+"""The runs of the study: counts, theorems case by case, trained networks, throughput, and trained networks on ImageNet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THEOREMS = ["relearn.studies.lipsformer.steps.theorems"]
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs; activations, whose runs write one file more, are a family of their own."""
+    """The families of runs; activations are a separate family, because their runs write an additional file."""
     own = params[STUDY]
     seeds, train, rivals = own["seeds"], _train(params, scale), own["count"]["rivals"]
     theorem_needs = Needs(mem_mb=4000, minutes=60, gpu=0)

@@ -1,4 +1,4 @@
-"""The section ``lrformer`` of params.yaml (ye2023): types, ranges, and checks that tie keys together."""
+"""The section ``lrformer`` of params.yaml (ye2023): types, ranges, and cross-field checks."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class LRFormer(Section):
 
     @check
     def _pretrained(self) -> Iterator[Conflict]:
-        """What ImageNet's images train is trained on at the same size afterwards."""
+        """A network pre-trained on ImageNet is trained further at the same image size, so the size must be set."""
         if self.grid.pretrained and not self.images.size:
             yield "images.size", "found 0, allowed: at least 1 where grid.pretrained names a network"
 
@@ -151,7 +151,7 @@ class LRFormer(Section):
 
     @forecast
     def _memory(self) -> Iterator[Need]:
-        """As many tokens as patches and one more, and a feed-forward four times as wide as the stream."""
+        """One token per patch plus the class token, and a feed-forward four times as wide as the stream."""
         length = (self.images.side // self.network.patch_size) ** 2 + 1
         dim, heads = self.network.dim, self.network.heads
         for layers, one in ((6, self.grid.optimisers.depth_6), (12, self.grid.optimisers.depth_12)):

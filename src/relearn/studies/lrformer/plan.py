@@ -18,7 +18,7 @@ DEEP = "12"
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs by step."""
+    """The families of runs, by step."""
     own = params[STUDY]
     grid, sizes, doubt = own["grid"], own["network"], own["uncertainty"]
     cells = [
@@ -75,7 +75,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         study=STUDY,
         step="train_vision",
         scale=scale,
-        folder="pretraining/{network}",  # no variant, so that no claim takes it for one of CIFAR-10
+        folder="pretraining/{network}",  # no label `variant`, so that no claim mistakes it for a CIFAR-10 run
         cells=[{"network": variant} for variant in grid["pretrained"]],
         seeds=own["seeds"],
         inputs={"data": vision.listing_path(scale)},
@@ -118,7 +118,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "test_images": doubt["images"],
             "distances": doubt["distances"],
         },
-        # the out-of-distribution sets of params.yaml and no others
+        # only the out-of-distribution sets of params.yaml
         modules=[
             "relearn.models.residual_vit",
             *(OUTLIERS[name].partition(":")[0] for name in doubt["sets"]),

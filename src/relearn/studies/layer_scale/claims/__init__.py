@@ -1,8 +1,8 @@
-"""Predicates of touvron2021 over trainings of deep vision Transformers, by the ids of claims.yaml.
+"""Predicates of touvron2021 on trainings of deep vision Transformers, by the ids of claims.yaml.
 
-The notes give LayerScale's start a size of 1e-4 for no stated depth; where it depends on the depth, the paper behind
-them has 0.1 up to 18 blocks, 1e-5 at 24 and 1e-6 beyond. These decide, so that no start is chosen by its result; other
-starts stand beside.
+The notes give LayerScale an initial value of 1e-4 without stating the depth. The paper behind them makes it depend on the depth:
+0.1 up to 18 blocks, 1e-5 at 24 and 1e-6 beyond. The latter values decide, so that no initial value is chosen by its result; results
+for other initial values are reported in addition.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def start(depth: int) -> str:
 
 
 def place(variant: str, depth: int, suite: str = "residual") -> tuple[str, Where]:
-    """The name of the variant in a comparison, and its trainings."""
+    """The name of the variant in a comparison, and the filter for its trainings."""
     return f"{suite}/{variant}/{depth}", {"suite": suite, "variant": variant, "depth": str(depth)}
 
 
 def depths(evidence: Evidence, suite: str = "residual", variant: str = "*") -> list[int]:
-    """The depths at which this variant was trained, ascending."""
+    """The depths at which this variant was trained, in ascending order."""
     runs = classified.trainings(evidence, {"suite": suite, "variant": variant})
     return sorted({int(run.labels["depth"]) for run in runs})
 
@@ -44,8 +44,8 @@ def depths(evidence: Evidence, suite: str = "residual", variant: str = "*") -> l
 def deeper_is_trainable(evidence: Evidence) -> Finding:
     """At 24 and at 36 blocks LayerScale is more accurate than each rival, or it trains and the rival does not.
 
-    A rival that converges at some seed is compared by accuracy at all seeds. Of one that converges at none, the share
-    of seeds counts at which LayerScale itself converges.
+    A rival that converges for some seed is compared by accuracy over all seeds. For a rival that never converges, the share
+    of seeds at which LayerScale itself converges decides.
     """
     parts: dict[str, Comparison | None] = {}
     for depth in DEEP:
@@ -73,7 +73,7 @@ def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Com
 
 
 def small_not_zero(evidence: Evidence) -> Finding:
-    """A small start is more accurate than the same scheme from 0, at every depth at which both were run."""
+    """A small initial value is more accurate than the same scheme started at 0, at every depth at which both were run."""
     parts: dict[str, Comparison | None] = {}
     for small, zero in NOT_ZERO.items():
         for depth in depths(evidence, variant=zero):
@@ -84,9 +84,10 @@ def small_not_zero(evidence: Evidence) -> Finding:
 
 
 def uniform_branch_ratio(evidence: Evidence) -> Finding:
-    """The coefficient of variation over layers of the branch-to-trunk ratio, LayerScale / pre-norm, < 1 after training.
+    """The coefficient of variation over layers of the branch-to-trunk ratio, LayerScale / pre-norm, is < 1 after training.
 
-    At every depth at which pre-norm was run. Beside it: other starts of LayerScale, and before training.
+    It is judged at every depth at which pre-norm was run. Other initial values of LayerScale, and the ratio before training, are reported
+    in addition.
     """
     parts: dict[str, Comparison | None] = {}
     beside: list[Comparison] = []
@@ -110,7 +111,7 @@ def uniform_branch_ratio(evidence: Evidence) -> Finding:
 
 
 def class_attention_helps(evidence: Evidence) -> Finding:
-    """Accuracy with class attention - with a class token from the start > 0, at every depth at which one was run."""
+    """Accuracy with class attention minus accuracy with a class token from the start is > 0, at every depth at which either was run."""
     parts: dict[str, Comparison | None] = {}
     suite = "class_token"
     for depth in depths(evidence, suite):
@@ -128,9 +129,9 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons: too few seeds, a seed without a compared training above chance, or one learning rate for all schemes.
+    """Reasons: too few seeds, a seed without a compared training above chance, or a single learning rate for all schemes.
 
-    The best rates of the schemes differ by factors, and with them who is ahead. So each has to have one of its own, chosen
+    The best learning rates of the schemes differ by factors, and the ranking depends on them. Each scheme therefore needs its own, chosen
     on held-out training images.
     """
     variants = {}

@@ -13,17 +13,17 @@ from relearn.report.runs import Run, select
 
 FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
-FIRST = "pre_norm"  # drawn in ink; the rest are shades
+FIRST = "pre_norm"  # drawn in black; the others in shades
 MARKERS, SIZES = (
     "osD^o",
     (2.6, 5.2, 4.4, 4.4, 2.6),
-)  # large marks are hollow: of lines that coincide both are seen
+)  # large markers are hollow, so that both of two coinciding lines are visible
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, scheme and layer, the first layer 1: the mean over seeds and their range.
+    """One row per panel, scheme and layer (starting at 1): the mean over seeds and their range.
 
-    Of the greatest depth at which the first scheme and another one were trained; without such, of the greatest.
+    The depth is the largest at which the first scheme and another one were trained; if there is none, the largest of any.
     """
     found = {row.id: _by_depth(artefact, row, evidence) for row in artefact.rows}
     others = {depth for name, runs in found.items() if name != FIRST for depth in runs}
@@ -61,7 +61,7 @@ def _line(column: Column, name: str, depth: int, runs: list[Run]) -> list[dict[s
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Before training above, after it below; panels of a line share their axis."""
+    """Panels before training in the upper row, after training in the lower one; panels of a row share their y axis."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

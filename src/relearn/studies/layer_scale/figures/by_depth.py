@@ -27,8 +27,8 @@ FIELDS = (
 )
 BARS = "lines: lowest to highest seed"
 MARKERS = "osD^v"
-LINE = 0.23  # inches a scheme
-APART = 0.22  # of the distance between two schemes: between two depths of one
+LINE = 0.23  # inches per scheme
+APART = 0.22  # distance between two depths of a scheme, relative to that between two schemes
 DASHED = (0, (4, 2))
 LOST: dict[str, dict[str, Any]] = {
     "not_converged": {"marker": "o", "mfc": "white", "ms": 6, "label": "Some did not converge"},
@@ -37,9 +37,9 @@ LOST: dict[str, dict[str, Any]] = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, scheme and depth: the mean over seeds and their range; how many of the trainings were lost.
+    """One row per panel, scheme and depth: the mean over seeds, their range, and the numbers of diverged and not converged trainings.
 
-    A training without an accuracy has the one that it had before it diverged, or that of chance.
+    A training without a final accuracy counts with its accuracy before divergence, or with that of chance.
     """
     found = []
     level = guess(evidence)
@@ -61,7 +61,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A line a scheme under the name of its family; the depths of a scheme lie above each other."""
+    """One line per scheme, below the title of its family; the depths of a scheme are stacked vertically."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -149,7 +149,7 @@ def _says(title: str, point: Mapping[str, Any]) -> str:
 
 
 def _chance(grid: Any, points: list[dict[str, Any]]) -> None:
-    """The accuracy of a guess, through all panels, on an axis that starts below it."""
+    """Draw chance accuracy through all panels, and extend the axis below it."""
     for level in sorted({point["chance"] for point in points if point["chance"] is not None}):
         low, high = grid[0].get_xlim()
         grid[0].set_xlim(min(low, level - 0.03), high)

@@ -1,4 +1,4 @@
-"""Predicates of qi2023 by the ids of claims.yaml; here those without training: counts, theorems, spectral initialisation."""
+"""Predicates of qi2023 by the ids of claims.yaml; this module has those without training: counts, theorems, spectral initialisation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SIZED = tuple(
     OURS + name for name in ("CSwin-T", "CSwin-S", "CSwin-B", "Swin-T", "Swin-S", "Swin-B", "Swin-L")
 )
 LARGEST = f"{OURS}Swin-L++"
-WITHIN = 0.03  # of the printed multiply-adds
+WITHIN = 0.03  # relative tolerance on the printed multiply-adds
 NO_OVERLAP = ("linear", "patches", "merging", "point_wise")
-ONE = 1e-4  # what a largest singular value by iteration is short by
+ONE = 1e-4  # the iteration may underestimate the largest singular value by this
 ROUNDING = 1e-9
 BLOCKS = ("lipsformer", "network")  # cases of theorem 2 with the paper's blocks
 
 
 def parameter_counts(evidence: Evidence) -> Finding:
-    """Each LipsFormer of tables 4 and 5 has the printed millions of parameters after rounding; other networks are notes."""
+    """Each LipsFormer of tables 4 and 5 has the printed millions of parameters after rounding; other networks are reported as notes."""
     rows, runs = _count_rows(evidence)
     own = {name: row for name, row in rows.items() if name in (*SIZED, LARGEST)}
     if not own:
@@ -41,7 +41,7 @@ def parameter_counts(evidence: Evidence) -> Finding:
 
 
 def flops(evidence: Evidence) -> Finding:
-    """Multiply-adds of one image of 224 x 224 are within 3% of what tables 2 and 7 print as FLOPs."""
+    """Multiply-adds for one image of 224 x 224 are within 3% of the FLOPs printed in tables 2 and 7."""
     rows, runs = _count_rows(evidence)
     own = {name: row for name, row in rows.items() if name in SIZED}
     if not own:
@@ -92,10 +92,10 @@ def theorem_1(evidence: Evidence) -> Finding:
 
 
 def theorem_2(evidence: Evidence) -> Finding:
-    """Blocks as the paper's: the product of their norms is at most e^kappa; every stack obeys the corrected bound.
+    """For blocks like the paper's, the product of their norms is at most e^kappa; every stack satisfies the corrected bound.
 
-    A case whose e^kappa is infinite says nothing of the theorem, and neither holds nor fails. Of the published size are
-    the networks of the paper themselves, at their start.
+    A case whose e^kappa is infinite is vacuous: it neither confirms nor refutes the theorem. The cases of the published size are
+    the paper's own networks at initialisation.
     """
     found = cases(evidence, "theorem_2")
     if not found.rows:
@@ -138,12 +138,12 @@ def theorem_2(evidence: Evidence) -> Finding:
 
 
 def _of_a_network(row: Row) -> bool:
-    """Whether the case is a layer or the whole of a network of the published size."""
+    """Whether the case is a whole network of the published size, or one of its layers."""
     return row.get("network") is not None
 
 
 def _of_networks(rows: Sequence[Row], over: str, under: str) -> list[str]:
-    """The largest share in each network of the published size."""
+    """The largest ratio to the bound in each network of the published size."""
     found: dict[str, float] = {}
     for row in filter(_of_a_network, rows):
         found[row["network"]] = max(found.get(row["network"], 0.0), row[over] / row[under])
@@ -151,7 +151,7 @@ def _of_networks(rows: Sequence[Row], over: str, under: str) -> list[str]:
 
 
 def spectral_init(evidence: Evidence) -> Finding:
-    """Linear layers and convolutions without overlap start with norm 1; the norm with overlapping windows is a note."""
+    """Linear layers and convolutions with non-overlapping windows start with norm 1; with overlapping windows the corrected limit holds."""
     found = cases(evidence, "spectral_start")
     if not found.rows:
         return Finding(missing=["no runs for the spectral start"])

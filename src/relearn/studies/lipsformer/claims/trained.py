@@ -1,6 +1,7 @@
-"""Predicates of qi2023 over trainings: the ablations of table 3, each compared with the base network.
+"""Predicates of qi2023 on trainings: the ablations of table 3, each compared with the base network.
 
-The base has no warm-up, CenterNorm, spectral start, cosine attention, alpha = 0.2, convolutions D and drop path 0.2.
+The base network is trained without warm-up, with CenterNorm, spectral initialisation, cosine attention, alpha = 0.2, convolutions D
+and drop path 0.2.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ def variant(name: str) -> Where:
 
 
 def trains_without_warmup(evidence: Evidence) -> Finding:
-    """Accuracy without warm-up - with >= 0."""
+    """Accuracy without warm-up minus accuracy with warm-up is >= 0."""
     name = "no warm-up - warm-up"
     return finding({name: _against(evidence, name, BASE, "warmup", Above(0.0, strict=False))})
 
 
 def layernorm_fails(evidence: Evidence) -> Finding:
-    """Every training with LayerNorm diverges or does not converge, and accuracy without norm - with CenterNorm < 0."""
+    """Every training with LayerNorm diverges or does not converge, and accuracy without norm minus accuracy with CenterNorm is < 0."""
     fails, worse = "LayerNorm: share of trainings that fail", "no norm - CenterNorm"
     return finding(
         {
@@ -50,7 +51,7 @@ def dot_product_fails(evidence: Evidence) -> Finding:
 
 
 def alpha_has_a_limit(evidence: Evidence) -> Finding:
-    """Alpha = 0.2 is more accurate than each other alpha, so that it is the argmax, and every training with 0.4 diverges."""
+    """Alpha = 0.2 is more accurate than every other alpha, i.e. it is the argmax, and every training with 0.4 diverges."""
     parts: dict[str, Comparison | None] = {}
     beside = [
         classified.summary(evidence, f"alpha = {alpha}", variant(name))
@@ -67,10 +68,10 @@ def alpha_has_a_limit(evidence: Evidence) -> Finding:
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons: too few seeds, a seed without a training above chance, or for a claim of failure too small a training.
+    """Reasons: too few seeds, a seed without a training above chance, or, for a claim of failure, too small a training.
 
-    That a network of a fraction of the width does not fail within a fraction of the steps says nothing of one that fails
-    at its full width. So the share of trainings that fail needs :data:`LEAST_WIDTH` of the published channels,
+    If a narrow network does not fail within a few steps, this says nothing about the network of full width trained for all
+    steps. The share of failing trainings therefore needs at least :data:`LEAST_WIDTH` of the published channels,
     :data:`LEAST_DEPTH` of the blocks and :data:`LEAST_STEPS` of the steps.
     """
     names = dict.fromkeys([BASE, *(name for name, _, _ in comparison.keys)])
@@ -79,7 +80,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def _small(evidence: Evidence, names: Sequence[str]) -> list[str]:
-    """What of the width, the depth and the steps is below its share; a training that diverged was to have those of the base."""
+    """Which of width, depth and steps are below their required share; a diverged training counts with the steps of the base."""
     runs = [run for name in names for run in classified.trainings(evidence, variant(name))]
     networks = [run.settings.get("network", {}) for run in runs]
     found = {
@@ -109,7 +110,7 @@ def _small(evidence: Evidence, names: Sequence[str]) -> list[str]:
 def _against(
     evidence: Evidence, words: str, left: str, right: str, claimed: Side, notes: Sequence[str] = ()
 ) -> Comparison | None:
-    """Difference of accuracies by seed."""
+    """Difference of accuracies, paired by seed."""
     one, other = (classified.accuracy(evidence, name, variant(name)) for name in (left, right))
     notes = notes or [classified.summary(evidence, name, variant(name)) for name in (left, right)]
     return difference(words, one, other, claimed, role=classified.STEP, notes=notes)

@@ -1,4 +1,4 @@
-"""qi2023, figure 2: activation functions, and beside them their slopes, whose largest is the Lipschitz constant."""
+"""qi2023, figure 2: activation functions and their slopes; the largest slope is the Lipschitz constant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("series", "x", "value", "slope", "at", "constant", "runs")
-JUMP, NEAR = 0.4, 0.2  # a curve that moves so far over so short a way is not continuous there
+JUMP, NEAR = 0.4, 0.2  # a curve that changes by JUMP over less than NEAR is discontinuous there
 LOOK: dict[str, dict[str, Any]] = {
     "sigmoid": {"color": COLOURS["start"], "lw": 1.8},
     "tanh": {"color": COLOURS["bullseye_polytope"], "lw": 1.8},
@@ -23,7 +23,7 @@ LOOK: dict[str, dict[str, Any]] = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per activation and x, with the place and size of its largest slope; of several seeds the first."""
+    """One row per activation and x, with the position and size of its largest slope; only the first seed is drawn."""
     found = []
     for run in select(evidence.runs, artefact.common)[:1]:
         if not (run.has("curves.csv") and run.has("cases.csv")):
@@ -38,7 +38,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Left the functions, right their slopes with a point at the largest and a line at 1."""
+    """Functions on the left; their slopes on the right, with a marker at the largest and a line at 1."""
     from seaborn import despine
 
     with styled():
@@ -66,7 +66,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _curve(points: list[dict[str, Any]], column: str) -> tuple[list[float], list[float]]:
-    """x and y, with a gap where the curve jumps: at the kink of ReLU its slope has two values."""
+    """x and y, with a gap where the curve jumps: at the kink of ReLU the slope has two values."""
     xs, ys = [p["x"] for p in points], [p[column] for p in points]
     for at in range(len(ys) - 1, 0, -1):
         if abs(ys[at] - ys[at - 1]) > JUMP and xs[at] - xs[at - 1] < NEAR:
@@ -76,7 +76,7 @@ def _curve(points: list[dict[str, Any]], column: str) -> tuple[list[float], list
 
 
 def _constants(axes: Any, points: list[dict[str, Any]]) -> None:
-    """A point at each largest slope, and 1, which section 2 states of all."""
+    """Mark each largest slope, and draw a line at 1, the constant that section 2 states for all."""
     axes.axhline(1.0, color=INK, lw=0.9, ls=(0, (1, 2)), zorder=1)
     for name in dict.fromkeys(point["series"] for point in points):
         first = next(point for point in points if point["series"] == name)

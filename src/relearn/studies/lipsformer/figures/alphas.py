@@ -14,8 +14,8 @@ from relearn.report.runs import select
 FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
 BARS = "bars or thin lines: mean ± standard deviation of |α| within a stage"
 NAMES_NETWORKS = True
-FEW = 20  # epochs that have bars
-APART = 0.09  # of an epoch, between two stages
+FEW = 20  # largest number of epochs drawn with bars
+APART = 0.09  # offset between two stages, in epochs
 NAMES = ("start", "gradinit", "bullseye_polytope", "gradient_matching")
 LOOKS: tuple[dict[str, Any], ...] = tuple(
     {"color": COLOURS[name], "marker": marker, "ms": 4} for name, marker in zip(NAMES, "osD^")
@@ -23,7 +23,7 @@ LOOKS: tuple[dict[str, Any], ...] = tuple(
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per network, stage and epoch: the mean over seeds of the mean and of the standard deviation."""
+    """One row per network, stage and epoch: the within-stage mean and standard deviation, both averaged over seeds."""
     return [
         p
         for row in artefact.rows
@@ -89,7 +89,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any], shift: float) -> None:
-    """Few epochs with bars, the stages beside each other; many as a line between two thin ones."""
+    """Few epochs: bars, with the stages side by side; many epochs: a line between two thin ones."""
     if not points:
         return
     epochs, means, stds = ([p[name] for p in points] for name in ("epoch", "mean", "std"))

@@ -1,6 +1,6 @@
-"""qi2023, figure 4: training loss and test accuracy along training; one panel per number, one line per network.
+"""qi2023, figure 4: training loss and test accuracy during training; one panel per metric, one line per network.
 
-A family of networks has a colour, a size a stroke.
+Colour shows the family of networks, line style the size.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ COLOUR = {
     "CSwin": COLOURS["bullseye_polytope"],
 }
 STROKE: dict[str, Any] = {"T": "-", "S": (0, (5, 1.5)), "B": (0, (1.2, 1.2))}
-FEW = 20  # epochs that are marked
-EDGE = 0.06  # of what the lines that did not diverge span
+FEW = 20  # largest number of epochs drawn with markers
+EDGE = 0.06  # margin, relative to the range shown
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, network and epoch: the mean over seeds and their range; of a training that diverged its own rows."""
+    """One row per panel, network and epoch: the mean over seeds and their range; each diverged training has its own rows."""
     return [
         p
         for column in artefact.columns
@@ -57,7 +57,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
         values = by_place(line, "history.csv", "epoch", column.panel["value"], lambda _: True)
         lost, folders = int(any(run.diverged for run in line)), " ".join(run.folder for run in line)
         numbers: list[tuple[Any, ...]] = [(epoch, *spread(several)) for epoch, several in values.items()]
-        if lost and not numbers:  # before the end of its first epoch
+        if lost and not numbers:  # it diverged in its first epoch
             numbers = [(None, None, None, None, 0)]
         found += [dict(zip(FIELDS, (column.id, row.id, *one, lost, level, folders))) for one in numbers]
     return found

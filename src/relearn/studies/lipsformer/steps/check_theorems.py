@@ -11,12 +11,12 @@ spectral_start    channels, size, networks              equation 5: :mod:`relear
 activations       pairs, reach, points                  figure 2: :mod:`relearn.measures.attention_cases.activations`
 ================  ====================================  ===================================================================
 
-``networks`` are looked at as a whole, at the published size (:mod:`relearn.measures.attention_cases.whole_networks`); the column
-``network`` names them, and is empty for single layers. ``iterations``: of their norms.
+``networks`` are examined as a whole, at the published size (:mod:`relearn.measures.attention_cases.whole_networks`); the column
+``network`` names them and is empty for single layers. ``iterations`` is the number of iterations that compute their norms.
 
 `activations` also writes curves.csv (activation, x, value, slope).
-Metrics: those of :mod:`relearn.steps.theorem_cases`; bound_share_max and printed_share_max, the largest norm over the bound that holds
-and over the printed one; for activations <activation>_slope_max, the largest slope.
+Metrics: those of :mod:`relearn.steps.theorem_cases`; bound_share_max and printed_share_max, the largest ratio of norm to the bound that
+holds and to the printed one; for activations <activation>_slope_max, the largest slope.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """count_params_flops: parameters and multiply-adds of a network at its published size, compared with the printed numbers (qi2023).
 
 Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`, or networks, names of ``RIVALS`` there, each
-counted at the size of its own images. No inputs. The network is built on torch's
-meta device, with 1,000 classes but for LipsFormer-Swin-L++, whose printed number is for ImageNet-22K.
-Output: counts.csv, one row a network
-with the columns of :mod:`relearn.measures.model_counts` (truth is 1 or 0, a missing value an empty cell).
-Metrics, of a single network: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga.
+counted at its own image size. No inputs. The network is built on torch's meta device, with 1,000 classes except for
+LipsFormer-Swin-L++, whose printed number is for ImageNet-22K.
+Output: counts.csv, one row per network with the columns of :mod:`relearn.measures.model_counts` (booleans are 1 or 0, a missing value
+is an empty cell).
+Metrics of a single network: parameters_count, parameters_millions, multiply_adds_count, multiply_adds_giga; with networks:
+networks_count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     from functools import partial
     from importlib import import_module
 
-    import relearn.models.timm_names  # noqa: F401  (enters the names, once timm comes)
+    import relearn.models.timm_names  # noqa: F401  (registers the names when timm is imported)
     from relearn.measures.model_counts import COLUMNS, NETWORKS, model_counts
 
     create_model = import_module("timm").create_model

@@ -3,14 +3,14 @@
 Settings: network ({"name": of timm's registry, …its arguments}), classes, val and v2 (folders of RELEARN_MIRROR with one
 folder per class; null omits the set), real (true: also the ReaL labels for the images of val), size, crop_ratio,
 interpolation (bilinear | bicubic | lanczos), average (true: the moving average of the weights if the checkpoint has
-one; of ours, a file averaged.safetensors), batch_size, test_images (of each set, evenly spaced; 0: all).
+one; for our own files, averaged.safetensors is required), batch_size, test_images (of each set, evenly spaced; 0: all).
 Inputs: weights, a file of `train_vision` (its header describes the network; the settings must name the same network and
 size) or a checkpoint of the named network; real, a file of labels in the format of ReaL (default: the official one).
 Output: retest.csv (set: val | real | v2, top1_frac, samples).
 Metrics: val_acc_frac, real_acc_frac, v2_acc_frac, of the requested sets; parameters_count.
 
-Which folder is which class: :mod:`relearn.data.imagenet_classes`; ReaL: :mod:`relearn.data.imagenet_real`. Images of val
-without a ReaL label count for val and not for real.
+:mod:`relearn.data.imagenet_classes` maps folders to classes; :mod:`relearn.data.imagenet_real` reads ReaL. Images of val
+without a ReaL label count for val but not for real.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         if settings[name] is None:
             continue
         images = _some(_found(settings[name], classes), settings["test_images"])
-        # before the pass over all images, so that names which say nothing are told at once
+        # before the pass over all images, so that unusable file names fail at once
         real = None
         if name == "val" and settings["real"]:
             given = inputs.get("real")
@@ -61,7 +61,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def network(settings: dict[str, Any], weights: Path) -> VisionClassifier:
-    """The network that the header of our file describes, else ``network`` with a checkpoint's weights."""
+    """The network described by the header of one of our files, otherwise ``network`` with the weights of a checkpoint."""
     from relearn.models import checkpoints, vision
 
     arguments = dict(settings["network"])

@@ -66,12 +66,12 @@ def spectral(settings: Mapping[str, Any], seed: int) -> Examined:
 
 
 def _networks(settings: Mapping[str, Any], seed: int) -> Iterator[tuple[str, nn.Module]]:
-    """The networks of the published size, as they start, by the names of the paper."""
+    """Networks of the published size at initialisation, with their names in the paper."""
     from importlib import import_module
 
     import torch
 
-    import relearn.models.timm_names  # noqa: F401  (enters the names, once timm comes)
+    import relearn.models.timm_names  # noqa: F401  (registers the names when timm is imported)
     from relearn.measures.model_counts import NETWORKS
 
     for name in settings["networks"]:
@@ -83,7 +83,7 @@ def _networks(settings: Mapping[str, Any], seed: int) -> Iterator[tuple[str, nn.
 
 
 def _with_network(columns: Sequence[str], rows: list[dict[str, Any]]) -> tuple[str, ...]:
-    """The columns with that of the network, which is empty for the layers that belong to none."""
+    """The columns plus ``network``, which is empty for layers that belong to no network."""
     found = (*columns, "network")
     for row in rows:
         for name in found:

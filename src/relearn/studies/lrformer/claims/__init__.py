@@ -1,4 +1,4 @@
-"""Predicates of ye2023 by the ids of claims.yaml: LayerNorm and Lipschitz-regularised attention; those over trainings are in `trained`."""
+"""Predicates of ye2023 by the ids of claims.yaml: LayerNorm and Lipschitz-regularised attention; `trained` has the one on trainings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH, LENGTH = 384, 197
 
 
 def layernorm_bound(evidence: Evidence) -> Finding:
-    """No norm is above the printed bound at p = inf, nor above max|gamma| / sqrt(eps) at p = 2, which is attained."""
+    """No norm exceeds the printed bound at p = inf, or max|gamma| / sqrt(eps) at p = 2, which is attained."""
     found = cases(evidence, "layer_norm")
     if not found.rows:
         return Finding(missing=["no runs for LayerNorm"])

@@ -1,11 +1,14 @@
-"""Predicate of ye2023 over trained classifiers: the Gaussian-process head is distance-aware and detects foreign images better.
+"""Predicate of ye2023 on trained classifiers: the Gaussian-process head is distance-aware and detects out-of-distribution images better.
 
-Two things, for each attention and depth that was run. Entropy along rays that leave the data: nats at the greatest distance minus
-at the data, once in the features that the head sees, and once in pixels, which the trunk bends. In features bounded random
-features make the rise almost true by construction, and the claim is of images; so both decide, and what a dense head's entropy does on
-the same rays stands beside each. AUROC by the entropy of the prediction, which both heads have: the Gaussian process's minus the dense
-head's, paired by seed and by set and averaged over the sets that both have; the sets one by one, and the Gaussian process's own
-variance, stand beside.
+Two criteria are judged for each attention and depth that was run:
+
+- Entropy along rays that leave the data: the entropy in nats at the greatest distance minus that at the data, once in the feature
+  space of the head, and once in pixel space, which the trunk distorts. In feature space, bounded random features make the rise almost
+  true by construction, and the claim is about images; so both decide. The entropy of a dense head on the same rays is reported in
+  addition.
+- AUROC of the predictive entropy, which both heads have: that of the Gaussian process minus that of the dense head, paired by seed and
+  by set and averaged over the sets that both have. The AUROC for each set, and that of the Gaussian process's own variance, are
+  reported in addition.
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def place(variant: str, depth: int) -> tuple[str, Where]:
-    """The name of a variant in a comparison, and its runs."""
+    """The name of a variant in a comparison, and the filter for its runs."""
     return f"{variant}/{depth}", {"variant": variant, "depth": str(depth)}
 
 
@@ -81,7 +84,7 @@ def _depths(evidence: Evidence, variant: str) -> list[int]:
 def _rise(
     evidence: Evidence, words: str, name: str, where: Where, space: str, *, decides: bool = True
 ) -> Comparison | None:
-    """Mean entropy at the greatest distance minus that at the least, by seed."""
+    """Mean entropy at the greatest distance minus that at the smallest, by seed."""
     near: dict[int, float] = {}
     far: dict[int, float] = {}
     notes = []
@@ -110,7 +113,7 @@ def _rise(
 
 
 def _detection(evidence: Evidence, where: Where, score: str) -> dict[int, tuple[BySet, str]]:
-    """AUROC by set, and the run's folder, for each seed."""
+    """AUROC by set and the run's folder, for each seed."""
     return {
         run.seed: (
             {
@@ -139,7 +142,7 @@ def _apart(
     only: str | None = None,
     decides: bool = True,
 ) -> Comparison | None:
-    """AUROC, left minus right, over the seeds that both have, each the mean over the sets that both have there."""
+    """AUROC, left minus right, over the seeds that both have; for each seed the mean over the sets that both have."""
     values: dict[str, dict[int, float]] = defaultdict(dict)
     runs: dict[str, list[str]] = defaultdict(list)
     used: dict[str, None] = {}

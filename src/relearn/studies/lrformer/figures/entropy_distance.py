@@ -1,4 +1,4 @@
-"""ye2023, our addition: the entropy of predictions along rays that leave the data; one panel per space and depth, one line per variant."""
+"""ye2023, our addition: predictive entropy along rays that leave the data; one panel per space and depth, one line per variant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BARS = "bands: lowest to highest seed"
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, variant and distance: entropy over its greatest value, mean over seeds and range; mean variance."""
+    """One row per panel, variant and distance: entropy relative to its maximum, mean over seeds and range; mean variance."""
     return [
         point
         for column in artefact.columns
@@ -57,7 +57,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One axis for all panels, from 0 to the entropy of a uniform prediction; distances on a log axis that has a 0."""
+    """All panels share one axis, from 0 to the entropy of a uniform prediction; distances are on a log axis that includes 0."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import NullLocator
     from seaborn import despine

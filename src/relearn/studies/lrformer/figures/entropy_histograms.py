@@ -1,4 +1,4 @@
-"""ye2023, our addition: how the entropy of predictions is distributed, on test images and on each foreign set."""
+"""ye2023, our addition: the distribution of predictive entropy on test images and on each out-of-distribution set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOUR = dict(zip(NAMES, ("#0173B2", "#DE8F05", "#029E73", "#CC78BC", "#B3440B",
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per variant, depth, set and bin: its share of the set's images, mean over seeds."""
+    """One row per variant, depth, set and bin: the bin's share of the set's images, averaged over seeds."""
     return [
         point
         for column in artefact.columns
@@ -54,7 +54,7 @@ def _panel(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> 
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Test images as a filled area, foreign sets as lines; the root of the share, so that a peak leaves room for the rest."""
+    """Test images as a filled area, out-of-distribution sets as lines; the square-root scale keeps small shares visible next to a peak."""
     from matplotlib.patches import Patch
     from seaborn import despine
 
@@ -77,7 +77,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         grid[0][0].set(ylim=(0, 1.05 * top), yticks=[at for at in (0.01, 0.05, 0.2, 0.5, 1.0) if at <= top])
         in_percent(grid[0][0].yaxis)
         filled = [point for point in points if point["share"] > 0]
-        if filled:  # the axis begins where the entropies do
+        if filled:  # the axis covers only occupied bins
             low, high = min(p["low"] for p in filled), max(p["high"] for p in filled)
             grid[0][0].set_xlim(low - 0.03 * (high - low), high + 0.03 * (high - low))
         for axes in grid[-1]:

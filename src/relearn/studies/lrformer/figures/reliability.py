@@ -20,11 +20,11 @@ FIELDS = (
 )
 BARS = "bars: Wilson's 95% interval over the samples of a bin"
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
-LEAST = 0.005  # of all samples: a bin with fewer is not drawn, its accuracy is chance
+LEAST = 0.005  # share of all samples; smaller bins are not drawn, because their accuracy is too noisy
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, variant and bin that holds samples, of all seeds together; ``share`` is the bin's of all samples."""
+    """One row per panel, variant and non-empty bin, pooled over seeds; ``share`` is the bin's share of all samples."""
     return [
         point
         for column in artefact.columns
@@ -56,7 +56,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """A network is calibrated on the diagonal and overconfident below it. A point's area is its bin's share of the samples."""
+    """A network is calibrated on the diagonal and overconfident below it. The area of a point shows its bin's share of the samples."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

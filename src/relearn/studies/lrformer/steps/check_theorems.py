@@ -7,8 +7,8 @@ layer_norm    dims, eps, spreads                :mod:`relearn.measures.attention
 lrsa          lengths, dims, spreads, draws     :mod:`relearn.measures.attention_cases.lrsa`
 ============  ================================  ====================================================
 
-Metrics: those of :mod:`relearn.steps.theorem_cases`; bound_share_max and printed_share_max, the largest norm over the bound that holds
-and over the printed one.
+Metrics: those of :mod:`relearn.steps.theorem_cases`; bound_share_max and printed_share_max, the largest ratio of norm to the bound that
+holds and to the printed one.
 """
 
 from __future__ import annotations

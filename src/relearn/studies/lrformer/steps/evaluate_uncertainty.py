@@ -1,16 +1,18 @@
-"""evaluate_uncertainty: calibration of a trained classifier, detection of foreign images, and entropy against distance from the data.
+"""evaluate_uncertainty: calibration of a classifier, detection of out-of-distribution images, and entropy against distance from the data.
 
-Settings: sets (names of ``relearn.data.OUTLIERS``), bins (of confidence), test_images (the number of first images; 0: all), distances
-(ascending, in standard deviations per coordinate), scores (names of ``relearn.measures.ood.SCORES``; default: all that the head has).
-Inputs: data (what `prepare_images` wrote), network (model.safetensors of `train_vision`). The environment
+Settings: sets (names of ``relearn.data.OUTLIERS``), bins (of confidence), test_images (use only the first images; 0: all), distances
+(ascending, in standard deviations per coordinate), scores (names of ``relearn.measures.ood.SCORES``; default: all that the head
+supports).
+Inputs: data (output of `prepare_images`), network (model.safetensors of `train_vision`). The environment
 variable RELEARN_MIRROR names a local folder of data sets (``$RELEARN_MIRROR/svhn``, ``cifar100`` or ``cifar100_ood``).
 
 A dense head returns its logits, a Gaussian-process head mean-field logits and its variance. Every set has as many images as the
-test set, and random draws depend on the run's seed only, so that networks of one seed see the same images and the same rays.
+test set, and random draws depend only on the run's seed, so that networks of one seed see the same images and the same rays.
 
 Outputs, columns in brackets: calibration.csv (bin, samples, confidence, accuracy); ood.csv (set, score, auroc_frac, aupr_frac,
-fpr95_frac, samples), foreign images as positives; distance.csv (space, distance, entropy_nats, entropy_max_share, variance), means over the
-rays, space pixels or features; scores.csv (set, low, high, count), histogram of the entropy in nats, set ``test`` and the foreign ones.
+fpr95_frac, samples), with out-of-distribution images as positives; distance.csv (space, distance, entropy_nats, entropy_max_share,
+variance), means over the rays, space is pixels or features; scores.csv (set, low, high, count), a histogram of the entropy in nats for
+the set ``test`` and each out-of-distribution set.
 Metrics: acc_frac, ece_frac, nll_nats, brier; {set}_auroc_frac, {set}_aupr_frac, {set}_fpr95_frac by entropy, {set}_variance_auroc_frac by
 variance, and their means over sets without a prefix; entropy_rise_nats and entropy_monotone_frac along rays in
 pixels, feature_entropy_rise_nats and feature_entropy_monotone_frac in features.
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 NEEDS_TORCH = True
 MIRRORS = {
     "cifar100": ("cifar100", "cifar100_ood")
-}  # folders of RELEARN_MIRROR, where not the set's own name
+}  # folders of RELEARN_MIRROR that are not named like the set
 HISTOGRAM_BINS = 30
 TEST = "test"
 MEASURES = ("auroc_frac", "aupr_frac", "fpr95_frac")
@@ -133,13 +135,13 @@ def _of_head(variance: Tensor | None) -> str:
 
 
 def fitted(net: VisionClassifier) -> bool:
-    """False for a Gaussian-process head that has seen no point: a training that diverged does not fit it."""
+    """Whether the head is fitted; false for a Gaussian-process head without data, because a diverged training does not fit it."""
     seen = getattr(net.head, "seen", None)
     return seen is None or bool(seen)
 
 
 def _lost(run, count: int, reason: str) -> None:
-    """Write empty tables and a record with the reason."""
+    """Write empty tables and a record of a diverged run with the reason."""
     for name, columns in TABLES.items():
         write_rows(run.output(name), columns, [])
     run.finish({"test_count": count}, outcome="diverged", outcome_reason=reason)
@@ -158,7 +160,7 @@ def _write(run, name: str, rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _scores(logits: Tensor, variance: Tensor | None, settings: dict[str, Any]) -> dict[str, Tensor]:
-    """The requested scores that this head has; always entropy, which is compared between heads."""
+    """The requested scores that this head supports, and always entropy, by which heads are compared."""
     from relearn.measures import ood
 
     asked = settings.get("scores", ood.SCORES)
@@ -178,7 +180,7 @@ def _calibration(run, logits: Tensor, labels: Tensor, bins: int) -> dict[str, fl
 
 
 def _detection(run, known: dict[str, dict[str, Tensor]]) -> dict[str, float]:
-    """Every foreign set by every score; metrics by entropy."""
+    """Write the separation of every out-of-distribution set by every score; return metrics by entropy, and AUROC by variance."""
     from relearn.measures.ood import separation
 
     rows: list[tuple[Any, ...]] = []
@@ -243,7 +245,7 @@ def _histograms(run, known: dict[str, dict[str, Tensor]], classes: int) -> None:
 
     rows: list[tuple[Any, ...]] = []
     for name, found in known.items():
-        # a uniform prediction can come out a rounding above log C
+        # rounding can put the entropy of a uniform prediction above log C
         values = found["entropy"].numpy().clip(max=np.log(classes))
         counts, edges = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, np.log(classes)))
         rows += [(name, *one) for one in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist())]
