@@ -23,7 +23,7 @@ INTERPOLATIONS = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 CROP_MODES = ("center", "squash")
-"""Crop modes used by timm's checkpoints with 1,000 classes."""
+"""Those of timm's 1,000-class checkpoints."""
 
 
 def batches(
