@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
 
-LIMIT = 2**30  # bytes, unpacked; the largest file, MNLI's training part, has a third of that
+LIMIT = 2**30  # bytes, unpacked; the largest file, MNLI's training part, is a third of that
 ERRORS = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 
 

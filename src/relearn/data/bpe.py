@@ -39,7 +39,7 @@ class Tokenizer:
         found = [self._own.token_to_id(token) for token in SPECIAL]
         if found != [PAD, BOS, EOS, UNK]:
             raise ValueError(f"tokenizer: {', '.join(SPECIAL)} have the ids {found}; allowed: 0, 1, 2, 3")
-        self._own.encode_special_tokens = True  # not kept in the JSON
+        self._own.encode_special_tokens = True  # not stored in the JSON
 
     def __len__(self) -> int:
         """Size of the vocabulary with the four special tokens."""

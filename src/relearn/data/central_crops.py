@@ -1,4 +1,4 @@
-"""Test images of class folders, decoded batch by batch ahead of the network, for a single pass without a copy in memory."""
+"""Test images in class folders, decoded in the background batch by batch, for a single pass without holding all images in memory."""
 
 from __future__ import annotations
 

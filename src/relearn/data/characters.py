@@ -154,7 +154,7 @@ def prepare(
             raise ValueError(
                 f"max_length is {max_length}; allowed: at least {shortest}, {part}'s shortest line"
             )
-        # evenly is typed for pairs but does not look into them.
+        # evenly_spaced is typed for pairs but does not look inside its elements.
         lines[part] = cast("list[str]", evenly_spaced(cast("list[Any]", short), count))
         metrics[f"{part}_sentences_count"] = float(len(lines[part]))
         metrics[f"{part}_characters_count"] = float(sum(map(len, lines[part])))

@@ -24,7 +24,7 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of one folder; they are read when they are asked for."""
+    """The arrays of one folder; each is read only when requested."""
 
     folder: Path
     names: tuple[str, ...]

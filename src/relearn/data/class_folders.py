@@ -1,6 +1,6 @@
-"""Images in folders by class, as ImageNet has them: ``$RELEARN_MIRROR/<data set>/{train,val}/<class>/<image>``.
+"""Images in one folder per class, as in ImageNet: ``$RELEARN_MIRROR/<data set>/{train,val}/<class>/<image>``.
 
-No torch here: the workflow asks for the hash of the file list while it plans.
+This module does not import torch, because the workflow needs the hash of the file list while it plans.
 """
 
 from __future__ import annotations

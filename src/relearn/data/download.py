@@ -1,4 +1,4 @@
-"""Fetches a file into the cache with pooch, which checks it before it gets its name.
+"""Fetches a file into the cache with pooch, which verifies it before giving it its final name.
 
 pooch downloads to a temporary file, compares the checksum, renames, and tries again after a fault; a file lock keeps
 two processes from fetching the same file at once. A file already in the cache is used if its size and checksum are

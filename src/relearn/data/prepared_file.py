@@ -1,4 +1,4 @@
-"""Write the file of a prepared data set; :mod:`relearn.data.arrays` describes and reads it. No torch here."""
+"""Write the file of a prepared data set; :mod:`relearn.data.arrays` describes and reads it. This module does not import torch."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-r"""The prepared stream: written by `relearn long_short prepare_char_stream`, read by every model of long character contexts.
+r"""The prepared stream: written by `relearn long_short prepare_char_stream`, read by every long-context character model.
 
 ``stream.safetensors`` holds ``train``, ``valid`` and ``test``, (n,) uint8 each: ids that number the different bytes of the whole stream
 in the order of their values. The header holds, as one JSON text, so that equal streams give equal bytes: the stream's name and these
 byte values.
 
 The split is by position: the first 90% train, then 5% valid, then 5% test (zhu2022, section 5.3.2: 90, 5 and 5 million of enwik8 and
-text8). The vocabulary covers all three parts, as for every published number on these streams: a byte that occurs in test only costs bits,
+text8). The vocabulary covers all three parts, as for every published number on these streams: a byte that occurs only in test costs bits,
 but it can be predicted.
 
 The baselines are the cross-entropies of unigrams and bigrams, of train on test, in bits per character with add-one smoothing:

@@ -76,7 +76,7 @@ class SentenceTokenizer:
         self.special = list(found.values())
         self.bos, self.pad, self.eos, self.mask = (found[token] for token in ROLES[self.family])
         self._own.post_processor = _ends(self.family, self.bos, self.eos)
-        self._own.encode_special_tokens = True  # not kept in the JSON
+        self._own.encode_special_tokens = True  # not stored in the JSON
         self._own.no_truncation()
         self._own.no_padding()
 

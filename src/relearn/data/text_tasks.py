@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PARTS = ("train", "dev", "test")
 KINDS = ("classification", "regression", "ranking")
 FURTHER = ("dev_mismatched", "test_mismatched")
-APART = "held_out"  # the part of training samples that a caller sets apart
+APART = "held_out"  # additional part: training samples held out by the caller
 HELD_OUT = 10  # 1/HELD_OUT of IMDb's training reviews is for dev
 
 FolderOf = Callable[[str], Path | None]
@@ -77,7 +77,7 @@ class TextTask:
         classes: number of outputs of a model; 1 for regression and ranking.
         metric: main metric, ``accuracy``, ``mcc`` or ``pearson``.
         source: origin of the task: plain JSON without paths, with sha256 of the texts.
-        further: additional parts: those of other genres for mnli (:data:`FURTHER`), and ``held_out`` where it is asked for.
+        further: additional parts: those of other genres for mnli (:data:`FURTHER`), and ``held_out`` if requested.
     """
 
     name: str
@@ -114,8 +114,8 @@ def read(task: str, samples: Mapping[str, int], folder_of: FolderOf) -> TextTask
 
     Args:
         task: a key of :data:`TASKS`.
-        samples: number for train, dev and test; 0, or no entry: all. Additional parts follow dev and test. ``held_out``: number
-            of evenly spaced training samples that form the additional part ``held_out`` instead; 0, or no entry: none.
+        samples: number for train, dev and test; 0, or no entry: all. Additional parts use the numbers of dev and test. ``held_out``:
+            number of evenly spaced training samples moved to the additional part ``held_out``; 0, or no entry: none.
         folder_of: the folder of a data set by its name (glue, imdb, arc, openbookqa, race, regents, csqa), None to download it.
 
     Raises:

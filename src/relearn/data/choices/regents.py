@@ -15,7 +15,7 @@ from relearn.data.choices.questions import PARTS, Question, Questions, source
 
 
 class NotAtHand(ValueError):
-    """The file of questions is missing; a training that only adds it to others goes on without it."""
+    """The file of questions is missing; training runs that only add it to other sets continue without it."""
 
 
 def load(folder: Path | None = None) -> Questions:

@@ -104,7 +104,7 @@ def released(samples: Mapping[str, int], folder: Path, *, closing: bool = True) 
         closing: see the module.
 
     Raises:
-        ValueError: a table that is none. OSError: it cannot be read.
+        ValueError: a file that is not such a table. OSError: it cannot be read.
     """
     place = part_of(folder, FOLDER)
     parts: dict[str, Any] = {
@@ -115,10 +115,10 @@ def released(samples: Mapping[str, int], folder: Path, *, closing: bool = True) 
 
 
 def read(path: Path, wanted: int = 0, *, closing: bool = True) -> Samples:
-    """The trees of one table, or ``wanted`` of them, evenly spaced: a head, then a tree and its result in each line.
+    """The trees of one table, or ``wanted`` of them, evenly spaced. The table has a header line, then a tree and its result in each line.
 
     Raises:
-        ValueError: another head, a line with other columns, an unknown word, or a result that is no digit.
+        ValueError: another header, a line with other columns, an unknown word, or a result that is not a digit.
         OSError: the file cannot be read.
     """
     lines = path.read_bytes().removesuffix(b"\n").split(b"\n")

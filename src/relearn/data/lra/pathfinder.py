@@ -7,7 +7,7 @@ be solved by following the dashes. A sequence consists of the image's grey value
 A curve is a walk with steps of ``dash + gap`` pixels. Its direction changes at each step by an angle uniform in :math:`[-\delta, \delta]`,
 :math:`\delta` = ``turn`` radians; a dash is centred in its step. No curve comes closer than ``clearance`` pixels to another one, to itself
 or to the border. Many walks grow at once in an image, and a walk that cannot continue is replaced by a copy of one that can; if there is
-none, the image is started again. Dashes and discs have soft edges: the value of a pixel is
+none, the image is restarted. Dashes and discs have soft edges: the value of a pixel is
 :math:`255 \cdot \mathrm{clip}(\rho + 1/2 - t, 0, 1)` for its distance :math:`t` from a dash (:math:`\rho` = half its thickness) or from the
 centre of a disc (:math:`\rho` its radius), and the maximum over all of them.
 
@@ -15,7 +15,7 @@ The positions of the discs, and the directions there, could reveal the label: th
 to those of another curve, and a curve with little curvature continues in its direction. Images therefore come in pairs, label 0
 before label 1. In the second image a curve joins the discs; in the first, two curves start at the two ends with the same first
 dash as that curve and then continue elsewhere. The two images of a pair share the discs and the dashes under them, and a pair is
-made again if one of its curves is impossible, so neither of these carries information about the label. The other long curve and
+regenerated if one of its curves cannot be completed, so neither of these carries information about the label. The other long curve and
 the short ones are drawn for each image.
 
 Remaining shortcuts, measured on 2,048 images (three quarters for training): boosted trees on positions, distance and the directions of the
@@ -26,8 +26,8 @@ a third of a curve); sums of pixels for 50%. Without pairs, with ends at equal d
 
 The arena's images come from the generator of Linsley et al. at 32 × 32 with the numbers that the arena's builder states: curves of 14
 dashes of 2 pixels with gaps of 1, 5 distractors of 4 dashes, markers of radius 1.5 (:data:`PUBLISHED_FORM`, which scale paper uses). The
-defaults of :class:`Form` are easier. This is another program for the same kind of image, without any code from theirs, and its pairs have
-fewer shortcuts, so that accuracies on the two cannot be compared. :mod:`relearn.data.lra.pathfinder_files` reads the arena's own images.
+defaults of :class:`Form` are easier. This module is an independent implementation without any of their code, and its pairs have
+fewer shortcuts, so accuracies on the two versions cannot be compared. :mod:`relearn.data.lra.pathfinder_files` reads the arena's images.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Pathfinder as the arena released it: ``pathfinder32/curv_contour_length_14/{imgs/<n>/<name>.png, metadata/<n>.npy}``.
 
-The metadata are plain text in spite of their suffix: one line per image, columns separated by blanks, of which the first two are the
-image's folder and name and the fourth is its label, 1 or 0. The hardest setting, curves of 14 dashes, is the arena's task. The first
+The metadata are plain text despite their suffix: one line per image, with columns separated by blanks. The first two columns are the
+image's folder and name, and the fourth is its label, 1 or 0. The hardest setting, curves of 14 dashes, is the arena's task. The first
 eight tenths are for training, then a tenth each for validation and test, as in the arena, in the order of the metadata's numbers and
-lines; the arena's own order comes from the hashes of a data set library, so its parts hold other images. A sequence consists of the
+lines. The arena's own order comes from the hashes of a data set library, so its parts hold other images. A sequence consists of the
 image's grey values row by row.
 """
 
@@ -58,10 +58,10 @@ def released(samples: Mapping[str, int], folder: Path, *, workers: int = 8) -> T
 
 
 def listed(root: Path) -> list[Row]:
-    """The image and the label of every line of the metadata, by the number of the file.
+    """The image and the label of every line of the metadata, with the metadata files in numerical order.
 
     Raises:
-        ValueError: no metadata, a file whose name is no number, or a line of another form.
+        ValueError: no metadata, a file whose name is not a number, or a line of another form.
     """
     files = list((root / "metadata").glob("*.npy"))
     if not files:

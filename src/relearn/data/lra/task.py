@@ -53,7 +53,7 @@ def make(
         raise ValueError(f"samples: found {', '.join(samples)}; allowed: {', '.join(PARTS)}, all of them")
     if max_length < 1:
         raise ValueError(f"max_length is {max_length}; allowed: 1 or more")
-    read = "closing" if name == "listops" else ""  # is also a way to read the released trees
+    read = "closing" if name == "listops" else ""  # the only key that also applies to the released trees
     if dataset != "generated" and (odd := sorted(set(form or {}) - {read})):
         raise ValueError(f"form: found {', '.join(odd)}; allowed: nothing, {dataset} is not generated")
     if dataset == "lra_release" and folder is None:
